@@ -86,7 +86,7 @@ impl Api {
         for stored in read.list_all().map_err(wrong)? {
             let object = object_of(&stored)?;
             if stored.key.resource == DEFINITIONS {
-                api.kinds.learn(&stored.body);
+                api.kinds.register(&stored.body);
             }
             txn.put(&stored.key, object.uid(), |revision| object.text_at(revision), actor, now).map_err(wrong)?;
         }

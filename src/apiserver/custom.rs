@@ -27,12 +27,12 @@ pub fn learn_all(txn: &dyn Transaction) -> ApiResult<()> {
     let definitions = txn.list(DEFINITIONS, None)?;
     let kinds = txn.kinds();
     for definition in &definitions {
-        kinds.learn(&definition.0.to_string());
+        kinds.register(&definition.0.to_string());
     }
     let stands =
         |custom: &CustomDefinition| definitions.iter().any(|definition| definition.name() == custom.definition);
     let gone = kinds.custom_kinds().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
-    gone.for_each(|custom| kinds.forget(&custom.definition));
+    gone.for_each(|custom| kinds.unregister(&custom.definition));
     Ok(())
 }
 
@@ -44,11 +44,11 @@ pub fn refresh(
     custom: &CustomDefinition,
 ) -> std::result::Result<(), StoreError> {
     let Some(stored) = read.get(&Key::new(DEFINITIONS, "", &custom.definition))? else {
-        kinds.forget(&custom.definition);
+        kinds.unregister(&custom.definition);
         return Ok(());
     };
     if kinds.is_changed(&stored.uid, stored.revision) || *stored.uid != *custom.mark.0 {
-        kinds.learn(&stored.body);
+        kinds.register(&stored.body);
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind>
     let known = Some(kind).filter(is_current).or_else(|| txn.kinds().by_resource(kind.resource).filter(is_current));
     let current = match known {
         Some(kind) => kind,
-        None => txn.kinds().learn(&definition.0.to_string()).ok_or_else(gone)?,
+        None => txn.kinds().register(&definition.0.to_string()).ok_or_else(gone)?,
     };
     current.custom.into_iter().for_each(|custom| custom.set_schemas(&definition));
     Ok(current)

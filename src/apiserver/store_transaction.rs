@@ -99,7 +99,7 @@ impl WriteTxn<'_> {
     pub fn commit(self) -> ApiResult<()> {
         if self.wrote {
             self.txn.commit().map_err(|error| refused(&error.into()))?;
-            self.committed_kinds.take_over(&self.kinds);
+            self.committed_kinds.merge(&self.kinds);
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Transaction for WriteTxn<'_> {
         self.wrote = true;
         if key.resource == DEFINITIONS {
             self.kinds = self.kinds.layer();
-            self.kinds.learn(&object.0.to_string());
+            self.kinds.register(&object.0.to_string());
         }
         self.record_allocation(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
         Ok(Arc::new(object))
@@ -222,7 +222,7 @@ impl Transaction for WriteTxn<'_> {
         self.wrote = true;
         if key.resource == DEFINITIONS {
             self.kinds = self.kinds.layer();
-            self.kinds.forget(&key.name);
+            self.kinds.unregister(&key.name);
         }
         self.record_allocation(key, None);
         Ok(Arc::new(last))

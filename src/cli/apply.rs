@@ -4,7 +4,7 @@ use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{ChangeFlags, ValidateFlag};
 use super::{CliResult, CommandContext, Failure, control_plane, targets};
-use crate::apiserver::apply::{self, Applied, ApplyOutcome as Done};
+use crate::apiserver::apply::{self, Applied, ApplyOutcome};
 use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
@@ -130,7 +130,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         let is_known = txn.exists(key)?;
         if dry_run == DryRun::Client && !is_known {
             let object = with_last_applied(&object);
-            return Ok(Applied { outcome: Done::Created, object, warnings: Vec::new() });
+            return Ok(Applied { outcome: ApplyOutcome::Created, object, warnings: Vec::new() });
         }
         let done = apply::apply(txn, kind, &object, args.overwrite, &options);
         done.map_err(|status| ApplyFailure::Refused { status, object, is_known })
@@ -258,11 +258,11 @@ fn print_result(
     context.warn(&done.warnings);
     let word = match done.outcome {
         _ if args.server.server_side => "serverside-applied",
-        Done::Created => "created",
-        Done::Configured => "configured",
-        Done::Unchanged => "unchanged",
+        ApplyOutcome::Created => "created",
+        ApplyOutcome::Configured => "configured",
+        ApplyOutcome::Unchanged => "unchanged",
     };
-    if args.change.tells() && !(again && done.outcome == Done::Unchanged) {
+    if args.change.tells() && !(again && done.outcome == ApplyOutcome::Unchanged) {
         let name = context.name_of(kind, &done.object);
         context.print_line(&format!("{name} {word}{}", dry_run.suffix()))?;
     }

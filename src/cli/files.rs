@@ -206,7 +206,7 @@ fn definitions_first(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<
         if !is_definition(object) || kinds.by_resource(Resource::intern(object.name())).is_some() {
             continue;
         }
-        let Some(kind) = kinds.learn(&object.0.to_string()) else { continue };
+        let Some(kind) = kinds.register(&object.0.to_string()) else { continue };
         let is_custom_object = |object: &Object| {
             kinds.by_kind(object.api_version(), object.kind()).is_some_and(|own| own.resource == kind.resource)
         };

@@ -4,7 +4,7 @@ use super::files::{self, FileFlags};
 use super::flags::{self, PrintFlags};
 use super::{CliResult, CommandContext, Failure, targets, why};
 use crate::apiserver::WriteOptions;
-use crate::apiserver::apply::{self, ApplyOutcome as Done};
+use crate::apiserver::apply::{self, ApplyOutcome};
 use crate::diagnosis::preview::{Preview, PreviewResult};
 use crate::diagnosis::why::{ConvergenceState, name};
 use crate::object::{Key, time};
@@ -118,9 +118,9 @@ fn apply_manifest(
         .map_err(|status| manifest.refusal("applying", status))?;
     context.warn(&done.warnings);
     let word = match done.outcome {
-        Done::Created => "created",
-        Done::Configured => "configured",
-        Done::Unchanged => "unchanged",
+        ApplyOutcome::Created => "created",
+        ApplyOutcome::Configured => "configured",
+        ApplyOutcome::Unchanged => "unchanged",
     };
     Ok((key, word))
 }

@@ -51,7 +51,7 @@ impl KindRegistry {
 
     /// Registers a definition by its stored text, and keeps the existing kind of an unchanged one. `None` when the
     /// definition has no served version, or its names conflict with another's.
-    pub fn learn(&self, definition: &str) -> Option<&'static Kind> {
+    pub fn register(&self, definition: &str) -> Option<&'static Kind> {
         self.read_source();
         self.insert(definition)
     }
@@ -68,7 +68,7 @@ impl KindRegistry {
     }
 
     /// Removes the kind of a deleted definition, by the definition's name.
-    pub fn forget(&self, definition: &str) {
+    pub fn unregister(&self, definition: &str) {
         let gone: Vec<&Kind> = self.custom_kinds().into_iter().filter(|kind| is_declared(kind, definition)).collect();
         self.write().extend(gone.iter().map(|kind| (kind.resource.0, None)));
     }
@@ -80,12 +80,12 @@ impl KindRegistry {
     }
 
     /// Merges the kinds that were registered and removed in a layer of this registry.
-    pub fn take_over(&self, layer: &KindRegistry) {
+    pub fn merge(&self, layer: &KindRegistry) {
         if Arc::ptr_eq(&self.0, &layer.0) {
             return;
         }
         if let Some(base) = &layer.0.base {
-            self.take_over(base);
+            self.merge(base);
         }
         let learnt = layer.0.known.read().unwrap_or_else(PoisonError::into_inner).clone();
         self.write().extend(learnt);
@@ -178,33 +178,33 @@ mod tests {
         let kinds = KindRegistry::default();
         let versions = json!([{"name": "v1beta1", "served": true}, {"name": "v1", "served": true}, {"name": "v2", "served": false}]);
         let text = definition(1, versions.clone());
-        let kind = kinds.learn(&text).expect("a kind");
+        let kind = kinds.register(&text).expect("a kind");
         assert_eq!(
             (kind.api_version(), kind.also, kind.singular()),
             ("learnt.dev/v1".into(), &["learnt.dev/v1beta1"][..], "boat".into())
         );
-        assert!(std::ptr::eq(kinds.learn(&text).expect("a kind"), kind), "an unchanged definition keeps its kind");
-        let other = kinds.learn(&definition(2, versions)).expect("a kind");
+        assert!(std::ptr::eq(kinds.register(&text).expect("a kind"), kind), "an unchanged definition keeps its kind");
+        let other = kinds.register(&definition(2, versions)).expect("a kind");
         assert!(!std::ptr::eq(other, kind));
         assert!(kinds.by_name("boats.learnt.dev").is_some_and(|known| std::ptr::eq(known, other)));
         assert!(kinds.by_kind("learnt.dev/v1beta1", "Boat").is_some());
-        kinds.forget("boats.learnt.dev");
+        kinds.unregister("boats.learnt.dev");
         assert!(kinds.by_name("bt").is_none() && kinds.all().all(|kind| kind.custom.is_none()));
-        assert!(kinds.learn(&definition(3, json!([{"name": "v1", "served": false}]))).is_none());
+        assert!(kinds.register(&definition(3, json!([{"name": "v1", "served": false}]))).is_none());
     }
 
     #[test]
     fn layer_does_not_change_its_base() {
         let cluster = KindRegistry::default();
         let first = cluster.layer();
-        assert!(first.learn(&definition(1, served("v1"))).is_some());
+        assert!(first.register(&definition(1, served("v1"))).is_some());
         let second = first.layer();
         assert!(second.by_name("boats").is_some() && cluster.by_name("boats").is_none());
-        second.forget("boats.learnt.dev");
+        second.unregister("boats.learnt.dev");
         assert!(second.by_name("boats").is_none() && first.by_name("boats").is_some());
-        cluster.take_over(&first);
+        cluster.merge(&first);
         assert!(cluster.by_name("boats").is_some());
-        cluster.take_over(&second);
+        cluster.merge(&second);
         assert!(cluster.by_name("boats").is_none());
     }
 

@@ -1,4 +1,4 @@
-//! The actions that the plan of a pod decides on: one step for each container.
+//! The actions of a pod's plan: one step for each container.
 //!
 //! Never: decides or carries out any of them; [`containers`](super::containers) does.
 
@@ -8,56 +8,56 @@ use crate::object::{Str, Time};
 use crate::world::Start;
 use jiff::SignedDuration;
 
-/// So long after SIGKILL was due, a stop that is not answered is ordered again.
+/// Time after the SIGKILL was due until an unanswered stop is ordered again.
 pub const STOP_UNANSWERED: SignedDuration = SignedDuration::from_secs(10);
 
 /// Actions for a pod.
 pub struct PodActions {
     /// One step for each member, in their order.
     pub steps: Vec<ContainerAction>,
-    /// The pod's address; none while it cannot have one.
+    /// The pod's address; `None` while it cannot have one.
     pub ip: Option<Str>,
-    /// Why no container of the pod can be made at all.
+    /// The reason why no container of the pod can be started.
     pub blocked: Option<StartFailure>,
-    /// Moments to plan again at.
+    /// Times of the next plans.
     pub wakes: Vec<Time>,
 }
 
 /// Action for one container.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContainerAction {
-    /// Nothing.
+    /// Does nothing.
     Keep,
-    /// Start this attempt.
+    /// Starts this attempt.
     Start(Box<Start>),
-    /// It cannot be configured: something that it refers to is missing.
+    /// The container cannot be configured, because an object that it refers to is missing.
     Misconfigured(String),
-    /// It has ended, and is started again after a pause of so many seconds.
+    /// The container has ended and is restarted after a pause.
     BackOff {
-        /// The pause.
+        /// The pause in seconds.
         seconds: i64,
-        /// When it is over.
+        /// End of the pause.
         due: Time,
     },
-    /// All containers of the pod start again: this attempt counts as used.
+    /// Counts this attempt as used, because all containers of the pod restart.
     Renew,
-    /// Run the hook that comes before its end.
+    /// Runs the preStop hook.
     PreStop {
-        /// Seconds that it has.
+        /// Maximum seconds for the hook.
         grace: i64,
-        /// The event that says why the container has to end.
+        /// Message of the event with the reason for the stop.
         event: Option<String>,
     },
-    /// End the running attempt.
+    /// Stops the running attempt.
     Stop {
         /// Seconds until SIGKILL.
         grace: i64,
-        /// The event that says why; `None` when the stop is only ordered again.
+        /// Message of the event; `None` when the stop is only repeated.
         event: Option<String>,
     },
 }
 
-/// Why no container of the pod can be started, as an event.
+/// The reason why no container of the pod can be started, as an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartFailure {
     /// Reason of the event.
@@ -67,8 +67,8 @@ pub struct StartFailure {
 }
 
 impl PodActions {
-    /// Nothing for any container.
-    pub fn nothing(pod: &LocalPod) -> PodActions {
+    /// Makes actions that change no container.
+    pub fn keep_all(pod: &LocalPod) -> PodActions {
         PodActions { steps: vec![ContainerAction::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
     }
 

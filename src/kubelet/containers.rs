@@ -61,7 +61,7 @@ pub fn carry_out(order: PodActions, pod: &LocalPod, plan: &mut Plan) {
 }
 
 fn compute_actions(pod: &LocalPod) -> PodActions {
-    let mut order = PodActions::nothing(pod);
+    let mut order = PodActions::keep_all(pod);
     order.ip = address::pod_address(pod);
     if termination::is_ending(pod) || pod.is_closing() {
         termination::decide(pod, &mut order);

@@ -18,16 +18,13 @@ mod environment;
 mod events;
 mod eviction;
 mod fields;
-mod filesystem;
 mod hooks;
 mod hostname;
 pub mod image;
 mod image_files;
-mod image_sources;
 pub mod manifests;
 mod message;
 mod mirror;
-mod own_pods;
 mod phase;
 mod pod;
 mod pod_reader;
@@ -55,7 +52,6 @@ pub use restart_policy::again_as_written;
 
 use crate::object::Key;
 use crate::world::{AppliedReport, Loop, NodeFacts, Phase, Plan, Row, World};
-use own_pods::{bound_to_us, is_ours};
 use pod::LocalPod;
 
 /// The kubelet's loop.
@@ -149,4 +145,17 @@ fn is_at_rest(world: &World, row: &Row) -> bool {
     let containers = world.facts.pods.get(&row.uid).into_iter().flat_map(|pod| pod.containers.values());
     let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal());
     ended && !row.is_deleting() && containers.into_iter().all(|container| container.has_ended())
+}
+
+/// Whether a pod is bound to a node of this control plane.
+fn is_ours(world: &World, pod: &Row) -> bool {
+    let node = || world.facts.nodes.get(pod.pod()?.node.as_ref()?);
+    node().is_some_and(|node| node.ours)
+}
+
+/// Returns a pod and its node, if the node belongs to this control plane.
+fn bound_to_us<'a>(world: &'a World, key: &Key) -> Option<(&'a Row, &'a NodeFacts)> {
+    let row = world.get(key)?;
+    let node = world.facts.nodes.get(row.pod()?.node.as_ref()?)?;
+    node.ours.then_some((row, node))
 }

@@ -294,18 +294,18 @@ fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, AttemptState, 
     }
 }
 
-/// Whether a container that waits for this reason may have ended before: its next attempt is what it waits for.
+/// Whether a container that waits for this reason may have run before, and waits for its next attempt.
 pub fn waits_for_next(reason: &str) -> bool {
     matches!(reason, "CrashLoopBackOff" | "CreateContainerConfigError" | "RunContainerError")
 }
 
-/// An end with unknown outcome, which never counts as success.
+/// Makes the end of a container with unknown exit code, which never counts as success.
 fn lost(now: Time, started: Option<Time>) -> AttemptEnd {
     AttemptEnd {
         code: 137,
         signal: None,
         reason: Some(AttemptEnd::UNKNOWN.into()),
-        message: "The container could not be located: what ran it has gone, and nobody saw how it ended".into(),
+        message: "The container could not be located: its shim has exited and its exit code is unknown".into(),
         started,
         finished: now,
     }
@@ -313,7 +313,7 @@ fn lost(now: Time, started: Option<Time>) -> AttemptEnd {
 
 fn latest(one: Option<AttemptEnd>, other: Option<AttemptEnd>) -> Option<AttemptEnd> {
     match (one, other) {
-        // Status keeps whole seconds: of two accounts of the same end the first is the finer one.
+        // The status has whole seconds only. For the same end, the machine's report is more precise.
         (Some(one), Some(other)) => {
             Some(if other.finished.as_second() > one.finished.as_second() { other } else { one })
         }
@@ -336,7 +336,7 @@ fn restart_count(old: Option<&ContainerStatus>) -> u32 {
     old.map_or(0, |old| u32::try_from(old.restart_count).unwrap_or(0))
 }
 
-/// A moment as status keeps it: in whole seconds.
+/// Returns a time for a status, which has whole seconds only.
 pub fn api_time(at: Time) -> ApiTime {
     ApiTime(Time::from_second(at.as_second()).unwrap_or(at))
 }

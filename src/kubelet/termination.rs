@@ -1,5 +1,5 @@
-//! Termination of a pod: containers first, then sidecars in reverse order, each with the remaining grace period,
-//! preStop hooks before all of that; then its remains on the machine are removed; then it leaves the store.
+//! Termination of a pod. First the preStop hooks run. Then the containers stop, and after them the sidecars in reverse order, each with the
+//! remaining grace period. At last the pod's folder and the pod object are removed.
 
 use super::actions::{PodActions, STOP_UNANSWERED};
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
@@ -10,13 +10,13 @@ use crate::object::time::Shift;
 use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, World, WriteVerb};
 use jiff::SignedDuration;
 
-/// Containers always get so many seconds to end (Kubernetes: minimumGracePeriodInSeconds).
-const LEAST_GRACE: i64 = 2;
+/// Minimum grace period of a container in seconds (Kubernetes: minimumGracePeriodInSeconds).
+const MINIMUM_GRACE: i64 = 2;
 
-/// So long after its grace a deleted pod is removed by force, answered or not.
-const OVERDUE: SignedDuration = SignedDuration::from_secs(LEAST_GRACE + 1);
+/// Time after its grace period until a deleted pod is removed by force, even without an answer of its shim.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(MINIMUM_GRACE + 1);
 
-/// Whether no container of the pod is to be started any more.
+/// Whether no container of the pod may be started any more.
 pub fn is_ending(pod: &LocalPod) -> bool {
     pod.row.is_deleting()
         || pod.has_ended()
@@ -26,12 +26,12 @@ pub fn is_ending(pod: &LocalPod) -> bool {
         || is_finished(pod)
 }
 
-/// Whether every container has ended for good; only sidecars still run.
+/// Whether all containers have ended and will not restart; only sidecars still run.
 pub fn is_finished(pod: &LocalPod) -> bool {
     pod.with_role(ContainerRole::Main).all(|member| member.ended().is_some() && !restarts(pod, member))
 }
 
-/// An init container has failed and is not tried again: the pod has failed.
+/// Whether an init container has failed and will not restart, so that the pod has failed.
 pub fn init_failed(pod: &LocalPod) -> bool {
     pod.with_role(ContainerRole::Init)
         .any(|member| member.ended().is_some_and(|ended| ended.code != 0) && !restarts(pod, member))
@@ -40,7 +40,7 @@ pub fn init_failed(pod: &LocalPod) -> bool {
 /// Stops the containers that still run.
 pub fn decide(pod: &LocalPod, order: &mut PodActions) {
     let grace = match deadline(pod) {
-        Some(end) => seconds_until(pod.world.now, end).min(granted(pod)).max(LEAST_GRACE),
+        Some(end) => seconds_until(pod.world.now, end).min(deletion_grace(pod)).max(MINIMUM_GRACE),
         None if eviction::is_evicted(pod) => eviction::GRACE,
         None => pod.grace_seconds(),
     };
@@ -51,7 +51,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
     }
 }
 
-/// Whether the preStop hook of a container is still to run: a sidecar's runs when its pod begins to terminate, although the sidecar itself
+/// Whether the preStop hook of a container has to run now. A sidecar's runs when its pod begins to terminate, although the sidecar itself
 /// ends after the containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
 fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
     let runs = matches!(member.state, AttemptState::Running { .. });
@@ -59,17 +59,17 @@ fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
     !pod.simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()
 }
 
-/// When the grace period of a deleted pod is over. As in the kubelet it begins when the node begins to terminate the pod: the deletion
+/// Returns the end of the grace period of a deleted pod. As in the kubelet it begins when the node begins to terminate the pod: the deletion
 /// timestamp has only whole seconds, and the kubelet may see it late. A new control plane does not know of preStop hooks that ran, so
 /// the grace period of a pod with any begins with its deletion.
 pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let end = pod.row.deletion?;
-    let grace = SignedDuration::from_secs(granted(pod));
+    let grace = SignedDuration::from_secs(deletion_grace(pod));
     let asked = end.earlier(grace);
     let latest = asked.later(SignedDuration::from_secs(1));
     let is_hooked = pod.members.iter().any(|member| member.hook(ProbeKind::PreStop).is_some());
     let moment = |since: Time| match is_hooked {
-        // It was to end before the pod was deleted.
+        // The container was stopped before the pod was deleted.
         _ if since < asked => latest,
         true => since.min(latest),
         false => since,
@@ -81,19 +81,19 @@ pub fn deadline(pod: &LocalPod) -> Option<Time> {
     Some(begun.later(grace).max(end))
 }
 
-/// Seconds that the deletion of a pod leaves it.
-fn granted(pod: &LocalPod) -> i64 {
+/// Returns the grace period of the deletion in seconds.
+fn deletion_grace(pod: &LocalPod) -> i64 {
     pod.object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0)
 }
 
-/// Sidecars wait for the containers, and for the sidecars that were started after them, as long as there is time.
+/// Whether a container may stop now. Until the deadline, a sidecar waits for the containers and for the sidecars that were started after it.
 fn may_stop_now(pod: &LocalPod, place: usize) -> bool {
     let late = deadline(pod).is_some_and(|end| pod.world.now >= end);
     let later_lives = pod.members[place + 1..].iter().any(PodContainer::is_alive);
     pod.members[place].role != ContainerRole::Sidecar || late || !later_lives
 }
 
-/// Takes a deleted pod off the machine, and then out of the store.
+/// Removes a deleted pod from the machine, and then from the store.
 pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     let Some(end) = deadline(pod) else { return };
     let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
@@ -126,13 +126,12 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// Whether only finalizers keep the object: the status says that nothing of the pod runs.
+/// Whether the pod has ended and only finalizers keep the object.
 fn is_held(pod: &LocalPod) -> bool {
-    granted(pod) == 0 && !pod.row.finalizers.is_empty()
+    deletion_grace(pod) == 0 && !pod.row.finalizers.is_empty()
 }
 
-/// Orders the removal of a pod from the machine, and repeats the order when no answer comes or it cannot be done yet. True when it is
-/// ordered now.
+/// Orders the removal of a pod from the machine, and repeats the order after a timeout. Returns whether it was ordered now.
 pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bool {
     match facts.removing.map(|asked| asked.later(STOP_UNANSWERED)).filter(|again| *again > world.now) {
         Some(again) => plan.wake_at(again),
@@ -145,7 +144,7 @@ pub fn remove(world: &World, uid: &str, facts: &PodFacts, plan: &mut Plan) -> bo
     false
 }
 
-/// Whole seconds, a begun one for a whole one.
+/// Returns the seconds until `end`, rounded up.
 pub fn seconds_until(now: Time, end: Time) -> i64 {
     let left = end.duration_since(now);
     left.as_secs().saturating_add(i64::from(left.subsec_nanos() > 0))
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_pod_ends_and_leaves() {
+    fn deleted_pod_ends_and_is_removed() {
         let mut machine =
             TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}, {"name": "d", "image": "a"}]})));
         machine.run_to(10);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn sidecars_end_after_containers_in_reverse_with_what_is_left_of_the_grace() {
+    fn sidecars_end_after_containers_in_reverse_with_the_remaining_grace() {
         let mut machine = TestMachine::new(with_sidecars());
         machine
             .set_behaviour("c", ContainerBehaviour::Stubborn)
@@ -198,7 +197,7 @@ mod tests {
         let expected = [
             "10 stop c in 8",
             "18 c ends 137",
-            // The grace is used up: the sidecars get the least there is, together.
+            // The grace period is over, so all sidecars get the minimum at the same time.
             "18 stop s1 in 2",
             "18 stop s2 in 2",
             "18 s1 ends 143",

@@ -131,7 +131,7 @@ mod tests {
             is_reserved: false,
             why: "address already in use".into(),
         };
-        world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: vec![blocked] });
+        world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), listeners: vec![blocked] });
         let planned = plan(&world, &key);
         assert_eq!(
             planned.events[0].message,
@@ -139,7 +139,7 @@ mod tests {
         );
         world.remember(&planned.memory[0]);
         assert!(plan(&world, &key).is_empty(), "reported once");
-        world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), doors: Vec::new() });
+        world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), listeners: Vec::new() });
         let planned = plan(&world, &key);
         assert_eq!(planned.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
         world.remember(&planned.memory[0]);

@@ -63,23 +63,23 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 /// Plans an event for each blocked listener of a Service or pod, and one when all listeners are available again.
 pub(super) fn report_blocked(world: &World, key: &Key, plan: &mut Plan, text: impl Fn(&str, &str) -> String) {
-    let Some(doors) = world.facts.blocked.get(key) else { return };
+    let Some(listeners) = world.facts.blocked.get(key) else { return };
     // A gateway repeats its report to every new control plane.
-    if world.loop_memory.reported_listeners.get(key) == Some(doors) {
+    if world.loop_memory.reported_listeners.get(key) == Some(listeners) {
         return;
     }
     let row = world.get(key);
-    if row.is_none() && !doors.is_empty() {
+    if row.is_none() && !listeners.is_empty() {
         return;
     }
     plan.memory.push(Memory::ListenersReported { about: key.clone() });
     let Some(row) = row else { return };
-    if doors.is_empty() {
+    if listeners.is_empty() {
         plan.event(row, EventType::Normal, "PortAvailable", "all of its ports are available again".to_owned());
     }
-    for door in doors {
-        let at = format!("{}/{}", door.at, if door.is_udp { "UDP" } else { "TCP" });
-        plan.event(row, EventType::Warning, "PortUnavailable", text(&at, &door.why));
+    for listener in listeners {
+        let at = format!("{}/{}", listener.at, if listener.is_udp { "UDP" } else { "TCP" });
+        plan.event(row, EventType::Warning, "PortUnavailable", text(&at, &listener.why));
     }
 }
 

@@ -296,7 +296,7 @@ pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
         Report::Removed { .. }
         | Report::NotDiscarded { .. }
         | Report::Sources { .. }
-        | Report::Doors(_)
+        | Report::IngressListeners(_)
         | Report::SharedNetwork(_)
         | Report::Denied { .. }
         | Report::Unbound { .. }

@@ -104,7 +104,7 @@ pub struct ControlLoop {
     /// The user wants it to end.
     stopping: bool,
     /// Whether others may have written since the last tick.
-    told: bool,
+    log_may_have_changed: bool,
     /// More of the log than is kept was there when it was last looked at.
     compacting: bool,
     /// The files of the store.
@@ -149,7 +149,7 @@ impl ControlLoop {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
-            told: true,
+            log_may_have_changed: true,
             compacting: false,
             files: StoreFiles::identify(api.store().path()),
             blocked: None,
@@ -184,7 +184,7 @@ impl ControlLoop {
 
     /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them any more.
     fn log_unknown_processes(&mut self) {
-        let groups = self.machine.as_ref().map(Machine::strangers).unwrap_or_default();
+        let groups = self.machine.as_ref().map(Machine::unknown_cgroups).unwrap_or_default();
         let Some(first) = groups.first().and_then(|group| group.parent()) else { return };
         let pods = super::activity_log::pods(groups.len());
         let text = format!(
@@ -238,7 +238,7 @@ impl ControlLoop {
                 return Ok(RunEnd::Stopped);
             }
             let ticked = self.try_tick(log_sink);
-            self.told |= ticked.is_err();
+            self.log_may_have_changed |= ticked.is_err();
             let busy = match ticked {
                 Ok(busy) => {
                     self.record_loop_time(log_sink);
@@ -293,9 +293,9 @@ impl ControlLoop {
     fn run_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
         let mut random = api::random;
         let (now, epoch) = (Time::now(), self.leadership.epoch);
-        let told = std::mem::take(&mut self.told);
+        let log_may_have_changed = std::mem::take(&mut self.log_may_have_changed);
         let started = Instant::now();
-        let input = TickInput { now, epoch, budget: TickBudget::default(), random: &mut random, told };
+        let input = TickInput { now, epoch, budget: TickBudget::default(), random: &mut random, log_may_have_changed };
         let (done, busy) = self.plane.tick(self.api.store_mut(), input, log_sink)?;
         let (depth, revision) = (self.plane.queue.depth(), self.plane.world.revision);
         self.settings.metrics.record_tick(started.elapsed(), done.rows, depth, revision);
@@ -357,7 +357,7 @@ impl ControlLoop {
         match wake {
             WakeUp::Report(report) => self.plane.handle_report(report, now),
             WakeUp::Manifests(files) => self.plane.take_manifests(&files, now),
-            WakeUp::Store => self.told = true,
+            WakeUp::Store => self.log_may_have_changed = true,
             WakeUp::Stop => self.stopping = true,
         }
     }
@@ -452,7 +452,7 @@ impl ControlLoop {
         match self.inbox.recv_timeout(pause) {
             Ok(wake) => self.handle_wake(wake, Time::now()),
             // Hints can be lost.
-            Err(_) => self.told = true,
+            Err(_) => self.log_may_have_changed = true,
         }
     }
 

@@ -45,7 +45,7 @@ pub struct ControlPlane {
     news: Vec<LogLine>,
     warnings: activity_log::LastWarnings,
     /// Problems of static pod manifests that were logged.
-    told: Vec<String>,
+    logged_problems: Vec<String>,
 }
 
 /// Surroundings of a tick.
@@ -59,7 +59,7 @@ pub struct TickInput<'a> {
     /// Chance.
     pub random: &'a mut dyn FnMut() -> u64,
     /// Whether others may have written since the tick before: then it is found out even when nothing is due.
-    pub told: bool,
+    pub log_may_have_changed: bool,
 }
 
 /// Work that is due by the clock alone.
@@ -89,7 +89,7 @@ impl ControlPlane {
             next_resync: now + RESYNC,
             news: Vec::new(),
             warnings: activity_log::LastWarnings::new(),
-            told: Vec::new(),
+            logged_problems: Vec::new(),
         }
     }
 
@@ -136,7 +136,7 @@ impl ControlPlane {
             random: input.random,
             epoch: input.epoch,
             budget: input.budget,
-            told: input.told,
+            log_may_have_changed: input.log_may_have_changed,
             warnings: &mut self.warnings,
             log_sink,
         };
@@ -230,7 +230,7 @@ impl ControlPlane {
             Report::Sources { .. } | Report::Build { .. } => AppliedReport::Image,
             _ => AppliedReport::Pod,
         };
-        let (about, is_about_listeners) = (report.blocked_object(), matches!(report, Report::Doors(_)));
+        let (about, is_about_listeners) = (report.blocked_object(), matches!(report, Report::IngressListeners(_)));
         let key = self.world.facts.apply_report(report).or(about);
         let applied = match key.clone() {
             Some(key) => of_key(key),
@@ -262,10 +262,10 @@ impl ControlPlane {
         let differs = |key: &&Key| known.get(*key) != found.pods.get(*key);
         let changed: Vec<Key> = known.keys().chain(found.pods.keys()).filter(differs).cloned().collect();
         let by = crate::kubelet::LOOP.name;
-        let fresh = found.problems.iter().filter(|problem| !self.told.contains(problem));
-        let lines = fresh.map(|text| LogLine { at: now, by, about: None, text: text.clone(), level: LogLevel::Action });
+        let new = found.problems.iter().filter(|problem| !self.logged_problems.contains(problem));
+        let lines = new.map(|text| LogLine { at: now, by, about: None, text: text.clone(), level: LogLevel::Action });
         self.news.extend(lines);
-        self.told = found.problems;
+        self.logged_problems = found.problems;
         self.world.facts.statics = found.pods;
         changed.into_iter().for_each(|key| self.queue_pod(key, now));
     }
@@ -371,8 +371,8 @@ impl ControlPlane {
             }
         }
         let facts = &self.world.facts.nodes;
-        let fresh = other.iter().filter(|name| facts.get(*name).is_some_and(|facts| facts.ours));
-        let pods: Vec<Key> = fresh.flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
+        let added = other.iter().filter(|name| facts.get(*name).is_some_and(|facts| facts.ours));
+        let pods: Vec<Key> = added.flat_map(|name| self.world.pods_on(name).map(|row| row.key.clone())).collect();
         let nodes: Vec<Key> = other.iter().map(|name| Key::new(Resource("nodes"), "", name)).collect();
         let now = self.world.now;
         for key in pods {

@@ -10,15 +10,15 @@ type DropLoad = Box<dyn Send>;
 
 /// Channel to the thread; `None` when no thread could be started.
 static SENDER: LazyLock<Option<SyncSender<DropLoad>>> = LazyLock::new(|| {
-    let (bin, loads) = sync_channel::<DropLoad>(LOADS);
+    let (sender, loads) = sync_channel::<DropLoad>(LOADS);
     let work = move || loads.iter().for_each(drop);
-    std::thread::Builder::new().name("waste".into()).spawn(work).ok().map(|_| bin)
+    std::thread::Builder::new().name("drop".into()).spawn(work).ok().map(|_| sender)
 });
 
 /// Hands a load to the thread to drop, and does not wait for it.
 pub fn discard(load: impl Send + 'static) {
-    if let Some(bin) = &*SENDER {
-        drop(bin.try_send(Box::new(load)));
+    if let Some(sender) = &*SENDER {
+        drop(sender.try_send(Box::new(load)));
     }
 }
 
@@ -36,10 +36,10 @@ mod tests {
     }
 
     #[test]
-    fn every_load_is_dropped_however_many_there_are() {
-        let (tell, told) = channel();
-        (0..100).for_each(|_| discard(DropNotice(tell.clone())));
-        drop(tell);
-        assert_eq!(told.iter().count(), 100);
+    fn discard_drops_every_load() {
+        let (sender, drops) = channel();
+        (0..100).for_each(|_| discard(DropNotice(sender.clone())));
+        drop(sender);
+        assert_eq!(drops.iter().count(), 100);
     }
 }

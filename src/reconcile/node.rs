@@ -9,15 +9,15 @@ use crate::runtime::capacity::MachineCapacity;
 use crate::world::{NodeFacts, Row, World};
 use serde_json::{Map, Value, json};
 
-/// [`RUNTIME`] is [`SIMULATED`] or [`LOCAL`]; others belong to somebody else, but for the one that this machine is.
+/// Values of the annotation [`RUNTIME`] are [`SIMULATED`] and [`LOCAL`]. Other nodes are not run by kloop, except this machine's own Node.
 pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
 
-/// Its pods run on this machine, beside those of the node that the machine is.
+/// Runtime of an additional node whose pods run on this machine.
 pub const LOCAL: &str = "local";
 
 /// A capability that the machine lacks, and its consequence.
 pub struct MissingCapability {
-    /// The condition of its Node that is False.
+    /// The condition of the Node with status False.
     pub condition: &'static str,
     /// Its reason, one CamelCase word.
     pub reason: &'static str,
@@ -25,7 +25,7 @@ pub struct MissingCapability {
     pub message: &'static str,
 }
 
-/// Pods have no addresses of their own.
+/// Pods have no addresses of their own without seccomp user notification.
 const NO_FILTER: MissingCapability = MissingCapability {
     condition: "PodNetwork",
     reason: "NoFilter",
@@ -49,11 +49,14 @@ pub fn missing_capabilities(pod_network: bool, can_be_held: bool) -> impl Iterat
 
 /// Returns the sentences of a Node about missing capabilities.
 pub fn logged_capabilities(node: &Object) -> impl Iterator<Item = &str> {
-    let told = node.items(&["status", "conditions"]).iter();
-    told.filter(|one| {
-        [NO_FILTER, NOT_HELD].iter().any(|lack| one["type"] == lack.condition && one["status"] == "False")
-    })
-    .filter_map(|one| one["message"].as_str())
+    let conditions = node.items(&["status", "conditions"]).iter();
+    conditions
+        .filter(|condition| {
+            [NO_FILTER, NOT_HELD]
+                .iter()
+                .any(|lack| condition["type"] == lack.condition && condition["status"] == "False")
+        })
+        .filter_map(|condition| condition["message"].as_str())
 }
 
 /// Registers this machine, or brings its Node up to date.
@@ -67,12 +70,10 @@ pub fn register(
     let key = Key::new(kind.resource, "", &capacity.name);
     api.write(false, |txn| {
         let mut status = status(capacity, txn.now());
-        if let Some(told) = status["conditions"].as_array_mut() {
-            told.extend(
-                missing_capabilities
-                    .iter()
-                    .map(|one| report::condition(txn.now(), one.condition, "False", one.reason, one.message)),
-            );
+        if let Some(conditions) = status["conditions"].as_array_mut() {
+            conditions.extend(missing_capabilities.iter().map(|missing| {
+                report::condition(txn.now(), missing.condition, "False", missing.reason, missing.message)
+            }));
         }
         let Some(mut node) = txn.get(&key)? else {
             let mut node = object(capacity);
@@ -82,12 +83,12 @@ pub fn register(
         if node.annotation(STOPPED).is_some() {
             return Ok(());
         }
-        let mut fresh = status;
-        // A condition that holds its value keeps the moment since when it does.
+        let mut new_status = status;
+        // A condition with the same status keeps its transition time.
         if let Some(since) = ready_since(&node) {
-            fresh["conditions"][3]["lastTransitionTime"] = since;
+            new_status["conditions"][3]["lastTransitionTime"] = since;
         }
-        node.set(&["status"], fresh);
+        node.set(&["status"], new_status);
         update(txn, kind, &node, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
     })
 }

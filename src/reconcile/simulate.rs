@@ -140,7 +140,7 @@ impl Simulation {
         self.api.env().set(now);
         self.plane.keep_time(now);
         let random = &mut || self.random.random();
-        let input = TickInput { now, epoch: self.epoch, budget: self.budget, random, told: true };
+        let input = TickInput { now, epoch: self.epoch, budget: self.budget, random, log_may_have_changed: true };
         let ticked = self.plane.tick(self.api.store_mut(), input, &mut |line: &LogLine| tell(line));
         self.api.store_mut().inject_fault(None);
         let (done, busy) = match ticked {

@@ -25,7 +25,7 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
         // An object that cannot be read is missing from the World; a later change of it logs the error.
         let _ = contain(|| {
             if stored.key.resource == DEFINITIONS {
-                world.kinds.learn(&stored.body);
+                world.kinds.register(&stored.body);
             }
             world.put(stored.key, stored.body);
         });
@@ -66,8 +66,8 @@ fn apply_change(world: &mut World, change: &ChangeKind) {
     }
     if change.stored().key.resource == DEFINITIONS {
         match change {
-            ChangeKind::Put(stored) => drop(world.kinds.learn(&stored.body)),
-            ChangeKind::Removed(stored) => world.kinds.forget(&stored.key.name),
+            ChangeKind::Put(stored) => drop(world.kinds.register(&stored.body)),
+            ChangeKind::Removed(stored) => world.kinds.unregister(&stored.key.name),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One tick: the log is tailed under the write lock, due keys are planned, and all that they want written is one commit.
+//! One tick: reads the tail of the store's log under the write lock, plans the due keys, and commits all their writes at once.
 //!
-//! A plan is never stale, because the tick holds the write lock; it sees what the plans before it wrote, because they are
-//! staged in the World; it is never half-applied, because its writes are undone when one of them is refused.
+//! A plan is never stale, because the tick holds the write lock. It sees the writes of earlier plans, which are staged in the World. It is
+//! never applied in part: when one of its writes is refused, the others are undone.
 
 use super::activity_log::{ActivityLog, LastWarnings};
 use super::events::{EventRecorder, EventReporter};
@@ -29,20 +29,19 @@ use std::time::{Duration, Instant};
 use tracing::field::Empty;
 use tracing::{debug_span, trace_span};
 
-/// Time that a tick waits for its turn to write before the control plane logs who holds the write lock, takes reports in, and tries again.
+/// Time that a tick waits for the write lock. After that the control plane logs the holder of the lock, applies reports, and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Shortest pause of a loop that does nothing and yet asks to plan again at once, so that no loop spins.
+/// Minimum pause before the next plan of a loop that had no writes and asks to plan again at once, so that no loop spins.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
-/// So many objects are worth another core's while.
-const MANY: usize = 32;
+/// Minimum number of objects to hand to the drop thread.
+const DROP_THRESHOLD: usize = 32;
 
 /// Limits of one tick.
 #[derive(Clone, Copy, Debug)]
 pub struct TickBudget {
-    /// Time after which the tick, holding the write lock, starts no new work; pods that it already writes are processed
-    /// as far as they come.
+    /// Time after which the tick, which holds the write lock, starts no new work. Pods that it has begun to write are still processed.
     pub hold: Duration,
     /// Maximum number of plans, and of rows to write.
     pub rows: usize,
@@ -70,8 +69,8 @@ pub struct Tick<'a> {
     pub epoch: u64,
     /// Limits of the tick.
     pub budget: TickBudget,
-    /// Whether others may have written since the tick before.
-    pub told: bool,
+    /// Whether other processes may have written since the last tick.
+    pub log_may_have_changed: bool,
     /// Warnings logged before.
     pub warnings: &'a mut LastWarnings,
     /// Receives the log lines.
@@ -81,7 +80,7 @@ pub struct Tick<'a> {
 /// Result of a tick.
 #[derive(Default)]
 pub struct TickResult {
-    /// Effects to carry out, now that the commit has succeeded.
+    /// Effects to carry out.
     pub effects: Vec<Effect>,
     /// Number of rows written.
     pub rows: usize,
@@ -94,16 +93,15 @@ struct TickPlans {
     /// Staged writes.
     writes: Vec<Vec<Write>>,
     effects: Vec<Effect>,
-    /// Kept in the World after the commit.
+    /// Changes of the World's memory, applied after the commit.
     memory: Vec<Memory>,
     /// The last states of removed objects.
     last: HashMap<Key, Arc<Object>>,
     /// Planned keys.
     planned: Vec<Item>,
-    /// Planned keys with effects or memory. These become facts only after the commit; a second plan before it would order and
-    /// log them twice.
+    /// Planned keys with effects or memory. Both are applied only after the commit, so a second plan before it would repeat them.
     acting: HashSet<Item>,
-    /// Whether processes that have ended are to start again.
+    /// Whether any plan restarts a process.
     restarts: bool,
     /// Log lines to write after the commit.
     activity: ActivityLog,
@@ -116,7 +114,7 @@ pub enum TickError {
     Deposed,
     /// The store refused; nothing was written.
     Store(StoreError),
-    /// A panic that belongs to no object, with its message. The store has to be reopened, and the World loaded again.
+    /// A panic outside of any plan, with its message. The store has to be reopened, and the World loaded again.
     Panicked(String),
     /// The outcome of the commit is not known. The store has to be reopened, and the World loaded again.
     Unknown(CommitError),
@@ -131,12 +129,12 @@ impl From<StoreError> for TickError {
 /// The meta entry that holds the highest epoch.
 pub const EPOCH: &str = "epoch";
 
-/// The epoch of the control plane that leads, as the store has it.
+/// Reads the epoch of the leading control plane from the store.
 pub fn read_epoch(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
     Ok(read.meta(EPOCH)?.and_then(|text| text.parse().ok()))
 }
 
-/// The reason of the event about an object of which a plan panicked.
+/// Reason of the event for a panic while planning an object.
 pub const INTERNAL_ERROR: &str = "InternalError";
 
 /// Name of the writer in the store's log.
@@ -147,7 +145,7 @@ impl Tick<'_> {
     /// takes a [`Store::sync`].
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<TickResult, TickError> {
         self.world.now = now;
-        if self.told {
+        if self.log_may_have_changed {
             // Most of the log is read before the lock is taken.
             store_tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
         }
@@ -162,9 +160,9 @@ impl Tick<'_> {
         store_tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
         self.log_faults();
         let mut plans = TickPlans::default();
-        self.plan_what_is_due(&mut plans);
+        self.plan_due_keys(&mut plans);
         span.record("keys", plans.planned.len());
-        // Telling about work waits until the work is done.
+        // Events are recorded after the other work, unless they are urgent.
         if !self.queue.is_due(now) || self.recorder.is_pressing(now) {
             self.record_events(&mut plans);
         }
@@ -183,14 +181,14 @@ impl Tick<'_> {
         }
     }
 
-    /// Logs the panics that the queue has noted.
+    /// Logs the panics that the queue has recorded.
     fn log_faults(&mut self) {
         for Fault { by, about, text } in self.queue.take_faults() {
             (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, level: LogLevel::Action });
         }
     }
 
-    fn plan_what_is_due(&mut self, plans: &mut TickPlans) {
+    fn plan_due_keys(&mut self, plans: &mut TickPlans) {
         let _span = debug_span!("plan_due_keys").entered();
         let start = Instant::now();
         let mut planned = 0;
@@ -206,12 +204,12 @@ impl Tick<'_> {
                     begun: pod.is_some() && world.is_staged(key),
                 }
             };
-            let among = DueFilter {
-                // A restart waits only for this commit, and not for keys that became due because of the tick.
+            let filter = DueFilter {
+                // After a restart the tick ends early: keys that became due during it wait for the next one.
                 mark: plans.restarts.then_some(mark),
                 begun: start.elapsed() >= self.budget.hold,
             };
-            let Some(item) = self.queue.pop(world.now, among, rank) else { break };
+            let Some(item) = self.queue.pop(world.now, filter, rank) else { break };
             if plans.acting.contains(&item) {
                 later.push(item);
                 continue;
@@ -264,7 +262,7 @@ impl Tick<'_> {
         drop(template_cache);
         self.world.forget_refusal(each.name, &item.1);
         self.queue.forget_failures(&item);
-        // First the wait, then the changes of this plan: one of them may be what the pod waits for.
+        // Registers the wait before the changes of this plan, because one of them may end it.
         if let Some(wait) = plan.scheduling_wait.clone() {
             self.queue.waiting.park(&item.1, wait, now);
         }
@@ -293,8 +291,8 @@ impl Tick<'_> {
         writes
     }
 
-    /// Notes that a plan panicked: the key is tried again, later with each failure, and its object gets an event. The panic is logged
-    /// once until a plan of the key goes through.
+    /// Handles a panic of a plan: the key is tried again with backoff, and its object gets an event. The panic is logged once until a plan of
+    /// the key succeeds.
     fn plan_failed(&mut self, item: Item, panic: String) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.queue.add_failed(item.clone(), now);
@@ -355,14 +353,14 @@ impl Tick<'_> {
         for key in self.world.staged() {
             let before = self.world.row_before_stage(&key);
             let after = self.world.get(&key);
-            // An object that was deleted and created again within this tick has two rows in the log: another uid is another object.
+            // An object that was deleted and created again within this tick (with another uid) has two rows in the log.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
                 let last = plans.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
                 revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
             }
-            // Created and deleted within this tick: no reader saw it.
+            // An object that was created and deleted within this tick is not written.
             let Some(after) = after else { continue };
-            // A change that was undone within the tick.
+            // A change that was undone within this tick is not written.
             let unchanged =
                 |before: &&Arc<Row>| again.contains(&key) && metadata::is_unchanged(&before.body(), &after.body());
             if let Some(before) = before.filter(unchanged) {
@@ -391,7 +389,7 @@ impl Tick<'_> {
             (self.log_sink)(&line);
         }
         let gone = self.world.keep_staged(written);
-        if gone.len() >= MANY {
+        if gone.len() >= DROP_THRESHOLD {
             drop_thread::discard((gone, std::mem::take(&mut plans.writes)));
         }
         self.world.revision = revision;
@@ -399,14 +397,14 @@ impl Tick<'_> {
     }
 }
 
-/// Whether an effect restarts a real process. Keys that become due after it wait for the next tick, so that it starts soon. First starts
-/// come in great numbers, and are done sooner with fewer commits.
+/// Whether an effect restarts a real process. Keys that become due after it wait for the next tick, so that the process starts soon. This
+/// does not hold for first starts: there are many at once, and fewer commits finish them earlier.
 pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
 }
 
-/// Stages one write of a plan in the World, through the API server's whole pipeline; with the template of the plan's pods unless it is the
-/// plan's only write. Attempts are no objects: nothing is staged.
+/// Stages one write of a plan in the World, through the API server's pipeline. A template cache is used unless the plan has only one write.
+/// An attempt is no object, so it stages nothing.
 pub fn stage(
     world: &mut World,
     verb: &WriteVerb,
@@ -427,11 +425,11 @@ pub fn stage(
         },
         WriteVerb::Update(object) => {
             let part = part_of(&txn, kind_of(&kinds, object)?, object)?;
-            // Kubernetes' controller notes a Deployment's revision as it writes the status.
+            // Kubernetes' controller records a Deployment's revision with the status.
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
             update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
-        // Pods change most often, and their loops write the object that they have read, or a typed view of it.
+        // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
             update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
         }
@@ -453,7 +451,7 @@ fn by_controller(subresource: &'static str) -> WriteOptions {
     WriteOptions { manager: Some(manager), ..WriteOptions::default() }
 }
 
-/// `spec.finalizers` of a namespace that is being deleted have a part of their own, everything else of it is the main one.
+/// Returns the part that an update changes: `Finalize` for `spec.finalizers` of a namespace that is being deleted, otherwise `Main`.
 fn part_of(txn: &dyn Transaction, kind: &Kind, object: &Object) -> Result<UpdatePart, Status> {
     if object.kind() != "Namespace" || object.deletion().is_none() {
         return Ok(UpdatePart::Main);
@@ -470,7 +468,7 @@ fn kind_of(kinds: &KindRegistry, object: &Object) -> Result<&'static Kind, Statu
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
 }
 
-/// Stages a deletion; an object that is gone already is no error.
+/// Stages a deletion. A missing object is no error.
 fn stage_delete(
     txn: &mut dyn Transaction,
     key: &Key,

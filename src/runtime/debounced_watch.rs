@@ -1,50 +1,82 @@
-//! Says when something in folders has changed, once for each burst of changes; what has changed is for the asker to see.
+//! Watches folders for changes, and waits for the end of a burst of changes. Callers read the changed files themselves.
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// A burst is over when nothing has changed for so long,
-const QUIET: Duration = Duration::from_millis(300);
-/// or has gone on for so long.
-const LONGEST_BURST: Duration = Duration::from_secs(5);
-/// Between two looks where nothing can be watched.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Interval between reads of files that cannot be watched.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// End of a burst for a [`DebouncedWatch`].
+const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(300), longest: Duration::from_secs(5) };
+
+/// Limits that end a burst of changes.
+pub struct BurstLimits {
+    /// Time without any change.
+    pub quiet: Duration,
+    /// Maximum length of the burst.
+    pub longest: Duration,
+}
+
+impl BurstLimits {
+    /// Waits for the end of the burst, and passes each message to `handle`. Returns false when `handle` does, or when the sender is dropped.
+    pub fn wait_for_end<M>(&self, messages: &Receiver<M>, mut handle: impl FnMut(M) -> bool) -> bool {
+        let end = Instant::now() + self.longest;
+        while Instant::now() < end {
+            match messages.recv_timeout(self.quiet) {
+                Ok(message) => {
+                    if !handle(message) {
+                        return false;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => return true,
+            }
+        }
+        true
+    }
+}
+
+/// Makes a watcher without folders, which calls `on_change` for each change but not for reads. Returns `None` where the machine cannot
+/// watch, for example without free inotify instances.
+pub fn create_watcher(on_change: impl Fn() + Send + 'static) -> Option<RecommendedWatcher> {
+    let handle = move |event: notify::Result<notify::Event>| {
+        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+            on_change();
+        }
+    };
+    notify::recommended_watcher(handle).ok()
+}
 
 /// Folders that are watched until this is dropped.
 pub struct DebouncedWatch {
-    told: Receiver<()>,
-    /// None where the machine cannot watch (no more inotify instances, say).
+    changes: Receiver<()>,
+    /// `None` where the machine cannot watch.
     watcher: Option<RecommendedWatcher>,
 }
 
 impl DebouncedWatch {
-    /// Watches folders from now on, those below them too where it is said.
+    /// Starts watching folders; with `recursive`, also the folders below them.
     pub fn watch(folders: &[PathBuf], recursive: bool) -> DebouncedWatch {
-        let (tell, told) = channel();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                let _ = tell.send(());
-            }
+        let (sender, changes) = channel();
+        let watcher = create_watcher(move || {
+            let _ = sender.send(());
         });
         let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
-        let watcher = watcher.ok().and_then(|mut watcher| {
+        let watcher = watcher.and_then(|mut watcher| {
             folders.iter().try_for_each(|folder| watcher.watch(folder, mode)).ok().map(|()| watcher)
         });
-        DebouncedWatch { told, watcher }
+        DebouncedWatch { changes, watcher }
     }
 
-    /// Waits for the end of the next burst, at most for so long; where nothing can be watched, for a moment.
-    pub fn wait(&self, most: Duration) {
+    /// Waits for the end of the next burst, at most for `timeout`; for the poll interval where nothing can be watched.
+    pub fn wait(&self, timeout: Duration) {
         if self.watcher.is_none() {
-            return std::thread::sleep(PAUSE.min(most));
+            return std::thread::sleep(POLL_INTERVAL.min(timeout));
         }
-        if self.told.recv_timeout(most).is_err() {
-            return;
+        if self.changes.recv_timeout(timeout).is_ok() {
+            BURST.wait_for_end(&self.changes, |()| true);
         }
-        let end = Instant::now() + LONGEST_BURST;
-        while Instant::now() < end && self.told.recv_timeout(QUIET).is_ok() {}
     }
 }
 
@@ -53,15 +85,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn change_is_told_and_silence_is_not() {
+    fn wait_ends_after_a_burst_of_changes() {
         let home = tempfile::tempdir().unwrap();
         let below = home.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        let touched = DebouncedWatch::watch(&[home.path().to_owned()], true);
+        let watch = DebouncedWatch::watch(&[home.path().to_owned()], true);
         std::fs::write(below.join("a.yaml"), "a").unwrap();
         let start = Instant::now();
-        touched.wait(Duration::from_secs(600));
+        watch.wait(Duration::from_secs(600));
         assert!(start.elapsed() < Duration::from_secs(600));
-        assert!(touched.told.try_recv().is_err(), "the burst is over");
+        assert!(watch.changes.try_recv().is_err(), "the burst is over");
+    }
+
+    #[test]
+    fn burst_ends_when_its_messages_do_or_the_handler_says_so() {
+        let burst = BurstLimits { quiet: Duration::from_millis(1), longest: Duration::from_secs(600) };
+        let (sender, messages) = channel();
+        (0..3).for_each(|number| sender.send(number).unwrap());
+        let mut handled = Vec::new();
+        assert!(burst.wait_for_end(&messages, |number| {
+            handled.push(number);
+            true
+        }));
+        assert_eq!(handled, [0, 1, 2]);
+        sender.send(3).unwrap();
+        assert!(!burst.wait_for_end(&messages, |_| false));
+        drop(sender);
+        assert!(!burst.wait_for_end(&messages, |_| true));
     }
 }

@@ -27,7 +27,7 @@ pub fn soft_limit() -> usize {
 }
 
 /// Gives a process that was just started the limit that this one was started with.
-pub fn give_back(pid: Pid) {
+pub fn restore_limit(pid: Pid) {
     if let Some(original) = ORIGINAL.get() {
         // If that is not permitted, the process keeps the higher limit.
         let _ = prlimit(Some(pid), Resource::Nofile, *original);
@@ -52,7 +52,7 @@ mod tests {
         let hard = getrlimit(Resource::Nofile).maximum.map_or(MOST, |hard| hard.min(MOST));
         assert!(soft_limit() as u64 >= hard, "{} of {hard}", soft_limit());
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        give_back(Pid::from_child(&child));
+        restore_limit(Pid::from_child(&child));
         assert_eq!(soft(child.id()), before);
         drop(child.stdin.take());
         child.wait().unwrap();

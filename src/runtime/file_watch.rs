@@ -1,12 +1,13 @@
-//! Watched files: what they hold is told when they are first asked for, and once after each burst of changes.
+//! Reports digests of the files that Image objects watch: once at the start, and after each burst of changes.
 //!
-//! One thread for all images. `notify` says when to look, in the folders that hold such files; where it cannot, the thread looks by itself
-//! every second. What counts is the content: a file that is written again as it was is no news.
+//! One thread serves all images. A watcher on the folders of these files triggers the reads; where it cannot watch, the thread reads the
+//! files every second. Only changed content is reported: writing a file again with the same content has no effect.
 
+use super::debounced_watch::{BurstLimits, POLL_INTERVAL, create_watcher};
 use crate::object::Str;
 use crate::world::facts::FilePatterns;
 use crate::world::{Report, SourceDigests};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,51 +15,37 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A burst is over when nothing has changed for so long,
-const QUIET: Duration = Duration::from_millis(120);
-/// or has gone on for so long.
-const LONGEST_BURST: Duration = Duration::from_secs(2);
-/// Between two looks where nothing can be watched.
-const PAUSE: Duration = Duration::from_secs(1);
-/// More files than these are not looked at.
+/// End of a burst of changes.
+const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(120), longest: Duration::from_secs(2) };
+/// Maximum number of files that are read for an image.
 const MOST: usize = 20_000;
 /// For larger files, size and modification time stand for the content.
 const LARGE: u64 = 8 * 1024 * 1024;
 
 /// A command to the thread.
 enum WatchCommand {
-    /// Watch these files of an image; none any more when there are no globs.
+    /// Watches these files of an image; without patterns, stops watching it.
     Watch(Str, FilePatterns),
-    /// Something has changed somewhere.
-    Touched,
-    /// End the thread.
+    /// Files have changed.
+    Changed,
+    /// Ends the thread.
     Quit,
 }
 
-/// The way to the thread. It ends when this is dropped.
+/// Handle of the thread, which ends when this is dropped.
 pub struct FileWatch(Sender<WatchCommand>);
 
 impl FileWatch {
     /// Starts the thread.
     pub fn start(report: impl Fn(Report) + Send + 'static) -> std::io::Result<FileWatch> {
-        let (send, told) = channel();
-        // The watcher must not keep the thread alive that owns it.
-        let (touch, touched) = channel::<()>();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                return;
-            }
-            let _ = touch.send(());
-        });
-        let forward = send.clone();
-        std::thread::Builder::new()
-            .name("touched".into())
-            .spawn(move || while touched.recv().is_ok_and(|()| forward.send(WatchCommand::Touched).is_ok()) {})?;
-        let eyes = FileWatcher { watcher: watcher.ok(), folders: BTreeSet::new() };
-        std::thread::Builder::new().name("sources".into()).spawn(move || run(&told, eyes, report))?;
-        Ok(FileWatch(send))
+        let (sender, commands) = channel();
+        let changes = sender.clone();
+        let watcher = create_watcher(move || drop(changes.send(WatchCommand::Changed)));
+        let watcher = FileWatcher { watcher, folders: BTreeSet::new() };
+        std::thread::Builder::new().name("sources".into()).spawn(move || run(&commands, watcher, report))?;
+        Ok(FileWatch(sender))
     }
 
     /// Watches the files of an image from now on.
@@ -73,15 +60,15 @@ impl Drop for FileWatch {
     }
 }
 
-/// The watched files.
+/// The watched folders.
 struct FileWatcher {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,
 }
 
 impl FileWatcher {
-    /// Looks at these folders and at no others.
-    fn look_at(&mut self, folders: BTreeSet<PathBuf>) {
+    /// Watches these folders and no others.
+    fn watch_only(&mut self, folders: BTreeSet<PathBuf>) {
         let Some(watcher) = &mut self.watcher else { return };
         for gone in self.folders.difference(&folders) {
             let _ = watcher.unwatch(gone);
@@ -97,22 +84,37 @@ impl FileWatcher {
     }
 }
 
-fn run(told: &Receiver<WatchCommand>, mut eyes: FileWatcher, report: impl Fn(Report)) {
-    let mut images: BTreeMap<Str, (FilePatterns, Option<SourceDigests>)> = BTreeMap::new();
+/// Watched patterns and the last digest, by image.
+type WatchedImages = BTreeMap<Str, (FilePatterns, Option<SourceDigests>)>;
+
+/// Applies a command; returns false when the thread is to end.
+fn apply_command(images: &mut WatchedImages, command: WatchCommand) -> bool {
+    match command {
+        WatchCommand::Watch(image, files) if files.globs.is_empty() => drop(images.remove(&image)),
+        WatchCommand::Watch(image, files) => drop(images.insert(image, (files, None))),
+        WatchCommand::Changed => {}
+        WatchCommand::Quit => return false,
+    }
+    true
+}
+
+fn run(commands: &Receiver<WatchCommand>, mut watcher: FileWatcher, report: impl Fn(Report)) {
+    let mut images = WatchedImages::new();
     loop {
-        let first = match eyes.watcher {
-            None if !images.is_empty() => told.recv_timeout(PAUSE),
-            _ => told.recv().map_err(RecvTimeoutError::from),
+        let first = match watcher.watcher {
+            None if !images.is_empty() => commands.recv_timeout(POLL_INTERVAL),
+            _ => commands.recv().map_err(RecvTimeoutError::from),
         };
-        match first {
-            Ok(WatchCommand::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
-            Ok(WatchCommand::Watch(image, files)) => drop(images.insert(image, (files, None))),
-            Ok(WatchCommand::Touched) if wait_for_quiet(told, &mut images) => {}
-            Ok(WatchCommand::Touched | WatchCommand::Quit) => return,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+        let goes_on = match first {
+            Ok(WatchCommand::Changed) => BURST.wait_for_end(commands, |next| apply_command(&mut images, next)),
+            Ok(command) => apply_command(&mut images, command),
+            Err(RecvTimeoutError::Timeout) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+        };
+        if !goes_on {
+            return;
         }
-        // Until a look finds what is watched already: what changes between a look and the watch is seen by the next one.
+        // Repeats until all folders were watched before the read, so that no change is missed.
         loop {
             let mut folders = BTreeSet::new();
             for (image, (files, known)) in &mut images {
@@ -122,33 +124,15 @@ fn run(told: &Receiver<WatchCommand>, mut eyes: FileWatcher, report: impl Fn(Rep
                     report(Report::Sources { image: image.clone(), files: files.clone(), sources: found });
                 }
             }
-            if folders == eyes.folders || eyes.watcher.is_none() {
+            if folders == watcher.folders || watcher.watcher.is_none() {
                 break;
             }
-            eyes.look_at(folders);
+            watcher.watch_only(folders);
         }
     }
 }
 
-/// Lets a burst of changes pass; false when the thread is to end.
-fn wait_for_quiet(
-    told: &Receiver<WatchCommand>,
-    images: &mut BTreeMap<Str, (FilePatterns, Option<SourceDigests>)>,
-) -> bool {
-    let end = Instant::now() + LONGEST_BURST;
-    while Instant::now() < end {
-        match told.recv_timeout(QUIET) {
-            Ok(WatchCommand::Touched) => {}
-            Ok(WatchCommand::Watch(image, files)) if files.globs.is_empty() => drop(images.remove(&image)),
-            Ok(WatchCommand::Watch(image, files)) => drop(images.insert(image, (files, None))),
-            Ok(WatchCommand::Quit) | Err(RecvTimeoutError::Disconnected) => return false,
-            Err(RecvTimeoutError::Timeout) => return true,
-        }
-    }
-    true
-}
-
-/// Reads the files that patterns stand for, and notes the folders that they are looked for in.
+/// Reads the files that match patterns, and adds the folders that were searched to `folders`.
 fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> SourceDigests {
     let mut found = BTreeSet::new();
     for glob in &files.globs {
@@ -306,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn burst_is_told_once() {
+    fn burst_is_reported_once() {
         let home = tempfile::tempdir().expect("a folder");
         let (send, reports) = channel();
         let watching = FileWatch::start(move |report| drop(send.send(report))).expect("started");

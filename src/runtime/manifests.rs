@@ -1,27 +1,27 @@
-//! The folder of static pods' manifests: its files' texts, now and whenever they change (Kubernetes: `--pod-manifest-path`).
+//! Reads the manifests of static pods from a folder, at the start and after each change (Kubernetes: `--pod-manifest-path`).
 //!
-//! `notify` says when to look; without it, or without the folder, the thread looks by itself. Only changed content is news.
+//! A watcher triggers the reads. Where the folder cannot be watched, or does not exist, a thread reads it every second. Only changed content
+//! is reported.
 
+use super::debounced_watch::{BurstLimits, POLL_INTERVAL, create_watcher};
 use crate::kubelet::manifests::ManifestFile;
 use crate::object::{io_error_text, yaml};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// A burst of changes is over when nothing has changed for so long.
-const QUIET: Duration = Duration::from_millis(50);
-/// Between two looks where nothing can be watched.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Between two looks all the same (kubelet: fileCheckFrequency).
+/// End of a burst of changes.
+const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(50), longest: Duration::from_secs(5) };
+/// Interval between reads of a watched folder without changes (kubelet: fileCheckFrequency).
 const CHECK: Duration = Duration::from_secs(20);
-/// Larger files are no manifests (Kubernetes: maxConfigLength).
+/// Maximum size of a manifest in bytes (Kubernetes: maxConfigLength).
 const MOST: u64 = 10 << 20;
 
 /// A command to the thread.
 enum ManifestCommand {
-    Touched,
+    Changed,
     Quit,
 }
 
@@ -29,24 +29,20 @@ enum ManifestCommand {
 pub struct ManifestWatch(Sender<ManifestCommand>);
 
 impl ManifestWatch {
-    /// Watches a folder: its content is given now, and reported whenever it changes.
+    /// Watches a folder. Returns its current content; later changes are passed to `report`.
     pub fn watch(
         folder: &Path,
         report: impl Fn(Vec<ManifestFile>) + Send + 'static,
     ) -> std::io::Result<(ManifestWatch, Vec<ManifestFile>)> {
         let folder = std::path::absolute(folder)?;
-        let (send, told) = channel();
-        let touch = send.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-                let _ = touch.send(ManifestCommand::Touched);
-            }
-        });
-        let mut eye = ManifestWatcher { folder, watcher: watcher.ok(), watches: false };
-        let first = eye.read_changes();
+        let (sender, commands) = channel();
+        let changes = sender.clone();
+        let watcher = create_watcher(move || drop(changes.send(ManifestCommand::Changed)));
+        let mut watcher = ManifestWatcher { folder, watcher, watches: false };
+        let first = watcher.read_manifests();
         let known = first.clone();
-        std::thread::Builder::new().name("manifests".into()).spawn(move || eye.follow(&told, known, report))?;
-        Ok((ManifestWatch(send), first))
+        std::thread::Builder::new().name("manifests".into()).spawn(move || watcher.follow(&commands, known, report))?;
+        Ok((ManifestWatch(sender), first))
     }
 }
 
@@ -59,27 +55,25 @@ impl Drop for ManifestWatch {
 struct ManifestWatcher {
     folder: PathBuf,
     watcher: Option<RecommendedWatcher>,
-    /// Whether changes in the folder are told.
+    /// Whether the folder is watched.
     watches: bool,
 }
 
 impl ManifestWatcher {
     fn follow(
         mut self,
-        told: &Receiver<ManifestCommand>,
+        commands: &Receiver<ManifestCommand>,
         mut known: Vec<ManifestFile>,
         report: impl Fn(Vec<ManifestFile>),
     ) {
         loop {
-            let mut pause = if self.watches { CHECK } else { PAUSE };
-            loop {
-                match told.recv_timeout(pause) {
-                    Ok(ManifestCommand::Touched) => pause = QUIET,
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Ok(ManifestCommand::Quit) | Err(RecvTimeoutError::Disconnected) => return,
-                }
+            let is_change = |command| matches!(command, ManifestCommand::Changed);
+            match commands.recv_timeout(if self.watches { CHECK } else { POLL_INTERVAL }) {
+                Ok(ManifestCommand::Changed) if BURST.wait_for_end(commands, is_change) => {}
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
             }
-            let found = self.read_changes();
+            let found = self.read_manifests();
             if found != known {
                 known = found.clone();
                 report(found);
@@ -87,8 +81,8 @@ impl ManifestWatcher {
         }
     }
 
-    /// The files, by name, after the watch is set: what changes meanwhile is seen by the next look.
-    fn read_changes(&mut self) -> Vec<ManifestFile> {
+    /// Returns the files in the order of their names. Starts watching first, so that no later change is missed.
+    fn read_manifests(&mut self) -> Vec<ManifestFile> {
         let is_there = self.folder.is_dir();
         if is_there && !self.watches {
             let watched = self.watcher.as_mut().map(|watcher| watcher.watch(&self.folder, RecursiveMode::NonRecursive));
@@ -112,7 +106,7 @@ impl ManifestWatcher {
     }
 }
 
-/// Files of any name that is not hidden, and links to files; folders and everything else is none of ours.
+/// Whether a path can be a manifest: any file or link to a file with a name that is not hidden.
 fn is_manifest(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     !hidden && !path.is_dir()

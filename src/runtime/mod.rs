@@ -60,9 +60,9 @@ use std::process::ExitCode;
 /// Has a write that goes over the limit of a file's size (`ulimit -f`) fail with `EFBIG`, and not end this process. What it starts has the
 /// default again: exec takes handlers away.
 fn heed_file_limit() {
-    extern "C" fn nothing(_: libc::c_int) {}
+    extern "C" fn ignore_signal(_: libc::c_int) {}
     // SAFETY: the handler does nothing.
-    unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
+    unsafe { libc::signal(libc::SIGXFSZ, ignore_signal as *const () as libc::sighandler_t) };
 }
 
 /// The running program itself, even if the file was replaced or removed meanwhile.

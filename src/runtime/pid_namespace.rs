@@ -1,8 +1,8 @@
-//! Process namespaces: how a process comes to begin in one.
+//! Starts processes in a PID namespace (pid_namespaces(7)).
 //!
-//! The kernel lets a process choose the namespace of what it forks, and root choose its own again afterwards. Anybody else could not go
-//! back, so there a process that is forked for just this goes, and what it starts is a child of its parent's all the same.
-//! Only for processes of one thread.
+//! A process chooses the PID namespace of its children with `setns` or `unshare`. Root then returns to its own namespace. An ordinary user
+//! cannot return, so an intermediate process enters the namespace and forks with `CLONE_PARENT`: the new process is a child of the caller.
+//! Only for processes with one thread.
 
 use crate::object::io_error_text;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
@@ -12,86 +12,85 @@ use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A process namespace to start something in.
+/// A PID namespace for a new process.
 pub enum PidNamespace {
-    /// One that is there.
+    /// An existing namespace.
     Known(OwnedFd),
-    /// One whose first process that will be.
+    /// A new namespace, whose first process (pid 1) will be the new one.
     New,
 }
 
-/// The process namespace of a process.
-fn of_processes(whose: &str) -> rustix::io::Result<OwnedFd> {
+/// Opens the PID namespace of a process.
+fn open_pid_namespace(whose: &str) -> rustix::io::Result<OwnedFd> {
     openat(CWD, format!("/proc/{whose}/ns/pid"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Has what this process forks from now on begin in a process namespace.
-fn enter_processes(space: &OwnedFd) -> rustix::io::Result<()> {
+/// Makes later children of this process start in a PID namespace.
+fn set_child_namespace(space: &OwnedFd) -> rustix::io::Result<()> {
     move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::ProcessID))
 }
 
 impl PidNamespace {
-    /// Another one's; none when it is in ours.
+    /// Opens the PID namespace of a process; `None` when it is the caller's own.
     pub fn from_process(process: i32) -> Result<Option<PidNamespace>, String> {
         let open = || {
-            let (theirs, ours) = (of_processes(&process.to_string())?, of_processes("self")?);
+            let (theirs, ours) = (open_pid_namespace(&process.to_string())?, open_pid_namespace("self")?);
             Ok((fstat(&theirs)?.st_ino != fstat(&ours)?.st_ino).then_some(PidNamespace::Known(theirs)))
         };
-        open()
-            .map_err(|error: Errno| format!("cannot open its process namespace: {error}", error = io_error_text(error)))
+        open().map_err(|error: Errno| format!("cannot open its PID namespace: {error}", error = io_error_text(error)))
     }
 
-    /// Whether what begins there is its first process.
+    /// Whether the next process is the first one of the namespace.
     pub fn is_new(&self) -> bool {
         matches!(self, PidNamespace::New)
     }
 
-    /// Forks this process into the namespace: gives 0 in the child, its number in the parent.
+    /// Forks this process into the namespace. Returns 0 in the child and the child's pid in the parent.
     pub fn fork(&self) -> rustix::io::Result<i32> {
-        let own = of_processes("self")?;
-        // Also root may not go back to a namespace that belongs to users above its own.
-        let may_return = geteuid().is_root() && enter_processes(&own).is_ok();
-        if may_return { self.by_ourselves(&own) } else { self.by_another() }
+        let own = open_pid_namespace("self")?;
+        // Even root cannot return to a namespace that is owned by a parent user namespace.
+        let may_return = geteuid().is_root() && set_child_namespace(&own).is_ok();
+        if may_return { self.fork_and_return(&own) } else { self.fork_through_child() }
     }
 
-    /// Has what this process forks from now on begin there.
-    fn choose(&self) -> rustix::io::Result<()> {
+    /// Makes later children of this process start in the namespace.
+    fn select_for_children(&self) -> rustix::io::Result<()> {
         match self {
-            PidNamespace::Known(space) => enter_processes(space),
+            PidNamespace::Known(space) => set_child_namespace(space),
             // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
             PidNamespace::New => unsafe { unshare_unsafe(UnshareFlags::NEWPID) },
         }
     }
 
-    fn by_ourselves(&self, own: &OwnedFd) -> rustix::io::Result<i32> {
-        self.choose()?;
+    fn fork_and_return(&self, own: &OwnedFd) -> rustix::io::Result<i32> {
+        self.select_for_children()?;
         let forked = fork(0);
         if forked != Ok(0) {
-            enter_processes(own)?;
+            set_child_namespace(own)?;
         }
         forked
     }
 
-    fn by_another(&self) -> rustix::io::Result<i32> {
-        let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
-        let go_between = match fork(0)? {
+    fn fork_through_child(&self) -> rustix::io::Result<i32> {
+        let (pid_read, pid_write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let intermediate = match fork(0)? {
             0 => {
-                drop(told);
-                // As a child of our parent's.
-                let forked = self.choose().and_then(|()| fork(libc::CLONE_PARENT));
+                drop(pid_read);
+                // The new process becomes a child of this one's parent.
+                let forked = self.select_for_children().and_then(|()| fork(libc::CLONE_PARENT));
                 if forked == Ok(0) {
                     return forked;
                 }
-                let _ = write(&tell, &forked.unwrap_or_else(|error| -error.raw_os_error()).to_ne_bytes());
+                let _ = write(&pid_write, &forked.unwrap_or_else(|error| -error.raw_os_error()).to_ne_bytes());
                 // SAFETY: ends the process without running anything that belongs to its parent.
                 unsafe { libc::_exit(0) }
             }
             pid => pid,
         };
-        drop(tell);
+        drop(pid_write);
         let mut number = [0; 4];
-        let count = read(&told, &mut number);
-        let _ = waitpid(Pid::from_raw(go_between), WaitOptions::empty());
+        let count = read(&pid_read, &mut number);
+        let _ = waitpid(Pid::from_raw(intermediate), WaitOptions::empty());
         match count {
             Ok(4) => match i32::from_ne_bytes(number) {
                 pid @ 1.. => Ok(pid),
@@ -102,10 +101,10 @@ impl PidNamespace {
     }
 }
 
-/// As `fork` of the C library for a process of one thread, with more flags.
+/// Same as `fork` of the C library, with more flags. Only for a process with one thread.
 fn fork(flags: libc::c_int) -> rustix::io::Result<i32> {
     let flags = libc::c_long::from(flags | libc::SIGCHLD);
-    // SAFETY: the child has whatever this process of one thread has, in a whole state, on a copy of its stack.
+    // SAFETY: this process has one thread, so the child's memory is consistent; the child uses a copy of the stack.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match i32::try_from(pid) {
         Ok(pid @ 0..) => Ok(pid),

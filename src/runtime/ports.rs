@@ -1,4 +1,4 @@
-//! Finds the program that holds a port of the machine, on every address or on one.
+//! Finds the program that holds a port of the machine.
 
 use procfs::net::{self, TcpState, UdpState};
 use procfs::process::{self, FDTarget, Process};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub struct PortHolder {
     /// Its name.
     pub program: String,
-    /// Its pid; none when it is somebody else's, whom we cannot look at.
+    /// Its pid; `None` for a process of another user, which cannot be inspected.
     pub pid: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ fn udp_sockets() -> impl Iterator<Item = (SocketAddr, u64)> {
     all.filter(|entry| entry.state == UdpState::Close).map(|entry| (entry.local_address, entry.inode))
 }
 
-/// Programs on every address come first: others may hold theirs beside a program on another address.
+/// Finds the program of a socket, first those that are bound to all addresses.
 fn find(
     sockets: impl Iterator<Item = (SocketAddr, u64)>,
     port: u16,
@@ -63,7 +63,7 @@ fn find(
     let (address, inode) = meant.min_by_key(|(address, _)| !address.is_unspecified())?;
     let holder = process::all_processes().into_iter().flatten().flatten().find(|process| holds(process, inode));
     let program = holder.as_ref().and_then(|process| process.stat().ok());
-    let program = program.map_or_else(|| "a program of somebody else".into(), |stat| stat.comm);
+    let program = program.map_or_else(|| "a program of another user".into(), |stat| stat.comm);
     Some((address, PortHolder { program, pid: holder.map(|process| process.pid.unsigned_abs()) }))
 }
 
@@ -84,8 +84,8 @@ mod tests {
         let here = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = here.local_addr().unwrap().port();
         assert_eq!(holder(port), None);
-        let of_here = holder_at(Ipv4Addr::LOCALHOST, port).expect("this process");
-        assert_eq!(of_here.pid, Some(std::process::id()));
+        let local = holder_at(Ipv4Addr::LOCALHOST, port).expect("this process");
+        assert_eq!(local.pid, Some(std::process::id()));
         assert_eq!(holder_at(Ipv4Addr::new(127, 0, 0, 2), port), None);
     }
 

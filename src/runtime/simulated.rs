@@ -468,7 +468,7 @@ mod tests {
             Report::NotRemoved { .. } => "not removed".into(),
             Report::Removed { .. } => "removed".into(),
             Report::Build { .. } | Report::Sources { .. } => "sources".into(),
-            Report::Doors(_) => "doors".into(),
+            Report::IngressListeners(_) => "ingress listeners".into(),
         };
         machine.due(time_at(until)).into_iter().map(word).collect()
     }

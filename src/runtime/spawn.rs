@@ -1,7 +1,7 @@
-//! Starting a process: the one place where it is done.
+//! Starts processes; no other module does.
 //!
-//! `posix_spawn`, because it costs the same for a parent of any size (`fork` of a 1 GiB parent costs 36 ms), and because it alone
-//! gives a child a session of its own, default signal dispositions and an empty signal mask without code that runs between fork and exec.
+//! `posix_spawn` costs the same for a parent of any size (`fork` of a 1 GiB parent takes 36 ms). It also gives the child its own session,
+//! default signal dispositions and an empty signal mask, without code that runs between fork and exec.
 
 use super::descriptors;
 use super::pid_namespace::PidNamespace;
@@ -21,17 +21,17 @@ use std::ptr;
 
 /// The program to start.
 pub struct SpawnProgram<'a> {
-    /// The file; no search is made.
+    /// The file. `PATH` is not searched.
     pub path: CString,
-    /// Arguments from the name on.
+    /// The arguments, beginning with the name of the program.
     pub argv: Vec<CString>,
     /// The whole environment, `NAME=value`.
     pub env: Vec<CString>,
     /// The folder to start in.
     pub cwd: CString,
-    /// Standard input, output and error. The child gets these and nothing else: every other descriptor of ours closes on exec.
+    /// Standard input, output and error. All other descriptors close on exec.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// The terminal that it gets as all three of them and as its controlling one; only [`fork`] can see to that.
+    /// The terminal that replaces all three and becomes the controlling terminal; only [`fork`] can set it.
     pub terminal: Option<OwnedFd>,
     /// User of the process, when different; only [`fork`] can set it.
     pub identity: Option<UserAndGroups>,
@@ -49,34 +49,34 @@ pub struct UserAndGroups {
     pub groups: Vec<u32>,
 }
 
-/// `/dev/null`, for what is to read nothing and be heard by nobody.
-pub fn nothing() -> rustix::io::Result<OwnedFd> {
+/// Opens `/dev/null`, as an empty input or to discard output.
+pub fn open_dev_null() -> rustix::io::Result<OwnedFd> {
     openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Starts this program once more as a process of kloop's own: with these words, no environment, and a connection as its standard input.
-/// `keeps_limit`: it may have as many descriptors as this process.
-pub fn helper(program: &Path, words: &[&[u8]], connection: BorrowedFd, keeps_limit: bool) -> io::Result<Pid> {
-    let word = |text: &[u8]| CString::new(text).map_err(io::Error::other);
-    let argv = [&b"kloop"[..]].iter().chain(words).map(|text| word(text)).collect::<io::Result<_>>()?;
-    let nothing = nothing()?;
+/// Starts a helper process from kloop's own binary, with these arguments, an empty environment, and a connection as its standard input.
+/// `keeps_limit`: the child has the same limit of descriptors as this process.
+pub fn spawn_helper(program: &Path, arguments: &[&[u8]], connection: BorrowedFd, keeps_limit: bool) -> io::Result<Pid> {
+    let c_string = |text: &[u8]| CString::new(text).map_err(io::Error::other);
+    let argv = [&b"kloop"[..]].iter().chain(arguments).map(|text| c_string(text)).collect::<io::Result<_>>()?;
+    let dev_null = open_dev_null()?;
     let start = if keeps_limit { start } else { spawn };
     start(&SpawnProgram {
-        path: word(program.as_os_str().as_bytes())?,
+        path: c_string(program.as_os_str().as_bytes())?,
         argv,
         env: Vec::new(),
         cwd: c"/".to_owned(),
-        stdio: [connection, nothing.as_fd(), nothing.as_fd()],
+        stdio: [connection, dev_null.as_fd(), dev_null.as_fd()],
         terminal: None,
         identity: None,
         rights: ProcessRights::default(),
     })
 }
 
-/// Starts a program as leader of its own session; the error is that of the exec. It may have as many descriptors as this process was
+/// Starts a program as leader of its own session; the error is that of the exec. Its limit of descriptors is the one that this process was
 /// started with.
 pub fn spawn(program: &SpawnProgram) -> io::Result<Pid> {
-    start(program).inspect(|pid| descriptors::give_back(*pid))
+    start(program).inspect(|pid| descriptors::restore_limit(*pid))
 }
 
 fn start(program: &SpawnProgram) -> io::Result<Pid> {
@@ -87,7 +87,7 @@ fn start(program: &SpawnProgram) -> io::Result<Pid> {
         actions.dup2(fd.as_raw_fd(), target as i32)?;
     }
     actions.chdir(&program.cwd)?;
-    let attributes = SpawnAttributes::fresh_session()?;
+    let attributes = SpawnAttributes::new_session()?;
     let mut pid = 0;
     // SAFETY: every pointer is to a live, nul-terminated string or an initialised structure; both arrays end with a null pointer.
     check(unsafe {
@@ -96,9 +96,9 @@ fn start(program: &SpawnProgram) -> io::Result<Pid> {
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("posix_spawn gave no pid"))
 }
 
-/// As [`spawn`], but the child first prepares itself, in a fork of this process (in a process
-/// namespace, if one is named), says then what to execute, and waits until it may. For
-/// processes of one thread and few pages, as shims are. Errors of the child are told when it is let [go](PreparedChild::start), in its words.
+/// Forks this process, into a PID namespace if one is given. The child runs `prepare`, which returns the program, and then waits for
+/// [`PreparedChild::start`] before it executes the program. `start` also returns the errors of the child. Only for processes with one
+/// thread and little memory, such as shims.
 pub fn fork<'a>(
     space: Option<&PidNamespace>,
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
@@ -108,32 +108,33 @@ pub fn fork<'a>(
         pipe_with(PipeFlags::CLOEXEC)
             .map_err(|error| format!("cannot make a pipe: {error}", error = io_error_text(error)))
     };
-    let ((said, say), (door, word)) = (pipe()?, pipe()?);
+    let ((error_read, error_write), (gate_read, gate_write)) = (pipe()?, pipe()?);
     let parent = getpid();
     let forked = match space {
         Some(space) => {
-            space.fork().map_err(|error| format!("cannot fork into a process namespace: {}", io_error_text(error)))?
+            space.fork().map_err(|error| format!("cannot fork into a PID namespace: {}", io_error_text(error)))?
         }
-        // SAFETY: a shim has one thread, so the child has whatever the parent had, in a whole state.
+        // SAFETY: a shim has one thread, so the child's memory is consistent.
         None => unsafe { libc::fork() },
     };
     match forked {
         0 => {
-            drop((said, word));
-            if !dies_with(parent) {
+            drop((error_read, gate_write));
+            if !end_with_parent(parent) {
                 // SAFETY: as below.
                 unsafe { libc::_exit(127) }
             }
-            // If only the parent can signal a process, nothing can after the parent's death.
-            let bound = space.is_some_and(PidNamespace::is_new) || !process::can_be_held();
-            let become_it = || match prepare() {
-                Ok(program) => match become_ready(&program) {
+            // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
+            let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::can_be_held();
+            let execute = || match prepare() {
+                Ok(program) => match apply_settings(&program) {
                     Ok(()) => {
                         let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
                         let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-                        hold_only(stdio.iter().chain(&[&door, &say].map(AsFd::as_fd)));
+                        close_other_descriptors(stdio.iter().chain(&[&gate_read, &error_write].map(AsFd::as_fd)));
                         drop_pages();
-                        if !is_let_go(&door, parent, bound) || rustix::io::write(&say, GOING) != Ok(1) {
+                        let may_start = wait_for_start(&gate_read, parent, ends_with_parent);
+                        if !may_start || rustix::io::write(&error_write, STARTING) != Ok(1) {
                             return String::new();
                         }
                         // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer.
@@ -144,22 +145,21 @@ pub fn fork<'a>(
                 },
                 Err(why) => why,
             };
-            // Nothing of the parent may unwind in the child.
-            let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(become_it));
-            let _ = rustix::io::write(&say, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
+            // A panic must not unwind into code of the parent.
+            let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(execute));
+            let _ = rustix::io::write(&error_write, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
             // SAFETY: ends the child without running anything that belongs to the parent.
             unsafe { libc::_exit(127) }
         }
         pid => {
             let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
-            Ok(PreparedChild { pid, word, said })
+            Ok(PreparedChild { pid, gate_write, error_read })
         }
     }
 }
 
-/// Closes everything else that this process has of its parent's: while it waits, nobody is to miss the end of a pipe, a connection or a
-/// lock because of it.
-pub fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
+/// Closes all descriptors except these. A waiting child must not keep a pipe, a connection or a lock of its parent open.
+pub fn close_other_descriptors<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
     let mut kept: Vec<u32> = kept.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
     kept.sort_unstable();
     let close = |first: u32, last: u32| {
@@ -179,17 +179,17 @@ pub fn hold_only<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
 }
 
 /// Message of a child right before it executes its program.
-const GOING: &[u8] = b"!";
+const STARTING: &[u8] = b"!";
 
-/// Ends this process with its parent, from whom nobody else has heard of it yet. False when the parent has died already; a parent in
-/// another process namespace has no name here while it lives.
-fn dies_with(parent: Pid) -> bool {
+/// Asks the kernel to kill this process when its parent dies, because no other process knows this one yet. Returns false when the parent
+/// is already dead. A parent in another PID namespace has no pid here.
+fn end_with_parent(parent: Pid) -> bool {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
         && getppid().is_none_or(|found| found == parent)
 }
 
-/// Lets go of the pages of this program that were read so far: exec would have to, while somebody waits for it. What still runs is read
-/// again, from memory.
+/// Unmaps the pages of this program that were read so far, which exec would do later, while the pod's start waits for it. Code that still
+/// runs is mapped again from the page cache.
 fn drop_pages() {
     // SAFETY: the linker defines both symbols; only their addresses are taken.
     unsafe extern "C" {
@@ -200,30 +200,31 @@ fn drop_pages() {
     let (begin, end) = (&raw const __executable_start, &raw const etext);
     let page = rustix::param::page_size();
     let length = (end.addr() - begin.addr()) / page * page;
-    // SAFETY: these are whole pages of the file, which nobody has written to.
+    // SAFETY: these are whole pages of the program file, mapped read-only.
     unsafe { libc::madvise(begin.cast_mut().cast(), length, libc::MADV_DONTNEED) };
 }
 
-/// Waits for the word to execute. It never comes from a parent that has died. `bound`: it also ends with that afterwards.
-fn is_let_go(door: &OwnedFd, parent: Pid, bound: bool) -> bool {
-    // Other namespaces and rights may have made it void.
-    if !dies_with(parent) {
+/// Waits until the parent orders the start. Returns false when the parent has died. `ends_with_parent`: the process is killed with its
+/// parent after the start, too.
+fn wait_for_start(gate_read: &OwnedFd, parent: Pid, ends_with_parent: bool) -> bool {
+    // Set again, because a change of namespaces or credentials may have cleared the signal.
+    if !end_with_parent(parent) {
         return false;
     }
-    let came = loop {
-        match rustix::io::read(door, &mut [0; 1]) {
+    let is_ordered = loop {
+        match rustix::io::read(gate_read, &mut [0; 1]) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other == Ok(1),
         }
     };
-    came && (bound || rustix::process::set_parent_process_death_signal(None).is_ok())
+    is_ordered && (ends_with_parent || rustix::process::set_parent_process_death_signal(None).is_ok())
 }
 
-/// A child that is about to execute its program.
+/// A child that waits to execute its program.
 pub struct PreparedChild {
     pid: Pid,
-    word: OwnedFd,
-    said: OwnedFd,
+    gate_write: OwnedFd,
+    error_read: OwnedFd,
 }
 
 impl PreparedChild {
@@ -232,25 +233,25 @@ impl PreparedChild {
         self.pid
     }
 
-    /// Lets it execute its program; the error is its own, and nothing of the program has run.
+    /// Executes the program; on an error, which the child reports, the program has not run.
     pub fn start(self) -> Result<Pid, String> {
-        // One that could not prepare itself hears nothing any more, and has said why.
-        let _ = rustix::io::write(&self.word, b"!");
-        let mut said = Vec::new();
-        let _ = std::fs::File::from(self.said).read_to_end(&mut said);
-        let why = match said.strip_prefix(GOING) {
+        // The write fails when the preparation has failed: then the child has written the error and exited.
+        let _ = rustix::io::write(&self.gate_write, b"!");
+        let mut message = Vec::new();
+        let _ = std::fs::File::from(self.error_read).read_to_end(&mut message);
+        let why = match message.strip_prefix(STARTING) {
             Some([]) => return Ok(self.pid),
             Some(why) => why,
-            None if said.is_empty() => b"it was killed before it could be executed",
-            None => &said,
+            None if message.is_empty() => b"it was killed before it could be executed",
+            None => &message,
         };
         let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
         Err(String::from_utf8_lossy(why).into_owned())
     }
 }
 
-/// Gives this process, which is about to execute a program, all that the program is to find.
-fn become_ready(program: &SpawnProgram) -> io::Result<()> {
+/// Applies the program's standard streams, session, folder, user and privileges to this process, which is about to execute it.
+fn apply_settings(program: &SpawnProgram) -> io::Result<()> {
     let done = |code: libc::c_int| if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     let stdio = program.terminal.as_ref().map_or(program.stdio, |terminal| [terminal.as_fd(); 3]);
     for (target, fd) in stdio.iter().enumerate() {
@@ -265,11 +266,11 @@ fn become_ready(program: &SpawnProgram) -> io::Result<()> {
         }
         done(libc::chdir(program.cwd.as_ptr()))?;
         rights::give_up(&program.rights)?;
-        // After the folder was entered: what is above it may be closed to that user.
-        if let Some(who) = &program.identity {
-            done(libc::setgroups(who.groups.len(), who.groups.as_ptr()))?;
-            done(libc::setgid(who.group))?;
-            done(libc::setuid(who.user))?;
+        // After the folder is entered, because its parent folders may not be accessible to the user.
+        if let Some(identity) = &program.identity {
+            done(libc::setgroups(identity.groups.len(), identity.groups.as_ptr()))?;
+            done(libc::setgid(identity.group))?;
+            done(libc::setuid(identity.user))?;
         }
         rights::close(&program.rights)?;
         for signal in 1..65 {
@@ -322,8 +323,9 @@ impl Drop for SpawnActions {
 struct SpawnAttributes(libc::posix_spawnattr_t);
 
 impl SpawnAttributes {
-    /// A session of its own, every signal at its default, none blocked (Rust ignores SIGPIPE, which a child would inherit).
-    fn fresh_session() -> io::Result<SpawnAttributes> {
+    /// Makes attributes for a new session with default signal dispositions and no blocked signal (Rust ignores SIGPIPE, and a child would
+    /// inherit that).
+    fn new_session() -> io::Result<SpawnAttributes> {
         // SAFETY: all zeroes is a valid value of both C structures, which the calls below fill.
         let (mut attributes, mut signals) =
             unsafe { (SpawnAttributes(std::mem::zeroed()), std::mem::zeroed::<libc::sigset_t>()) };
@@ -333,7 +335,7 @@ impl SpawnAttributes {
             check(libc::posix_spawnattr_init(&mut attributes.0))?;
             libc::sigemptyset(&mut signals);
             check(libc::posix_spawnattr_setsigmask(&mut attributes.0, &signals))?;
-            // Every bit, and not `sigfillset`: that spares the C library's own two, which the child would then start with ignored.
+            // Every bit is set. `sigfillset` leaves out two signals of the C library, which the child would then ignore.
             std::ptr::write_bytes(&mut signals, 0xff, 1);
             check(libc::posix_spawnattr_setsigdefault(&mut attributes.0, &signals))?;
             check(libc::posix_spawnattr_setflags(&mut attributes.0, flags as libc::c_short))?;
@@ -344,7 +346,7 @@ impl SpawnAttributes {
 
 impl Drop for SpawnAttributes {
     fn drop(&mut self) {
-        // SAFETY: initialised in `fresh_session`, destroyed once.
+        // SAFETY: initialised in `new_session`, destroyed once.
         unsafe { libc::posix_spawnattr_destroy(&mut self.0) };
     }
 }

@@ -3,7 +3,6 @@
 use super::ServeResult;
 use super::body;
 use super::request::ApiRequest;
-use super::resolve::ResolvedTarget;
 use super::version;
 use crate::apiserver::delete::DeleteOptions;
 use crate::apiserver::read::ListSelection;
@@ -113,12 +112,12 @@ pub enum ListMoment {
     At(u64),
 }
 
-/// The selectors of a list, a watch or a deletion.
-pub fn list_selection(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ListSelection> {
+/// Returns the selectors of a list, a watch or a deletion. Fields have the names of the requested version.
+pub fn list_selection(request: &ApiRequest, api_version: &str) -> ServeResult<ListSelection> {
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
     let fields = fields.map_err(|error| bad(error.to_string()))?;
-    let fields = fields.map(|fields| fields.renamed(|field| version::stored_field(&asked.api_version, field)));
+    let fields = fields.map(|fields| fields.renamed(|field| version::stored_field(api_version, field)));
     Ok(ListSelection {
         labels: labels.map_err(|error| bad(error.to_string()))?,
         fields: fields.transpose().map_err(|field| bad(format!("field label not supported: {field}")))?,

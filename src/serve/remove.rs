@@ -52,7 +52,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     }
     let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::of_deletion(request)?;
-    let wanted = options::list_selection(request, asked)?;
+    let wanted = options::list_selection(request, &asked.api_version)?;
     let found = api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, &wanted))?;
     let mut rest = found.into_iter().peekable();
     let mut deleted = Vec::new();

@@ -57,7 +57,7 @@ enum WatchStart {
 /// Opens a watch.
 pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ActiveWatch> {
     let show = ReadPresentation::from_request(request, asked)?;
-    let mut wanted = options::list_selection(request, asked)?;
+    let mut wanted = options::list_selection(request, &asked.api_version)?;
     if !asked.name.is_empty() {
         let name = FieldSelector::parse(&format!("metadata.name={}", asked.name));
         wanted.fields = Some(name.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))?);

@@ -20,7 +20,7 @@ pub struct Facts {
     /// Addresses that could not be listened on, by Service or pod; an empty list where there were some.
     pub blocked: BTreeMap<Key, Vec<BlockedListener>>,
     /// Addresses on which the Ingress proxy listens.
-    pub doors: IngressListeners,
+    pub ingress_listeners: IngressListeners,
     /// The content of the files that an Image object watches, by its name, with the patterns that were looked at.
     pub sources: BTreeMap<Str, (FilePatterns, SourceDigests)>,
     /// The last builds of images, by the name of the Image object.

@@ -6,7 +6,6 @@
 //! the World that loops plan by.
 //! Start reading at [`World`], then [`plan`].
 
-pub mod affinity_kind;
 pub mod control;
 mod derived_cache;
 pub mod facts;
@@ -36,7 +35,6 @@ pub mod usage;
 pub mod volume;
 pub mod workload;
 
-pub use affinity_kind::AffinityKind;
 pub use control::{AppliedReport, Loop, RowChange, WaitFilter};
 pub use facts::{
     AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
@@ -47,6 +45,7 @@ pub use loop_memory::{LoopMemory, Memory};
 pub use node_cache::NodeSlot;
 pub use orders::Orders;
 pub use plan::{Effect, EventType, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
+pub use pod_affinity_index::AffinityKind;
 pub use pod_affinity_index::{AffinityStrength, AffinityTerms};
 pub use pod_term::PodTerm;
 pub use report::Report;

@@ -106,8 +106,8 @@ pub enum Report {
     Blocked {
         /// The Service, or the pod.
         about: Key,
-        /// All such places.
-        doors: Vec<BlockedListener>,
+        /// All of these listeners.
+        listeners: Vec<BlockedListener>,
     },
     /// A connection was denied to a pod.
     Denied {
@@ -126,7 +126,7 @@ pub enum Report {
     /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
     SharedNetwork(u8),
     /// The addresses on which the Ingress proxy listens have changed.
-    Doors(IngressListeners),
+    IngressListeners(IngressListeners),
     /// Nothing is left of a pod.
     Removed {
         /// The pod.
@@ -198,8 +198,8 @@ impl Facts {
                 is_new.then(|| pod.key())
             }
             Report::SharedNetwork(_) | Report::NotDiscarded { .. } => None,
-            Report::Doors(doors) => {
-                self.doors = doors;
+            Report::IngressListeners(listeners) => {
+                self.ingress_listeners = listeners;
                 None
             }
             Report::Sources { image, files, sources } => {
@@ -245,8 +245,8 @@ impl Facts {
                 pod.over.get_or_insert(of);
                 Some(pod.key())
             }
-            Report::Blocked { about, doors } => {
-                self.blocked.insert(about.clone(), doors);
+            Report::Blocked { about, listeners } => {
+                self.blocked.insert(about.clone(), listeners);
                 Some(about)
             }
             Report::Denied { pod_uid, denial } => {

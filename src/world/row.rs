@@ -1,6 +1,6 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
-use super::affinity_kind::AffinityKind;
+use super::AffinityKind;
 use super::resources::{NodeFields, ResourceRequests};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};

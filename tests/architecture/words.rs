@@ -9,11 +9,14 @@ const OPENINGS: [&str; 10] =
     ["What ", "Who ", "Whom ", "Whose ", "Where ", "How ", "Of ", "Which ", "Whoever ", "Whatever "];
 
 /// Prepositions, pronouns and fillers, which are no names for functions.
-const NAMELESS: [&str; 32] = [
+const NAMELESS: [&str; 35] = [
     "about", "above", "after", "along", "among", "anew", "around", "at", "before", "behind", "below", "beside",
-    "between", "by", "for", "hear", "in", "into", "it", "of", "on", "one", "over", "said", "tell", "them", "through",
-    "to", "told", "under", "with", "without",
+    "between", "by", "for", "hear", "in", "into", "it", "lay", "may", "must", "of", "on", "one", "over", "said",
+    "tell", "them", "through", "to", "told", "under", "with", "without",
 ];
+
+/// Beginnings of imports of the crate's own items.
+const IMPORTS: [&str; 2] = ["use crate::", "use super::"];
 
 /// Names that several files share on purpose: the arguments of each command.
 const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
@@ -46,6 +49,21 @@ fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
         wrong.extend(functions.map(|function| source.locate(function.line, &function.name)));
     }
     assert_none(&wrong, "see CONTRIBUTING, Words");
+}
+
+#[test]
+fn types_are_imported_under_their_own_names() {
+    let mut wrong = Vec::new();
+    for source in every_file() {
+        for statement in
+            source.text.split(';').filter(|text| IMPORTS.iter().any(|start| text.trim().starts_with(start)))
+        {
+            let names = statement.split(" as ").skip(1).filter_map(|rest| rest.split([',', '}']).next());
+            let is_type = |name: &&str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+            wrong.extend(names.filter(is_type).map(|name| source.locate(1, name)));
+        }
+    }
+    assert_none(&wrong, "an alias of a type of this crate");
 }
 
 #[test]

@@ -167,8 +167,13 @@ impl Lab {
     /// Runs one tick, with durable writes as in `reconcile --watch`. Returns whether there may be more work.
     fn tick(&mut self, now: Time) -> bool {
         let mut random = kloop::apiserver::api::random;
-        let input =
-            TickInput { now, epoch: self.epoch, budget: TickBudget::default(), random: &mut random, told: true };
+        let input = TickInput {
+            now,
+            epoch: self.epoch,
+            budget: TickBudget::default(),
+            random: &mut random,
+            log_may_have_changed: true,
+        };
         let busy = match self.plane.tick(self.api.store_mut(), input, &mut |_| {}) {
             Ok((_, busy)) => busy,
             Err(TickError::Store(error)) => panic!("{error}"),

@@ -2,7 +2,7 @@
 //! creates it again.
 
 use crate::apiserver::WriteOptions;
-use crate::apiserver::apply::{Applied, ApplyOutcome as Done};
+use crate::apiserver::apply::{Applied, ApplyOutcome};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::cli::deadline::Deadline;
@@ -25,11 +25,11 @@ pub fn recreate(
             delete(txn, kind, key, &how)?;
             create(txn, kind, object, options)
         })?;
-        return Ok(Applied::from_reply(Done::Configured, made));
+        return Ok(Applied::from_reply(ApplyOutcome::Configured, made));
     }
     let patience = Deadline::new(context, None)?;
     context.api()?.write(false, |txn| delete(txn, kind, key, &how))?;
     while context.read_view(|txn| txn.exists(key))? && patience.wait() {}
     let made = context.api()?.write(false, |txn| create(txn, kind, object, options))?;
-    Ok(Applied::from_reply(Done::Configured, made))
+    Ok(Applied::from_reply(ApplyOutcome::Configured, made))
 }

@@ -9,7 +9,7 @@ use colored::Colorize;
 const NAMED: usize = 3;
 
 /// A root cause, and the objects that have not converged because of it.
-struct Cause<'a> {
+struct CauseLine<'a> {
     standing: ConvergenceState,
     link: &'a CauseLink,
     next: String,
@@ -21,14 +21,19 @@ struct Cause<'a> {
 pub fn lines(answers: &[CauseChain]) -> String {
     if let Some(plane) = answers.iter().find_map(CauseChain::missing_control_plane) {
         let next = plane.next.clone().unwrap_or_default();
-        return line(&Cause { standing: plane.standing, link: plane, next: format!("run: {next}"), about: Vec::new() });
+        return line(&CauseLine {
+            standing: plane.standing,
+            link: plane,
+            next: format!("run: {next}"),
+            about: Vec::new(),
+        });
     }
-    let mut causes: Vec<Cause<'_>> = Vec::new();
+    let mut causes: Vec<CauseLine<'_>> = Vec::new();
     for answer in answers {
         let Some(link) = root(answer) else { continue };
         match causes.iter_mut().find(|cause| cause.standing == answer.standing() && is_same(cause.link, link)) {
             Some(cause) => cause.about.push(&answer.about),
-            None => causes.push(Cause {
+            None => causes.push(CauseLine {
                 standing: answer.standing(),
                 link,
                 next: answer.next(),
@@ -53,7 +58,7 @@ fn is_same(one: &CauseLink, other: &CauseLink) -> bool {
     state(one) == state(other) && !is_program && one.by == other.by
 }
 
-fn line(cause: &Cause<'_>) -> String {
+fn line(cause: &CauseLine<'_>) -> String {
     let mut what = names(&cause.about);
     if cause.about.first() != Some(&cause.link.what.as_str()) {
         what = if what.is_empty() { cause.link.what.clone() } else { format!("{what}: {}", cause.link.what) };

@@ -51,12 +51,12 @@ impl StatefulSetState<'_> {
         } else {
             object.set(&["metadata", "ownerReferences"], owners);
         }
-        let owner = match (with_set, with_pod) {
-            (_, true) => "its pod, which is scaled down",
-            (true, _) => "its StatefulSet",
-            _ => "nobody",
+        let retention = match (with_set, with_pod) {
+            (_, true) => "deleted with its pod, which is scaled down",
+            (true, _) => "deleted with its StatefulSet",
+            _ => "kept",
         };
-        self.plan.write(WriteVerb::Update(object), format!("the claim is deleted with {owner}"));
+        self.plan.write(WriteVerb::Update(object), format!("the claim is {retention}"));
     }
 
     /// Whether the claims of an ordinal belong to a pod that was scaled away, and are not deleted yet

@@ -167,7 +167,7 @@ fn warn(world: &World, row: &Row, plan: &mut Plan) {
 fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, plan: &mut Plan) {
     let ingress = row.body();
     let has = ingress.value_at(&["status", "loadBalancer", "ingress"]).unwrap_or(&Value::Null);
-    let listeners = &world.facts.doors;
+    let listeners = &world.facts.ingress_listeners;
     let Some(ingress_route) = ingress_route else {
         // Keeps an address that another controller has set.
         if has[0]["ip"] == address(world) {

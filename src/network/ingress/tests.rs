@@ -35,8 +35,8 @@ fn simple() -> Value {
 }
 
 fn open(world: &mut World, http: u16, https: u16, instead: &str) {
-    let door = |port| IngressListener { port, instead: instead.into() };
-    world.facts.doors = IngressListeners { http: door(http), https: door(https) };
+    let listener = |port| IngressListener { port, instead: instead.into() };
+    world.facts.ingress_listeners = IngressListeners { http: listener(http), https: listener(https) };
 }
 
 /// Returns the plan, and records its effects as ordered.

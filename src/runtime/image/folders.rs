@@ -15,7 +15,7 @@ pub fn private_folders(start: &Start, beside: Option<String>) -> Vec<String> {
 }
 
 /// Returns the image's volumes: each is an empty folder of the container, unless the pod mounts something at or above its path.
-pub fn fresh(start: &Start) -> Vec<String> {
+pub fn image_volumes(start: &Start) -> Vec<String> {
     let volumes = start.requested_image.iter().flat_map(|image| &image.volumes);
     let is_mounted = |path: &&String| {
         let targets = start.files.mounts.iter().map(|mount| Path::new(&mount.path));
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn mounted_volume_replaces_the_image_volume() {
-        let fresh_with = |mounts: &[&str]| {
+        let volumes_with = |mounts: &[&str]| {
             let mount = |path: &&str| VolumeMountPoint {
                 volume: "v".into(),
                 path: path.to_string(),
@@ -61,13 +61,13 @@ mod tests {
                 ..a_start("u", "c", 0)
             };
             start.files.mounts = mounts.iter().map(mount).collect();
-            fresh(&start).join(" ")
+            image_volumes(&start).join(" ")
         };
-        assert_eq!(fresh_with(&["/etc/hosts"]), "/var/lib/postgresql/data /run/postgresql");
+        assert_eq!(volumes_with(&["/etc/hosts"]), "/var/lib/postgresql/data /run/postgresql");
         for mounted in ["/var/lib/postgresql/data", "/var/lib/postgresql/data/", "/var/lib/postgresql"] {
-            assert_eq!(fresh_with(&[mounted]), "/run/postgresql", "{mounted}");
+            assert_eq!(volumes_with(&[mounted]), "/run/postgresql", "{mounted}");
         }
-        let within = fresh_with(&["/var/lib/postgresql/data/pgdata", "/run/postgresql/sub"]);
+        let within = volumes_with(&["/var/lib/postgresql/data/pgdata", "/run/postgresql/sub"]);
         assert_eq!(within, "/var/lib/postgresql/data /run/postgresql");
     }
 }

@@ -97,8 +97,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
         mounts: start.files.mounts.clone(),
         shown: folders::shown(start, &found, &env),
         own: folders::private_folders(start, found.folder.clone()),
-        fresh: folders::fresh(start),
-        fresh_owner: user.as_ref().map(user::identity).map(|who| (who.user, who.group)),
+        new_folders: folders::image_volumes(start),
+        new_folders_owner: user.as_ref().map(user::identity).map(|identity| (identity.user, identity.group)),
         read_only: start.files.read_only,
     });
     if start.requested_image.is_some() {

@@ -51,7 +51,7 @@ impl CgroupTree {
     pub fn lacks(&self) -> Option<String> {
         let missing: Vec<&str> = cgroup_path::WANTED.into_iter().filter(|wanted| !self.has(wanted)).collect();
         let why = format!("no cgroup controller for {} can be used", missing.join(" and "));
-        (!missing.is_empty()).then(|| instead(&missing, &why))
+        (!missing.is_empty()).then(|| describe_fallback(&missing, &why))
     }
 
     fn has(&self, controller: &str) -> bool {
@@ -79,18 +79,18 @@ impl CgroupTree {
     }
 
     /// Removes the remaining groups of a pod that has no process.
-    pub fn forget_pod(&self, pod: &str) {
+    pub fn remove_pod(&self, pod: &str) {
         self.branches.iter().for_each(|branch| group::remove_pod(&branch.pod(pod)));
     }
 
     /// Removes the groups of deleted pods, without waiting. Returns those that still contain processes: they belong to an earlier cluster
     /// at the same path, whose folder was removed while its pods ran.
     pub fn sweep(&self, lives: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-        let left = |branch: &CgroupBranch| {
+        let occupied = |branch: &CgroupBranch| {
             let gone = branch.pods().into_iter().filter(|uid| !lives(uid)).map(|uid| branch.pod(&uid));
             gone.filter(|pod| !group::try_remove_pod(pod)).collect::<Vec<_>>()
         };
-        self.branches.iter().map(left).max_by_key(Vec::len).unwrap_or_default()
+        self.branches.iter().map(occupied).max_by_key(Vec::len).unwrap_or_default()
     }
 }
 
@@ -101,18 +101,19 @@ pub fn watched(limits: &Limits) -> SoftBounds {
 
 /// Describes the consequences where there are no groups.
 pub fn without_groups(why: &str) -> String {
-    instead(&cgroup_path::WANTED, why)
+    describe_fallback(&cgroup_path::WANTED, why)
 }
 
 /// Describes the replacement for missing controllers.
-fn instead(missing: &[&str], why: &str) -> String {
-    let told = [
+fn describe_fallback(missing: &[&str], why: &str) -> String {
+    let fallbacks = [
         ("cpu", "CPU is not limited"),
         ("memory", "memory is checked every second"),
         ("pids", "processes are counted"),
     ];
-    let told: Vec<&str> = told.into_iter().filter(|(name, _)| missing.contains(name)).map(|(_, told)| told).collect();
-    format!("{} ({why})", told.join("; "))
+    let fallbacks = fallbacks.into_iter().filter(|(name, _)| missing.contains(name));
+    let texts: Vec<&str> = fallbacks.map(|(_, text)| text).collect();
+    format!("{} ({why})", texts.join("; "))
 }
 
 /// Removes every group of a finished cluster, of which no pod may run.
@@ -148,8 +149,8 @@ impl CgroupBranch {
     }
 
     fn groups(&self, unified: bool, pod: &str, container: &str, limits: &Limits, groups: &mut Vec<ControlGroup>) {
-        let of = |caps| if unified { self.files_of_v2(caps) } else { self.files_of_v1(caps) };
-        let (of_pod, of_container) = (of(&limits.pod), of(&limits.container));
+        let files = |caps| if unified { self.files_of_v2(caps) } else { self.files_of_v1(caps) };
+        let (of_pod, of_container) = (files(&limits.pod), files(&limits.container));
         if of_pod.is_empty() && of_container.is_empty() {
             return;
         }
@@ -160,7 +161,10 @@ impl CgroupBranch {
         let procs_file = if unified { "cgroup.procs" } else { "tasks" };
         let mut knobs = of_pod;
         if unified {
-            knobs.push(ControlGroupFile::must("cgroup.subtree_control", &format!("+{}", self.controllers.join(" +"))));
+            knobs.push(ControlGroupFile::required(
+                "cgroup.subtree_control",
+                &format!("+{}", self.controllers.join(" +")),
+            ));
         }
         groups.push(ControlGroup {
             folder: folder.to_string_lossy().into_owned(),
@@ -183,21 +187,21 @@ impl CgroupBranch {
     fn files_of_v1(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::must("cpu.shares", &shares(milli).to_string()));
+            knobs.push(ControlGroupFile::required("cpu.shares", &shares(milli).to_string()));
         }
         if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::must("cpu.cfs_period_us", &PERIOD.to_string()));
-            knobs.push(ControlGroupFile::must("cpu.cfs_quota_us", &quota(milli).to_string()));
+            knobs.push(ControlGroupFile::required("cpu.cfs_period_us", &PERIOD.to_string()));
+            knobs.push(ControlGroupFile::required("cpu.cfs_quota_us", &quota(milli).to_string()));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
             // Memory plus swap must never be below memory. The previous limits decide which one has to be written first, so memory is
             // written twice.
-            knobs.push(ControlGroupFile::may("memory.limit_in_bytes", &bytes.to_string()));
-            knobs.push(ControlGroupFile::may("memory.memsw.limit_in_bytes", &bytes.to_string()));
-            knobs.push(ControlGroupFile::must("memory.limit_in_bytes", &bytes.to_string()));
+            knobs.push(ControlGroupFile::optional("memory.limit_in_bytes", &bytes.to_string()));
+            knobs.push(ControlGroupFile::optional("memory.memsw.limit_in_bytes", &bytes.to_string()));
+            knobs.push(ControlGroupFile::required("memory.limit_in_bytes", &bytes.to_string()));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
-            knobs.push(ControlGroupFile::must("pids.max", &most.to_string()));
+            knobs.push(ControlGroupFile::required("pids.max", &most.to_string()));
         }
         knobs
     }
@@ -206,18 +210,18 @@ impl CgroupBranch {
     fn files_of_v2(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
         let mut knobs = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::must("cpu.weight", &weight(milli).to_string()));
+            knobs.push(ControlGroupFile::required("cpu.weight", &weight(milli).to_string()));
         }
         if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::must("cpu.max", &format!("{} {PERIOD}", quota(milli))));
+            knobs.push(ControlGroupFile::required("cpu.max", &format!("{} {PERIOD}", quota(milli))));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
-            knobs.push(ControlGroupFile::must("memory.max", &bytes.to_string()));
-            knobs.push(ControlGroupFile::may("memory.swap.max", "0"));
-            knobs.push(ControlGroupFile::may("memory.oom.group", "1"));
+            knobs.push(ControlGroupFile::required("memory.max", &bytes.to_string()));
+            knobs.push(ControlGroupFile::optional("memory.swap.max", "0"));
+            knobs.push(ControlGroupFile::optional("memory.oom.group", "1"));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
-            knobs.push(ControlGroupFile::must("pids.max", &most.to_string()));
+            knobs.push(ControlGroupFile::required("pids.max", &most.to_string()));
         }
         knobs
     }

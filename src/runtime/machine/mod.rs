@@ -10,8 +10,8 @@ mod shard;
 mod shim_link;
 mod zygote_handle;
 
-use super::network::gateway::{GatewayCommand as Telling, link::GatewayLink};
-use super::network::publisher::{NetworkPublisher, PublishCommand as Notice};
+use super::network::gateway::{GatewayCommand, link::GatewayLink};
+use super::network::publisher::{NetworkPublisher, PublishCommand};
 use super::probe::ProbeRoute;
 use super::wire::{ControlGroup, SoftBounds};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
@@ -36,9 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Threads that hold connections: starting a shim keeps one busy for about a millisecond.
 const SHARDS: usize = 2;
 
-/// Executes effects: the machine, or its simulated twin.
+/// Executes effects: the machine, or its simulation.
 pub trait Host {
-    /// Orders an effect; returns at once. Repeating one does no harm.
+    /// Orders an effect; returns at once. Repeating an effect does no harm.
     fn carry_out(&mut self, now: Time, effect: &Effect);
 }
 
@@ -46,12 +46,12 @@ pub trait Host {
 struct MachineContext {
     state: PathBuf,
     epoch: u64,
-    /// The program that shims are: this one.
+    /// The program of shims: this binary.
     program: PathBuf,
     environment: image::Environment,
     builds: build::Builds,
     remover: Remover,
-    /// The control groups that enforce limits, or why there are none.
+    /// The control groups that enforce limits, or the reason why there are none.
     limits: Result<limits::CgroupTree, String>,
     report: Arc<dyn Fn(Report) + Send + Sync>,
 }
@@ -81,17 +81,17 @@ pub struct Machine {
     threads: Vec<JoinHandle<()>>,
     probes: probe::ProbePool,
     /// Measures the disk usage of pods.
-    room: limits::storage_watch::StorageWatcher,
+    storage_watcher: limits::storage_watch::StorageWatcher,
     /// Publishes network configuration.
     network_publisher: NetworkPublisher,
-    /// Whether everything that is to be known of the network was ordered once.
+    /// Whether all network configuration was ordered once.
     is_settled: bool,
-    /// Whether names are answered.
+    /// Whether DNS queries are answered.
     answers: bool,
     /// Watches the files of images; `None` until there are any.
     watching: Option<file_watch::FileWatch>,
-    /// Control groups in which processes of pods run that this cluster does not know.
-    strangers: Vec<PathBuf>,
+    /// Control groups with processes of pods that this cluster does not know.
+    unknown_cgroups: Vec<PathBuf>,
 }
 
 impl Machine {
@@ -100,7 +100,7 @@ impl Machine {
         Machine::open_with(state, epoch, Path::new(super::THIS), image::Environment::of_this_process(), report)
     }
 
-    /// As [`Machine::open`], with another program for the shims and another environment for all containers.
+    /// Same as [`Machine::open`], with another program for the shims and another environment for all containers.
     pub fn open_with(
         state: &Path,
         epoch: u64,
@@ -110,12 +110,12 @@ impl Machine {
     ) -> Result<Machine> {
         let state = folder::prepare(state)?;
         let last = folder::read_epoch(&state);
-        anyhow::ensure!(epoch >= last, "epoch {epoch} is over: {last} has used {} since", state.display());
+        anyhow::ensure!(epoch >= last, "epoch {epoch} is outdated: epoch {last} leads in {}", state.display());
         folder::write_epoch(&state, epoch).with_context(|| format!("cannot write in {}", state.display()))?;
         let limits = limits::CgroupTree::find(&state);
         let report: Arc<dyn Fn(Report) + Send + Sync> = report.into();
-        let told = report.clone();
-        let remover = Remover::start(&state, move |why| told(Report::NotDiscarded { why }))
+        let report_failure = report.clone();
+        let remover = Remover::start(&state, move |why| report_failure(Report::NotDiscarded { why }))
             .context("cannot start the threads that remove folders")?;
         let context = Arc::new(MachineContext {
             limits,
@@ -127,26 +127,24 @@ impl Machine {
             remover,
             report,
         });
-        let told = context.clone();
-        let hear = Arc::new(move |report| (told.report)(report));
         // If the gateway cannot start, names are not answered and pods are not reachable from the rest of the
         // machine.
-        let gateway = GatewayLink::start(context.state.clone(), epoch, program.to_owned(), hear).ok();
+        let gateway = GatewayLink::start(context.state.clone(), epoch, program.to_owned(), context.report.clone()).ok();
         let network_publisher = NetworkPublisher::new(context.state.clone(), gateway);
         let mut machine = Machine {
             context,
             inboxes: Vec::new(),
             threads: Vec::new(),
             probes: probe::ProbePool::default(),
-            room: limits::storage_watch::StorageWatcher::default(),
+            storage_watcher: limits::storage_watch::StorageWatcher::default(),
             network_publisher,
             is_settled: false,
             answers: false,
             watching: None,
-            strangers: Vec::new(),
+            unknown_cgroups: Vec::new(),
         };
-        let (seen, told) = (machine.context.clone(), machine.context.clone());
-        machine.room.start(seen.state.clone(), move |report| (told.report)(report));
+        let (state, report) = (machine.context.state.clone(), machine.context.report.clone());
+        machine.storage_watcher.start(state, move |over| report(over));
         for number in 0..SHARDS {
             let inbox = Arc::new(ShardInbox::new()?);
             let link_budget = LinkBudget::open(&machine.context.state, number, SHARDS)?;
@@ -162,7 +160,7 @@ impl Machine {
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
-        // Each folder of a dead shim takes a descriptor while it is taken over.
+        // Taking over the folder of a dead shim needs a descriptor.
         for folders in folders.chunks((descriptors::soft_limit() / 4).max(1)) {
             for (path, record) in reap_dead_shim::take_over(folders, self.context.epoch) {
                 found.insert(uid_of(&path), facts::pod(&record));
@@ -182,30 +180,30 @@ impl Machine {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        // A shim that is stopped or busy has not spoken, but its record has.
+        // A shim that is stopped or busy has not answered: its record on disk is used.
         for path in alive {
-            let silent = || folder::read_record(path).map(|record| facts::pod(&record)).unwrap_or_default();
-            found.entry(uid_of(path)).or_insert_with(silent);
+            let from_disk = || folder::read_record(path).map(|record| facts::pod(&record)).unwrap_or_default();
+            found.entry(uid_of(path)).or_insert_with(from_disk);
         }
-        found.values().for_each(|pod| self.meet(&pod.ip, &pod.namespace));
+        found.values().for_each(|pod| self.register_address(&pod.ip, &pod.namespace));
         if let Ok(tree) = &self.context.limits {
-            self.strangers = tree.sweep(|uid| found.contains_key(uid));
+            self.unknown_cgroups = tree.sweep(|uid| found.contains_key(uid));
         }
         found
     }
 
-    /// Control groups in which processes of pods run that the inventory does not know: those of a cluster that was at this path before,
-    /// and whose folder was removed.
-    pub fn strangers(&self) -> &[PathBuf] {
-        &self.strangers
+    /// Returns the control groups with processes of pods that the inventory does not know: a cluster used this path before, and its folder
+    /// was removed.
+    pub fn unknown_cgroups(&self) -> &[PathBuf] {
+        &self.unknown_cgroups
     }
 
-    /// Whether containers can have views of files of their own here.
+    /// Whether containers can have private views of files on this machine.
     pub fn has_private_files(&self) -> bool {
         view::is_possible(&self.context.program)
     }
 
-    /// Why limits of pods are not enforced here; none where they are.
+    /// Returns why limits of pods are not enforced on this machine; `None` when they are.
     pub fn unlimited(&self) -> Option<Str> {
         let lacks = match &self.context.limits {
             Ok(tree) => tree.lacks(),
@@ -214,12 +212,12 @@ impl Machine {
         lacks.map(Str::from)
     }
 
-    /// The user and the group whose processes the pods' are.
+    /// Returns the user and the group that pods run as by default.
     pub fn runs_as(&self) -> (u32, u32) {
         (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
     }
 
-    /// The lowest port that these may bind: all for root, else what the machine's setting says.
+    /// Returns the lowest port that pods may bind: any for root, else `net.ipv4.ip_unprivileged_port_start`.
     pub fn lowest_port(&self) -> u16 {
         low_ports::lowest_allowed()
     }
@@ -235,34 +233,34 @@ impl Machine {
         plain.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
     }
 
-    /// Answers names from now on, in the cluster whose addresses are 127.N.0.0/16: call it once routes are known, and again at any
-    /// time. Where it cannot be, pods go on with the machine's own resolver.
+    /// Starts answering DNS queries in the cluster with the addresses 127.N.0.0/16. To be called once routes are known; repeating it does no
+    /// harm. When that is impossible, pods continue to use the machine's own resolver.
     pub fn answer_names(&mut self, network: u8) {
         if !std::mem::replace(&mut self.answers, true) {
-            self.publish(Telling::Answer(network));
+            self.publish(GatewayCommand::Answer(network));
         }
     }
 
-    /// Lets node ports answer at the machine's addresses in these blocks too: call it before anything of the network is ordered.
+    /// Opens node ports at the machine's addresses in these blocks, too. To be called before any network configuration is ordered.
     pub fn open_node_ports(&self, blocks: &[Cidr]) {
-        self.publish(Telling::NodePorts(blocks.to_vec()));
+        self.publish(GatewayCommand::NodePorts(blocks.to_vec()));
     }
 
-    fn publish(&self, order: Telling) {
-        self.network_publisher.order(Notice::Tell(order));
+    fn publish(&self, command: GatewayCommand) {
+        self.network_publisher.order(PublishCommand::Gateway(command));
     }
 
     /// Drops network configuration of an earlier control plane, after this one has ordered all of its own.
     pub fn run_deferred(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
-            self.network_publisher.order(Notice::Settle);
+            self.network_publisher.order(PublishCommand::Settle);
         }
     }
 
     /// Registers a pod's address, which identifies the client of a DNS query.
-    fn meet(&self, ip: &str, namespace: &Str) {
+    fn register_address(&self, ip: &str, namespace: &Str) {
         if let Ok(address) = ip.parse() {
-            self.publish(Telling::Pod(address, namespace.clone()));
+            self.publish(GatewayCommand::Pod(address, namespace.clone()));
         }
     }
 
@@ -290,10 +288,12 @@ impl Host for Machine {
         let uid = match effect {
             Effect::Start(start) => {
                 self.inbox(&start.pod_uid).put(ShardCommand::Effect(effect.clone()));
-                return self.meet(&start.ip, &start.namespace);
+                return self.register_address(&start.ip, &start.namespace);
             }
-            // One thread measures, whosever pods they are: it speaks to no shim.
-            Effect::WatchStorage { pod_uid, bounds } => return self.room.watch(pod_uid.clone(), bounds.clone()),
+            // One thread measures all pods, because it needs no shim.
+            Effect::WatchStorage { pod_uid, bounds } => {
+                return self.storage_watcher.watch(pod_uid.clone(), bounds.clone());
+            }
             Effect::Measure { pods } => match pods.first() {
                 Some(first) => first,
                 None => return,
@@ -303,19 +303,19 @@ impl Host for Machine {
             | Effect::Remove { pod_uid }
             | Effect::Refresh { pod_uid, .. } => pod_uid,
             Effect::Route { service, route } => {
-                return self.network_publisher.order(Notice::Route(service.clone(), route.clone()));
+                return self.network_publisher.order(PublishCommand::Route(service.clone(), route.clone()));
             }
-            Effect::Expose { pod, ports } => return self.publish(Telling::Expose(pod.clone(), ports.clone())),
+            Effect::Expose { pod, ports } => return self.publish(GatewayCommand::Expose(pod.clone(), ports.clone())),
             Effect::SetNetworkPolicy { policy, rules } => {
-                return self.network_publisher.order(Notice::Police(policy.clone(), rules.clone()));
+                return self.network_publisher.order(PublishCommand::NetworkPolicy(policy.clone(), rules.clone()));
             }
             Effect::SetIngress { ingress, ingress_route } => {
-                return self.publish(Telling::Admit(ingress.clone(), ingress_route.as_deref().cloned()));
+                return self.publish(GatewayCommand::Ingress(ingress.clone(), ingress_route.as_deref().cloned()));
             }
             Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Build { image } => {
-                let nobody = build::BuildWait { telling: None, done: Box::new(|_| {}) };
-                return self.context.build(image, nobody);
+                let no_wait = build::BuildWait { telling: None, done: Box::new(|_| {}) };
+                return self.context.build(image, no_wait);
             }
             Effect::DeleteVolume { volume } => volume,
             Effect::Probe(probe) => match probe::route(probe) {
@@ -332,7 +332,7 @@ impl Host for Machine {
 }
 
 impl Drop for Machine {
-    /// Ends the threads. Shims and their pods go on, and so does the gateway.
+    /// Ends the threads. Shims, their pods and the gateway continue.
     fn drop(&mut self) {
         for inbox in &self.inboxes {
             inbox.put(ShardCommand::Quit);

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// Folders of pods that are removed at the same time.
 const WORKERS: usize = 4;
-/// Until what is left of a volume is removed again; doubled each time, up to [`SELDOM`].
+/// Until what is left of a volume is removed again; doubled each time, up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(5);
-const SELDOM: Duration = Duration::from_secs(300);
+const MAX_RETRY: Duration = Duration::from_secs(300);
 /// A removal does not recurse, so little is enough.
 const STACK: usize = 256 * 1024;
 
@@ -81,7 +81,7 @@ fn remove_volumes(state: &Path, orders: &Receiver<()>, tell: &dyn Fn(String)) {
                     told = Some(why);
                 }
                 let ordered = orders.recv_timeout(pause);
-                pause = SELDOM.min(pause * 2);
+                pause = MAX_RETRY.min(pause * 2);
                 ordered
             }
         };

@@ -12,37 +12,37 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// A zygote that belongs to one thread; started when it is first needed, and again if it dies.
+/// A zygote that belongs to one thread. It is started when it is first needed, and restarted after it has died.
 #[derive(Default)]
 pub struct ZygoteHandle(Option<(OwnedFd, Pid)>);
 
 impl ZygoteHandle {
-    /// Asks for a shim and gives the connection to it: it can be spoken to at once. None when the zygote is busy.
-    pub fn shim(&mut self, context: &MachineContext, uid: &str) -> Result<Option<OwnedFd>> {
+    /// Asks the zygote for a shim and returns the connection to it, which can be used at once; `None` when the zygote is busy.
+    pub fn start_shim(&mut self, context: &MachineContext, uid: &str) -> Result<Option<OwnedFd>> {
         let path = folder::pod(&context.state, uid);
         folder::private_folder(&path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         for _ in 0..2 {
-            let control = self.control(context)?;
+            let control = self.connection(context)?;
             match send(control, path.as_os_str().as_bytes(), &theirs) {
                 Ok(()) => return Ok(Some(ours)),
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => return Ok(None),
                 Err(_) => self.reap_zygote(),
             }
         }
-        anyhow::bail!("the process that shims come from ends at once")
+        anyhow::bail!("the zygote process exits immediately after its start")
     }
 
-    /// Starts the zygote if there is none.
-    pub fn control(&mut self, context: &MachineContext) -> Result<&OwnedFd> {
+    /// Returns the connection to the zygote, which is started if necessary.
+    pub fn connection(&mut self, context: &MachineContext) -> Result<&OwnedFd> {
         if self.0.is_none() {
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            let child = spawn::helper(&context.program, &[b"shim"], theirs.as_fd(), false)
+            let child = spawn::spawn_helper(&context.program, &[b"shim"], theirs.as_fd(), false)
                 .with_context(|| format!("cannot execute {}", context.program.display()))?;
             self.0 = Some((ours, child));
         }
-        let (control, _) = self.0.as_ref().context("no nursery")?;
+        let (control, _) = self.0.as_ref().context("the zygote is not running")?;
         Ok(control)
     }
 
@@ -55,7 +55,7 @@ impl ZygoteHandle {
 }
 
 impl Drop for ZygoteHandle {
-    /// It ends when its connection does; its shims stay.
+    /// Closes the connection, which ends the zygote. Its shims continue.
     fn drop(&mut self) {
         self.reap_zygote();
     }

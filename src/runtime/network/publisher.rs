@@ -2,7 +2,7 @@
 //!
 //! A thread repeats failed writes until they succeed, because each command arrives only once. Never: decides the content.
 
-use super::gateway::{GatewayCommand as Telling, link::GatewayLink};
+use super::gateway::{GatewayCommand, link::GatewayLink};
 use super::{policies, routes};
 use crate::object::Key;
 use crate::world::plan::Route;
@@ -16,13 +16,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// A change to publish.
 pub enum PublishCommand {
-    /// The route of a Service; the gateway gets it once it is written.
+    /// The route of a Service. The gateway gets it after it is written.
     Route(Key, Route),
     /// The rules of a NetworkPolicy; `None` when it is gone.
-    Police(Key, Option<Arc<NetworkPolicyRules>>),
+    NetworkPolicy(Key, Option<Arc<NetworkPolicyRules>>),
     /// A command for the gateway alone.
-    Tell(Telling),
-    /// All configuration was sent once: entries of an earlier control plane are removed.
+    Gateway(GatewayCommand),
+    /// All configuration was sent once. Removes entries of an earlier control plane.
     Settle,
 }
 
@@ -31,9 +31,9 @@ impl PublishCommand {
     fn replaces(&self, other: &PublishCommand) -> bool {
         match (self, other) {
             (PublishCommand::Route(_, new), PublishCommand::Route(_, old)) => {
-                old.addresses().any(|at| new.addresses().any(|one| one == at))
+                old.addresses().any(|address| new.addresses().any(|new| new == address))
             }
-            (PublishCommand::Police(new, _), PublishCommand::Police(old, _)) => new == old,
+            (PublishCommand::NetworkPolicy(new, _), PublishCommand::NetworkPolicy(old, _)) => new == old,
             _ => false,
         }
     }
@@ -65,10 +65,10 @@ impl NetworkPublisher {
     }
 
     /// Publishes a change; it is in effect when this returns, unless the write fails.
-    pub fn order(&self, order: PublishCommand) {
+    pub fn order(&self, command: PublishCommand) {
         let mut state = locked(&self.0);
         let was_clean = state.failed_writes.is_empty();
-        state.apply_command(order);
+        state.apply_command(command);
         if was_clean && !state.failed_writes.is_empty() {
             let publisher = Arc::downgrade(&self.0);
             let _ = std::thread::Builder::new().name("tables".into()).spawn(move || retry_writes(&publisher));
@@ -82,7 +82,7 @@ fn retry_writes(publisher: &Weak<Mutex<PublisherState>>) {
         std::thread::sleep(AGAIN);
         let Some(state) = publisher.upgrade() else { return };
         let mut state = locked(&state);
-        std::mem::take(&mut state.failed_writes).into_iter().for_each(|order| state.apply_command(order));
+        std::mem::take(&mut state.failed_writes).into_iter().for_each(|command| state.apply_command(command));
         if state.failed_writes.is_empty() {
             return;
         }
@@ -94,28 +94,28 @@ fn locked(state: &Mutex<PublisherState>) -> MutexGuard<'_, PublisherState> {
 }
 
 impl PublisherState {
-    fn publish(&self, order: Telling) {
-        self.gateway.iter().for_each(|gateway| gateway.order(order.clone()));
+    fn publish(&self, command: GatewayCommand) {
+        self.gateway.iter().for_each(|gateway| gateway.order(command.clone()));
     }
 
-    fn apply_command(&mut self, order: PublishCommand) {
-        self.failed_writes.retain(|failed_writes| !order.replaces(failed_writes));
-        let written = match &order {
-            PublishCommand::Tell(telling) => return self.publish(telling.clone()),
+    fn apply_command(&mut self, command: PublishCommand) {
+        self.failed_writes.retain(|failed| !command.replaces(failed));
+        let written = match &command {
+            PublishCommand::Gateway(command) => return self.publish(command.clone()),
             PublishCommand::Settle => {
                 self.policies.sweep(&self.state);
                 self.routes.sweep(&self.state);
-                return self.publish(Telling::Settled);
+                return self.publish(GatewayCommand::Settled);
             }
-            PublishCommand::Police(policy, rules) => self.policies.write(&self.state, policy, rules.as_deref()),
+            PublishCommand::NetworkPolicy(policy, rules) => self.policies.write(&self.state, policy, rules.as_deref()),
             PublishCommand::Route(service, route) => {
                 let written = self.routes.write(&self.state, route);
-                self.publish(Telling::Route(service.clone(), route.clone()));
+                self.publish(GatewayCommand::Route(service.clone(), route.clone()));
                 written
             }
         };
         if written.is_err() {
-            self.failed_writes.push(order);
+            self.failed_writes.push(command);
         }
     }
 }

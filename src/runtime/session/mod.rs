@@ -113,13 +113,13 @@ pub fn attach(
     let Some(mut shim) = ShimConnection::connect(state, uid, container)? else { return Ok(SessionEnd::Missing) };
     let AttachMode { streams, replay, types_end } = joining;
     let mut copies = Vec::new();
-    let mut lay = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
+    let mut create_pipe = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
         let (theirs, copy) = stream_pipe(own, is_output)?;
         copies.push(copy);
         Ok(theirs)
     };
-    let input = if streams.stdin { lay(stdin(), false)? } else { spawn::nothing()? };
-    let pipes = [input, lay(stdout(), true)?, lay(stderr(), true)?];
+    let input = if streams.stdin { create_pipe(stdin(), false)? } else { spawn::open_dev_null()? };
+    let pipes = [input, create_pipe(stdout(), true)?, create_pipe(stderr(), true)?];
     if types_end {
         copies.iter_mut().filter(|copy| !copy.is_output).for_each(|copy| copy.types_end = true);
     }
@@ -151,7 +151,7 @@ fn on_pipes(with_input: bool) -> io::Result<([OwnedFd; 3], Vec<CopyDirection>)> 
         copies.push(copy);
         Ok(theirs)
     };
-    let input = if with_input { shared(stdin(), false)? } else { spawn::nothing()? };
+    let input = if with_input { shared(stdin(), false)? } else { spawn::open_dev_null()? };
     let stdio = [input, shared(stdout(), true)?, shared(stderr(), true)?];
     Ok((stdio, copies))
 }

@@ -90,7 +90,7 @@ type LaidPipes = ([OwnedFd; 3], Option<OwnedFd>, [Option<OwnedFd>; 2]);
 fn lay_pipes(streams: RequestedStreams) -> io::Result<LaidPipes> {
     let make = |is_wanted: bool, is_output: bool| -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         if !is_wanted {
-            return Ok((spawn::nothing()?, None));
+            return Ok((spawn::open_dev_null()?, None));
         }
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         let (ours, theirs) = if is_output { (read, write) } else { (write, read) };

@@ -27,7 +27,7 @@ pub struct AttachedClient {
     over: bool,
 }
 
-/// A writing end, and what waits for room in it.
+/// The writing end of a pipe, and a buffer for output that the pipe does not accept yet.
 #[derive(Default)]
 struct BufferedPipe {
     fd: Option<OwnedFd>,
@@ -37,7 +37,7 @@ struct BufferedPipe {
 /// The writing end of a container's standard input.
 pub struct StdinPipe {
     pipe: BufferedPipe,
-    /// Nothing more will come.
+    /// Whether the end of the input was requested; it is closed when the buffer is empty.
     ends: bool,
 }
 
@@ -50,7 +50,7 @@ pub enum WatchedFor {
 }
 
 impl BufferedPipe {
-    /// A writing end that does not wait.
+    /// Makes the writing end non-blocking.
     fn new(fd: OwnedFd) -> io::Result<BufferedPipe> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(BufferedPipe { fd: Some(fd), pending: Vec::new() })
@@ -91,7 +91,7 @@ impl AttachedClient {
         self.outlets[usize::from(tag == "stderr")].put(bytes);
     }
 
-    fn is_pressed(&self) -> bool {
+    fn is_buffer_full(&self) -> bool {
         self.outlets.iter().any(|outlet| outlet.pending.len() > HELD)
     }
 
@@ -100,14 +100,16 @@ impl AttachedClient {
     }
 }
 
-/// Passes on what a container has just written.
+/// Sends new output of a container to its attached clients.
 pub fn send_output_to_all(all: &mut [AttachedClient], live: &LiveContainer, tag: &str, bytes: &[u8]) {
-    all.iter_mut().filter(|one| one.pid == live.process.pid).for_each(|one| one.send_output(tag, bytes));
+    all.iter_mut()
+        .filter(|attached| attached.pid == live.process.pid)
+        .for_each(|attached| attached.send_output(tag, bytes));
 }
 
 /// Whether an attached client has so much unread output that the container has to wait.
 pub fn is_held_up(all: &[AttachedClient], live: &LiveContainer) -> bool {
-    all.iter().any(|one| one.pid == live.process.pid && one.is_pressed())
+    all.iter().any(|attached| attached.pid == live.process.pid && attached.is_buffer_full())
 }
 
 impl Shim {
@@ -122,13 +124,14 @@ impl Shim {
     }
 
     fn start_attach(&mut self, client: u64, attach: &AttachRequest) -> Result<AttachedClient, String> {
-        let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
-        let pipes = std::mem::take(&mut asker.descriptors);
+        let requester =
+            self.clients.iter_mut().find(|known| known.id == client).ok_or("the client has disconnected")?;
+        let pipes = std::mem::take(&mut requester.descriptors);
         let [input, output, error] =
-            <[OwnedFd; 3]>::try_from(pipes).map_err(|_| "three pipes have to come with an attachment")?;
+            <[OwnedFd; 3]>::try_from(pipes).map_err(|_| "an attach request must pass three pipes")?;
         let at = self.running(&attach.container);
         let live = &self.live[at.ok_or_else(|| format!("container not found ({:?})", attach.container))?];
-        let is_closed = live.stdin.as_ref().is_none_or(|inlet| inlet.ends);
+        let is_closed = live.stdin.as_ref().is_none_or(|stdin| stdin.ends);
         if attach.stdin && is_closed {
             return Err(format!("standard input of container {} is not open", attach.container));
         }
@@ -148,38 +151,42 @@ impl Shim {
         Ok(attached)
     }
 
-    /// The descriptors to watch for those who are attached.
+    /// Returns the descriptors to watch for attached clients.
     pub(super) fn watch_attached(&self) -> impl Iterator<Item = (PollFd<'_>, WatchedFor)> {
-        let outputs = self.attached.iter().flat_map(|one| {
-            one.outlets.iter().filter_map(BufferedPipe::poll_fd).map(move |fd| (fd, WatchedFor::Of(one.client)))
+        let outputs = self.attached.iter().flat_map(|attached| {
+            attached
+                .outlets
+                .iter()
+                .filter_map(BufferedPipe::poll_fd)
+                .map(move |fd| (fd, WatchedFor::Of(attached.client)))
         });
-        let may_type = |pid: i32| {
+        let can_write = |pid: i32| {
             let live = self.live.iter().find(|live| live.process.pid == pid);
-            live.and_then(|live| live.stdin.as_ref()).is_none_or(|inlet| inlet.pipe.pending.is_empty())
+            live.and_then(|live| live.stdin.as_ref()).is_none_or(|stdin| stdin.pipe.pending.is_empty())
         };
-        let inputs = self.attached.iter().filter(move |one| may_type(one.pid)).filter_map(|one| {
-            let input = one.input.as_ref()?;
-            Some((PollFd::new(input, PollFlags::IN), WatchedFor::Of(one.client)))
+        let inputs = self.attached.iter().filter(move |attached| can_write(attached.pid)).filter_map(|attached| {
+            let input = attached.input.as_ref()?;
+            Some((PollFd::new(input, PollFlags::IN), WatchedFor::Of(attached.client)))
         });
-        let inlets = self
+        let stdins = self
             .live
             .iter()
             .filter_map(|live| Some((live.stdin.as_ref()?.pipe.poll_fd()?, WatchedFor::Input(live.process.pid))));
-        outputs.chain(inputs).chain(inlets)
+        outputs.chain(inputs).chain(stdins)
     }
 
     pub(super) fn serve_attached(&mut self, watched: &WatchedFor) {
         match watched {
             WatchedFor::Input(pid) => {
                 if let Some(live) = self.live.iter_mut().find(|live| live.process.pid == *pid) {
-                    live.type_in(&[]);
+                    live.write_stdin(&[]);
                 }
             }
             WatchedFor::Of(client) => {
-                for one in self.attached.iter_mut().filter(|one| one.client == *client) {
-                    one.outlets.iter_mut().for_each(|outlet| outlet.put(&[]));
-                    let live = self.live.iter_mut().find(|live| live.process.pid == one.pid);
-                    one.read(live);
+                for attached in self.attached.iter_mut().filter(|attached| attached.client == *client) {
+                    attached.outlets.iter_mut().for_each(|outlet| outlet.put(&[]));
+                    let live = self.live.iter_mut().find(|live| live.process.pid == attached.pid);
+                    attached.read(live);
                 }
             }
         }
@@ -187,31 +194,31 @@ impl Shim {
 
     /// Removes clients whose container has ended or whose connection is closed.
     pub(super) fn settle_attached(&mut self) {
-        for one in &mut self.attached {
-            if !self.clients.iter().any(|client| client.id == one.client) {
-                one.outlets = Default::default();
+        for attached in &mut self.attached {
+            if !self.clients.iter().any(|client| client.id == attached.client) {
+                attached.outlets = Default::default();
                 // Pending input is read before the client is dropped.
-                one.over |= one.input.is_none();
+                attached.over |= attached.input.is_none();
             }
         }
         let (done, left) = std::mem::take(&mut self.attached).into_iter().partition(AttachedClient::is_done);
         self.attached = left;
         let done: Vec<AttachedClient> = done;
-        done.iter().for_each(|one| self.send_to_client(one.client, &ShimAnswer::Detached));
+        done.iter().for_each(|attached| self.send_to_client(attached.client, &ShimAnswer::Detached));
     }
 
     pub(super) fn resize(&mut self, client: u64, size: TerminalSize) {
-        let Some(one) = self.attached.iter().find(|one| one.client == client) else { return };
-        let live = self.live.iter().find(|live| live.process.pid == one.pid && live.launch.tty);
+        let Some(attached) = self.attached.iter().find(|attached| attached.client == client) else { return };
+        let live = self.live.iter().find(|live| live.process.pid == attached.pid && live.launch.tty);
         if let Some(terminal) = live.and_then(|live| live.streams.first()) {
             let _ = pty::resize(&terminal.fd, size);
         }
     }
 
-    /// A container has ended: whoever is attached gets what is left to read, and then is let go.
+    /// Detaches all clients of a container that has ended, once they have read the remaining output.
     pub(super) fn detach_all(&mut self, live: &LiveContainer) {
-        for one in self.attached.iter_mut().filter(|one| one.pid == live.process.pid) {
-            (one.input, one.over) = (None, true);
+        for attached in self.attached.iter_mut().filter(|attached| attached.pid == live.process.pid) {
+            (attached.input, attached.over) = (None, true);
         }
     }
 }
@@ -221,12 +228,12 @@ impl AttachedClient {
     fn read(&mut self, live: Option<&mut LiveContainer>) {
         let (Some(input), Some(live)) = (&self.input, live) else { return };
         let mut block = [0; 16 * 1024];
-        let typed = match read(input, &mut block[..]) {
+        let count = match read(input, &mut block[..]) {
             Err(Errno::AGAIN | Errno::INTR) => return,
-            typed => typed.unwrap_or(0),
+            count => count.unwrap_or(0),
         };
-        if typed > 0 {
-            return live.type_in(&block[..typed]);
+        if count > 0 {
+            return live.write_stdin(&block[..count]);
         }
         self.input = None;
         match live.launch.stdin_once && !live.launch.tty {
@@ -237,18 +244,18 @@ impl AttachedClient {
 }
 
 impl LiveContainer {
-    fn type_in(&mut self, bytes: &[u8]) {
-        let Some(inlet) = &mut self.stdin else { return };
-        inlet.pipe.put(bytes);
-        if inlet.pipe.fd.is_none() || (inlet.ends && inlet.pipe.pending.is_empty()) {
+    fn write_stdin(&mut self, bytes: &[u8]) {
+        let Some(stdin) = &mut self.stdin else { return };
+        stdin.pipe.put(bytes);
+        if stdin.pipe.fd.is_none() || (stdin.ends && stdin.pipe.pending.is_empty()) {
             self.stdin = None;
         }
     }
 
     fn end_input(&mut self) {
-        if let Some(inlet) = &mut self.stdin {
-            inlet.ends = true;
+        if let Some(stdin) = &mut self.stdin {
+            stdin.ends = true;
         }
-        self.type_in(&[]);
+        self.write_stdin(&[]);
     }
 }

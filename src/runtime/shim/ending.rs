@@ -40,7 +40,7 @@ impl Shim {
                 if stream.pump(&mut self.log_buffers, &mut live.log) != ReadMore::More {
                     break;
                 }
-                attach::send_output_to_all(&mut self.attached, &live, stream.tag(), self.log_buffers.fresh());
+                attach::send_output_to_all(&mut self.attached, &live, stream.tag(), self.log_buffers.last_output());
             }
             stream.finish(&mut live.log);
         }

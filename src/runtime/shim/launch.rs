@@ -1,4 +1,4 @@
-//! From a launch to a process: the program is found, its pipes are laid, it is started.
+//! Turns a launch request into a process: finds the program, creates the pipes, prepares the process, starts it.
 
 use super::super::limits::group::{self, CgroupEntry};
 use super::super::limits::processes;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// A started attempt.
 pub struct StartedAttempt {
-    /// The launch, with generated values.
+    /// The launch request with generated values.
     pub launch: LaunchRequest,
     /// Its main process.
     pub process: ProcessIdentity,
@@ -36,7 +36,7 @@ pub struct StartedAttempt {
     pub log: AttemptLog,
     /// The writing end of its standard input, when that stays open.
     pub stdin: Option<StdinPipe>,
-    /// The way to its network.
+    /// Channel for the listener that filters its connections.
     pub gate: Option<ListenerChannel>,
 }
 
@@ -56,9 +56,9 @@ impl From<String> for LaunchRefusal {
 
 /// Context of a program's start.
 enum LaunchPlace<'a> {
-    /// Among the machine's files.
+    /// The machine's files.
     Here,
-    /// In a view of its own, made for it.
+    /// A new private view.
     Own {
         /// Namespaces to start from.
         base_mounts: Option<&'a view::BaseMounts>,
@@ -66,14 +66,14 @@ enum LaunchPlace<'a> {
         shm: Option<&'a view::PodShm>,
         /// The pod's folder.
         pod: &'a Path,
-        /// The file of its termination message, and where it finds it.
+        /// The file of its termination message, and its path in the view.
         message: (&'a Path, &'a str),
         /// Its view of files.
         view: &'a MountView,
         /// The pod's volumes.
         volumes: &'a [Volume],
     },
-    /// In the namespaces of this process.
+    /// The namespaces of a running container.
     Of(view::ForeignNamespaces),
 }
 
@@ -87,7 +87,7 @@ pub struct LaunchContext<'a> {
     pub cwd: &'a Path,
     /// Standard input, output and error.
     pub stdio: [&'a OwnedFd; 3],
-    /// The terminal that is to be made for it and takes the place of all three.
+    /// The terminal to open, which replaces all three.
     pub terminal: Option<pty::PtyRequest<'a>>,
     /// The control groups that it enters.
     pub groups: &'a CgroupEntry,
@@ -98,26 +98,26 @@ impl LaunchContext<'_> {
         variable(self.env, name)
     }
 
-    /// Whether nothing has to be done between fork and exec. A score alone is not worth that.
-    fn are_plain(&self) -> bool {
+    /// Whether nothing has to be done between fork and exec. An OOM score alone does not require a fork.
+    fn is_plain(&self) -> bool {
         let LaunchRequest { user, hostname, rights, .. } = self.launch;
         let is_plain = user.is_none() && hostname.is_empty() && *rights == Default::default();
         is_plain && self.terminal.is_none() && self.groups.is_empty()
     }
 }
 
-/// An attempt that is ready to execute its program: its process exists, with its files, pipes and groups, and waits.
+/// An attempt whose process has its files, pipes and groups, and waits to execute its program.
 pub struct PreparedAttempt {
     launch: LaunchRequest,
-    lines: StdioPipes,
+    stdio_pipes: StdioPipes,
     groups: CgroupEntry,
     gate: Option<ListenerChannel>,
     /// `None` when nothing has to be done between fork and exec; the process is then forked at the start.
     process: Option<spawn::PreparedChild>,
 }
 
-/// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes are laid out. With a gate, it is
-/// on its pod's network.
+/// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes exist already. With a gate, it
+/// uses the pod's network.
 pub fn prepare(
     pod: &Path,
     mut launch: LaunchRequest,
@@ -128,7 +128,7 @@ pub fn prepare(
 ) -> Result<PreparedAttempt, LaunchRefusal> {
     variables::fill(pod, &mut launch)
         .map_err(|message| LaunchRefusal { reason: "CreateContainerConfigError", message })?;
-    tell_paths(pod, &mut launch);
+    add_volume_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
     let message = pod.join(folder::message(&launch.container, launch.attempt));
@@ -145,7 +145,7 @@ pub fn prepare(
     if launch.tty {
         add_term(&mut launch.env);
     }
-    let lines = StdioPipes::lay(launch.tty, launch.stdin)
+    let stdio_pipes = StdioPipes::create(launch.tty, launch.stdin)
         .map_err(|error| format!("cannot make a pipe: {error}", error = io_error_text(error)))?;
     let place = match &launch.view {
         Some(view) => {
@@ -155,7 +155,7 @@ pub fn prepare(
                 .map_err(|error| format!("cannot make {}: {error}", message.display(), error = io_error_text(error)))?;
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
-            let shm = if has_volume { None } else { view::PodShm::find_or_make(shm, pod, base_mounts) };
+            let shm = if has_volume { None } else { view::PodShm::find_or_create(shm, pod, base_mounts) };
             // Only this process and what it starts see volumes in memory.
             let base_mounts = if launch.has_memory() { None } else { base_mounts.current() };
             LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes: &launch.volumes }
@@ -164,16 +164,15 @@ pub fn prepare(
     };
     if let Some(user) = &launch.user {
         user::hand_over_folders(user, &message, is_scratch.then_some(&*cwd), pod, &launch.volumes)?;
-        lines.give_to(&user::identity(user));
+        stdio_pipes.change_owner(&user::identity(user));
     }
     let groups = group::create_groups(&launch.groups)?;
-    let surroundings = surroundings(&launch, &lines, &groups);
-    let is_plain =
-        matches!(place, LaunchPlace::Here) && gate.is_none() && surroundings.are_plain() && process::can_be_held();
-    let process = if is_plain { None } else { Some(fork(&launch.argv, &surroundings, place, gate.as_ref(), space)?) };
+    let context = launch_context(&launch, &stdio_pipes, &groups);
+    let is_plain = matches!(place, LaunchPlace::Here) && gate.is_none() && context.is_plain() && process::can_be_held();
+    let process = if is_plain { None } else { Some(fork(&launch.argv, &context, place, gate.as_ref(), space)?) };
     // Volume contents may be secret, and large.
     launch.volumes.clear();
-    Ok(PreparedAttempt { launch, lines, groups, gate, process })
+    Ok(PreparedAttempt { launch, stdio_pipes, groups, gate, process })
 }
 
 /// Returns the value of an environment variable.
@@ -181,45 +180,50 @@ pub fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> 
     env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-fn surroundings<'a>(launch: &'a LaunchRequest, lines: &'a StdioPipes, groups: &'a CgroupEntry) -> LaunchContext<'a> {
-    let (stdio, terminal) = (lines.container_ends(), lines.terminal());
+fn launch_context<'a>(
+    launch: &'a LaunchRequest,
+    stdio_pipes: &'a StdioPipes,
+    groups: &'a CgroupEntry,
+) -> LaunchContext<'a> {
+    let (stdio, terminal) = (stdio_pipes.container_ends(), stdio_pipes.terminal());
     LaunchContext { launch, env: &launch.env, cwd: folder_of(launch), stdio, terminal, groups }
 }
 
-/// The folder that whatever runs in a container starts in.
+/// Returns the folder in which processes of a container start.
 pub fn folder_of(launch: &LaunchRequest) -> &Path {
     Path::new(launch.cwd.as_deref().unwrap_or("/"))
 }
 
 impl PreparedAttempt {
-    /// The process that waits, when there is one already.
+    /// Returns the pid of the waiting process, if it exists already.
     pub fn pid(&self) -> Option<i32> {
         self.process.as_ref().map(|process| process.pid().as_raw_nonzero().get())
     }
 
-    /// Lets it run.
+    /// Starts the program.
     pub fn launch(self) -> Result<StartedAttempt, LaunchRefusal> {
-        let PreparedAttempt { launch, lines, groups, gate, process } = self;
-        forget_older(&launch);
+        let PreparedAttempt { launch, stdio_pipes, groups, gate, process } = self;
+        remove_older_logs(&launch);
         let since = now_nanos();
-        // From here on it may run: whoever finds a log without a record knows that.
+        // A log without a record means that the attempt may have run.
         let mut log = AttemptLog::new(folder::log(&launch.container, launch.attempt));
         log.create();
         let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
         let pid = match process {
             Some(waiting) => waiting.start()?,
-            None => spawn(&launch.argv, &surroundings(&launch, &lines, &groups))?,
+            None => spawn(&launch.argv, &launch_context(&launch, &stdio_pipes, &groups))?,
         };
-        let seen = || -> Result<_, String> {
+        let connect = || -> Result<_, String> {
             let process =
                 ProcessIdentity::from_pid(pid.as_raw_nonzero().get()).ok_or("the process cannot be seen in /proc")?;
-            let (streams, stdin) = lines
+            let (streams, stdin) = stdio_pipes
                 .into_own_ends(launch.stdin)
                 .map_err(|error| format!("cannot use its pipes: {error}", error = io_error_text(error)))?;
             Ok((process, streams, stdin))
         };
-        // Kills the process, because no record of it exists.
-        let (process, streams, stdin) = seen().inspect_err(|_| kill_process(pid, Signal::KILL).unwrap_or_default())?;
+        // On an error the process is killed, because it has no record.
+        let (process, streams, stdin) =
+            connect().inspect_err(|_| kill_process(pid, Signal::KILL).unwrap_or_default())?;
         Ok(StartedAttempt { launch, process, since, streams, log, stdin, gate })
     }
 }
@@ -239,8 +243,8 @@ fn make_scratch(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Volumes that are not mounted are told by variables, unless the container declares them itself.
-fn tell_paths(pod: &Path, launch: &mut LaunchRequest) {
+/// Adds variables with the paths of volumes that are not mounted, unless the container declares them itself.
+fn add_volume_paths(pod: &Path, launch: &mut LaunchRequest) {
     for (variable, name) in std::mem::take(&mut launch.volume_paths) {
         if launch.env.iter().all(|(known, _)| *known != variable) {
             let path = volumes::root_of(pod, &name, &launch.volumes);
@@ -249,62 +253,61 @@ fn tell_paths(pod: &Path, launch: &mut LaunchRequest) {
     }
 }
 
-/// The attempt before this one stays readable (`logs --previous`), older ones go.
-fn forget_older(launch: &LaunchRequest) {
+/// Removes logs and messages of all attempts before the previous one, which `logs --previous` shows.
+fn remove_older_logs(launch: &LaunchRequest) {
     if let Some(older) = launch.attempt.checked_sub(2) {
         super::log::remove_log(&folder::log(&launch.container, older));
         let _ = fs::remove_file(folder::message(&launch.container, older));
     }
 }
 
-/// Runs a command in the namespaces of a process; its errors read as those of a container runtime. With a gate, it is on its pod's network.
+/// Runs a command in the namespaces of a process; errors have the wording of a container runtime. With a gate, it uses the pod's network.
 pub fn run(
     argv: &[String],
-    surroundings: &LaunchContext,
+    context: &LaunchContext,
     process: i32,
     gate: Option<&ListenerChannel>,
     space: Option<&PidNamespace>,
 ) -> Result<i32, String> {
-    let pid =
-        fork(argv, surroundings, LaunchPlace::Of(view::ForeignNamespaces::open(process)?), gate, space)?.start()?;
+    let pid = fork(argv, context, LaunchPlace::Of(view::ForeignNamespaces::open(process)?), gate, space)?.start()?;
     Ok(pid.as_raw_nonzero().get())
 }
 
-fn spawn(argv: &[String], surroundings: &LaunchContext) -> Result<Pid, String> {
-    let program = program(argv, surroundings)?;
+fn spawn(argv: &[String], context: &LaunchContext) -> Result<Pid, String> {
+    let program = program(argv, context)?;
     spawn::spawn(&program).map_err(|error| not_executed(&program, &error))
 }
 
 fn fork(
     argv: &[String],
-    surroundings: &LaunchContext,
+    context: &LaunchContext,
     place: LaunchPlace,
     gate: Option<&ListenerChannel>,
     space: Option<&PidNamespace>,
 ) -> Result<spawn::PreparedChild, String> {
     let enter = || {
-        // Before the view is entered, in which the groups may not be seen.
-        surroundings.groups.enter()?;
-        if let Some(score) = surroundings.launch.oom_score {
-            // The kernel lets nobody but root lower it: then it stays as it is.
+        // Before the view is entered, because it may hide the cgroup file system.
+        context.groups.enter()?;
+        if let Some(score) = context.launch.oom_score {
+            // Only root may lower the score, so errors are ignored.
             let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
         }
         match place {
-            LaunchPlace::Here => view::set_host_name(&surroundings.launch.hostname),
+            LaunchPlace::Here => view::set_host_name(&context.launch.hostname),
             LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
-                let is_counted = surroundings.launch.watched.pids.is_some();
+                let is_counted = context.launch.watched.pids.is_some();
                 let begun = view::start_view(base_mounts, is_counted, space.is_some(), shm)?;
-                let lives = [surroundings.cwd, Path::new(surroundings.variable("HOME").unwrap_or("/"))];
+                let lives = [context.cwd, Path::new(context.variable("HOME").unwrap_or("/"))];
                 view::enter(begun, pod, message, lives, view, volumes)?;
-                view::set_host_name(&surroundings.launch.hostname);
+                view::set_host_name(&context.launch.hostname);
             }
             LaunchPlace::Of(other) => view::join(&other)?,
         }
-        if surroundings.launch.view.is_some() {
-            processes::bound(surroundings.launch.watched.pids)?;
+        if context.launch.view.is_some() {
+            processes::bound(context.launch.watched.pids)?;
         }
-        let program = program(argv, surroundings)?;
-        // Found now, it need not be when the program is executed.
+        let program = program(argv, context)?;
+        // Reads the interpreter into the page cache, so that exec finds it there.
         let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
         let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
         gate.map_or(Ok(()), ListenerChannel::enter)?;
@@ -317,16 +320,16 @@ fn not_executed(program: &spawn::SpawnProgram, error: &io::Error) -> String {
     format!("exec {}: {}", program.path.to_string_lossy(), reason(error))
 }
 
-fn program<'a>(argv: &[String], surroundings: &LaunchContext<'a>) -> Result<spawn::SpawnProgram<'a>, String> {
-    let LaunchContext { launch, env, cwd, stdio, terminal, .. } = *surroundings;
+fn program<'a>(argv: &[String], context: &LaunchContext<'a>) -> Result<spawn::SpawnProgram<'a>, String> {
+    let LaunchContext { launch, env, cwd, stdio, terminal, .. } = *context;
     let name = argv.first().ok_or("no command specified")?;
-    // A volume that is mounted above the cluster's files hides the folder of a container that names none.
+    // A volume that is mounted above the cluster's folder hides the default working folder.
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };
     check_cwd(cwd)?;
-    let path = surroundings.variable("PATH").unwrap_or_default();
+    let path = context.variable("PATH").unwrap_or_default();
     let file = find(name, path, cwd)?;
-    let terminal = terminal.map(|asked| pty::open(asked, launch.user.as_ref())).transpose()?;
+    let terminal = terminal.map(|request| pty::open(request, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
     Ok(spawn::SpawnProgram {
         path: text(&file.to_string_lossy())?,

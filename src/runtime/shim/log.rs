@@ -36,7 +36,7 @@ impl LogBuffers {
     }
 
     /// Returns the bytes read last.
-    pub fn fresh(&self) -> &[u8] {
+    pub fn last_output(&self) -> &[u8] {
         &self.input[..self.read]
     }
 }

@@ -106,7 +106,7 @@ struct LiveContainer {
     /// Its expected next attempt.
     next: Option<Box<ExpectedStart>>,
     /// When that is prepared although this one runs.
-    ripe: Option<Instant>,
+    prepare_at: Option<Instant>,
 }
 
 /// State of a shim.
@@ -222,7 +222,7 @@ impl Shim {
             self.look_at_stops();
             self.look_at_bounds();
             self.finish_ended();
-            self.prepare_ripe();
+            self.prepare_due_standbys();
             self.dismiss_successors();
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
@@ -274,7 +274,7 @@ impl Shim {
     /// Whether a container that is to start again would miss what lies in memory: that goes with its shim.
     fn keeps_memory(&self) -> bool {
         !self.awaited.is_empty()
-            && (self.shm.as_ref().is_some_and(PodShm::holds_any) || volumes::hold_in_memory(&self.pod))
+            && (self.shm.as_ref().is_some_and(PodShm::has_files) || volumes::hold_in_memory(&self.pod))
     }
 
     fn wait(&self) -> io::Result<Vec<EventOrigin>> {
@@ -329,8 +329,8 @@ impl Shim {
 
     /// Reports connections that policies denied, each at most once in [`QUIET`].
     fn tell_denied(&mut self) {
-        let fresh: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
-        for denial in fresh {
+        let denials: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
+        for denial in denials {
             let now = Instant::now();
             self.denied.retain(|_, told| now.duration_since(*told) < QUIET);
             if self.denied.len() < DENIED && !self.denied.contains_key(&denial) {
@@ -351,7 +351,7 @@ impl Shim {
         });
         let spent = self.spent.iter().map(|(_, until)| *until);
         let waits = self.successors.iter().filter_map(StandbyAttempt::until);
-        let ripe = self.live.iter().filter_map(|live| live.ripe);
+        let prepare_at = self.live.iter().filter_map(|live| live.prepare_at);
         let blocked = self.live.iter().filter_map(|live| live.sent_stop.as_ref().map(SentStop::next_look));
         stops
             .chain(blocked)
@@ -360,7 +360,7 @@ impl Shim {
             .chain(leave)
             .chain(spent)
             .chain(waits)
-            .chain(ripe)
+            .chain(prepare_at)
             .chain(self.next_look)
             .chain(self.announcer.as_ref().and_then(Announcer::due))
             .min()
@@ -414,7 +414,7 @@ impl Shim {
             }
             ReadMore::More => {
                 let tag = stream.tag();
-                attach::send_output_to_all(&mut self.attached, live, tag, self.log_buffers.fresh());
+                attach::send_output_to_all(&mut self.attached, live, tag, self.log_buffers.last_output());
             }
             ReadMore::Dry => {}
         }

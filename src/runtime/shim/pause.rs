@@ -5,7 +5,7 @@
 
 use super::super::pid_namespace::PidNamespace;
 use super::super::process::{self, ProcessIdentity};
-use super::super::spawn::hold_only;
+use super::super::spawn::close_other_descriptors;
 use super::super::view;
 use super::{LiveContainer, Shim};
 use crate::object::io_error_text;
@@ -71,7 +71,7 @@ fn serve(say: &OwnedFd) {
     let _ = rustix::thread::set_name(c"pause");
     view::drop_files_and_rights();
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    hold_only([say.as_fd()].iter());
+    close_other_descriptors([say.as_fd()].iter());
     // SAFETY: the set is initialised by the call, and both calls only read it.
     let all = unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();

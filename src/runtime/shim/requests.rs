@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Milliseconds that a deadline is ahead at most: some thirty years, so that no sum overflows.
+/// Maximum milliseconds until a deadline: about thirty years, so that no sum overflows.
 const LONGEST: u64 = 1 << 40;
 /// Maximum output of a command to keep.
 const OUTPUT: usize = 10 * 1024;
@@ -35,28 +35,28 @@ pub struct RunningCommand {
     container: String,
     client: u64,
     process: ProcessIdentity,
-    /// Its output, unless it goes to the client.
+    /// Reads its output; `None` when the output goes to the client.
     pipe: Option<OwnedFd>,
-    /// Whether it ends with the connection of whoever asked.
+    /// Whether it is killed when its client disconnects.
     is_session: bool,
     output: Vec<u8>,
     deadline: Option<Instant>,
     timed_out: bool,
-    /// By which everything that it starts is known; none for a session.
+    /// Value of an environment variable that identifies all processes of the command; `None` for a session.
     mark: Option<String>,
-    /// Whether that may go on when the command has ended by itself.
+    /// Whether its other processes may continue after the command has exited.
     keeps_leftovers: bool,
 }
 
 impl Shim {
     pub(super) fn request(&mut self, client: u64, envelope: RequestEnvelope) {
-        // A session is no leader's, and no attachment is: it neither needs an epoch nor brings one.
+        // Sessions and attachments come from any client, so they have no epoch.
         let is_led = !matches!(
             envelope.request,
             ShimRequest::Session(_) | ShimRequest::Attach(_) | ShimRequest::Resize(_) | ShimRequest::Ping
         );
         if is_led && envelope.epoch < self.record.epoch {
-            let why = format!("epoch {} is over, {} leads", envelope.epoch, self.record.epoch);
+            let why = format!("epoch {} is outdated: epoch {} leads", envelope.epoch, self.record.epoch);
             return self.send_to_client(client, &ShimAnswer::Refused { why, start: None });
         }
         self.record.epoch = self.record.epoch.max(envelope.epoch);
@@ -65,7 +65,7 @@ impl Shim {
                 if let Some(pod) = pod {
                     self.record.pod = pod;
                 }
-                // Nothing to lose before the first start, and the first record is cheaper than one that replaces another.
+                // Before the first start the record is not needed, and creating it later is cheaper than replacing it.
                 if !self.record.containers.is_empty() {
                     self.save();
                 }
@@ -87,7 +87,7 @@ impl Shim {
             ShimRequest::Refresh(volumes) => {
                 drop(volumes::lay_out(&self.pod, &volumes));
                 // The expected start no longer applies.
-                self.expect_nothing();
+                self.dismiss_expected_starts();
             }
             ShimRequest::Exec(exec) => self.exec(client, &exec),
             ShimRequest::Session(session) => self.session(client, &session),
@@ -118,8 +118,8 @@ impl Shim {
         }
     }
 
-    /// Tells where a container stands to one who seems not to know.
-    fn remind(&mut self, client: u64, name: &str) {
+    /// Sends the state of a container to a client whose request is outdated.
+    fn send_state(&mut self, client: u64, name: &str) {
         if let Some(container) = self.record.containers.get(name).cloned() {
             self.send_to_client(client, &ShimAnswer::Container { name: name.to_owned(), container });
         }
@@ -127,12 +127,12 @@ impl Shim {
 
     fn start(&mut self, client: u64, launch: LaunchRequest) {
         let before = self.record.containers.get(&launch.container).cloned();
-        // An attempt that was refused may be tried again under its number: nothing of it has run.
+        // An attempt that was refused may be tried again under its number: dev_null of it has run.
         let is_over = |before: &ContainerRecord| {
             before.attempt == launch.attempt && !matches!(before.state, RecordedState::Refused { .. })
         };
         if before.as_ref().is_some_and(|before| before.attempt > launch.attempt || is_over(before)) {
-            return self.remind(client, &launch.container);
+            return self.send_state(client, &launch.container);
         }
         let still_runs = self.live.iter().any(|live| live.name == launch.container);
         if self.removing || still_runs || !folder::is_plain_name(&launch.container) {
@@ -169,7 +169,7 @@ impl Shim {
                     end: None,
                     oom_kills,
                     over: None,
-                    ripe: next.as_ref().and_then(|next| next.ripe()),
+                    prepare_at: next.as_ref().and_then(|next| next.prepare_at()),
                     next,
                 });
                 self.next_look = self.first_look();
@@ -184,7 +184,7 @@ impl Shim {
         self.publish(&name);
     }
 
-    /// Starts an attempt, by the successor that waits for just this when there is one. Also gives what the one after it would be.
+    /// Starts an attempt, by its standby process when there is one. Also returns the expected next start.
     fn launch(&mut self, launch: LaunchRequest) -> Result<(StartedAttempt, Option<Box<ExpectedStart>>), LaunchRefusal> {
         let next = ExpectedStart::following(&launch);
         if let Some(started) = self.take_successor(&launch).and_then(|successor| successor.launch().ok()) {
@@ -197,7 +197,7 @@ impl Shim {
         Ok((prepared.launch()?, next))
     }
 
-    /// Prepares an attempt, in the process namespace that it belongs to.
+    /// Prepares an attempt in its PID namespace.
     pub(super) fn prepare(
         &mut self,
         launch: LaunchRequest,
@@ -209,12 +209,12 @@ impl Shim {
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
         let running = self.live.iter_mut().find(|live| live.name == name && live.launch.attempt == attempt);
-        let Some(live) = running.filter(|live| live.end.is_none()) else { return self.remind(client, name) };
+        let Some(live) = running.filter(|live| live.end.is_none()) else { return self.send_state(client, name) };
         let Some(known) = self.record.containers.get_mut(name) else { return };
         let deadline = Instant::now() + Duration::from_millis(grace.min(LONGEST));
         match live.deadline {
             Some(earlier) if earlier <= deadline => return,
-            // The deadline has passed and it is still there: it was frozen, or waits in the kernel.
+            // The deadline has passed and the container still runs: it was frozen, or waits in the kernel.
             None if known.stopping.is_some() => return tree::kill_from(live.process),
             _ => live.deadline = Some(deadline),
         }
@@ -225,11 +225,11 @@ impl Shim {
         if is_first && grace > 0 {
             live.ask_to_end();
         }
-        self.expect_nothing_of(name);
+        self.dismiss_expected_start(name);
         self.save();
     }
 
-    /// Changes the bounds of a running attempt; none when it does not run, else why it could not be done, if so.
+    /// Changes the limits of a running attempt. Returns `None` when it does not run, otherwise the error, if any.
     fn limit(
         &mut self,
         container: &str,
@@ -247,12 +247,12 @@ impl Shim {
             live.launch.groups = groups;
             live.launch.watched = watched;
             self.next_look = self.first_look();
-            self.expect_nothing_of(container);
+            self.dismiss_expected_start(container);
         }
         Some(done.err())
     }
 
-    /// For a pod that has an address of its own; none for one that is on the machine's network.
+    /// Opens the channel for a listener on the pod's connections; `None` for a pod on the machine's network.
     pub(super) fn gate(&self) -> Result<Option<ListenerChannel>, String> {
         let gate = self.address().map(|_| ListenerChannel::new()).transpose();
         gate.map_err(|error| format!("cannot join the pod's network: {error}", error = io_error_text(error)))
@@ -271,11 +271,11 @@ impl Shim {
 
     fn exec(&mut self, client: u64, exec: &ExecRequest) {
         if let Err(message) = self.start_exec(client, exec) {
-            self.tell_failure(client, exec.id, message);
+            self.send_failure(client, exec.id, message);
         }
     }
 
-    fn tell_failure(&mut self, client: u64, id: u64, message: String) {
+    fn send_failure(&mut self, client: u64, id: u64, message: String) {
         let outcome = ExecOutcome::Failed(message);
         self.send_to_client(client, &ShimAnswer::ExecDone { id, outcome, output: String::new() });
     }
@@ -283,14 +283,14 @@ impl Shim {
     fn start_exec(&mut self, client: u64, exec: &ExecRequest) -> Result<(), String> {
         let (pipe, output) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io_error_text)?;
         rustix::io::ioctl_fionbio(&output, false).map_err(io_error_text)?;
-        let nothing = spawn::nothing().map_err(io_error_text)?;
-        let is_it = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
-        let running = self.running(&exec.container).filter(is_it);
+        let dev_null = spawn::open_dev_null().map_err(io_error_text)?;
+        let is_attempt = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
+        let running = self.running(&exec.container).filter(is_attempt);
         let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
         self.next_mark += 1;
         let mark = format!("{}.{}", std::process::id(), self.next_mark);
         let variables = &[(folder::EXEC, mark.as_str())];
-        let stdio = [&nothing, &output, &output];
+        let stdio = [&dev_null, &output, &output];
         let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, variables, stdio, None)?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
         self.execs.push(RunningCommand {
@@ -305,18 +305,19 @@ impl Shim {
 
     fn session(&mut self, client: u64, session: &SessionRequest) {
         if let Err(message) = self.start_session(client, session) {
-            self.tell_failure(client, 0, message);
+            self.send_failure(client, 0, message);
         }
     }
 
     fn start_session(&mut self, client: u64, session: &SessionRequest) -> Result<(), String> {
-        let asker = self.clients.iter_mut().find(|known| known.id == client).ok_or("nobody asks")?;
-        let stdio = std::mem::take(&mut asker.descriptors);
-        let nothing = spawn::nothing().map_err(io_error_text)?;
+        let requester =
+            self.clients.iter_mut().find(|known| known.id == client).ok_or("the client has disconnected")?;
+        let stdio = std::mem::take(&mut requester.descriptors);
+        let dev_null = spawn::open_dev_null().map_err(io_error_text)?;
         let (stdio, terminal) = match &stdio[..] {
-            [to] if session.terminal => ([&nothing; 3], Some(pty::PtyRequest { to, size: session.size })),
+            [to] if session.terminal => ([&dev_null; 3], Some(pty::PtyRequest { to, size: session.size })),
             [input, output, error] if !session.terminal => ([input, output, error], None),
-            _ => return Err("standard input, output and error have to come with a session".into()),
+            _ => return Err("a session request must pass descriptors for standard input, output and error".into()),
         };
         let running = self.running(&session.container);
         let missing = || format!("container not found ({:?})", session.container);
@@ -331,7 +332,7 @@ impl Shim {
         self.live.iter().position(|live| live.name == container && live.end.is_none())
     }
 
-    /// Starts a command as the container itself was: its environment, its folder, its view of files, its network.
+    /// Starts a command with the environment, working folder, view of files and network of a running container.
     fn run_beside(
         &mut self,
         at: usize,
@@ -351,19 +352,19 @@ impl Shim {
             env.to_mut().extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
         let groups = &group::create_groups(&launch.groups)?;
-        let surroundings = LaunchContext { launch, env: &env, cwd, stdio, terminal, groups };
+        let context = LaunchContext { launch, env: &env, cwd, stdio, terminal, groups };
         let space = PidNamespace::from_process(process.pid)?;
-        let pid = launch::run(argv, &surroundings, process.pid, gate.as_ref(), space.as_ref())?;
+        let pid = launch::run(argv, &context, process.pid, gate.as_ref(), space.as_ref())?;
         let names = launch.names.clone();
         self.keep_guard(gate, names);
         ProcessIdentity::from_pid(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }
 
-    /// The client of a session has gone: the process of the session ends.
+    /// Kills the processes of sessions whose client has disconnected.
     pub(super) fn end_sessions(&self) {
-        let is_left =
+        let is_orphaned =
             |exec: &&RunningCommand| exec.is_session && !self.clients.iter().any(|client| client.id == exec.client);
-        self.execs.iter().filter(is_left).for_each(|exec| tree::kill_from(exec.process));
+        self.execs.iter().filter(is_orphaned).for_each(|exec| tree::kill_from(exec.process));
     }
 
     pub(super) fn exec_done(&mut self, mut exec: RunningCommand, status: WaitStatus) {
@@ -400,7 +401,7 @@ impl RunningCommand {
         self.process.pid
     }
 
-    pub fn is_of(&self, container: &str) -> bool {
+    pub fn runs_in(&self, container: &str) -> bool {
         self.container == container
     }
 
@@ -409,14 +410,14 @@ impl RunningCommand {
     }
 
     pub fn output_fd(&self) -> &OwnedFd {
-        self.pipe.as_ref().expect("asked only while open")
+        self.pipe.as_ref().expect("the pipe is open")
     }
 
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Takes what it wrote; what is over the limit is read and dropped.
+    /// Reads its output; output above the limit is dropped.
     pub fn read(&mut self) {
         let mut block = [0; 4096];
         while let Some(pipe) = &self.pipe {
@@ -432,7 +433,7 @@ impl RunningCommand {
         }
     }
 
-    /// Kills it with everything that it started.
+    /// Kills the command and all processes that it started.
     pub fn time_out(&mut self) {
         self.timed_out = true;
         self.deadline = None;

@@ -1,7 +1,7 @@
 //! Standard input, output and error of a container: a terminal, or pipes and `/dev/null`.
 
 use super::super::pty::{self, PtyRequest};
-use super::super::spawn::{UserAndGroups, nothing};
+use super::super::spawn::{UserAndGroups, open_dev_null};
 use super::super::wire::TerminalSize;
 use super::attach::StdinPipe;
 use super::log::OutputStream;
@@ -11,15 +11,15 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Both ends, laid before the start.
+/// Both ends of the standard streams, created before the start.
 pub enum StdioPipes {
-    /// The terminal is made by the process that becomes the container; our side of it comes back over a socket.
+    /// A terminal. The process that becomes the container opens it, and sends the master side to the shim over a socket.
     Terminal {
-        /// For all that the terminal takes the place of.
-        nothing: OwnedFd,
-        /// Reading end.
+        /// `/dev/null` for the three streams, until the terminal replaces them.
+        dev_null: OwnedFd,
+        /// The shim's end of the socket.
         from: OwnedFd,
-        /// Writing end.
+        /// The container's end of the socket.
         to: OwnedFd,
     },
     /// Pipes, one for each output.
@@ -28,23 +28,23 @@ pub enum StdioPipes {
         theirs: [OwnedFd; 3],
         /// The other ends of its outputs.
         outputs: [OwnedFd; 2],
-        /// The other end of its input, unless that is nothing.
+        /// The other end of its input; `None` when the input is `/dev/null`.
         input: Option<OwnedFd>,
     },
 }
 
 impl StdioPipes {
-    /// Lays them.
-    pub fn lay(tty: bool, stdin: bool) -> io::Result<StdioPipes> {
+    /// Creates the pipes, or the socket for the terminal.
+    pub fn create(tty: bool, stdin: bool) -> io::Result<StdioPipes> {
         if tty {
             let (from, to) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            return Ok(StdioPipes::Terminal { nothing: nothing()?, from, to });
+            return Ok(StdioPipes::Terminal { dev_null: open_dev_null()?, from, to });
         }
         let (out, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         let (input, ours) = match stdin {
             true => pipe_with(PipeFlags::CLOEXEC).map(|(read, write)| (read, Some(write)))?,
-            false => (nothing()?, None),
+            false => (open_dev_null()?, None),
         };
         Ok(StdioPipes::Pipes { theirs: [input, stdout, stderr], outputs: [out, err], input: ours })
     }
@@ -52,23 +52,23 @@ impl StdioPipes {
     /// Returns the container's ends.
     pub fn container_ends(&self) -> [&OwnedFd; 3] {
         match self {
-            StdioPipes::Terminal { nothing, .. } => [nothing; 3],
+            StdioPipes::Terminal { dev_null, .. } => [dev_null; 3],
             StdioPipes::Pipes { theirs, .. } => theirs.each_ref(),
         }
     }
 
-    /// Makes its pipes the container's user's, who may then open them again by their names, as in `/proc/1/fd/1`. Nobody but root can,
-    /// and what is not a pipe is nobody's to give.
-    pub fn give_to(&self, who: &UserAndGroups) {
+    /// Changes the owner of the pipes to the container's user, who can then reopen them by path (`/proc/1/fd/1`). Only root can do that, so
+    /// errors are ignored. The owner of `/dev/null` stays.
+    pub fn change_owner(&self, owner: &UserAndGroups) {
         if let StdioPipes::Pipes { theirs: [input, out, err], input: ours, .. } = self {
             let pipes = ours.is_some().then_some(input).into_iter().chain([out, err]);
             for pipe in pipes {
-                let _ = fchown(pipe, Some(Uid::from_raw(who.user)), Some(Gid::from_raw(who.group)));
+                let _ = fchown(pipe, Some(Uid::from_raw(owner.user)), Some(Gid::from_raw(owner.group)));
             }
         }
     }
 
-    /// The terminal that is to be made. Its size is told by those who attach.
+    /// Returns the request for a terminal; `None` for pipes. Clients that attach set its size.
     pub fn terminal(&self) -> Option<PtyRequest<'_>> {
         match self {
             StdioPipes::Terminal { to, .. } => Some(PtyRequest { to, size: TerminalSize::default() }),

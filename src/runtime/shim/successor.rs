@@ -18,34 +18,34 @@ use std::time::{Duration, Instant};
 /// Time for which a standby process is kept after the exit of the attempt before it. A longer backoff leaves time for a
 /// normal start.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time that a container runs before its standby is prepared: many live shorter, and during bursts starts come first.
-const RIPE: Duration = Duration::from_secs(10);
+/// Time that a container runs before its standby is prepared: many containers end earlier, and starts have priority during bursts.
+const PREPARE_AFTER: Duration = Duration::from_secs(10);
 
 /// The start that will most likely follow another.
 #[derive(PartialEq)]
 pub struct ExpectedStart {
-    /// As it will be asked for, but for what is in its volumes.
+    /// The expected request, without the content of volumes.
     launch: LaunchRequest,
-    /// Digest of their content.
+    /// Digest of the content of the volumes.
     contents: u64,
 }
 
 /// A prepared attempt.
 pub struct StandbyAttempt {
     expected: Box<ExpectedStart>,
-    /// None once it was dismissed.
+    /// `None` after it was dismissed.
     prepared: Option<PreparedAttempt>,
     process: ProcessIdentity,
-    /// The machine's files that it depends on, and the version of its base mounts.
-    seen: (StartInputs, u64),
-    /// None while the attempt before it runs.
+    /// The files of the machine that it depends on, and the version of its base mounts.
+    inputs: (StartInputs, u64),
+    /// Time at which it is dismissed; `None` while the previous attempt runs.
     until: Option<Instant>,
 }
 
 impl ExpectedStart {
-    /// Returns the expected next start; `None` when there is none, when only the moment of the start can tell what it needs (a terminal, an input, a
-    /// variable from a file, a volume that is mounted in memory), when preparing it takes long (a group for all of its files), or when it would have to share
-    /// the memory of what has just ended.
+    /// Returns the expected next start. Returns `None` when no restart is expected, when the start needs resources that do not exist earlier
+    /// (a terminal, an input, a variable from a file, a volume in memory), when preparing takes long (fsGroup), and when the container has
+    /// a memory limit, which it would share with the previous attempt.
     pub fn following(launch: &LaunchRequest) -> Option<Box<ExpectedStart>> {
         let has_group = launch.user.as_ref().is_some_and(|user| user.files.is_some());
         let reads = !launch.file_keys.is_empty();
@@ -56,38 +56,39 @@ impl ExpectedStart {
     }
 
     fn for_attempt(launch: &LaunchRequest, attempt: u32) -> ExpectedStart {
-        let hollow = |volume: &Volume| match &volume.source {
+        let without_content = |volume: &Volume| match &volume.source {
             VolumeContent::Files(_) => Volume { name: volume.name.clone(), source: VolumeContent::Files(Vec::new()) },
             _ => volume.clone(),
         };
-        let volumes = launch.volumes.iter().map(hollow).collect();
+        let volumes = launch.volumes.iter().map(without_content).collect();
         let contents = volume::fingerprint(&launch.volumes);
         ExpectedStart { launch: LaunchRequest { attempt, volumes, ..launch.clone() }, contents }
     }
 
-    /// When it is prepared although the attempt before it, which starts now, still runs; none where others would see it wait.
-    pub fn ripe(&self) -> Option<Instant> {
-        (self.launch.processes != ProcessNamespace::Shared).then(|| Instant::now() + RIPE)
+    /// Returns the time at which the standby is prepared while the attempt that starts now still runs; `None` in a shared PID namespace,
+    /// where other containers would see the waiting process.
+    pub fn prepare_at(&self) -> Option<Instant> {
+        (self.launch.processes != ProcessNamespace::Shared).then(|| Instant::now() + PREPARE_AFTER)
     }
 }
 
 impl StandbyAttempt {
-    /// Its process.
+    /// Returns the pid of its process.
     pub fn pid(&self) -> i32 {
         self.process.pid
     }
 
     /// Whether it waits to become an attempt of this container.
-    fn is_of(&self, container: &str) -> bool {
+    fn belongs_to(&self, container: &str) -> bool {
         self.prepared.is_some() && self.expected.launch.container == container
     }
 
-    /// When it has waited for long enough; none while the attempt before it runs.
+    /// Returns the time at which it is dismissed; `None` while the previous attempt runs.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// It will never run; it is known until it has ended.
+    /// Kills the process. The attempt stays known until the process has exited.
     fn dismiss(&mut self) {
         self.prepared = None;
         self.process.kill();
@@ -97,26 +98,27 @@ impl StandbyAttempt {
 
 impl Shim {
     /// Prepares the next attempts of containers that have run for a while.
-    pub(super) fn prepare_ripe(&mut self) {
+    pub(super) fn prepare_due_standbys(&mut self) {
         let now = Instant::now();
-        let is_ripe = |live: &&mut LiveContainer| live.ripe.is_some_and(|at| at <= now);
-        while let Some(live) = self.live.iter_mut().find(is_ripe) {
-            live.ripe = None;
+        let is_due = |live: &&mut LiveContainer| live.prepare_at.is_some_and(|at| at <= now);
+        while let Some(live) = self.live.iter_mut().find(is_due) {
+            live.prepare_at = None;
             if let Some(expected) = live.next.take() {
                 self.add_successor(expected, None);
             }
         }
     }
 
-    /// Sees to the next attempt of a container that has ended, when its policy wants one. Whether a process for one is there now.
+    /// Prepares or keeps the standby for a container that has ended, if its restart policy asks for another attempt. Returns whether a standby
+    /// process exists.
     pub(super) fn prepare_successor(&mut self, ended: &mut LiveContainer, code: i32) -> bool {
         let is_likely = !self.is_leaving() && ended.launch.again.follows(code);
         let until = Instant::now() + PATIENCE;
-        if let Some(one) = self.successors.iter_mut().find(|one| one.is_of(&ended.name)) {
+        if let Some(standby) = self.successors.iter_mut().find(|standby| standby.belongs_to(&ended.name)) {
             if is_likely {
-                one.until = Some(until)
+                standby.until = Some(until)
             } else {
-                one.dismiss()
+                standby.dismiss()
             }
             return true;
         }
@@ -124,15 +126,17 @@ impl Shim {
     }
 
     fn add_successor(&mut self, expected: Box<ExpectedStart>, until: Option<Instant>) -> bool {
-        let seen = self.current_inputs(&expected);
+        let inputs = self.current_inputs(&expected);
         // An error now will recur at the real start, and is reported then.
         let Ok(gate) = self.gate() else { return false };
         let prepared = self.prepare(expected.launch.clone(), gate).ok();
         let process = |prepared: &PreparedAttempt| prepared.pid().and_then(ProcessIdentity::from_pid);
-        let Some((prepared, process)) = prepared.and_then(|one| process(&one).map(|process| (one, process))) else {
+        let Some((prepared, process)) =
+            prepared.and_then(|prepared| process(&prepared).map(|process| (prepared, process)))
+        else {
             return false;
         };
-        self.successors.push(StandbyAttempt { expected, prepared: Some(prepared), process, seen, until });
+        self.successors.push(StandbyAttempt { expected, prepared: Some(prepared), process, inputs, until });
         true
     }
 
@@ -141,47 +145,47 @@ impl Shim {
         (StartInputs::record(&self.pod, &expected.launch), self.base_mounts.number())
     }
 
-    /// The prepared attempt that is just what is asked for. One that is something else ends.
+    /// Returns the standby of the container if it matches the request; otherwise dismisses it.
     pub(super) fn take_successor(&mut self, launch: &LaunchRequest) -> Option<PreparedAttempt> {
-        let at = self.successors.iter().position(|one| one.is_of(&launch.container))?;
-        let mut one = self.successors.swap_remove(at);
-        if *one.expected == ExpectedStart::for_attempt(launch, launch.attempt)
-            && one.seen == self.current_inputs(&one.expected)
+        let at = self.successors.iter().position(|standby| standby.belongs_to(&launch.container))?;
+        let mut standby = self.successors.swap_remove(at);
+        if *standby.expected == ExpectedStart::for_attempt(launch, launch.attempt)
+            && standby.inputs == self.current_inputs(&standby.expected)
         {
-            return one.prepared;
+            return standby.prepared;
         }
-        one.dismiss();
-        self.successors.push(one);
+        standby.dismiss();
+        self.successors.push(standby);
         None
     }
 
-    /// Ends those that have waited long enough, and all of them when the pod goes.
+    /// Dismisses the standbys whose time is over, and all of them when the pod is removed.
     pub(super) fn dismiss_successors(&mut self) {
         let (is_leaving, now) = (self.is_leaving(), Instant::now());
-        let is_late = |one: &&mut StandbyAttempt| is_leaving || one.until.is_some_and(|until| until <= now);
-        self.successors.iter_mut().filter(is_late).for_each(StandbyAttempt::dismiss);
+        let is_overdue = |standby: &&mut StandbyAttempt| is_leaving || standby.until.is_some_and(|until| until <= now);
+        self.successors.iter_mut().filter(is_overdue).for_each(StandbyAttempt::dismiss);
     }
 
-    /// The starts to come will be others than those that were expected.
-    pub(super) fn expect_nothing(&mut self) {
-        self.live.iter_mut().for_each(|live| (live.next, live.ripe) = (None, None));
+    /// Dismisses all standbys and expected starts, because later starts will differ.
+    pub(super) fn dismiss_expected_starts(&mut self) {
+        self.live.iter_mut().for_each(|live| (live.next, live.prepare_at) = (None, None));
         self.successors.iter_mut().for_each(StandbyAttempt::dismiss);
     }
 
-    /// The next start of a container will be another than was expected, or there is none.
-    pub(super) fn expect_nothing_of(&mut self, container: &str) {
-        let theirs = self.live.iter_mut().filter(|live| live.name == container);
-        theirs.for_each(|live| (live.next, live.ripe) = (None, None));
-        self.successors.iter_mut().filter(|one| one.is_of(container)).for_each(StandbyAttempt::dismiss);
+    /// Dismisses the standby and the expected start of a container, because its next start will differ or will not come.
+    pub(super) fn dismiss_expected_start(&mut self, container: &str) {
+        let of_container = self.live.iter_mut().filter(|live| live.name == container);
+        of_container.for_each(|live| (live.next, live.prepare_at) = (None, None));
+        self.successors.iter_mut().filter(|standby| standby.belongs_to(container)).for_each(StandbyAttempt::dismiss);
     }
 
     fn is_leaving(&self) -> bool {
         self.removing || self.told_to_leave.load(Ordering::Relaxed)
     }
 
-    /// A process has ended that may have been one.
+    /// Removes the standby whose process has exited, if this was the process of a standby.
     pub(super) fn forget_successor(&mut self, pid: i32) {
-        let Some(at) = self.successors.iter().position(|one| one.pid() == pid) else { return };
+        let Some(at) = self.successors.iter().position(|standby| standby.pid() == pid) else { return };
         let gone = self.successors.remove(at);
         self.leave_groups(&gone.expected.launch.groups);
     }

@@ -35,13 +35,13 @@ pub fn kill_marked(command: ProcessIdentity, mark: &str) {
     for _ in 0..SWEEPS {
         // A killed process cannot fork any more, so this ends once a look finds no other.
         let found = process::descendants(std::process::id() as i32);
-        let fresh: Vec<ProcessStat> =
+        let unseen: Vec<ProcessStat> =
             found.into_iter().filter(|stat| !killed.contains(&stat.identity) && is_its(stat)).collect();
-        if fresh.is_empty() {
+        if unseen.is_empty() {
             return;
         }
-        kill(&fresh);
-        killed.extend(fresh.iter().map(|stat| stat.identity));
+        kill(&unseen);
+        killed.extend(unseen.iter().map(|stat| stat.identity));
     }
 }
 
@@ -71,7 +71,7 @@ impl Shim {
     fn orphans(&self, live: &LiveContainer) -> Vec<ProcessStat> {
         let is_known = |pid: i32| {
             let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
-            let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.is_of(&live.name));
+            let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.runs_in(&live.name));
             is_main || is_exec || self.successors.iter().any(|successor| successor.pid() == pid)
         };
         let pause = self.pause.as_ref().map(PauseProcess::pid);
@@ -97,7 +97,7 @@ impl Shim {
 
     /// Its session or its group is the container's, or its environment says so. One that hides both stays until its pod ends.
     fn belongs(&self, stat: &ProcessStat, live: &LiveContainer) -> bool {
-        let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.is_of(&live.name));
+        let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.runs_in(&live.name));
         let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));
         let in_group = group::holds(&live.launch.groups, &live.name, stat.identity.pid);
         is_exec

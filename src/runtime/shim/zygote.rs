@@ -4,7 +4,7 @@
 //! A fork of a process that has one thread and three megabytes costs a tenth, and its pages stay shared.
 //! The zygote serves one control plane and ends with it. It does not manage the shims after their fork.
 
-use super::super::spawn::nothing;
+use super::super::spawn::open_dev_null;
 use super::super::view::base_mounts::BaseMountsState;
 use crate::object::io_error_text;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -22,7 +22,7 @@ pub fn main() -> io::Result<()> {
     // SAFETY: nothing is open yet but standard input, output and error; what else was inherited belongs to nobody here.
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    rustix::stdio::dup2_stdin(nothing()?)?;
+    rustix::stdio::dup2_stdin(open_dev_null()?)?;
     let _ = rustix::thread::set_name(c"shims");
     // Also of what is started in containers (container runtimes give them this one).
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));

@@ -57,7 +57,7 @@ impl BaseMountsState {
     pub fn current(&mut self) -> Option<&BaseMounts> {
         if self.base_mounts.as_ref().is_none_or(|base_mounts| base_mounts.machine.has_changed()) {
             // Without them a start makes its view from scratch and reports errors.
-            (self.base_mounts, self.failure) = match BaseMounts::lay() {
+            (self.base_mounts, self.failure) = match BaseMounts::create() {
                 Ok(base_mounts) => (base_mounts, None),
                 Err(why) => (None, Some(why)),
             };
@@ -96,11 +96,11 @@ impl BaseMountsState {
 
     /// Adapts a forked process's copy: it watches for changes itself from now on.
     pub fn inherit(&mut self) {
-        let heard = self
+        let has_table = self
             .base_mounts
             .as_mut()
             .is_none_or(|base_mounts| table().map(|table| base_mounts.machine.table = table).is_ok());
-        if !heard {
+        if !has_table {
             self.base_mounts = None;
         }
     }
@@ -108,14 +108,14 @@ impl BaseMountsState {
 
 impl BaseMounts {
     /// Prepares base mounts; `None` when the root of this process is no mount, because a new namespace would have another root.
-    fn lay() -> Result<Option<BaseMounts>, String> {
+    fn create() -> Result<Option<BaseMounts>, String> {
         let table = table()?;
         let machine = MachineMounts { all: mounted::read_mounts(), table };
         if machine.all.iter().all(|one| one.at != Path::new("/")) {
             return Ok(None);
         }
-        let lay = || prepare().and_then(|()| has_spaces());
-        run_in_fork(lay, |child, has_spaces| BaseMounts::open(child, machine, has_spaces)).map(Some)
+        let prepare = || prepare().and_then(|()| has_spaces());
+        run_in_fork(prepare, |child, has_spaces| BaseMounts::open(child, machine, has_spaces)).map(Some)
     }
 
     fn open(process: Pid, machine: MachineMounts, has_spaces: bool) -> Result<BaseMounts, String> {
@@ -163,11 +163,11 @@ impl BaseMounts {
 
 /// Forks this process, which has one thread, runs `prepare` in the child, and opens the result while the child still exists.
 pub fn run_in_fork<T>(
-    lay: impl FnOnce() -> Result<bool, String>,
+    prepare: impl FnOnce() -> Result<bool, String>,
     open: impl FnOnce(Pid, bool) -> Result<T, String>,
 ) -> Result<T, String> {
     let (ready, done) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
-    let (hold, release) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
+    let (exit_gate, release) = pipe_with(PipeFlags::CLOEXEC).map_err(describe_error("make a pipe"))?;
     // SAFETY: this process has one thread, so the child's memory is consistent.
     match unsafe { libc::fork() } {
         0 => {
@@ -175,25 +175,25 @@ pub fn run_in_fork<T>(
             // SAFETY: sets the default disposition: a zygote ignores the exit of its children, but this child waits for its own.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
             rustix::process::umask(Mode::from_raw_mode(0o022));
-            let word = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(lay)) {
-                Ok(Ok(more)) => vec![u8::from(more)],
+            let result = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(prepare)) {
+                Ok(Ok(answer)) => vec![u8::from(answer)],
                 Ok(Err(why)) => [&[FAILED], why.as_bytes()].concat(),
                 Err(_) => [&[FAILED], &b"internal error"[..]].concat(),
             };
-            let _ = rustix::io::write(&done, &word[..word.len().min(REASON)]);
-            let _ = rustix::io::read(&hold, &mut [0; 1]);
+            let _ = rustix::io::write(&done, &result[..result.len().min(REASON)]);
+            let _ = rustix::io::read(&exit_gate, &mut [0; 1]);
             // SAFETY: ends the child without running code of the parent.
             unsafe { libc::_exit(0) }
         }
         child => {
-            drop((done, hold));
+            drop((done, exit_gate));
             let child = Pid::from_raw(child).filter(|_| child > 0).ok_or("cannot fork")?;
-            let mut word = [FAILED; REASON];
-            let read = rustix::io::read(&ready, &mut word).unwrap_or(0);
-            let opened = match &word[..read] {
+            let mut result = [FAILED; REASON];
+            let read = rustix::io::read(&ready, &mut result).unwrap_or(0);
+            let opened = match &result[..read] {
                 [] => Err("the process that prepares them ended early".into()),
                 [FAILED, why @ ..] => Err(String::from_utf8_lossy(why).into_owned()),
-                [more, ..] => open(child, *more == 1),
+                [answer, ..] => open(child, *answer == 1),
             };
             drop(release);
             // When children are reaped automatically, as in a zygote, this only waits for the exit.
@@ -221,7 +221,7 @@ fn table() -> Result<OwnedFd, String> {
 fn has_spaces() -> Result<bool, String> {
     let child = match PidNamespace::New.fork() {
         Err(error) if trial::is_definite(error, &["pid"]) => return Ok(false),
-        forked => forked.map_err(describe_error("make a process namespace"))?,
+        forked => forked.map_err(describe_error("make a PID namespace"))?,
     };
     if child == 0 {
         // SAFETY: ends the child without running code of the parent.
@@ -233,7 +233,7 @@ fn has_spaces() -> Result<bool, String> {
         Some(REFUSED) => Ok(false),
         code => {
             let error = code.map_or(Errno::CHILD, Errno::from_raw_os_error);
-            Err(describe_error("mount /proc in a process namespace")(error))
+            Err(describe_error("mount /proc in a PID namespace")(error))
         }
     }
 }
@@ -250,5 +250,5 @@ fn try_proc() -> i32 {
 /// Prepares this process as a base: new namespaces, and devices for containers.
 pub fn prepare() -> Result<(), String> {
     separate()?;
-    devices::lay()
+    devices::mount_devices()
 }

@@ -91,7 +91,7 @@ impl BindMount {
     }
 
     /// Binds a new folder that every user may write in, optionally with an owner.
-    pub fn fresh(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<BindMount, String> {
+    pub fn new_folder(folder: &Path, target: &str, owner: Option<(u32, u32)>) -> Result<BindMount, String> {
         let failed = |error: Errno| format!("cannot make {target}: {error}", error = io_error_text(error));
         mkdirat(CWD, folder, Mode::from_raw_mode(0o755)).map_err(failed)?;
         if let Some((user, group)) = owner {

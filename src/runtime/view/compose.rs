@@ -76,7 +76,7 @@ pub fn compose(
     let layers = LayerFolder { base, count: 0, is_root };
     let mut composer = ViewComposer { root: root.clone(), mounts, wanted: places, layers, is_root, own };
     create_folder(&root, 0o755)?;
-    composer.lay(Path::new("/"))?;
+    composer.build_folder(Path::new("/"))?;
     let opened = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| format!("cannot open the new root: {error}", error = io_error_text(error)))?;
     for own in own {
@@ -95,8 +95,8 @@ fn is_machines_root() -> bool {
 pub fn close(base: &Path) -> Result<(), String> {
     let root = base.join("root");
     let open = ["dev", "proc", "sys"].map(|name| root.join(name));
-    let laid = mounted::read_mounts().into_iter().filter(|one| one.at.starts_with(&root));
-    for at in laid.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
+    let mounts = mounted::read_mounts().into_iter().filter(|one| one.at.starts_with(&root));
+    for at in mounts.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
         let failed = |error: rustix::io::Errno| {
             format!("cannot make {} read-only: {error}", at.display(), error = io_error_text(error))
         };
@@ -137,7 +137,7 @@ impl ViewComposer<'_> {
     }
 
     /// Builds one folder of the machine; its target exists.
-    fn lay(&mut self, folder: &Path) -> Result<(), String> {
+    fn build_folder(&mut self, folder: &Path) -> Result<(), String> {
         let wants = self.needs_folder(folder);
         if folder == Path::new(DEVICES) {
             if wants {
@@ -147,7 +147,7 @@ impl ViewComposer<'_> {
             }
             let shm = Path::new(SHM);
             if self.own.iter().any(|own| own.is_at(shm) && own.shows_any()) {
-                self.lay(shm)?;
+                self.build_folder(shm)?;
             }
             return devices::add_terminals(&self.target(folder));
         }
@@ -194,7 +194,7 @@ impl ViewComposer<'_> {
     }
 
     fn overlay(&mut self, folder: &Path) -> Result<(), String> {
-        self.layers.lay(folder, &self.target(folder), &self.wanted)
+        self.layers.mount_overlay(folder, &self.target(folder), &self.wanted)
     }
 
     fn overlay_and_mounts(&mut self, folder: &Path) -> Result<(), String> {
@@ -217,16 +217,16 @@ impl ViewComposer<'_> {
         let is_done = |path: &Path| done.iter().any(|done| path.starts_with(done));
         below.retain(|path| !is_done(path) && !self.hides(path));
         for path in &below {
-            if path.is_dir() { self.lay(path)? } else { self.bind(path)? }
+            if path.is_dir() { self.build_folder(path)? } else { self.bind(path)? }
         }
         Ok(())
     }
 
     /// Builds a new folder and its entries one by one.
     fn build_by_entries(&mut self, folder: &Path) -> Result<(), String> {
-        let fresh = self.layers.fresh('f', folder)?;
+        let created = self.layers.create_layer('f', folder)?;
         let target = self.target(folder);
-        mount_bind(&fresh, &target)
+        mount_bind(&created, &target)
             .map_err(|error| format!("cannot bind {}: {error}", target.display(), error = io_error_text(error)))?;
         let entries = fs::read_dir(folder)
             .map_err(|error| format!("cannot read {}: {error}", folder.display(), error = io_error_text(error)))?;
@@ -246,7 +246,7 @@ impl ViewComposer<'_> {
                 }
                 Ok(kind) if kind.is_dir() => {
                     create_folder(&place, 0o755)?;
-                    self.lay_entry(&path)?;
+                    self.build_entry(&path)?;
                 }
                 _ => {
                     // Mounts that cannot be bound (stale or foreign ones) are left out.
@@ -260,7 +260,7 @@ impl ViewComposer<'_> {
 
     /// Builds an entry of a new folder. Below the top level only necessary folders get a layer, so that a folder with thousands of entries
     /// stays cheap; below `/run` and its like even fewer, because of the sockets there.
-    fn lay_entry(&mut self, path: &Path) -> Result<(), String> {
+    fn build_entry(&mut self, path: &Path) -> Result<(), String> {
         let at_top = path.parent() == Some(Path::new("/"));
         let special = path.parent().is_some_and(|parent| self.is_special(parent));
         if at_top && !self.needs_folder(path) && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
@@ -273,7 +273,7 @@ impl ViewComposer<'_> {
             !busy && !special && access(path, Access::WRITE_OK).is_ok()
         };
         if layered && access(path, Access::READ_OK | Access::EXEC_OK).is_ok() {
-            return self.lay(path);
+            return self.build_folder(path);
         }
         // A folder that this user cannot enter, or with nothing that it could change.
         let _ = self.bind(path);

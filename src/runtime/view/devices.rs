@@ -15,7 +15,7 @@ const MESSAGE: &str = "/dev/termination-log";
 
 /// Mounts the devices of containers over the machine's, for this process. All containers share them, so they are read-only; mount points
 /// for private entries are included.
-pub fn lay() -> Result<(), String> {
+pub fn mount_devices() -> Result<(), String> {
     let entries =
         fs::read_dir("/dev").map_err(|error| format!("cannot read /dev: {error}", error = io_error_text(error)))?;
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();

@@ -31,11 +31,11 @@ pub struct LayerFolder<'a> {
 impl LayerFolder<'_> {
     /// Overlays a folder and mounts the result at `target`. Creates wanted mount points in the upper layer, where a user can who may not
     /// write in the folder itself.
-    pub fn lay(&mut self, folder: &Path, target: &Path, wanted: &[RequiredPath]) -> Result<(), String> {
+    pub fn mount_overlay(&mut self, folder: &Path, target: &Path, wanted: &[RequiredPath]) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("cannot mount an overlay over {}: {error}", folder.display(), error = io_error_text(error))
         };
-        let (upper, work) = (self.fresh('u', folder)?, self.base.join(format!("w{}", self.count)));
+        let (upper, work) = (self.create_layer('u', folder)?, self.base.join(format!("w{}", self.count)));
         create_folder(&work, 0o700)?;
         for wanted in wanted.iter().filter(|wanted| wanted.path.starts_with(folder)) {
             self.make_place(folder, &upper, wanted)?;
@@ -52,12 +52,12 @@ impl LayerFolder<'_> {
     }
 
     /// Creates an empty folder with the mode and owner of another.
-    pub fn fresh(&mut self, letter: char, folder: &Path) -> Result<PathBuf, String> {
+    pub fn create_layer(&mut self, letter: char, folder: &Path) -> Result<PathBuf, String> {
         self.count += 1;
-        let fresh = self.base.join(format!("{letter}{}", self.count));
-        create_folder(&fresh, 0o755)?;
-        self.copy_attributes(folder, &fresh);
-        Ok(fresh)
+        let created = self.base.join(format!("{letter}{}", self.count));
+        create_folder(&created, 0o755)?;
+        self.copy_attributes(folder, &created);
+        Ok(created)
     }
 
     /// Creates a wanted mount point in an upper layer; its parent folders get mode and owner of those below them.

@@ -11,7 +11,6 @@ mod bind;
 mod compose;
 mod devices;
 mod layer;
-mod make_shm;
 mod mounted;
 mod name;
 mod private_dirs;
@@ -119,8 +118,8 @@ pub fn enter(
         binds.push(bind::BindMount::same_path(Path::new(folder))?);
     }
     let base = base_of(pod)?;
-    for (number, path) in view.fresh.iter().enumerate() {
-        binds.push(bind::BindMount::fresh(&base.join(format!("v{number}")), path, view.fresh_owner)?);
+    for (number, path) in view.new_folders.iter().enumerate() {
+        binds.push(bind::BindMount::new_folder(&base.join(format!("v{number}")), path, view.new_folders_owner)?);
     }
     let mut wanted: Vec<layer::RequiredPath> = binds.iter().map(bind::BindMount::required_path).collect();
     wanted.push(layer::RequiredPath { path: cwd.to_owned(), is_folder: true });

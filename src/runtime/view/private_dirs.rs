@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Folder of shared memory.
 pub const SHM: &str = "/dev/shm";
-/// Their paths.
+/// Paths of the private folders.
 const PLACES: [&str; 2] = ["/tmp", SHM];
 
 /// Whether a path is in a folder that every container has of its own.
@@ -75,27 +75,27 @@ impl PrivateDir {
         let failed = |error: rustix::io::Errno| {
             format!("cannot make the private folder {}: {error}", self.at.display(), error = io_error_text(error))
         };
-        let seen: Vec<(&PathBuf, OwnedFd)> =
+        let visible: Vec<(&PathBuf, OwnedFd)> =
             self.entries.iter().filter_map(|name| Some((name, open(root, &self.at.join(name)).ok()?))).collect();
         match &self.mount {
-            Some(mount) => shm::put(mount, &place).map_err(failed)?,
+            Some(mount) => shm::attach_mount(mount, &place).map_err(failed)?,
             None => {
-                let fresh = &base.join(self.at.file_name().unwrap_or_default());
-                create_folder(fresh, 0o777)?;
-                let _ = fs::set_permissions(fresh, fs::Permissions::from_mode(0o1777));
-                mount_bind(fresh, path_of(&place)).map_err(failed)?;
+                let created = &base.join(self.at.file_name().unwrap_or_default());
+                create_folder(created, 0o777)?;
+                let _ = fs::set_permissions(created, fs::Permissions::from_mode(0o1777));
+                mount_bind(created, path_of(&place)).map_err(failed)?;
             }
         }
         let place = open(root, self.at).map_err(failed)?;
-        for (name, source) in seen {
-            lay(&place, name, &source).map_err(failed)?;
+        for (name, source) in visible {
+            bind_entry(&place, name, &source).map_err(failed)?;
         }
         Ok(())
     }
 }
 
 /// Adds one entry; only folders and regular files. Another container of the pod may have created its mount point.
-fn lay(own: &OwnedFd, name: &Path, source: &OwnedFd) -> rustix::io::Result<()> {
+fn bind_entry(own: &OwnedFd, name: &Path, source: &OwnedFd) -> rustix::io::Result<()> {
     let kind = FileType::from_raw_mode(fstat(source)?.st_mode);
     let made = match kind {
         FileType::Directory => mkdirat(own, name, Mode::from_raw_mode(0o755)),

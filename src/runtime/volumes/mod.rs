@@ -32,13 +32,13 @@ pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
     }
     let root = open_folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER, 0o755)).map_err(io_error_text)?;
     for volume in volumes {
-        lay_out_one(pod, &root, volume)
+        create_volume(pod, &root, volume)
             .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))?;
     }
     Ok(())
 }
 
-fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
+fn create_volume(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
     let failed = |error: Errno| io_error_text(error);
     match &volume.source {
         VolumeContent::Empty => empty(root, &volume.name).map_err(failed),
@@ -48,8 +48,8 @@ fn lay_out_one(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String
         }
         VolumeContent::Files(files) => {
             let folder = make_folder(root, &volume.name, 0o755).map_err(failed)?;
-            let lay = if volume.name.contains('.') { content::write_files } else { content::replace };
-            lay(&folder, files).map_err(failed)
+            let write = if volume.name.contains('.') { content::write_files } else { content::replace };
+            write(&folder, files).map_err(failed)
         }
         VolumeContent::Host { path, kind } => check_host(Path::new(path), kind),
         VolumeContent::Kept(name) => {

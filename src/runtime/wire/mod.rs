@@ -225,13 +225,13 @@ pub struct ControlGroupFile {
 
 impl ControlGroupFile {
     /// Makes a required setting.
-    pub fn must(file: &str, value: &str) -> ControlGroupFile {
+    pub fn required(file: &str, value: &str) -> ControlGroupFile {
         ControlGroupFile { file: file.into(), value: value.into(), optional: false }
     }
 
     /// Makes a setting that not every kernel has.
-    pub fn may(file: &str, value: &str) -> ControlGroupFile {
-        ControlGroupFile { optional: true, ..ControlGroupFile::must(file, value) }
+    pub fn optional(file: &str, value: &str) -> ControlGroupFile {
+        ControlGroupFile { optional: true, ..ControlGroupFile::required(file, value) }
     }
 }
 
@@ -243,11 +243,11 @@ pub struct MountView {
     /// Folders of the machine that it sees, and changes, as they are.
     pub own: Vec<String>,
     /// New folders, empty at first.
-    #[serde(default)]
-    pub fresh: Vec<String>,
+    #[serde(default, rename = "fresh")]
+    pub new_folders: Vec<String>,
     /// User and group that own those, when not the shim's.
-    #[serde(default)]
-    pub fresh_owner: Option<(u32, u32)>,
+    #[serde(default, rename = "fresh_owner")]
+    pub new_folders_owner: Option<(u32, u32)>,
     /// Paths of the machine's `/tmp` and `/dev/shm` that are visible in its own.
     #[serde(default)]
     pub shown: Vec<String>,

@@ -31,7 +31,7 @@ impl Shard {
             LinkState::Gone => self.lost(uid),
             LinkState::Foreign => {
                 self.hang_up(uid);
-                self.give_up(uid);
+                self.replace_shim(uid);
             }
         }
     }

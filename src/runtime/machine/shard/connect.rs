@@ -7,7 +7,7 @@ use super::super::super::wire::{self, RecordedState, ShimRecord, ShimRequest, VE
 use super::super::super::{folder, image, reap_dead_shim};
 use super::super::facts;
 use super::super::shim_link::ShimLink;
-use super::{BUSY, OVERDUE, SELDOM, Shard, ShardCommand, TRIES, pod_mut};
+use super::{BUSY, MAX_RETRY, OVERDUE, Shard, ShardCommand, TRIES, pod_mut};
 use crate::object::Str;
 use crate::world::{AttemptEnd, Report};
 use rustix::event::epoll;
@@ -35,14 +35,14 @@ impl Shard {
                 }
                 let by = pod.remove_by.filter(|_| !is_overdue).unwrap_or_else(|| Instant::now() + OVERDUE);
                 pod.remove_by = Some(by);
-                self.look_again(uid, by.saturating_duration_since(Instant::now()));
+                self.schedule_retry(uid, by.saturating_duration_since(Instant::now()));
             }
             // A silent shim with a record in this format is busy or stopped; without one it is of an incompatible version.
             if !greeted && age < OVERDUE {
-                self.look_again(uid, OVERDUE - age);
+                self.schedule_retry(uid, OVERDUE - age);
             } else if !greeted && folder::read_record(&folder::pod(&self.context.state, uid)).is_none() {
                 self.hang_up(uid);
-                self.give_up(uid);
+                self.replace_shim(uid);
             }
             return;
         }
@@ -50,7 +50,7 @@ impl Shard {
             return;
         }
         let pod = pod_mut(&mut self.pods, uid);
-        if pod.unborn && !pod.removing {
+        if pod.waits_for_zygote && !pod.removing {
             return self.spawn(uid);
         }
         let path = folder::pod(&self.context.state, uid);
@@ -68,8 +68,8 @@ impl Shard {
         match reap_dead_shim::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
             Some((_, record)) => self.without_shim(uid, &record),
             None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget_pod(uid),
-            None if is_foreign => self.give_up(uid),
-            None => self.not_reached(uid),
+            None if is_foreign => self.replace_shim(uid),
+            None => self.retry_later(uid),
         }
     }
 
@@ -138,7 +138,7 @@ impl Shard {
 
     pub(super) fn removed(&mut self, uid: &Str) {
         if let Ok(tree) = &self.context.limits {
-            tree.forget_pod(uid);
+            tree.remove_pod(uid);
         }
         self.forget_pod(uid);
         (self.context.report)(Report::Removed { pod_uid: uid.clone() });
@@ -152,15 +152,15 @@ impl Shard {
 
     pub(super) fn spawn(&mut self, uid: &Str) {
         if !self.has_room() {
-            pod_mut(&mut self.pods, uid).unborn = true;
+            pod_mut(&mut self.pods, uid).waits_for_zygote = true;
             return self.wait_for_room(uid);
         }
         let pod = pod_mut(&mut self.pods, uid);
         let shim = match pod.tries {
-            0..TRIES => self.zygote.shim(&self.context, uid).map_err(|error| format!("{error:#}")),
+            0..TRIES => self.zygote.start_shim(&self.context, uid).map_err(|error| format!("{error:#}")),
             _ => Err("its shim ends at once, again and again".to_owned()),
         };
-        pod.unborn = matches!(shim, Ok(None));
+        pod.waits_for_zygote = matches!(shim, Ok(None));
         match shim {
             Ok(Some(socket)) => {
                 pod.tries += 1;
@@ -169,8 +169,8 @@ impl Shard {
             }
             Ok(None) => {
                 pod.waits += 1;
-                let pause = BUSY.saturating_mul(1 + pod.waits / 8).min(SELDOM);
-                self.look_again(uid, pause);
+                let pause = BUSY.saturating_mul(1 + pod.waits / 8).min(MAX_RETRY);
+                self.schedule_retry(uid, pause);
             }
             Err(why) => {
                 let starts = std::mem::take(&mut pod.starts);
@@ -192,7 +192,7 @@ impl Shard {
         let pod = pod_mut(&mut self.pods, uid);
         pod.leaving = false;
         if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
-            return self.not_reached(uid);
+            return self.retry_later(uid);
         }
         // Answers to commands come on the connection on which they were asked for.
         let is_deferred =
@@ -222,7 +222,7 @@ impl Shard {
             self.forget_pod(uid);
             return;
         }
-        if link.greeted && link.since.elapsed() >= SELDOM {
+        if link.greeted && link.since.elapsed() >= MAX_RETRY {
             (pod.failures, pod.failing) = (0, None);
         }
         // A shim that dies is replaced at once; one that drops us again and again is not asked more and more often.
@@ -231,7 +231,7 @@ impl Shard {
                 pod.failures = 1;
                 self.pursue(uid);
             }
-            _ => self.not_reached(uid),
+            _ => self.retry_later(uid),
         }
     }
 

@@ -1,7 +1,7 @@
-//! One of the threads that hold the connections to shims: each pod belongs to one, so requests to a pod keep their order.
+//! One of the threads that hold the connections to shims. Each pod belongs to one thread, so requests to a pod keep their order.
 //!
-//! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] is the whole way to one:
-//! dial the shim; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
+//! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] gets a
+//! connection: it dials the shim, or takes over the folder of a dead shim, or starts a shim, or tries again soon.
 //! With more pods than descriptors for connections, [`parking`] closes the connections of idle ones.
 
 mod answers;
@@ -38,29 +38,28 @@ use std::time::{Duration, Instant};
 const WAKE: u64 = 0;
 /// Token of the socket on which parked shims announce changes.
 const ANNOUNCEMENT: u64 = u64::MAX;
-/// Between the first attempts to reach a shim that holds its lock but does not answer; doubled each time.
+/// First pause between attempts to reach a shim that holds its lock but does not answer; doubled each time.
 const RETRY: Duration = Duration::from_millis(20);
-/// Between attempts at most.
-const SELDOM: Duration = Duration::from_secs(5);
-/// Until a busy zygote is asked again; longer when it stays busy.
+/// Maximum pause between attempts.
+const MAX_RETRY: Duration = Duration::from_secs(5);
+/// Pause before a busy zygote is asked again; longer when it stays busy.
 const BUSY: Duration = Duration::from_millis(2);
-/// A shim that has not removed its pod after this, or could not be spoken to for as long, is ended; what it leaves is swept as what any
-/// dead shim leaves.
+/// Time after which a shim that has not removed its pod, or does not answer, is killed. Its folder is then swept like that of any dead shim.
 const OVERDUE: Duration = Duration::from_secs(10);
 /// Shims started in a row for one request before it is given up.
 const TRIES: u32 = 3;
 
 /// A command to a shard.
 pub enum ShardCommand {
-    /// Carry this out.
+    /// Carries out an effect.
     Effect(Effect),
-    /// Connect to a shim that was there before; its record goes to the asker.
+    /// Connects to a shim of an earlier control plane, and sends its record to the channel.
     Adopt(Str, Sender<(Str, ShimRecord)>),
     /// The build that a start waited for has ended.
     Built(Box<Start>, Result<(), image::ImageRefusal>),
     /// The removal of a pod's folder has ended.
     Cleared(Str, Result<(), String>),
-    /// End the thread. Shims stay.
+    /// Ends the thread. Shims continue.
     Quit,
 }
 
@@ -71,13 +70,13 @@ pub struct ShardInbox {
 }
 
 impl ShardInbox {
-    /// An empty one.
+    /// Makes an empty inbox.
     pub fn new() -> rustix::io::Result<ShardInbox> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(ShardInbox { orders: Mutex::default(), wake })
     }
 
-    /// Leaves an order; never waits for the shard.
+    /// Adds a command; never waits for the shard.
     pub fn put(&self, order: ShardCommand) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner).push_back(order);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -101,34 +100,34 @@ struct ShardPod {
     starts: Vec<LaunchRequest>,
     /// Stops that could not be sent yet.
     stops: Vec<(String, u32, u64)>,
-    /// Attempts last heard to run.
+    /// Attempts that run, as last reported.
     running: BTreeMap<String, u32>,
     execs: HashMap<u64, Box<ProbeRun>>,
     /// Requests that could not be sent, because its shim was parked.
     deferred: Vec<ShimRequest>,
     /// The shim's process.
     shim: Option<ProcessIdentity>,
-    /// The shim announces its next change, and has no connection until then.
+    /// Whether the shim announces its next change and has no connection until then.
     parked: bool,
-    /// It is in the queue for a connection.
+    /// Whether the pod is in the queue for a connection.
     queued: bool,
     removing: bool,
-    /// Its folder is being removed; nothing runs in it.
+    /// Whether its folder is being removed; no process runs in it.
     clearing: bool,
-    /// When its shim is killed for not having answered the removal: it was stopped, or hangs.
+    /// Time at which its shim is killed if it has not answered the removal.
     remove_by: Option<Instant>,
     leaving: bool,
     adopter: Option<Sender<(Str, ShimRecord)>>,
     tries: u32,
-    /// Everything is ready for its shim, only the zygote was busy.
-    unborn: bool,
+    /// Whether only the busy zygote delays the start of its shim.
+    waits_for_zygote: bool,
     /// Number of consecutive waits.
     waits: u32,
-    /// Attempts in a row to reach its shim that failed.
+    /// Number of consecutive failures to reach its shim.
     failures: u32,
-    /// Since when.
+    /// Time of the first of these failures.
     failing: Option<Instant>,
-    /// When it is looked at again.
+    /// Time of the next attempt.
     again: Option<Instant>,
 }
 
@@ -163,20 +162,20 @@ pub struct Shard {
     pods: HashMap<Str, ShardPod>,
     tokens: HashMap<u64, Str>,
     next: u64,
-    /// Pods to look at again, by when.
+    /// Pods to try again, by time.
     later: BTreeSet<(Instant, Str)>,
     zygote: ZygoteHandle,
     link_budget: LinkBudget,
     /// Attempts that wait for the build of their image, by pod and container.
     building: HashMap<(Str, Str), u32>,
-    /// Attempts whose log tells of a build that has failed.
+    /// Attempts with a failed build in their log.
     unbuilt: HashSet<(Str, Str)>,
-    /// Attempts whose program is not there.
+    /// Attempts whose program is missing.
     absent: Absent,
 }
 
 impl Shard {
-    /// A shard that takes its orders from this inbox.
+    /// Makes a shard that carries out the commands of this inbox.
     pub fn new(
         context: Arc<MachineContext>,
         inbox: Arc<ShardInbox>,
@@ -187,8 +186,8 @@ impl Shard {
         epoll::add(&epoll, link_budget.socket(), epoll::EventData::new_u64(ANNOUNCEMENT), epoll::EventFlags::IN)?;
         let (pods, tokens) = (HashMap::new(), HashMap::new());
         let mut zygote = ZygoteHandle::default();
-        // Started ahead of the first pod. If that fails, the first pod says why.
-        let _ = zygote.control(&context);
+        // Started before the first pod. An error recurs at the first pod, and is reported then.
+        let _ = zygote.connection(&context);
         Ok(Shard {
             context,
             inbox,
@@ -205,7 +204,7 @@ impl Shard {
         })
     }
 
-    /// Works until told to quit.
+    /// Runs until the command to quit.
     pub fn run(mut self) {
         loop {
             self.balance_links();
@@ -214,7 +213,7 @@ impl Shard {
             for (pod_uid, container, attempt) in self.absent.found(&self.context.environment) {
                 (self.context.report)(Report::Findable { pod_uid, container, attempt });
             }
-            // One order a turn: a report never waits behind a long row of starts.
+            // One command per turn, so that a report never waits for many starts.
             match self.inbox.pop() {
                 Some(ShardCommand::Effect(effect)) => {
                     let subject = Subject::of_effect(&effect);
@@ -225,7 +224,7 @@ impl Shard {
                     self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
                 }
                 Some(ShardCommand::Built(start, result)) => {
-                    self.contain(&Subject::of_start(&start), |shard| shard.built(&start, result));
+                    self.contain(&Subject::of_start(&start), |shard| shard.finish_build(&start, result));
                 }
                 Some(ShardCommand::Cleared(uid, result)) => {
                     self.contain(&Subject::of_pod(&uid), |shard| shard.cleared(&uid, result));
@@ -285,14 +284,14 @@ impl Shard {
             }
             (Some(uid), None) => {
                 self.hang_up(uid);
-                self.not_reached(uid);
+                self.retry_later(uid);
             }
             (None, _) => {}
         }
     }
 
-    /// Each pod has one moment to look again, the earliest that was asked for.
-    fn look_again(&mut self, uid: &Str, after: Duration) {
+    /// Schedules the next attempt for a pod. Of several requested times the earliest counts.
+    fn schedule_retry(&mut self, uid: &Str, after: Duration) {
         let at = Instant::now() + after;
         let pod = pod_mut(&mut self.pods, uid);
         if let Some(known) = pod.again {
@@ -305,22 +304,22 @@ impl Shard {
         self.later.insert((at, uid.clone()));
     }
 
-    /// Its shim was not reached: later again, each time later. One that was never reached for long is given up.
-    fn not_reached(&mut self, uid: &Str) {
+    /// Schedules another attempt to reach a shim, with increasing pauses. Kills a shim that was not reached for a long time.
+    fn retry_later(&mut self, uid: &Str) {
         let pod = pod_mut(&mut self.pods, uid);
         let since = *pod.failing.get_or_insert_with(Instant::now);
-        let pause = RETRY.saturating_mul(1 << pod.failures.min(8)).min(SELDOM);
+        let pause = RETRY.saturating_mul(1 << pod.failures.min(8)).min(MAX_RETRY);
         pod.failures += 1;
         if since.elapsed() >= OVERDUE {
             end_shim(&folder::pod(&self.context.state, uid));
         }
-        self.look_again(uid, pause);
+        self.schedule_retry(uid, pause);
     }
 
-    /// Another version of the shim holds the pod, and nothing can be asked of it: it ends, and the pod is taken over.
-    fn give_up(&mut self, uid: &Str) {
+    /// Kills a shim of an incompatible version, so that the pod is taken over.
+    fn replace_shim(&mut self, uid: &Str) {
         end_shim(&folder::pod(&self.context.state, uid));
-        self.not_reached(uid);
+        self.retry_later(uid);
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -406,14 +405,14 @@ impl Shard {
         }
     }
 
-    /// Whether the image's program has to be built first; then that is ordered, and the start comes again.
+    /// Whether the image's program has to be built first. Orders the build, which repeats the start when it has ended.
     fn has_to_build(&mut self, start: &Start) -> bool {
         let built = start.requested_image.as_ref().and_then(|image| Some((image, image.build.as_ref()?)));
         let place = (start.pod_uid.clone(), start.container.clone());
         let context = &self.context;
         let Some((image, build)) = built else { return false };
         if build::is_done(&context.state, &image.name, build) {
-            // Somebody else's build went well meanwhile, or it was built ahead of this start: that is what the log has to tell.
+            // The build ran for another start, or ahead of this one: its output is written to the log.
             if self.unbuilt.remove(&place) || build::is_news(&context.state, &image.name, start) {
                 let _ = build::write_build_log(&context.state, context.epoch, start);
             }
@@ -424,14 +423,14 @@ impl Shard {
         }
         let (inbox, again) = (self.inbox.clone(), Box::new(start.clone()));
         let done: build::BuildWaiter = Box::new(move |result| inbox.put(ShardCommand::Built(again, result)));
-        // Made here, where the pod's removal is ordered, too: nothing is written of a pod that has gone.
+        // Created in this thread, which also orders the removal of the pod, so that no file is written for a removed pod.
         let telling = build::BuildLogWriter::create(&context.state, context.epoch, start).ok();
         context.build(image, build::BuildWait { telling, done });
         true
     }
 
-    /// Unless the pod was to end meanwhile.
-    fn built(&mut self, start: &Start, result: Result<(), image::ImageRefusal>) {
+    /// Continues a start after its build, unless the start was cancelled meanwhile.
+    fn finish_build(&mut self, start: &Start, result: Result<(), image::ImageRefusal>) {
         let place = (start.pod_uid.clone(), start.container.clone());
         if self.building.get(&place) != Some(&start.attempt) {
             return;
@@ -450,7 +449,7 @@ impl Shard {
         }
     }
 
-    /// One that cannot be reached now is asked again later.
+    /// Changes the limits of a container; the request is deferred when the shim is not reachable.
     fn resize(&mut self, uid: &Str, container: &str, attempt: u32, limits: Box<Limits>) {
         let (groups, watched) = (self.context.groups(uid, container, &limits), self.context.watched(&limits));
         let container = container.to_owned();

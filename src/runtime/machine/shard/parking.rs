@@ -9,7 +9,7 @@
 use super::super::super::wire::ShimRequest;
 use super::super::super::{descriptors, folder};
 use super::super::shim_link::{ParkState, ShimLink};
-use super::{OVERDUE, SELDOM, Shard, ShardPod, Subject, pod_mut};
+use super::{MAX_RETRY, OVERDUE, Shard, ShardPod, Subject, pod_mut};
 use crate::object::Str;
 use anyhow::{Context as _, Result};
 use rustix::net::RecvFlags;
@@ -109,7 +109,7 @@ impl Shard {
         pod.parked = pod.is_idle() && pod.shim.is_some_and(|shim| shim.lives());
         let parked = pod.parked;
         if parked {
-            self.look_again(uid, CHECK);
+            self.schedule_retry(uid, CHECK);
         }
         parked
     }
@@ -132,7 +132,7 @@ impl Shard {
             ParkState::Asked => {
                 self.hang_up(uid);
                 pod_mut(&mut self.pods, uid).parked = true;
-                self.look_again(uid, CHECK);
+                self.schedule_retry(uid, CHECK);
             }
             ParkState::Withdrawn => link.park_state = ParkState::Reporting,
             ParkState::Reporting | ParkState::Impossible => {}
@@ -191,7 +191,7 @@ impl Shard {
         let silent: Vec<Str> = self.tokens.values().filter(is_silent).cloned().collect();
         for uid in silent {
             self.hang_up(&uid);
-            self.look_again(&uid, SELDOM);
+            self.schedule_retry(&uid, MAX_RETRY);
         }
     }
 }

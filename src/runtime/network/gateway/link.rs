@@ -44,25 +44,24 @@ impl GatewayLink {
     /// Starts the thread; `program` is the binary to run as the gateway.
     pub fn start(state: PathBuf, epoch: u64, program: PathBuf, report: NewsHandler) -> io::Result<GatewayLink> {
         let (sender, messages) = channel();
-        let teller = sender.clone();
-        let line = GatewayConnection {
+        let connection = GatewayConnection {
             state,
             epoch,
             program,
             report,
-            teller,
-            told: SentCommands::default(),
+            sender: sender.clone(),
+            sent: SentCommands::default(),
             stream: None,
             number: 0,
             tried: None,
         };
-        std::thread::Builder::new().name("gateway".into()).spawn(move || line.run(&messages))?;
+        std::thread::Builder::new().name("gateway".into()).spawn(move || connection.run(&messages))?;
         Ok(GatewayLink(sender))
     }
 
     /// Sends a command; returns at once.
-    pub fn order(&self, order: GatewayCommand) {
-        let _ = self.0.send(LinkMessage::Order(order));
+    pub fn order(&self, command: GatewayCommand) {
+        let _ = self.0.send(LinkMessage::Order(command));
     }
 }
 
@@ -88,13 +87,13 @@ struct SentCommands {
 }
 
 impl SentCommands {
-    fn record(&mut self, order: &GatewayCommand) {
-        match order {
+    fn record(&mut self, command: &GatewayCommand) {
+        match command {
             GatewayCommand::Hello { .. } | GatewayCommand::Ask(_) => {}
             GatewayCommand::Route(key, route) if route.is_empty() => drop(self.routes.remove(key)),
             GatewayCommand::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
-            GatewayCommand::Admit(key, None) => drop(self.ingress_routes.remove(key)),
-            GatewayCommand::Admit(key, Some(ingress_route)) => {
+            GatewayCommand::Ingress(key, None) => drop(self.ingress_routes.remove(key)),
+            GatewayCommand::Ingress(key, Some(ingress_route)) => {
                 drop(self.ingress_routes.insert(key.clone(), ingress_route.clone()))
             }
             GatewayCommand::Expose(key, ports) if ports.is_empty() => drop(self.exposed.remove(key)),
@@ -111,7 +110,7 @@ impl SentCommands {
         let pods = self.pods.iter().map(|(address, namespace)| GatewayCommand::Pod(*address, namespace.clone()));
         let routes = self.routes.iter().map(|(key, route)| GatewayCommand::Route(key.clone(), route.clone()));
         let ingress_routes =
-            self.ingress_routes.iter().map(|(key, one)| GatewayCommand::Admit(key.clone(), Some(one.clone())));
+            self.ingress_routes.iter().map(|(key, route)| GatewayCommand::Ingress(key.clone(), Some(route.clone())));
         let exposed = self.exposed.iter().map(|(key, ports)| GatewayCommand::Expose(key.clone(), ports.clone()));
         let last = self
             .network
@@ -128,8 +127,8 @@ struct GatewayConnection {
     epoch: u64,
     program: PathBuf,
     report: NewsHandler,
-    teller: Sender<LinkMessage>,
-    told: SentCommands,
+    sender: Sender<LinkMessage>,
+    sent: SentCommands,
     stream: Option<UnixStream>,
     /// Number of the connection.
     number: u64,
@@ -139,9 +138,9 @@ struct GatewayConnection {
 
 impl GatewayConnection {
     fn run(mut self, messages: &Receiver<LinkMessage>) {
-        let mut fresh = Vec::new();
+        let mut unsent = Vec::new();
         loop {
-            let message = match self.stream.is_some() || self.told.is_nothing() {
+            let message = match self.stream.is_some() || self.sent.is_empty() {
                 true => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 false => messages.recv_timeout(AGAIN),
             };
@@ -153,21 +152,21 @@ impl GatewayConnection {
             };
             while let Some(message) = next {
                 match message {
-                    LinkMessage::Order(order) => fresh.push(order),
-                    LinkMessage::Blocked(key, true) => drop(self.told.blocked.insert(key)),
-                    LinkMessage::Blocked(key, false) => drop(self.told.blocked.remove(&key)),
+                    LinkMessage::Order(command) => unsent.push(command),
+                    LinkMessage::Blocked(key, true) => drop(self.sent.blocked.insert(key)),
+                    LinkMessage::Blocked(key, false) => drop(self.sent.blocked.remove(&key)),
                     LinkMessage::Lost(u64::MAX) => return,
                     LinkMessage::Lost(number) if number == self.number => self.stream = None,
                     LinkMessage::Lost(_) => {}
                 }
                 next = messages.try_recv().ok();
             }
-            fresh.iter().for_each(|order| self.told.record(order));
+            unsent.iter().for_each(|command| self.sent.record(command));
             if self.stream.is_some() {
-                self.send_commands(&fresh);
+                self.send_commands(&unsent);
             }
-            fresh.clear();
-            if self.stream.is_none() && !self.told.is_nothing() && self.tried.is_none_or(|at| at.elapsed() >= AGAIN) {
+            unsent.clear();
+            if self.stream.is_none() && !self.sent.is_empty() && self.tried.is_none_or(|at| at.elapsed() >= AGAIN) {
                 self.tried = Some(Instant::now());
                 self.connect();
             }
@@ -175,11 +174,11 @@ impl GatewayConnection {
     }
 
     /// Sends commands; closes the connection when that fails.
-    fn send_commands(&mut self, orders: &[GatewayCommand]) {
+    fn send_commands(&mut self, commands: &[GatewayCommand]) {
         let Some(stream) = &mut self.stream else { return };
         let mut text = Vec::new();
-        for order in orders {
-            if let Ok(line) = serde_json::to_vec(order) {
+        for command in commands {
+            if let Ok(line) = serde_json::to_vec(command) {
                 text.extend(line);
                 text.push(b'\n');
             }
@@ -196,28 +195,28 @@ impl GatewayConnection {
         let _ = stream.set_write_timeout(Some(MOMENT));
         let Ok(reader) = stream.try_clone() else { return };
         self.number += 1;
-        let (number, teller, report) = (self.number, self.teller.clone(), self.report.clone());
+        let (number, sender, report) = (self.number, self.sender.clone(), self.report.clone());
         let read = move || {
             for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
                 match serde_json::from_slice(&line) {
-                    Ok(GatewayNews::Doors(doors)) => report(Report::Doors(doors)),
+                    Ok(GatewayNews::Listeners(listeners)) => report(Report::IngressListeners(listeners)),
                     Ok(GatewayNews::Shared(Some(network))) => report(Report::SharedNetwork(network)),
                     Ok(GatewayNews::Shared(None)) => {}
-                    Ok(GatewayNews::Blocked(about, doors)) => {
-                        let _ = teller.send(LinkMessage::Blocked(about.clone(), !doors.is_empty()));
-                        report(Report::Blocked { about, doors });
+                    Ok(GatewayNews::Blocked(about, listeners)) => {
+                        let _ = sender.send(LinkMessage::Blocked(about.clone(), !listeners.is_empty()));
+                        report(Report::Blocked { about, listeners });
                     }
                     Err(_) => {}
                 }
             }
-            let _ = teller.send(LinkMessage::Lost(number));
+            let _ = sender.send(LinkMessage::Lost(number));
         };
         if std::thread::Builder::new().name("gateway-news".into()).spawn(read).is_err() {
             return;
         }
         self.stream = Some(stream);
         let mut all = vec![GatewayCommand::Hello { epoch: self.epoch, build: build(&self.program) }];
-        all.extend(self.told.replay_commands());
+        all.extend(self.sent.replay_commands());
         self.send_commands(&all);
     }
 
@@ -226,7 +225,7 @@ impl GatewayConnection {
         let (ours, theirs) = UnixStream::pair()?;
         let words = [WORD.as_bytes(), self.state.as_os_str().as_bytes()];
         // The gateway raises its limit of descriptors itself.
-        let child = spawn::helper(&self.program, &words, theirs.as_fd(), true)?;
+        let child = spawn::spawn_helper(&self.program, &words, theirs.as_fd(), true)?;
         // It forks and exits at once.
         let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
         Ok(ours)
@@ -235,7 +234,7 @@ impl GatewayConnection {
 
 impl SentCommands {
     /// Whether no configuration needs a gateway yet.
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.network.is_none() && self.routes.is_empty() && self.ingress_routes.is_empty() && self.exposed.is_empty()
     }
 }

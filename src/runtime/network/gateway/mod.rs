@@ -59,7 +59,7 @@ pub enum GatewayCommand {
     /// The route of a Service.
     Route(Key, Route),
     /// The routes of an Ingress; `None` when it is gone.
-    Admit(Key, Option<IngressRoute>),
+    Ingress(Key, Option<IngressRoute>),
     /// The host ports of a pod.
     Expose(Key, Vec<HostPort>),
     /// Blocks of this machine's addresses at which node ports answer besides localhost; sent before any route.
@@ -78,7 +78,7 @@ pub enum GatewayCommand {
 #[derive(Serialize, Deserialize, Debug, Clone)]
 pub enum GatewayNews {
     /// Addresses on which the Ingress proxy listens.
-    Doors(IngressListeners),
+    Listeners(IngressListeners),
     /// Listeners of a Service, or of a pod, that could not be opened.
     Blocked(Key, Vec<BlockedListener>),
     /// The N of 127.N.0.0/16 when another cluster uses these addresses too; `None` when no other does.
@@ -129,7 +129,7 @@ pub fn main(state: &Path) -> io::Result<()> {
     let _ = std::fs::remove_file(state.join(SOCKET));
     let listener = UnixListener::bind(socket(&folder))?;
     let first = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
-    rustix::stdio::dup2_stdin(super::super::spawn::nothing()?)?;
+    rustix::stdio::dup2_stdin(super::super::spawn::open_dev_null()?)?;
     let mut gateway = Gateway::new(state)?;
     gateway.accept_leader(first);
     gateway.run(&listener);
@@ -164,7 +164,7 @@ fn lock(state: &Path) -> io::Result<Option<File>> {
 #[derive(Default)]
 struct NewsOutbox {
     leader: Option<UnixStream>,
-    doors: IngressListeners,
+    listeners: IngressListeners,
     blocked: BTreeMap<Key, Vec<BlockedListener>>,
 }
 
@@ -173,7 +173,7 @@ impl NewsOutbox {
         self.send_news(&news);
         match news {
             GatewayNews::Shared(_) => {}
-            GatewayNews::Doors(doors) => self.doors = doors,
+            GatewayNews::Listeners(listeners) => self.listeners = listeners,
             // Without a leader, a listener that becomes free is reported to the next one.
             GatewayNews::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
                 drop(self.blocked.remove(&key))
@@ -189,9 +189,9 @@ impl NewsOutbox {
         let _ = self.leader.as_mut().map(|leader| leader.write_all(&line));
     }
 
-    fn lead(&mut self, leader: UnixStream) {
+    fn set_leader(&mut self, leader: UnixStream) {
         self.leader = Some(leader);
-        self.send_news(&GatewayNews::Doors(self.doors.clone()));
+        self.send_news(&GatewayNews::Listeners(self.listeners.clone()));
         let blocked: Vec<GatewayNews> =
             self.blocked.iter().map(|(key, blocked)| GatewayNews::Blocked(key.clone(), blocked.clone())).collect();
         blocked.iter().for_each(|news| self.send_news(news));
@@ -214,9 +214,10 @@ struct Gateway {
     /// Addresses besides localhost on which node ports answer.
     outside: Vec<Ipv4Addr>,
     ingress: ingress::IngressProxy,
-    /// Keys with a route, and those that the current leader has sent.
-    known: HashSet<Key>,
-    told: HashSet<Key>,
+    /// Keys with a route.
+    route_keys: HashSet<Key>,
+    /// Keys that the current leader has sent.
+    sent_keys: HashSet<Key>,
     is_over: bool,
 }
 
@@ -224,14 +225,14 @@ struct Gateway {
 struct LeaderConnection {
     stream: UnixStream,
     /// The incomplete line received so far.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
 }
 
 impl Gateway {
     fn new(state: &Path) -> io::Result<Gateway> {
         let outbox: Arc<Mutex<NewsOutbox>> = Arc::default();
-        let teller = outbox.clone();
-        let tell = move |key, blocked| locked(&teller).send(GatewayNews::Blocked(key, blocked));
+        let sender = outbox.clone();
+        let report_blocked = move |key, blocked| locked(&sender).send(GatewayNews::Blocked(key, blocked));
         Ok(Gateway {
             state: state.to_owned(),
             epoch: 0,
@@ -240,11 +241,11 @@ impl Gateway {
             directory: resolver::SharedDirectory::default(),
             answers: false,
             claim: None,
-            proxy: proxy::start(state, Box::new(tell))?,
+            proxy: proxy::start(state, Box::new(report_blocked))?,
             outside: Vec::new(),
             ingress: ingress::IngressProxy::default(),
-            known: HashSet::new(),
-            told: HashSet::new(),
+            route_keys: HashSet::new(),
+            sent_keys: HashSet::new(),
             is_over: false,
         })
     }
@@ -253,16 +254,16 @@ impl Gateway {
     fn run(&mut self, listener: &UnixListener) {
         let mut is_idle = false;
         while !self.is_over {
-            let (called, spoken) = self.wait(listener);
-            if called && let Ok((stream, _)) = listener.accept() {
+            let (has_connection, has_data) = self.wait(listener);
+            if has_connection && let Ok((stream, _)) = listener.accept() {
                 self.accept_leader(stream);
             }
-            if spoken && !self.read_leader() {
+            if has_data && !self.read_leader() {
                 self.leader = None;
                 locked(&self.outbox).leader = None;
             }
             // Checked twice: the next control plane may follow one that has just ended.
-            let is_alone = self.leader.is_none() && !called && !self.has_pods();
+            let is_alone = self.leader.is_none() && !has_connection && !self.has_pods();
             if is_alone && is_idle {
                 return;
             }
@@ -286,11 +287,11 @@ impl Gateway {
         pods.into_iter().any(|pod| folder::holder(&pod.path()).is_some())
     }
 
-    /// Accepts a new leader, unless its epoch has passed. A leader of another build starts a new gateway.
+    /// Accepts a new leader, unless its epoch is outdated. A leader of another build starts a new gateway.
     fn accept_leader(&mut self, stream: UnixStream) {
         let _ = stream.set_read_timeout(Some(MOMENT));
         let _ = stream.set_write_timeout(Some(MOMENT));
-        let Ok(ours) = stream.try_clone() else { return };
+        let Ok(writer) = stream.try_clone() else { return };
         let mut reader = BufReader::new(&stream);
         let mut line = Vec::new();
         let read = reader.read_until(b'\n', &mut line);
@@ -305,13 +306,13 @@ impl Gateway {
             self.is_over = true;
             return;
         }
-        let begun = reader.buffer().to_vec();
+        let partial_line = reader.buffer().to_vec();
         self.epoch = epoch;
-        self.told.clear();
-        locked(&self.outbox).lead(ours);
-        self.leader = Some(LeaderConnection { stream, begun });
+        self.sent_keys.clear();
+        locked(&self.outbox).set_leader(writer);
+        self.leader = Some(LeaderConnection { stream, partial_line });
         // Lines that arrived with the first message are already buffered.
-        self.take_lines();
+        self.apply_lines();
     }
 
     /// Reads commands of the leader. Returns false when it has gone.
@@ -320,34 +321,34 @@ impl Gateway {
         let mut bytes = [0; 65_536];
         match leader.stream.read(&mut bytes) {
             Ok(0) => return false,
-            Ok(read) => leader.begun.extend_from_slice(&bytes[..read]),
+            Ok(read) => leader.partial_line.extend_from_slice(&bytes[..read]),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return true;
             }
             Err(_) => return false,
         }
-        self.take_lines();
+        self.apply_lines();
         true
     }
 
-    fn take_lines(&mut self) {
+    fn apply_lines(&mut self) {
         let Some(leader) = &mut self.leader else { return };
-        let Some(end) = leader.begun.iter().rposition(|byte| *byte == b'\n') else { return };
-        let rest = leader.begun.split_off(end + 1);
-        let lines = std::mem::replace(&mut leader.begun, rest);
+        let Some(end) = leader.partial_line.iter().rposition(|byte| *byte == b'\n') else { return };
+        let rest = leader.partial_line.split_off(end + 1);
+        let lines = std::mem::replace(&mut leader.partial_line, rest);
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             // Commands of the same build can always be parsed.
-            if let Ok(order) = serde_json::from_slice(line) {
-                self.apply_command(order);
+            if let Ok(command) = serde_json::from_slice(line) {
+                self.apply_command(command);
             }
         }
     }
 
-    fn apply_command(&mut self, order: GatewayCommand) {
-        match order {
+    fn apply_command(&mut self, command: GatewayCommand) {
+        match command {
             GatewayCommand::Hello { .. } => {}
             GatewayCommand::Route(key, route) => self.route(key, route),
-            GatewayCommand::Admit(key, ingress_route) => self.admit(key, ingress_route),
+            GatewayCommand::Ingress(key, ingress_route) => self.apply_ingress(key, ingress_route),
             GatewayCommand::Expose(key, ports) => self.expose(key, &ports),
             GatewayCommand::Pod(address, namespace) => {
                 self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
@@ -361,48 +362,48 @@ impl Gateway {
             GatewayCommand::Ask(key) => drop(self.proxy.send(proxy::ProxyCommand::Ask(key))),
             GatewayCommand::NodePorts(blocks) => self.outside = proxy::host_addresses::addresses(&blocks),
             GatewayCommand::Settled => {
-                let left: Vec<Key> = self.known.difference(&self.told).cloned().collect();
-                left.into_iter().for_each(|key| self.forget_session(key));
+                let unsent: Vec<Key> = self.route_keys.difference(&self.sent_keys).cloned().collect();
+                unsent.into_iter().for_each(|key| self.remove_key(key));
             }
         }
     }
 
-    fn record_session(&mut self, key: &Key, is_there: bool) {
-        self.told.insert(key.clone());
-        let _ = if is_there { self.known.insert(key.clone()) } else { self.known.remove(key) };
+    fn record_key(&mut self, key: &Key, has_route: bool) {
+        self.sent_keys.insert(key.clone());
+        let _ = if has_route { self.route_keys.insert(key.clone()) } else { self.route_keys.remove(key) };
     }
 
     fn route(&mut self, key: Key, route: Route) {
-        self.record_session(&key, !route.is_empty());
+        self.record_key(&key, !route.is_empty());
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_route(&key, &route);
         self.ingress.route_service(&key, &route);
-        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for(&route, &self.outside)));
+        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for_service(&route, &self.outside)));
     }
 
-    fn admit(&mut self, key: Key, ingress_route: Option<IngressRoute>) {
-        self.record_session(&key, ingress_route.is_some());
+    fn apply_ingress(&mut self, key: Key, ingress_route: Option<IngressRoute>) {
+        self.record_key(&key, ingress_route.is_some());
         let outbox = self.outbox.clone();
-        let tell = || -> ingress::ListenersCallback {
+        let new_callback = || -> ingress::ListenersCallback {
             Box::new(move |report| {
-                if let Report::Doors(doors) = report {
-                    locked(&outbox).send(GatewayNews::Doors(doors));
+                if let Report::IngressListeners(listeners) = report {
+                    locked(&outbox).send(GatewayNews::Listeners(listeners));
                 }
             })
         };
-        self.ingress.admit(&key, ingress_route.map(Arc::new), &self.state, tell);
+        self.ingress.admit(&key, ingress_route.map(Arc::new), &self.state, new_callback);
     }
 
     fn expose(&mut self, key: Key, ports: &[HostPort]) {
-        self.record_session(&key, !ports.is_empty());
-        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::of_pod(ports)));
+        self.record_key(&key, !ports.is_empty());
+        let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for_pod(ports)));
     }
 
     /// Removes a key that the current leader has not sent.
-    fn forget_session(&mut self, key: Key) {
+    fn remove_key(&mut self, key: Key) {
         match key.resource.0 {
             "services" => self.route(key, Route::default()),
             "pods" => self.expose(key, &[]),
-            _ => self.admit(key, None),
+            _ => self.apply_ingress(key, None),
         }
     }
 }

@@ -40,8 +40,8 @@ pub struct OpenIngressListeners {
     state: PathBuf,
     tell: ListenersCallback,
     /// Worker threads.
-    hands: Rc<RefCell<WorkerPool>>,
-    told: ingress_routes::IngressListeners,
+    workers: Rc<RefCell<WorkerPool>>,
+    reported: ingress_routes::IngressListeners,
     address: Option<Ipv4Addr>,
     http: Option<(IngressListener, AbortHandle)>,
     https: Option<(IngressListener, AbortHandle)>,
@@ -50,12 +50,12 @@ pub struct OpenIngressListeners {
 impl OpenIngressListeners {
     /// Makes a proxy without open listeners.
     pub fn new(state: PathBuf, tell: ListenersCallback) -> OpenIngressListeners {
-        let hands = Rc::new(RefCell::new(WorkerPool::new("ingress")));
+        let workers = Rc::new(RefCell::new(WorkerPool::new("ingress")));
         OpenIngressListeners {
             state,
             tell,
-            hands,
-            told: ingress_routes::IngressListeners::default(),
+            workers,
+            reported: ingress_routes::IngressListeners::default(),
             address: None,
             http: None,
             https: None,
@@ -75,38 +75,38 @@ impl OpenIngressListeners {
             close(&mut self.https);
         }
         let before = std::mem::replace(&mut self.address, address);
-        let hands = &self.hands;
+        let workers = &self.workers;
         if let Some(address) = address {
             if self.http.is_none() {
                 self.http =
-                    open(address, HTTP, |listener, port| serve(listener, hands, plain(shared.clone(), port))).await;
+                    open(address, HTTP, |listener, port| serve(listener, workers, plain(shared.clone(), port))).await;
             }
             if is_secure
                 && self.https.is_none()
                 && let Ok(acceptor) = tls::acceptor(shared.clone())
             {
                 let secure = |port| secure(shared.clone(), acceptor.clone(), port);
-                self.https = open(address, HTTPS, |listener, port| serve(listener, hands, secure(port))).await;
+                self.https = open(address, HTTPS, |listener, port| serve(listener, workers, secure(port))).await;
             }
         }
         if !is_secure {
             close(&mut self.https);
         }
-        let door = |open: &Option<(IngressListener, AbortHandle)>| {
-            open.as_ref().map(|(door, _)| door.clone()).unwrap_or_default()
+        let address_of = |open: &Option<(IngressListener, AbortHandle)>| {
+            open.as_ref().map(|(listener, _)| listener.clone()).unwrap_or_default()
         };
-        let now = ingress_routes::IngressListeners { http: door(&self.http), https: door(&self.https) };
-        if now != self.told {
-            self.lead_pods(address.or(before), &now);
-            self.told = now.clone();
-            (self.tell)(Report::Doors(now));
+        let now = ingress_routes::IngressListeners { http: address_of(&self.http), https: address_of(&self.https) };
+        if now != self.reported {
+            self.redirect_pods(address.or(before), &now);
+            self.reported = now.clone();
+            (self.tell)(Report::IngressListeners(now));
         }
     }
 
     /// Redirects pods from the usual ports to the actual listeners. A failed write affects only pods.
-    fn lead_pods(&self, address: Option<Ipv4Addr>, doors: &ingress_routes::IngressListeners) {
+    fn redirect_pods(&self, address: Option<Ipv4Addr>, listeners: &ingress_routes::IngressListeners) {
         let Some(address) = address else { return };
-        let lead = |port: u16, door: &IngressListener| RoutePort {
+        let route_port = |port: u16, listener: &IngressListener| RoutePort {
             name: "".into(),
             protocol: "TCP".into(),
             port,
@@ -114,17 +114,18 @@ impl OpenIngressListeners {
             is_open: false,
             sticky: None,
             is_h2: false,
-            endpoints: vec![format!("{address}:{}", door.port).into()],
+            endpoints: vec![format!("{address}:{}", listener.port).into()],
         };
-        let both = [(HTTP[0], &doors.http), (HTTPS[0], &doors.https)].into_iter();
-        let ports = both.filter(|(_, door)| door.port > 0).map(|(port, door)| lead(port, door)).collect();
+        let both = [(HTTP[0], &listeners.http), (HTTPS[0], &listeners.https)].into_iter();
+        let ports =
+            both.filter(|(_, listener)| listener.port > 0).map(|(port, listener)| route_port(port, listener)).collect();
         let route = Route { address: address.to_string().into(), ports, ..Route::default() };
         let _ = super::routes::write(&self.state, &route);
     }
 }
 
-fn close(door: &mut Option<(IngressListener, AbortHandle)>) {
-    if let Some((_, task)) = door.take() {
+fn close(listener: &mut Option<(IngressListener, AbortHandle)>) {
+    if let Some((_, task)) = listener.take() {
         task.abort();
     }
 }
@@ -154,16 +155,16 @@ const PREFACE: &[u8; 14] = b"PRI * HTTP/2.0";
 /// Serves a listener until its task is aborted; accepted connections continue.
 fn serve<F: Future<Output = ()> + 'static>(
     listener: TcpListener,
-    hands: &Rc<RefCell<WorkerPool>>,
+    workers: &Rc<RefCell<WorkerPool>>,
     talk: impl Fn(TcpStream, SocketAddr) -> F + Clone + Send + 'static,
 ) -> AbortHandle {
-    let hands = hands.clone();
-    let meet = move |client: TcpStream, from: SocketAddr| {
+    let workers = workers.clone();
+    let serve = move |client: TcpStream, from: SocketAddr| {
         let _ = client.set_nodelay(true);
         let talk = talk.clone();
-        hands.borrow_mut().spawn_future(client, move |client| talk(client, from));
+        workers.borrow_mut().spawn_future(client, move |client| talk(client, from));
     };
-    spawn_local(relay::accept(listener, meet)).abort_handle()
+    spawn_local(relay::accept(listener, serve)).abort_handle()
 }
 
 fn plain(

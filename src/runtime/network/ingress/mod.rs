@@ -130,11 +130,11 @@ impl IngressProxy {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = self.shared.clone();
         let run = async move || {
-            let mut doors = listeners::OpenIngressListeners::new(state, tell);
+            let mut open_listeners = listeners::OpenIngressListeners::new(state, tell);
             while changes.recv().await.is_some() {
                 while changes.try_recv().is_ok() {}
                 shared.lock_state().renew();
-                doors.adjust(&shared).await;
+                open_listeners.adjust(&shared).await;
             }
         };
         let work = move || tokio::task::LocalSet::new().block_on(&runtime, run());

@@ -104,11 +104,11 @@ enum ProxyTarget {
 }
 
 /// Returns the external listeners of a Service: its node ports on localhost, and on these addresses.
-pub fn listeners_for(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> {
+pub fn listeners_for_service(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> {
     let addresses: Vec<Ipv4Addr> = route.addresses().filter_map(|address| address.parse().ok()).collect();
     let Some(service) = addresses.first().copied() else { return Vec::new() };
     let ports = route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP"));
-    let doors = ports.flat_map(|port| {
+    let listeners = ports.flat_map(|port| {
         let closed = addresses.iter().filter(|_| !port.is_open);
         let own = closed.map(|address| SocketAddrV4::new(*address, port.port));
         let nodes = || std::iter::once(&Ipv4Addr::LOCALHOST).chain(outside);
@@ -121,11 +121,11 @@ pub fn listeners_for(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyListener> 
             .map(|(at, to)| ProxyListener { place: ListenAddress { at, is_udp }, to, is_used })
             .collect::<Vec<_>>()
     });
-    doors.collect()
+    listeners.collect()
 }
 
 /// Returns the listeners for the host ports of a pod.
-pub fn of_pod(ports: &[HostPort]) -> Vec<ProxyListener> {
+pub fn listeners_for_pod(ports: &[HostPort]) -> Vec<ProxyListener> {
     let place = |port: &HostPort| ListenAddress { at: port.at, is_udp: port.is_udp };
     ports
         .iter()
@@ -171,17 +171,17 @@ async fn listen(mut commands: UnboundedReceiver<ProxyCommand>, context: ProxyCon
         // A closed listener may free the address for another one.
         let is_time = std::mem::take(&mut is_freed) || last.elapsed() >= AGAIN;
         last = if is_time { Instant::now() } else { last };
-        let waiting = is_time.then(|| all.iter().filter(|(_, doors)| !doors.blocked.is_empty()));
+        let waiting = is_time.then(|| all.iter().filter(|(_, listeners)| !listeners.blocked.is_empty()));
         let blocked = waiting.into_iter().flatten().map(|(key, _)| key.clone());
         for key in blocked.chain(concerned).collect::<Vec<_>>() {
-            let Some(doors) = all.get_mut(&key) else { continue };
-            is_freed |= doors.close().await;
-            let blocked = doors.open(&context).await;
-            if blocked != doors.blocked || asked.as_ref() == Some(&key) {
-                doors.blocked = blocked.clone();
+            let Some(listeners) = all.get_mut(&key) else { continue };
+            is_freed |= listeners.close().await;
+            let blocked = listeners.open(&context).await;
+            if blocked != listeners.blocked || asked.as_ref() == Some(&key) {
+                listeners.blocked = blocked.clone();
                 tell(key.clone(), blocked);
             }
-            if doors.wanted.is_empty() {
+            if listeners.wanted.is_empty() {
                 all.remove(&key);
             }
         }
@@ -191,7 +191,8 @@ async fn listen(mut commands: UnboundedReceiver<ProxyCommand>, context: ProxyCon
 impl WantedListeners {
     /// Closes listeners that are not wanted any more. Returns whether there were any.
     async fn close(&mut self) -> bool {
-        let is_wanted = |place: &ListenAddress| self.wanted.iter().any(|door| door.is_used && door.place == *place);
+        let is_wanted =
+            |place: &ListenAddress| self.wanted.iter().any(|listener| listener.is_used && listener.place == *place);
         let mut is_any = false;
         for (_, open) in self.open.extract_if(|place, _| !is_wanted(place)) {
             open.task.abort();
@@ -206,9 +207,10 @@ impl WantedListeners {
     /// of the machine.
     fn unopened(&self, place: &ListenAddress, error: &io::Error) -> String {
         let is_reserved = error.kind() == io::ErrorKind::PermissionDenied;
-        let is_it =
-            |one: &&BlockedListener| (one.at, one.is_udp, one.is_reserved) == (place.at, place.is_udp, is_reserved);
-        if let Some(known) = self.blocked.iter().find(is_it) {
+        let is_same = |known: &&BlockedListener| {
+            (known.at, known.is_udp, known.is_reserved) == (place.at, place.is_udp, is_reserved)
+        };
+        if let Some(known) = self.blocked.iter().find(is_same) {
             return known.why.clone();
         }
         let is_taken = error.kind() == io::ErrorKind::AddrInUse && !place.is_udp;
@@ -224,8 +226,9 @@ impl WantedListeners {
         for ProxyListener { place, to, is_used } in &self.wanted {
             if !is_used {
                 // Not tried in this round, so the last result stays valid.
-                blocked
-                    .extend(self.blocked.iter().find(|one| (one.at, one.is_udp) == (place.at, place.is_udp)).cloned());
+                blocked.extend(
+                    self.blocked.iter().find(|known| (known.at, known.is_udp) == (place.at, place.is_udp)).cloned(),
+                );
                 continue;
             }
             if let Some(open) = self.open.get(place) {
@@ -257,18 +260,18 @@ impl ListenAddress {
         } else {
             let listener = TcpListener::bind(self.at).await?;
             let hands = context.hands.clone();
-            let meet = move |client: TcpStream, from: SocketAddr| {
+            let serve = move |client: TcpStream, from: SocketAddr| {
                 let (choice, affinity) = (places(from), affinity.clone());
                 let places = choice.endpoints.iter().copied().map(SocketAddr::V4).collect();
-                let met = move |place| match place {
+                let record_choice = move |place| match place {
                     SocketAddr::V4(place) => choice.taken(&affinity, place),
                     SocketAddr::V6(_) => {}
                 };
                 hands
                     .borrow_mut()
-                    .spawn_future(client, |client| async { drop(relay::carry(client, places, met).await) });
+                    .spawn_future(client, |client| async { drop(relay::carry(client, places, record_choice).await) });
             };
-            spawn_local(relay::accept(listener, meet))
+            spawn_local(relay::accept(listener, serve))
         };
         Ok(OpenListener { to, task })
     }

@@ -46,9 +46,9 @@ pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Resu
     let own = ResolverListener::at_any_port()?;
     publish_route(state, &own)?;
     message::locked(directory).serve_at(cluster_address);
-    let told = ResolverListener::open(SocketAddrV4::new(cluster_address, routes::DNS_PORT))
-        .map(|door| ResolverListener { completes: false, ..door });
-    let doors = std::iter::once(own).chain(told.ok()).collect();
+    let at_cluster_address = ResolverListener::open(SocketAddrV4::new(cluster_address, routes::DNS_PORT))
+        .map(|listener| ResolverListener { completes: false, ..listener });
+    let listeners = std::iter::once(own).chain(at_cluster_address.ok()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let context = ResolverContext {
         directory: directory.clone(),
@@ -56,7 +56,7 @@ pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Resu
         asked: Semaphore::new(ASKED),
         open: Semaphore::new(CONNECTIONS),
     };
-    let run = move || LocalSet::new().block_on(&runtime, listen(doors, Rc::new(context)));
+    let run = move || LocalSet::new().block_on(&runtime, listen(listeners, Rc::new(context)));
     std::thread::Builder::new().name("resolver".into()).spawn(run)?;
     Ok(())
 }
@@ -89,19 +89,19 @@ impl ResolverListener {
     }
 
     fn at_any_port() -> io::Result<ResolverListener> {
-        let mut door = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        let mut resolver = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         for _ in 0..TRIES {
-            if door.connections.is_some() {
+            if resolver.connections.is_some() {
                 break;
             }
-            door = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+            resolver = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
         }
-        Ok(door)
+        Ok(resolver)
     }
 }
 
-fn publish_route(state: &Path, door: &ResolverListener) -> io::Result<()> {
-    let place = door.datagrams.local_addr()?.to_string();
+fn publish_route(state: &Path, resolver: &ResolverListener) -> io::Result<()> {
+    let place = resolver.datagrams.local_addr()?.to_string();
     let port = |protocol: &str| RoutePort {
         name: "dns".into(),
         protocol: protocol.into(),
@@ -112,7 +112,7 @@ fn publish_route(state: &Path, door: &ResolverListener) -> io::Result<()> {
         is_h2: false,
         endpoints: vec![place.as_str().into()],
     };
-    let ports = std::iter::once(port("UDP")).chain(door.connections.iter().map(|_| port("TCP"))).collect();
+    let ports = std::iter::once(port("UDP")).chain(resolver.connections.iter().map(|_| port("TCP"))).collect();
     routes::write(state, &Route { address: routes::DNS.into(), ports, ..Route::default() })
 }
 
@@ -125,18 +125,18 @@ struct ResolverContext {
     open: Semaphore,
 }
 
-async fn listen(doors: Vec<ResolverListener>, context: Rc<ResolverContext>) {
-    for door in doors {
+async fn listen(listeners: Vec<ResolverListener>, context: Rc<ResolverContext>) {
+    for resolver in listeners {
         let (datagrams, connections) = (context.clone(), context.clone());
-        if let Some(socket) = asynchronous(door.datagrams) {
-            spawn_local(take_datagrams(Rc::new(socket), datagrams, door.completes));
+        if let Some(socket) = asynchronous(resolver.datagrams) {
+            spawn_local(take_datagrams(Rc::new(socket), datagrams, resolver.completes));
         }
-        let listener = door.connections.filter(|listener| listener.set_nonblocking(true).is_ok());
+        let listener = resolver.connections.filter(|listener| listener.set_nonblocking(true).is_ok());
         if let Some(Ok(listener)) = listener.map(tokio::net::TcpListener::from_std) {
-            let meet = move |stream, from| {
-                drop(spawn_local(serve_connection(stream, from, connections.clone(), door.completes)))
+            let serve = move |stream, from| {
+                drop(spawn_local(serve_connection(stream, from, connections.clone(), resolver.completes)))
             };
-            spawn_local(relay::accept(listener, meet));
+            spawn_local(relay::accept(listener, serve));
         }
     }
     std::future::pending().await
