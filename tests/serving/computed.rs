@@ -15,8 +15,7 @@ fn component_statuses_tell_whether_a_control_plane_runs() {
     let token = bearer(&server);
     let get = |path: &str, accept: &str| ask(&server, path, &[("Authorization", &*token), ("Accept", accept)]);
     let table = get("/api/v1/componentstatuses", TABLE);
-    let warning = table.headers.get("warning").map(|value| value.to_str().expect("text").to_owned());
-    assert_eq!(warning.as_deref(), Some("299 - \"v1 ComponentStatus is deprecated in v1.19+\""));
+    assert_eq!(table.header("warning"), "299 - \"v1 ComponentStatus is deprecated in v1.19+\"");
     let rows: Value = serde_json::from_slice(&table.body).expect("JSON");
     let cells = |row: usize| rows["rows"][row]["cells"].as_array().expect("cells")[..2].to_vec();
     assert_eq!(
@@ -28,6 +27,7 @@ fn component_statuses_tell_whether_a_control_plane_runs() {
     assert_eq!(get("/api/v1/componentstatuses/nope", "").code, 404);
     assert_eq!(server.ask("DELETE", "/api/v1/componentstatuses/etcd-0", JSON, "").0, 405);
     let _plane = cluster.watch();
+    cluster.until_reads("serviceaccount/default", "{.metadata.name}", "default");
     let runs = server.get("/api/v1/componentstatuses/scheduler");
     assert_eq!(runs["conditions"][0]["status"], "True");
 }
