@@ -227,7 +227,7 @@ fn pod_metrics(api: &Api, request: &ApiRequest, named: &PathTarget) -> ServeResu
     Ok(metrics.collect())
 }
 
-/// What the metrics of a pod and of a node have in common.
+/// The fields that metrics of pods and of nodes share.
 fn metrics_of(kind: &str, measured: &Object, now: Time) -> Value {
     let mut metadata = json!({"name": measured.name(), "creationTimestamp": time::rfc3339(now)});
     if !measured.namespace().is_empty() {

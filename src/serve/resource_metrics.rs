@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const WINDOW: Duration = Duration::from_millis(500);
 
 /// Usage of the containers of a pod, by name.
-pub type ContainerUsage = Vec<(String, Usage)>;
+pub type MeasuredContainers = Vec<(String, Usage)>;
 
 /// Measures, waits a moment, and measures again; each with its time.
 fn sample_twice<T>(sample: impl Fn() -> T) -> [(Time, T); 2] {
@@ -24,7 +24,7 @@ fn sample_twice<T>(sample: impl Fn() -> T) -> [(Time, T); 2] {
 }
 
 /// Measures pods; those that do not run on this machine have no containers.
-pub fn measure_pods(state: &Path, pods: &[Object]) -> Vec<ContainerUsage> {
+pub fn measure_pods(state: &Path, pods: &[Object]) -> Vec<MeasuredContainers> {
     let pods: Vec<&Object> = pods.iter().collect();
     rate_pods(sample_twice(|| sample_pods(state, &pods)))
 }
@@ -35,7 +35,7 @@ fn sample_pods(state: &Path, pods: &[&Object]) -> PodSamples {
     pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect()
 }
 
-fn rate_pods([(before, first), (after, second)]: [(Time, PodSamples); 2]) -> Vec<ContainerUsage> {
+fn rate_pods([(before, first), (after, second)]: [(Time, PodSamples); 2]) -> Vec<MeasuredContainers> {
     let rows = first.iter().zip(second);
     let rates = rows.map(|(first, second)| {
         let rate = |(name, later): (String, UsageSample)| {

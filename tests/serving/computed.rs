@@ -27,6 +27,7 @@ fn component_statuses_tell_whether_a_control_plane_runs() {
     assert_eq!(get("/api/v1/componentstatuses/nope", "").code, 404);
     assert_eq!(server.ask("DELETE", "/api/v1/componentstatuses/etcd-0", JSON, "").0, 405);
     let _plane = cluster.watch();
+    cluster.until_reads("serviceaccount/default", "{.metadata.name}", "default");
     let runs = server.get("/api/v1/componentstatuses/scheduler");
     assert_eq!(runs["conditions"][0]["status"], "True");
 }

@@ -7,7 +7,7 @@ use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Status};
-use crate::serve::resource_metrics::{ContainerUsage, measure_pods};
+use crate::serve::resource_metrics::{MeasuredContainers, measure_pods};
 use crate::show::usage::{PodUsage, UsageOptions, pods};
 use std::path::Path;
 
@@ -106,7 +106,7 @@ fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext
 /// Usage of the pods that run on this machine.
 fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
     let measured = pods.iter().zip(measure_pods(state, pods)).filter(|(_, containers)| !containers.is_empty());
-    let row = |(pod, containers): (&Object, ContainerUsage)| PodUsage {
+    let row = |(pod, containers): (&Object, MeasuredContainers)| PodUsage {
         namespace: pod.namespace().to_owned(),
         name: pod.name().to_owned(),
         containers,
