@@ -5,7 +5,7 @@
 
 use super::is_ours;
 use super::pod::{LocalPod, PodContainer};
-use super::{command, image_files};
+use super::{command, image_sources};
 use crate::kinds::image::{Image, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
@@ -175,7 +175,7 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
 /// variables.
 pub fn requested_image(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> StartImage {
     let mut requested_image = image.start(env);
-    if let Some(sources) = image_files::settled_sources(pod.world, image.name()) {
+    if let Some(sources) = image_sources::settled_sources(pod.world, image.name()) {
         if let Some(build) = &mut requested_image.build {
             build.inputs = format!("{} {}", build.inputs, sources.digest);
         }
@@ -234,7 +234,7 @@ pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String>
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
     let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
     let of_now = find_settings(pod.world, image).filter(ImageSettings::watches)?;
-    let now = image_files::settled_sources(pod.world, of_now.name())?;
+    let now = image_sources::settled_sources(pod.world, of_now.name())?;
     (*now.digest != *ran).then(|| of_now.name().to_owned())
 }
 
@@ -258,7 +258,7 @@ pub fn with_new_program(pod: &LocalPod, member: &PodContainer) -> Option<String>
 pub fn awaits_sources(pod: &LocalPod, member: &PodContainer) -> bool {
     let image =
         member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| find_settings(pod.world, image));
-    image.is_some_and(|image| image.watches() && image_files::settled_sources(pod.world, image.name()).is_none())
+    image.is_some_and(|image| image.watches() && image_sources::settled_sources(pod.world, image.name()).is_none())
 }
 
 /// Returns the user from the container's Image object.

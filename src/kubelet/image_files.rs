@@ -2,8 +2,8 @@
 //!
 //! A control plane that starts compares the files with the status, so that a change while none ran is neither missed nor acted on twice.
 
-use super::builds;
 use super::image::MANIFEST_DIR;
+use super::{builds, image_sources};
 use crate::kinds::image::RESOURCE;
 use crate::object::{Key, Object};
 use crate::world::facts::FilePatterns;
@@ -32,7 +32,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let Some(object) = object else { return plan };
-    let status = match seen_sources(world, &key.name) {
+    let status = match image_sources::seen_sources(world, &key.name) {
         _ if !is_watching => Value::Null,
         None => {
             plan.wait("its watched files are being read");
@@ -55,20 +55,6 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Returns the digests of the files that are watched now; `None` until they were reported.
-fn seen_sources<'w>(world: &'w World, image: &str) -> Option<&'w SourceDigests> {
-    let (files, seen) = world.facts.sources.get(image)?;
-    (world.orders.watched.get(image) == Some(files)).then_some(seen)
-}
-
-/// Returns the digests of an image's files once the status of the Image object has them.
-pub fn settled_sources(world: &World, image: &str) -> Option<SourceDigests> {
-    let seen = seen_sources(world, image)?;
-    let row = world.find(RESOURCE, "", image)?;
-    let object = row.body();
-    (object.text(&["status", "sources", "digest"]) == Some(&*seen.digest)).then(|| seen.clone())
-}
-
 fn digests_as_json(sources: &SourceDigests) -> Value {
     let mut told = json!({"digest": &*sources.digest, "files": sources.files});
     if !sources.message.is_empty() {
@@ -87,7 +73,7 @@ fn files(object: &Object) -> FilePatterns {
 
 #[cfg(test)]
 mod tests {
-    use super::settled_sources;
+    use super::super::image_sources::settled_sources;
     use super::*;
     use crate::object::{Resource, Time};
     use crate::world::Report;

@@ -1,7 +1,7 @@
 //! Termination messages: where a container leaves its own, and how much of it is kept.
 
+use super::filesystem;
 use super::pod::{LocalPod, PodContainer};
-use super::volumes::sees_machine;
 use crate::world::{EventType, Plan};
 use k8s_openapi::api::core::v1::Container;
 
@@ -31,7 +31,7 @@ pub fn truncate_message(containers: usize, message: &str) -> Option<String> {
 
 /// Adds an event at a pod's first start about containers whose termination message has no file of its own.
 pub fn report_shared_paths(pod: &LocalPod, plan: &mut Plan) {
-    let without = |member: &&PodContainer| needs_file(&member.spec) && sees_machine(pod, member);
+    let without = |member: &&PodContainer| needs_file(&member.spec) && filesystem::sees_machine(pod, member);
     for member in pod.members.iter().filter(without) {
         let message = format!(
             "container {}: terminationMessagePath {} is the machine's own here: what is written there while it runs is its message, \

@@ -8,9 +8,7 @@ use super::pod::{AttemptState, LocalPod, PodContainer};
 use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Time;
 use crate::object::time::Shift;
-use crate::world::{
-    Effect, EventType, Memory, Plan, PlannedEvent, ProbeFacts, ProbeKind, ProbeResult, ProbeRun as Order,
-};
+use crate::world::{Effect, EventType, Memory, Plan, PlannedEvent, ProbeFacts, ProbeKind, ProbeResult, ProbeRun};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Probe;
 
@@ -86,7 +84,7 @@ pub fn start_probe(
     handler: Option<ProbeHandler>,
     timeout_seconds: i64,
 ) -> Effect {
-    Effect::Probe(Box::new(Order {
+    Effect::Probe(Box::new(ProbeRun {
         pod_uid: pod.row.uid.clone(),
         container: member.spec.name.as_str().into(),
         attempt: member.attempt,

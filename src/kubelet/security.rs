@@ -3,8 +3,8 @@
 //! Without `capabilities` in the manifest a container keeps those of kloop itself: a developer's program, run as root, has root's rights.
 //! A manifest that adds or drops some is written for a container runtime, so it starts from the default set of these.
 
+use super::filesystem;
 use super::pod::{ContainerRole, LocalPod, PodContainer};
-use super::volumes::sees_machine;
 use crate::world::{EventType, Plan, ProcessNamespace, ProcessRights};
 use k8s_openapi::api::core::v1::{Capabilities, Container, SecurityContext};
 
@@ -132,7 +132,8 @@ fn bit(name: &str) -> Option<u64> {
 
 /// Adds an event at a pod's first start about settings that only root could apply.
 pub fn report_missing_rights(pod: &LocalPod, plan: &mut Plan) {
-    for member in pod.members.iter().filter(|member| reads_only(&member.spec) && sees_machine(pod, member)) {
+    for member in pod.members.iter().filter(|member| reads_only(&member.spec) && filesystem::sees_machine(pod, member))
+    {
         let message = format!(
             "container {}: securityContext.readOnlyRootFilesystem needs a private view of files: it sees, and may change, the machine's",
             member.spec.name

@@ -188,8 +188,8 @@ fn end_with_parent(parent: Pid) -> bool {
         && getppid().is_none_or(|found| found == parent)
 }
 
-/// Unmaps the pages of this program that were read so far, which exec would do later, while the pod's start waits for it. Code that still
-/// runs is mapped again from the page cache.
+/// Releases the mapped pages of this program's file. Otherwise exec would do so while the pod's start waits. Code that still runs is mapped
+/// again from the page cache.
 fn drop_pages() {
     // SAFETY: the linker defines both symbols; only their addresses are taken.
     unsafe extern "C" {

@@ -5,8 +5,8 @@
 //! asked. Otherwise the pod's shim redirects queries for any server of the machine to it; pods on the machine's network get no redirection.
 //! Never: reads the machine's file. Start reading at [`file()`].
 
+use super::super::filesystem::sees_machine;
 use super::super::pod::{LocalPod, PodContainer};
-use super::view::sees_machine;
 use crate::world::start::DnsTarget;
 use crate::world::{EventType, Plan, ingress_routes};
 

@@ -3,9 +3,10 @@
 //! A private layer is the default. The pod's annotation or the container's Image object turns it off, and some machines cannot have it:
 //! then an event says what has no effect.
 
+use super::super::command;
+use super::super::filesystem::{sees_machine, wants_machine};
 use super::super::pod::{LocalPod, PodContainer};
 use super::super::security;
-use super::super::{command, image};
 use super::content::source;
 use super::hosts;
 use crate::kinds::pod::filesystem::ANNOTATION;
@@ -155,18 +156,4 @@ pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
     let is_whole = declared_volumes(pod).all(complete);
     let follows: Arc<[Volume]> = volumes.into_iter().filter(|volume| volume.source.follows()).collect();
     (is_whole && !follows.is_empty() && facts.volumes != Some(fingerprint(&follows))).then_some(follows)
-}
-
-/// Whether the pod's annotation, or else the Image object, requests that a container sees the machine's files as they are.
-fn wants_machine(pod: &LocalPod, member: &PodContainer) -> bool {
-    match pod.object.annotation(ANNOTATION) {
-        Some("host") => true,
-        Some("private") => false,
-        _ => image::wants_host_files(pod, member),
-    }
-}
-
-/// Whether a container sees the machine's files as they are.
-pub fn sees_machine(pod: &LocalPod, member: &PodContainer) -> bool {
-    pod.simulated || !pod.world.settings.private_files || wants_machine(pod, member)
 }

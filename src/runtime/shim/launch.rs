@@ -307,7 +307,7 @@ fn fork(
             processes::bound(context.launch.watched.pids)?;
         }
         let program = program(argv, context)?;
-        // Reads the interpreter into the page cache, so that exec finds it there.
+        // Looks up the interpreter now, so that exec finds it in the kernel's caches.
         let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
         let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
         gate.map_or(Ok(()), ListenerChannel::enter)?;

@@ -4,14 +4,16 @@
 //! It saves more than half of the cost of a container's view. When something is mounted or unmounted on the machine, the next container
 //! prepares a new base.
 
+use super::super::folder;
 use super::super::pid_namespace::PidNamespace;
 use super::mounted::{self, Mounted};
-use super::shm::PodShm;
+use super::shm::{PodShm, describe_shm_error};
 use super::{describe_error, devices, enter_own_user_namespace, separate, services, show_processes};
 use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
@@ -162,7 +164,7 @@ impl BaseMounts {
 }
 
 /// Forks this process, which has one thread, runs `prepare` in the child, and opens the result while the child still exists.
-pub fn run_in_fork<T>(
+fn run_in_fork<T>(
     prepare: impl FnOnce() -> Result<bool, String>,
     open: impl FnOnce(Pid, bool) -> Result<T, String>,
 ) -> Result<T, String> {
@@ -200,6 +202,41 @@ pub fn run_in_fork<T>(
             let _ = waitpid(Some(child), WaitOptions::empty());
             opened
         }
+    }
+}
+
+impl PodShm {
+    /// Returns the memory of a pod, creating it when there is none; `None` where namespaces are impossible. Only for a process with one
+    /// thread.
+    pub fn find_or_create<'a>(
+        known: &'a mut Option<PodShm>,
+        pod: &Path,
+        base_mounts: &mut BaseMountsState,
+    ) -> Option<&'a PodShm> {
+        if known.is_none() {
+            *known = base_mounts.current().and_then(|base_mounts| PodShm::create(pod, base_mounts).ok());
+        }
+        known.as_ref()
+    }
+
+    fn create(pod: &Path, base_mounts: &BaseMounts) -> Result<PodShm, String> {
+        let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
+        folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
+        let mount_tmpfs = || {
+            base_mounts.enter(false, false, None)?;
+            // Shared memory is not executable (as in container runtimes).
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map(|()| true).map_err(describe_shm_error)
+        };
+        run_in_fork(mount_tmpfs, |process, _| {
+            let open = |path: &str, flags| {
+                let path = format!("/proc/{}/{path}", process.as_raw_nonzero());
+                openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(describe_shm_error)
+            };
+            let mounts = open("ns/mnt", OFlags::RDONLY)?;
+            let root = open(&format!("root{}", at.display()), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            Ok(PodShm { mounts, at: at.clone(), root })
+        })
     }
 }
 
