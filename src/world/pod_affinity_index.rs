@@ -3,38 +3,12 @@
 //! Pods of one workload share the same terms, so each distinct text is parsed once.
 
 use super::pod_term::PodTerm;
-use super::row::PodFields;
+use super::row::{AffinityKind, PodFields};
 use super::{Row, World};
-use crate::object::{Key, Object, Str};
-use serde_json::{Value, json};
+use crate::object::{Key, Str};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-
-/// Kind of affinity term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AffinityKind {
-    /// Required anti-affinity: it also excludes other pods from nodes.
-    AntiAffinity,
-    /// Required affinity and all preferred terms: they also count when other pods are scored.
-    Scored,
-}
-
-impl AffinityKind {
-    /// Returns a pod's terms of this kind as text.
-    pub(super) fn text_of_pod(self, pod: &Object) -> Option<Str> {
-        let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
-        let terms_by_strength = match self {
-            AffinityKind::AntiAffinity => [terms("podAntiAffinity", REQUIRED), &[], &[]],
-            AffinityKind::Scored => {
-                [terms("podAffinity", REQUIRED), terms("podAffinity", PREFERRED), terms("podAntiAffinity", PREFERRED)]
-            }
-        };
-        terms_by_strength.iter().any(|terms| !terms.is_empty()).then(|| json!(terms_by_strength).to_string().into())
-    }
-}
 
 /// Strength of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,11 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
-use super::AffinityKind;
 use super::resources::{NodeFields, ResourceRequests};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::edit::{self, TextEdit};
 use crate::object::{Key, Object, OwnerRef, Str, Time};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -375,6 +374,32 @@ fn pod_fields(pod: &Object) -> PodFields {
 /// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
 fn cost(text: &str) -> i64 {
     text.parse::<i32>().ok().filter(|cost| cost.to_string() == text).unwrap_or(0).into()
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Kind of affinity term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AffinityKind {
+    /// Required anti-affinity: it also excludes other pods from nodes.
+    AntiAffinity,
+    /// Required affinity and all preferred terms: they also count when other pods are scored.
+    Scored,
+}
+
+impl AffinityKind {
+    /// Returns a pod's terms of this kind as text.
+    pub(super) fn text_of_pod(self, pod: &Object) -> Option<Str> {
+        let terms = |field: &str, strength: &str| pod.items(&["spec", "affinity", field, strength]);
+        let terms_by_strength = match self {
+            AffinityKind::AntiAffinity => [terms("podAntiAffinity", REQUIRED), &[], &[]],
+            AffinityKind::Scored => {
+                [terms("podAffinity", REQUIRED), terms("podAffinity", PREFERRED), terms("podAntiAffinity", PREFERRED)]
+            }
+        };
+        terms_by_strength.iter().any(|terms| !terms.is_empty()).then(|| json!(terms_by_strength).to_string().into())
+    }
 }
 
 #[cfg(test)]
