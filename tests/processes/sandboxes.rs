@@ -49,8 +49,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 "#;
 
 /// Events of a machine whose pods use its own network, and of one without pidfds.
-const NO_NETWORK: &str = "pods are on the machine's network";
-const NOT_HELD: &str = "kloop hold no process";
+const NO_NETWORK: &str = "seccomp user notification is not available on this machine";
+const NOT_HELD: &str = "pidfds are not available on this machine";
 
 /// Calls that make namespaces and mounts.
 const NO_SPACES: [(libc::c_long, i32); 2] = [(libc::SYS_mount, libc::EPERM), (libc::SYS_unshare, libc::EPERM)];
