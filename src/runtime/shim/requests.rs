@@ -127,7 +127,7 @@ impl Shim {
 
     fn start(&mut self, client: u64, launch: LaunchRequest) {
         let before = self.record.containers.get(&launch.container).cloned();
-        // An attempt that was refused may be tried again under its number: dev_null of it has run.
+        // A refused attempt may be repeated with the same number, because it did not run.
         let is_over = |before: &ContainerRecord| {
             before.attempt == launch.attempt && !matches!(before.state, RecordedState::Refused { .. })
         };
