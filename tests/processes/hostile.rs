@@ -235,8 +235,8 @@ until(lambda: open(children).read().split() and space(open(children).read().spli
 plane = subprocess.Popen([kloop, "reconcile", "--watch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 run("apply", "-f", home + "/pod.yaml")
 state = "{.status.containerStatuses[0].state}"
-until(lambda: any(word in read(state) for word in ["process namespace", "running"]))
-print("waits" if "process namespace" in read(state) else "runs among the machine's processes")
+until(lambda: any(word in read(state) for word in ["PID namespace", "running"]))
+print("waits" if "PID namespace" in read(state) else "runs among the machine's processes")
 holder.kill()
 holder.wait()
 # The kernel frees a namespace some time after its last process has ended, so that an attempt or two may still be refused.

@@ -343,7 +343,7 @@ static KNOWN_BUGS: &[(&str, &Loop, u64)] = known_bugs![
     starts_nothing instead of kubelet::LOOP, seed 1;
     collects_the_living instead of garbage::LOOP, seed 7;
     counts_twice instead of job::LOOP, seed 0;
-    counts_fall instead of job::LOOP, seed 18;
+    counts_fall instead of job::LOOP, seed 126;
     keeps_finalizers instead of job::LOOP, seed 15;
     overbooks instead of scheduler::LOOP, seed 22;
     surges instead of deployment::LOOP, seed 1;
