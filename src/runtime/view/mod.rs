@@ -98,7 +98,7 @@ fn show_processes() -> Result<(), Failure> {
 }
 
 /// Builds the view of this process and enters it. `message` is the termination message file in the pod's folder and its path in the view.
-/// Of the folders in `lives` (working folder and home), a missing first one is created.
+/// `lives` are the working folder, which is created when it is missing, and the home.
 pub fn enter(
     begun: EnteredView,
     pod: &Path,
