@@ -16,7 +16,7 @@ const NAMELESS: [&str; 35] = [
 ];
 
 /// Beginnings of imports of the crate's own items.
-const IMPORTS: [&str; 2] = ["use crate::", "use super::"];
+const OWN_PATHS: [&str; 2] = ["crate::", "super::"];
 
 /// Names that several files share on purpose: the arguments of each command.
 const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
@@ -55,10 +55,9 @@ fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
 fn types_are_imported_under_their_own_names() {
     let mut wrong = Vec::new();
     for source in every_file() {
-        for statement in
-            source.text.split(';').filter(|text| IMPORTS.iter().any(|start| text.trim().starts_with(start)))
-        {
-            let names = statement.split(" as ").skip(1).filter_map(|rest| rest.split([',', '}']).next());
+        let imports = source.text.split("\nuse ").skip(1).filter_map(|text| text.split(';').next());
+        for import in imports.filter(|import| OWN_PATHS.iter().any(|own| import.starts_with(own))) {
+            let names = import.split(" as ").skip(1).filter_map(|rest| rest.split([',', '}']).next());
             let is_type = |name: &&str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
             wrong.extend(names.filter(is_type).map(|name| source.locate(1, name)));
         }
