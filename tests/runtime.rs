@@ -132,7 +132,7 @@ fn open(folder: &Path, epoch: u64) -> (Machine, Receiver<Report>) {
         let _ = send.lock().expect("not poisoned").send(report);
     });
     let shim = Path::new(env!("CARGO_BIN_EXE_kloop"));
-    (Machine::open_with(folder, epoch, shim, Environment::of_this_process(), report).expect("opened"), reports)
+    (Machine::open_with(folder, epoch, shim, Environment::inherited(), report).expect("opened"), reports)
 }
 
 /// Returns the processes with the mark of a pod of this state folder.

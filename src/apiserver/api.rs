@@ -74,7 +74,7 @@ impl Api {
 
     /// Copies a store into memory. Changes of the copy do not reach the store.
     pub fn copy_of(read: &dyn StoreRead, actor: &str, env: Env) -> ApiResult<Api> {
-        let mut api = Api::with_store(Store::in_memory().map_err(of_opening)?, actor, env);
+        let mut api = Api::with_store(Store::in_memory().map_err(open_error_status)?, actor, env);
         let now = api.env.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
@@ -91,7 +91,7 @@ impl Api {
             txn.put(&stored.key, object.uid(), |revision| object.text_at(revision), actor, now).map_err(wrong)?;
         }
         txn.commit().map_err(|error| refused(&error.into()))?;
-        api.fill_when_new(Path::new(":memory:")).map_err(of_opening)?;
+        api.fill_when_new(Path::new(":memory:")).map_err(open_error_status)?;
         Ok(api)
     }
 
@@ -276,7 +276,7 @@ impl Api {
     }
 }
 
-fn of_opening(error: OpenError) -> Status {
+fn open_error_status(error: OpenError) -> Status {
     Status::new(Reason::InternalError, error.to_string())
 }
 

@@ -74,13 +74,13 @@ pub fn patch(
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }
     update(txn, kind, &new, part, options).map_err(|status| match kind_of_patch {
-        PatchType::Strategic => of_strategic_patch(kind, patch, status),
+        PatchType::Strategic => as_strategic_patch_error(kind, patch, status),
         _ => status,
     })
 }
 
 /// Changes an error of decoding to one about the patch: Kubernetes detects it while it merges.
-fn of_strategic_patch(kind: &Kind, patch: &Value, status: Status) -> Status {
+fn as_strategic_patch_error(kind: &Kind, patch: &Value, status: Status) -> Status {
     let head = format!("{0} in version {1:?} cannot be handled as a {0}: ", kind.kind, kind.version);
     let Some(why) = status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) else {
         return status;

@@ -137,7 +137,7 @@ impl RelatedObjects for SnapshotRelated<'_> {
     }
 
     fn throttled(&self, pod: &Object, container: &str) -> Option<String> {
-        let samples = usage::of_pod(self.state?, pod.local_uid());
+        let samples = usage::sample_pod(self.state?, pod.local_uid());
         let throttling = samples.get(container)?.throttling;
         (throttling.throttled > 0).then(|| throttling.to_string())
     }

@@ -179,7 +179,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
             .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
     };
     let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
-    let node = (!args.no_local_node).then(|| capacity::of_this_machine(args.node_name.as_deref(), &context.state()));
+    let node = (!args.no_local_node).then(|| capacity::measure_capacity(args.node_name.as_deref(), &context.state()));
     let settings = ControlSettings {
         state: context.state(),
         node,
@@ -187,7 +187,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         loops: loops::chosen(&args.controllers).map_err(Failure::plain)?,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
-        environment: Environment::of_this_process().with_variables(variables(&args.env)?),
+        environment: Environment::inherited().with_variables(variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|max| *max > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
         manifests: args.manifests.clone(),

@@ -224,7 +224,7 @@ fn unreported_exits(world: &World, store: &Store) -> HashMap<Str, UnreportedExit
 /// [`THROTTLING_WINDOW`].
 fn with_throttling(mut answer: CauseChain, store: &Store) -> CauseChain {
     let measure = |limited: &CpuLimitedContainer| {
-        let samples = usage::of_pod(store.home(), &limited.pod_uid);
+        let samples = usage::sample_pod(store.home(), &limited.pod_uid);
         samples.get(&limited.container).map(|sample| sample.throttling).unwrap_or_default()
     };
     let before: Vec<Option<Throttling>> = answer.links.iter().map(|link| link.limited.as_ref().map(measure)).collect();

@@ -59,7 +59,7 @@ impl Started<'_> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let object = row.object();
     let owner = Owner { row, api_version: "batch/v1", kind: "CronJob" };

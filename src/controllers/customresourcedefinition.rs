@@ -39,7 +39,7 @@ fn group_of(name: &str) -> &str {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key) else { return plan };
     match row.is_deleting() {
         true => clean_up(world, row, &mut plan),

@@ -35,7 +35,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     if *key.name != *NAMESPACE || world.get(key).is_none_or(|row| row.is_deleting()) {
         return plan;
     }

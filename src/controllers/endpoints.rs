@@ -25,7 +25,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let known = world.find(ROOT, &key.namespace, &key.name).filter(|known| !known.is_deleting());
     let Some(row) = world.get(key) else {
         if let Some(left) = known.filter(|known| known.label(MANAGED_BY) == Some(MANAGER)) {

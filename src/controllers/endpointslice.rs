@@ -36,7 +36,7 @@ struct Slice {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let service = row.object();
     if !backends::is_managed(row, &service) {

@@ -34,7 +34,7 @@ fn concerns(_world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let mut slices = mirrors(world, key);
     if let Some(row) = world.get(key).filter(|row| is_mirrored(world, row)) {
         for wanted in desired_slices(row) {

@@ -29,7 +29,7 @@ fn has_claims(row: &Row) -> bool {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let ended = |row: &Row| row.pod().is_some_and(|pod| pod.phase.is_terminal());
     let Some(row) = world.get(key).filter(|row| has_claims(row) && !row.is_deleting() && !ended(row)) else {
         return plan;

@@ -33,7 +33,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let is_there = world.get(key).is_some_and(|row| !row.is_deleting());
     if is_there && *key.name == *NAMESPACE && world.find("services", NAMESPACE, NAME).is_none() {
         plan.write(

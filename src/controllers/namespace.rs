@@ -24,7 +24,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| row.is_deleting()) else { return plan };
     let mut content = world.content_of(&row.key.name);
     if content.is_empty() {

@@ -37,7 +37,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     if key.name.is_empty() {
         collect_ended(world, &mut plan);
     } else if world.get(key).is_none() {

@@ -41,7 +41,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let Some(fields) = row.workload() else { return plan };
     let object = row.object();

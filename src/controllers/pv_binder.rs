@@ -49,7 +49,7 @@ fn may_bind(claim: &Object, volume: &str) -> bool {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key) else { return plan };
     let object = row.object();
     match key.resource.0 {

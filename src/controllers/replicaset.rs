@@ -23,14 +23,14 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let Some(row) = world.get(key) else { return Plan::nothing() };
+    let Some(row) = world.get(key) else { return Plan::default() };
     let owner = Owner { row, api_version: "apps/v1", kind: "ReplicaSet" };
     sync_replicas(world, LOOP.name, &owner)
 }
 
 /// Makes the plan of a ReplicaSet or ReplicationController.
 pub(super) fn sync_replicas(world: &World, name: &'static str, owner: &Owner) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let children = owner.claim(world, "pods", &mut plan);
     if !plan.is_empty() {
         return plan;

@@ -15,7 +15,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let Some(row) = world.get(key) else { return Plan::nothing() };
+    let Some(row) = world.get(key) else { return Plan::default() };
     replicaset::sync_replicas(world, LOOP.name, &Owner { row, api_version: "v1", kind: "ReplicationController" })
 }
 

@@ -20,7 +20,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let object = row.object();
     let hard = object.value_at(&["spec", "hard"]).cloned().unwrap_or(json!({}));

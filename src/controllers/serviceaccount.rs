@@ -22,7 +22,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let namespace = &*row.key.name;
     if world.find("serviceaccounts", namespace, ACCOUNT).is_none() {

@@ -26,7 +26,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key) else { return plan };
     match key.resource.0 {
         CLAIMS if !row.is_deleting() => provision(world, row, &row.object(), &mut plan),

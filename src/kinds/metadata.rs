@@ -40,11 +40,11 @@ pub fn check_labels(labels: &BTreeMap<String, String>, path: &FieldPath, errors:
 fn check_name(new: &Object, kind: &Kind, path: &FieldPath, errors: &mut FieldErrors) {
     let prefix = new.text(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() {
-        errors.each_invalid(&path.child("generateName"), prefix, names::of_rule_prefix(kind.name_rule, prefix));
+        errors.each_invalid(&path.child("generateName"), prefix, names::check_name_prefix(kind.name_rule, prefix));
     }
     match new.name() {
         "" => errors.required(&path.child("name"), "name or generateName is required"),
-        name => errors.each_invalid(&path.child("name"), name, names::of_rule(kind.name_rule, name)),
+        name => errors.each_invalid(&path.child("name"), name, names::check_name(kind.name_rule, name)),
     }
     match (kind.namespaced, new.namespace()) {
         (true, "") => errors.required(&path.child("namespace"), ""),

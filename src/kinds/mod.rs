@@ -185,7 +185,7 @@ impl Kind {
             create_on_update: false,
             name_rule: field::NameRule::Subdomain,
             deprecated: None,
-            warnings: pod::warnings::of_template,
+            warnings: pod::warnings::warn_about_template,
             normalize: typed::normalize::<T>,
             prepare: T::prepare,
             validate: typed::validate::<T>,

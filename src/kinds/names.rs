@@ -2,7 +2,7 @@
 //!
 //! Each function checks one form and returns the problems, none for valid input.
 //! Never: knows the field of a text; the caller adds it with [`super::FieldErrors::each_invalid`].
-//! Start reading at [`of_rule`].
+//! Start reading at [`check_name`].
 
 use super::field::NameRule;
 /// The forms that selectors need too, defined in a lower layer.
@@ -14,7 +14,7 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
 /// Validates a name by a kind's rule.
-pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
+pub fn check_name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(name),
         NameRule::Label => label(name),
@@ -24,7 +24,7 @@ pub fn of_rule(rule: NameRule, name: &str) -> Vec<String> {
 }
 
 /// Validates `generateName`: like a name, but it may end in a dash, since a suffix follows.
-pub fn of_rule_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
+pub fn check_name_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     let mut masked = prefix.to_owned();
     if masked.len() > 1 && masked.ends_with('-') {
         masked.truncate(masked.len() - 1);
@@ -33,7 +33,7 @@ pub fn of_rule_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     }
     match rule {
         NameRule::PathSegment => path_segment_prefix(prefix),
-        rule => of_rule(rule, &masked),
+        rule => check_name(rule, &masked),
     }
 }
 
@@ -318,9 +318,9 @@ mod tests {
 
     #[test]
     fn prefix_may_end_in_a_dash() {
-        assert!(of_rule_prefix(NameRule::Subdomain, "gen-").is_empty());
-        assert!(of_rule_prefix(NameRule::Subdomain, "a-").is_empty());
-        assert!(!of_rule_prefix(NameRule::Subdomain, "Gen_").is_empty());
-        assert!(!of_rule_prefix(NameRule::Subdomain, "-").is_empty());
+        assert!(check_name_prefix(NameRule::Subdomain, "gen-").is_empty());
+        assert!(check_name_prefix(NameRule::Subdomain, "a-").is_empty());
+        assert!(!check_name_prefix(NameRule::Subdomain, "Gen_").is_empty());
+        assert!(!check_name_prefix(NameRule::Subdomain, "-").is_empty());
     }
 }

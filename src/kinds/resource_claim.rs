@@ -2,7 +2,7 @@
 
 use super::device::allocation::{self, StatusChange};
 use super::device::claim::{self, RequestNames};
-use super::device::warn_of_claim;
+use super::device::warn_about_claim;
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit};
 use crate::object::Object;
@@ -12,7 +12,7 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     generation: false,
-    warnings: warn_of_claim,
+    warnings: warn_about_claim,
     ..Kind::new::<ResourceClaim>("resourceclaims.resource.k8s.io", "v1", "ResourceClaim", &view::device::RESOURCE_CLAIM)
 };
 

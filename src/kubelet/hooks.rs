@@ -55,7 +55,7 @@ pub fn order_hooks(pod: &LocalPod, plan: &mut Plan) {
                 pod,
                 member,
                 ProbeKind::PostStart,
-                ProbeHandler::of_hook(hook),
+                ProbeHandler::from_hook(hook),
                 PATIENCE,
             )),
         }
@@ -65,7 +65,7 @@ pub fn order_hooks(pod: &LocalPod, plan: &mut Plan) {
 /// Orders the preStop hook of a container that is to end.
 pub fn order_pre_stop(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &mut Plan) {
     if let Some(hook) = member.hook(ProbeKind::PreStop) {
-        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, ProbeHandler::of_hook(hook), grace));
+        plan.effects.push(probes::start_probe(pod, member, ProbeKind::PreStop, ProbeHandler::from_hook(hook), grace));
     }
 }
 

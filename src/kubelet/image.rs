@@ -44,7 +44,7 @@ pub fn best_match<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) ->
     let recipe = recipe::find_by_image(image);
     match ranked.max_by_key(|(rank, object)| (*rank, Reverse(object.name()))) {
         Some((_, object)) => ImageSettings::read(object).map(|image| image.completed(recipe)),
-        None => recipe.map(ImageSettings::of_recipe),
+        None => recipe.map(ImageSettings::from_recipe),
     }
 }
 
@@ -58,7 +58,7 @@ impl ImageSettings {
         Some(ImageSettings { stored: Arc::new(stored), is_recipe: false, folder, state })
     }
 
-    fn of_recipe(recipe: &recipe::Recipe) -> ImageSettings {
+    fn from_recipe(recipe: &recipe::Recipe) -> ImageSettings {
         ImageSettings {
             stored: recipe.image.clone(),
             is_recipe: true,

@@ -22,7 +22,7 @@ fn concerns(_world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let row = world.get(key).filter(|row| !row.is_deleting());
     let object = row.map(|row| row.body());
     let files = object.as_deref().map(files).unwrap_or_default();

@@ -105,7 +105,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 
 /// Plans the pod of this name, and the remains of earlier pods of this name on the machine.
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     if !world.facts.inventory_complete {
         plan.wait("the machine has not yet said what runs on it");
         return plan;

@@ -71,7 +71,7 @@ pub fn order_probes(pod: &LocalPod, plan: &mut Plan) {
                 continue;
             }
             let timeout = i64::from(spec.timeout_seconds.unwrap_or(1));
-            plan.effects.push(start_probe(pod, member, kind, ProbeHandler::of_probe(spec), timeout));
+            plan.effects.push(start_probe(pod, member, kind, ProbeHandler::from_probe(spec), timeout));
         }
     }
 }
@@ -340,7 +340,7 @@ mod tests {
         let row = world.get(&super::super::testing::key("p")).unwrap();
         let pod = super::LocalPod::read(world, row, &world.facts.nodes["n"]).unwrap();
         let probe = pod.members[0].spec.liveness_probe.as_ref().unwrap();
-        let handler = super::ProbeHandler::of_probe(probe);
+        let handler = super::ProbeHandler::from_probe(probe);
         let Effect::Probe(order) = super::start_probe(&pod, &pod.members[0], ProbeKind::Liveness, handler, 1) else {
             panic!("no probe");
         };

@@ -179,7 +179,7 @@ fn names_volumes(spec: &PodSpec) -> bool {
     let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
     let is_part =
         |source: &VolumeProjection| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named);
-    let is_one = |volume: &Volume| match VolumeSource::of_volume(volume) {
+    let is_one = |volume: &Volume| match VolumeSource::from_volume(volume) {
         Some(VolumeSource::ConfigMap(_) | VolumeSource::Secret(_)) => true,
         Some(VolumeSource::Projected(projected)) => projected.sources.iter().flatten().any(is_part),
         _ => false,

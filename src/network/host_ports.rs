@@ -30,7 +30,7 @@ fn needs_host_port(row: &Row) -> bool {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let row = world.get(key);
     let wanted = row.map(|row| desired_ports(world, row)).unwrap_or_default();
     let ordered = world.orders.exposed.get(key).map_or(&[][..], Vec::as_slice);

@@ -39,7 +39,7 @@ fn concerns(_world: &World, row: &Row) -> Vec<Key> {
 
 /// Orders the routes of a Service when they differ from the last order.
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.orders.routes.get(key);
     let text = |at: &str, why: &str| {

@@ -400,7 +400,7 @@ mod tests {
         let mut world = World::new(Time::UNIX_EPOCH);
         let key = Key::new(Resource("replicasets.apps"), "default", "web");
         world.put(key.clone(), set(3, json!({"replicas": 0})).0.to_string().into());
-        let mut plan = Plan::nothing();
+        let mut plan = Plan::default();
         let one = Key::new(PODS, "default", "web-1");
         plan.write(WriteVerb::Create(pod()), "0 pods are active, 3 are wanted");
         plan.write(WriteVerb::Status(set(3, json!({"replicas": 1}))), "the counts of pods changed");
@@ -430,7 +430,7 @@ mod tests {
             message: message.into(),
             until: Some(Time::from_millisecond(9_500).unwrap()),
         };
-        let mut plan = Plan::nothing();
+        let mut plan = Plan::default();
         plan.events.push(event(EventType::Normal, "Pulled", "Container image already present on machine"));
         plan.events.push(event(EventType::Normal, "Killing", "Stopping container main"));
         plan.events.push(event(EventType::Warning, "Unhealthy", "Readiness probe failed: no"));

@@ -33,7 +33,7 @@ pub struct MachineCapacity {
 }
 
 /// This machine, under a name of its own or the host's; the state's file system is what its pods write to.
-pub fn of_this_machine(name: Option<&str>, state: &Path) -> MachineCapacity {
+pub fn measure_capacity(name: Option<&str>, state: &Path) -> MachineCapacity {
     let host = uname().nodename().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     MachineCapacity {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn this_machine_offers_something() {
-        let machine = of_this_machine(None, Path::new("/no/such/folder/state.db"));
+        let machine = measure_capacity(None, Path::new("/no/such/folder/state.db"));
         assert!(
             machine.cpu_milli >= 1000 && machine.memory > 0 && machine.storage > 0 && !machine.boot_id.is_empty(),
             "{machine:?}"

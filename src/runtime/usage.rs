@@ -2,7 +2,7 @@
 //!
 //! A container's memory and CPU time are those of its control group where it has one, else those that `/proc` shows for its processes: CPU
 //! time with that of ended threads and children, memory by proportional share, so that shared pages count once.
-//! CPU time counts from a process's start: two samples make a rate. Start reading at [`of_pod`].
+//! CPU time counts from a process's start: two samples make a rate. Start reading at [`sample_pod`].
 //!
 //! The module reads `/proc` itself and not with the crate `procfs`, because a sample needs only a few fields of hundreds of processes.
 
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const TICK: u64 = 10_000_000;
 
 /// Returns the cumulative usage of each running container of a pod, by name; empty for a pod that does not run here.
-pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
+pub fn sample_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
     let pod = folder::pod(state, uid);
     let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
         return BTreeMap::new();
@@ -30,7 +30,7 @@ pub fn of_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
         let own =
             |orphan: &&ProcessIdentity| reap_dead_shim::mark(orphan.pid).is_some_and(|found| found.starts_with(&mark));
         let tops = orphans.iter().filter(|orphan| orphan.pid != main.pid).filter(own).copied();
-        Some((name.clone(), of_container(main, tops, attempt == 0)?))
+        Some((name.clone(), sample_container(main, tops, attempt == 0)?))
     };
     running.filter_map(sample).collect()
 }
@@ -51,7 +51,7 @@ fn orphans(shim: ProcessIdentity) -> Vec<ProcessIdentity> {
 }
 
 /// Returns the usage of a container. `is_first`: no earlier attempt can have left CPU time in the container's control group.
-fn of_container(
+fn sample_container(
     main: ProcessIdentity,
     others: impl Iterator<Item = ProcessIdentity>,
     is_first: bool,
@@ -195,7 +195,7 @@ pub fn swap_of_machine() -> u64 {
 }
 
 /// Returns the cumulative usage of the whole machine.
-pub fn of_machine() -> Option<UsageSample> {
+pub fn sample_machine() -> Option<UsageSample> {
     let cpu = KernelStats::current().ok()?.total;
     let interrupts = [cpu.irq, cpu.softirq, cpu.steal].into_iter().flatten().sum::<u64>();
     let busy = cpu.user + cpu.nice + cpu.system + interrupts;
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn usage_of_this_process_is_measured() {
         let own = ProcessIdentity::from_pid(std::process::id() as i32).unwrap();
-        let sample = of_container(own, std::iter::empty(), true).unwrap();
+        let sample = sample_container(own, std::iter::empty(), true).unwrap();
         assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
         let stranger = ProcessIdentity { start: own.start + 1, ..own };
-        assert_eq!(of_container(stranger, std::iter::empty(), true), None, "a reused pid is no process of the pod");
-        let machine = of_machine().unwrap();
+        assert_eq!(sample_container(stranger, std::iter::empty(), true), None, "a reused pid is no process of the pod");
+        let machine = sample_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
     }
 

@@ -56,7 +56,7 @@ fn home_in(passwd: &str, user: u32) -> Option<String> {
 
 /// Resolves the user of an Image object, `postgres` or `999:999`; the container's own settings take precedence. Also returns the user's
 /// home.
-pub fn of_image(named: &str, said: ContainerUser) -> Result<(ContainerUser, Option<String>), String> {
+pub fn resolve_image_user(named: &str, said: ContainerUser) -> Result<(ContainerUser, Option<String>), String> {
     let (user, group) = named.split_once(':').map_or((named, None), |(user, group)| (user, Some(group)));
     let lines = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let passwd = lines("/etc/passwd");

@@ -58,7 +58,7 @@ fn waits_for_node(row: &Row) -> bool {
 
 /// Binds a pod to the best node that can take it, or says why none can.
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| waits_for_node(row)) else { return plan };
     let Some(profile) = profile_of(world, row) else {
         plan.wait("no profile of this scheduler has the name that it asks for: another one is responsible for it");

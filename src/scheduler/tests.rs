@@ -113,7 +113,7 @@ fn zones(more: &[Value]) -> Vec<Value> {
     all
 }
 
-fn of_app(spec: Value) -> Value {
+fn pod_of_app(spec: Value) -> Value {
     let mut pod = pod("p", spec);
     pod["metadata"]["labels"] = json!({"app": "web"});
     pod
@@ -123,7 +123,7 @@ fn of_app(spec: Value) -> Value {
 fn pods_are_spread() {
     let constraint = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}}]});
-    assert_ne!(outcome(&zones(&[of_app(constraint)]), "p"), "c");
+    assert_ne!(outcome(&zones(&[pod_of_app(constraint)]), "p"), "c");
 }
 
 /// A pod on a node, with a priority, since a second of the epoch.
@@ -175,7 +175,7 @@ fn wishes_about_other_pods_rank_nodes() {
     };
     for seed in 0..6 {
         let goes = |spec: Value| {
-            let mut world = world(&zones(&[of_app(spec)]));
+            let mut world = world(&zones(&[pod_of_app(spec)]));
             world.seed = seed;
             match &plan(&world, &Key::new(crate::object::Resource("pods"), "default", "p")).writes[0].verb {
                 WriteVerb::Bind { node, .. } => node.to_string(),
@@ -210,7 +210,7 @@ fn default_constraints_spread_what_a_service_selects() {
         node("a", "4", json!({"metadata": {"labels": {"zone": "a"}}})),
         node("b", "4", json!({"metadata": {"labels": {"zone": "b"}}})),
     ];
-    let of_app = |name: &str, node: Value| {
+    let pod_in = |name: &str, node: Value| {
         let mut pod = asking(name, "1");
         json_patch::merge(&mut pod, &json!({"metadata": {"labels": {"app": "x"}}, "spec": {"nodeName": node}}));
         pod
@@ -221,7 +221,7 @@ fn default_constraints_spread_what_a_service_selects() {
     profile["plugins"] = json!({"score": {"disabled": [{"name": "*"}]}});
     let mut cordoned = zones[1].clone();
     cordoned["spec"]["unschedulable"] = true.into();
-    let objects = [zones[0].clone(), cordoned, of_app("q", "a".into()), of_app("p", Value::Null)];
+    let objects = [zones[0].clone(), cordoned, pod_in("q", "a".into()), pod_in("p", Value::Null)];
     assert_eq!(profiled(&objects, profile.clone()), "a", "nothing selects it");
     let mut world = world(&objects);
     let service = json!({"kind": "Service", "metadata": {"name": "s", "namespace": "default", "uid": "s"}, "spec": {"selector": {"app": "x"}}});

@@ -133,11 +133,11 @@ pub fn duplicates(
 
 /// Returns the object in the body of a request: fills in its kind and namespace from the path, or checks them.
 pub fn object(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
-    of_value(value(request, (&asked.api_version, asked.kind.kind))?, asked)
+    check_object(value(request, (&asked.api_version, asked.kind.kind))?, asked)
 }
 
 /// Like [`object`], for a body that was read already.
-pub fn of_value(body: Value, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
+pub fn check_object(body: Value, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
     let kind = asked.kind;
     let mut object = Object(body);
     for (field, own) in [("apiVersion", asked.api_version.as_str()), ("kind", kind.kind)] {

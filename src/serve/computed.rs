@@ -148,7 +148,7 @@ impl ComputedKind {
 
     fn table(&self, objects: &[Object], include: IncludeObject, version: &str) -> Value {
         let rows: Vec<Vec<TableCell>> = objects.iter().map(self.cells).collect();
-        table::of_cells(self.columns, &rows, objects, include, version)
+        table::cells_table(self.columns, &rows, objects, include, version)
     }
 
     fn not_found(&self, named: &PathTarget) -> Status {

@@ -29,7 +29,7 @@ pub fn forbidden(of: &str, parameter: &str, why: &str) -> Status {
 }
 
 /// Parses the options of a write. `of`: `CreateOptions`.
-pub fn of_write(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions> {
+pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions> {
     let field_validation = match request.parameter("fieldValidation") {
         None | Some("Warn") => FieldValidation::Warn,
         Some("Strict") => FieldValidation::Strict,
@@ -67,13 +67,13 @@ fn dry_run(request: &ApiRequest, of: &str, in_body: Option<&Value>) -> ServeResu
 }
 
 /// Parses deletion options from the parameters and the body; the flag says whether it is a dry run.
-pub fn of_deletion(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
+pub fn delete_options(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
     let options = if request.body.is_empty() { json!({}) } else { body::value(request, ("v1", "DeleteOptions"))? };
-    deletion(request, &options)
+    read_delete_options(request, &options)
 }
 
-/// Like [`of_deletion`], with options that were read already.
-pub fn deletion(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOptions, bool)> {
+/// Like [`delete_options`], with options that were read already.
+pub fn read_delete_options(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOptions, bool)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let propagation = options["propagationPolicy"].as_str().or(request.parameter("propagationPolicy"));
     let orphans =

@@ -33,7 +33,7 @@ impl ReadPresentation {
             AnswerShape::Table(version) => {
                 let meta = json!({"resourceVersion": object.value_at(&["metadata", "resourceVersion"])});
                 if object.kind() == "Scale" {
-                    return table::of_scale(&object, meta, self.include, version);
+                    return table::scale_table(&object, meta, self.include, version);
                 }
                 table::table_document(self.kind, &[object], meta, self.include, version)
             }

@@ -29,7 +29,7 @@ const SHOWN: [&str; 11] = [
 /// Deletes one object.
 pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let (deletion, dry_run) = options::of_deletion(request)?;
+    let (deletion, dry_run) = options::delete_options(request)?;
     let key = asked.key();
     let (is_gone, reply) = api.write(dry_run, |txn| {
         let reply = delete(txn, asked.kind, &key, &deletion)?;
@@ -51,7 +51,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
         return Err(not_allowed());
     }
     let show = ReadPresentation::from_request(request, asked)?;
-    let (deletion, dry_run) = options::of_deletion(request)?;
+    let (deletion, dry_run) = options::delete_options(request)?;
     let wanted = options::list_selection(request, &asked.api_version)?;
     let found = api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, &wanted))?;
     let mut rest = found.into_iter().peekable();

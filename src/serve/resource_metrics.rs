@@ -32,7 +32,7 @@ pub fn measure_pods(state: &Path, pods: &[Object]) -> Vec<MeasuredContainers> {
 type PodSamples = Vec<BTreeMap<String, UsageSample>>;
 
 fn sample_pods(state: &Path, pods: &[&Object]) -> PodSamples {
-    pods.iter().map(|pod| usage::of_pod(state, pod.uid())).collect()
+    pods.iter().map(|pod| usage::sample_pod(state, pod.uid())).collect()
 }
 
 fn rate_pods([(before, first), (after, second)]: [(Time, PodSamples); 2]) -> Vec<MeasuredContainers> {
@@ -54,7 +54,7 @@ pub fn measure_nodes(state: Option<&Path>, nodes: &[Object], pods: &[Object]) ->
     let is_added = |name: &str| nodes.iter().any(|node| node.name() == name && node.annotation(RUNTIME) == Some(LOCAL));
     let node_of = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
     let own: Vec<&Object> = pods.iter().filter(|pod| is_added(&node_of(pod))).collect();
-    let sample = || (usage::of_machine(), state.map_or_else(Vec::new, |state| sample_pods(state, &own)));
+    let sample = || (usage::sample_machine(), state.map_or_else(Vec::new, |state| sample_pods(state, &own)));
     let [(before, (machine, first)), (after, (later, second))] = sample_twice(sample);
     let mut found = BTreeMap::new();
     let machine = machine.zip(later).and_then(|(first, later)| Usage::from_samples((before, first), (after, later)));

@@ -195,7 +195,7 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
         }
     };
     let of = if request.method == "PUT" { "UpdateOptions" } else { "PatchOptions" };
-    let options = options::of_write(request, of)?;
+    let options = options::write_options(request, of)?;
     let options = WriteOptions {
         manager: options.manager.map(|manager| FieldManager { subresource: "scale", ..manager }),
         ..options
@@ -225,7 +225,7 @@ enum ScaleUpdate {
 /// Binds a pod to a node.
 fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let form = AnswerForm::negotiate(request, || true)?;
-    let options = options::of_write(request, "CreateOptions")?;
+    let options = options::write_options(request, "CreateOptions")?;
     let wish = Object(body::value(request, ("v1", "Binding"))?);
     let node = wish.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |txn| {
@@ -256,7 +256,7 @@ fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     if requested["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
         return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
     }
-    let (deletion, dry_run) = options::deletion(request, &requested["deleteOptions"])?;
+    let (deletion, dry_run) = options::read_delete_options(request, &requested["deleteOptions"])?;
     api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;
     Ok(HttpAnswer::done(201, None, &form))
 }

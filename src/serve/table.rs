@@ -64,7 +64,7 @@ fn cell_values(cells: &[TableCell]) -> Value {
 }
 
 /// The table of one Scale.
-pub fn of_scale(scale: &Object, meta: Value, include: IncludeObject, version: &str) -> Value {
+pub fn scale_table(scale: &Object, meta: Value, include: IncludeObject, version: &str) -> Value {
     let columns = [Column::text("Name"), Column::int("Desired"), Column::int("Available"), Column::text("Age")];
     let count = |part: &str| scale.int(&[part, "replicas"]).unwrap_or(0);
     let plain = Table::plain(std::slice::from_ref(scale), Time::now());
@@ -75,7 +75,7 @@ pub fn of_scale(scale: &Object, meta: Value, include: IncludeObject, version: &s
 }
 
 /// The table of objects whose cells are known.
-pub fn of_cells(
+pub fn cells_table(
     columns: &[Column],
     rows: &[Vec<TableCell>],
     objects: &[Object],

@@ -29,7 +29,7 @@ pub fn written(show: &ReadPresentation, code: u16, reply: WriteReply) -> HttpAns
 /// Creates an object.
 pub fn create(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let options = options::of_write(request, "CreateOptions")?;
+    let options = options::write_options(request, "CreateOptions")?;
     let object = body::object(request, asked)?;
     let twice = body::duplicates(request, asked, options.field_validation)?;
     let reply = api.write(options.dry_run, |txn| make(txn, asked.kind, &object, &options))?;
@@ -44,7 +44,7 @@ pub fn replace(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) 
 /// Replaces a part of an object.
 pub fn replace_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let options = options::of_write(request, "UpdateOptions")?;
+    let options = options::write_options(request, "UpdateOptions")?;
     let object = body::object(request, asked)?;
     check_name(&object, asked.name)?;
     let twice = body::duplicates(request, asked, options.field_validation)?;
@@ -84,7 +84,7 @@ pub fn patch_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_
     }
     let show = ReadPresentation::from_request(request, asked)?;
     let api_version = Some(asked.api_version.clone());
-    let options = WriteOptions { api_version, ..options::of_write(request, "PatchOptions")? };
+    let options = WriteOptions { api_version, ..options::write_options(request, "PatchOptions")? };
     let (language, change) = change(request)?;
     let reply = api
         .write(options.dry_run, |txn| edit::patch(txn, asked.kind, &asked.key(), language, &change, part, &options))?;
@@ -120,14 +120,14 @@ fn is_apply(request: &ApiRequest) -> bool {
 /// Applies a configuration to an object or its status; creates a missing object.
 fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let options = options::of_write(request, "PatchOptions")?;
+    let options = options::write_options(request, "PatchOptions")?;
     let Some(manager) = request.parameter("fieldManager") else {
         let message = "Required value: is required for apply patch".to_owned();
         return Err(options::wrong("PatchOptions", "fieldManager", "FieldValueRequired", message));
     };
     let bad = |text: String| Status::new(Reason::BadRequest, text);
     let read = body::from_yaml(&request.body);
-    let mut config = body::of_value(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
+    let mut config = body::check_object(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
     let is_unnamed = config.value_at(&["metadata", "name"]).is_none_or(Value::is_null);
     if !is_unnamed {
         check_name(&config, asked.name)?;

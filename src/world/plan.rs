@@ -323,11 +323,6 @@ pub enum EventType {
 }
 
 impl Plan {
-    /// Nothing to do.
-    pub fn nothing() -> Plan {
-        Plan::default()
-    }
-
     /// Whether the plan contains nothing to do now.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.effects.is_empty() && self.memory.is_empty()

@@ -31,15 +31,15 @@ pub struct ResourceRequests {
 impl ResourceRequests {
     /// Returns the effective requests of a pod: the larger of the sum of its containers and the peak of its init
     /// containers, plus overhead; pod-level requests take precedence where they are set.
-    pub fn of_pod(pod: &Object) -> ResourceRequests {
+    pub fn for_pod(pod: &Object) -> ResourceRequests {
         let mut total = ResourceRequests::default();
         for container in pod.items(&["spec", "containers"]) {
-            total.add(&ResourceRequests::of_container(container));
+            total.add(&ResourceRequests::for_container(container));
         }
         let mut sidecars = ResourceRequests::default();
         let mut peak = ResourceRequests::default();
         for container in pod.items(&["spec", "initContainers"]) {
-            let own = ResourceRequests::of_container(container);
+            let own = ResourceRequests::for_container(container);
             if container["restartPolicy"] == "Always" {
                 sidecars.add(&own);
                 peak.raise(&sidecars);
@@ -55,13 +55,13 @@ impl ResourceRequests {
             total.replace(whole);
         }
         if let Some(overhead) = pod.value_at(&["spec", "overhead"]) {
-            total.add(&ResourceRequests::of_list(overhead));
+            total.add(&ResourceRequests::from_list(overhead));
         }
         total
     }
 
-    fn of_container(container: &Value) -> ResourceRequests {
-        let mut own = ResourceRequests::of_list(&container["resources"]["requests"]);
+    fn for_container(container: &Value) -> ResourceRequests {
+        let mut own = ResourceRequests::from_list(&container["resources"]["requests"]);
         let asks = |name: &str| !container["resources"]["requests"][name].is_null();
         own.scored_cpu_milli = if asks("cpu") { own.cpu_milli } else { SCORED_CPU_MILLI };
         own.scored_memory = if asks("memory") { own.memory } else { SCORED_MEMORY };
@@ -69,7 +69,7 @@ impl ResourceRequests {
     }
 
     /// A resource list: names and quantities.
-    pub fn of_list(list: &Value) -> ResourceRequests {
+    pub fn from_list(list: &Value) -> ResourceRequests {
         let mut own = ResourceRequests::default();
         for (name, quantity) in list.as_object().into_iter().flatten() {
             let quantity =
@@ -137,7 +137,7 @@ impl ResourceRequests {
     }
 
     fn replace(&mut self, list: &Value) {
-        let whole = ResourceRequests::of_list(list);
+        let whole = ResourceRequests::from_list(list);
         if !list["cpu"].is_null() {
             (self.cpu_milli, self.scored_cpu_milli) = (whole.cpu_milli, whole.cpu_milli);
         }
@@ -238,7 +238,7 @@ impl NodeFields {
         let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
         let internal = node.items(&["status", "addresses"]).iter().find(|one| one["type"] == "InternalIP");
         NodeFields {
-            allocatable: ResourceRequests::of_list(allocatable),
+            allocatable: ResourceRequests::from_list(allocatable),
             pods,
             taints: node.items(&["spec", "taints"]).iter().map(taint).collect(),
             unschedulable: node.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
@@ -278,17 +278,17 @@ mod tests {
                 "containers": [container("100m"), container("200m")], "initContainers": init, "overhead": {"cpu": "10m"},
             }}))
         };
-        assert_eq!(ResourceRequests::of_pod(&pod(json!([]))).cpu_milli, 310);
-        assert_eq!(ResourceRequests::of_pod(&pod(json!([container("1")]))).cpu_milli, 1010);
-        assert_eq!(ResourceRequests::of_pod(&pod(json!([sidecar]))).cpu_milli, 360);
+        assert_eq!(ResourceRequests::for_pod(&pod(json!([]))).cpu_milli, 310);
+        assert_eq!(ResourceRequests::for_pod(&pod(json!([container("1")]))).cpu_milli, 1010);
+        assert_eq!(ResourceRequests::for_pod(&pod(json!([sidecar]))).cpu_milli, 360);
         let early_sidecar = json!([sidecar, container("1")]);
-        assert_eq!(ResourceRequests::of_pod(&pod(early_sidecar)).cpu_milli, 1060);
+        assert_eq!(ResourceRequests::for_pod(&pod(early_sidecar)).cpu_milli, 1060);
     }
 
     #[test]
     fn containers_without_requests_are_scored_as_if_they_had_some() {
         let pod = Object(json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}));
-        let requests = ResourceRequests::of_pod(&pod);
+        let requests = ResourceRequests::for_pod(&pod);
         assert_eq!((requests.cpu_milli, requests.scored_cpu_milli), (0, 200));
         assert_eq!(requests.scored_memory, 400 * 1024 * 1024);
     }

@@ -360,7 +360,7 @@ fn pod_fields(pod: &Object) -> PodFields {
         scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         restarts: restarts.max().unwrap_or(0),
-        requests: ResourceRequests::of_pod(pod),
+        requests: ResourceRequests::for_pod(pod),
         host_ports: scheduling_spec::host_ports(pod),
         has_claims: pod.items(&["spec", "volumes"]).iter().any(scheduling_spec::is_claim),
         has_host_ports: ["initContainers", "containers"]

@@ -49,7 +49,7 @@ pub(super) fn is_claim(volume: &Value) -> bool {
 /// The name of the claim that a volume of a pod is, if it is one.
 pub(super) fn claim_name(pod: &str, volume: &Value) -> Option<String> {
     let volume = Volume::deserialize(volume).ok()?;
-    VolumeSource::of_volume(&volume)?.claim_name(pod, &volume.name)
+    VolumeSource::from_volume(&volume)?.claim_name(pod, &volume.name)
 }
 
 /// The ports of the node that these containers of a pod are reached at, each with its number.

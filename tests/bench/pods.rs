@@ -36,7 +36,7 @@ fn open(folder: &Path) -> (Machine, Receiver<Report>) {
     let send = Mutex::new(send);
     let report = move |report| drop(send.lock().expect("not poisoned").send(report));
     let shim = Path::new(env!("CARGO_BIN_EXE_kloop"));
-    (Machine::open_with(folder, 1, shim, Environment::of_this_process(), Box::new(report)).expect("opened"), reports)
+    (Machine::open_with(folder, 1, shim, Environment::inherited(), Box::new(report)).expect("opened"), reports)
 }
 
 fn start(uid: &str, attempt: u32, command: &[&str], view: &FilesystemView) -> Effect {

@@ -9,7 +9,7 @@ use kloop::object::{Object, Resource, Time};
 use kloop::reconcile::control_plane::{ControlPlane, TickInput};
 use kloop::reconcile::tick::{TickBudget, TickError};
 use kloop::reconcile::{leader, loops, node};
-use kloop::runtime::capacity::{MachineCapacity, of_this_machine};
+use kloop::runtime::capacity::{MachineCapacity, measure_capacity};
 use kloop::store::OpenMode;
 use kloop::world::{Loop, Phase, World};
 use kloop::{kinds, scheduler};
@@ -214,7 +214,7 @@ fn memory() -> String {
 
 fn a_node(number: usize) -> Object {
     let name = format!("node-{number:05}");
-    let machine = of_this_machine(Some(&name), std::path::Path::new("/"));
+    let machine = measure_capacity(Some(&name), std::path::Path::new("/"));
     let capacity = MachineCapacity { cpu_milli: 4000, memory: 32 << 30, pods: 110, ..machine };
     let mut node = node::additional(&capacity, node::SIMULATED, Time::now());
     node.set(&["metadata", "labels", "topology.kubernetes.io/zone"], format!("zone-{}", number % 3));

@@ -155,7 +155,7 @@ fn overbooks(world: &World, key: &Key) -> Plan {
     if !waits || plan.writes.iter().any(|write| matches!(write.verb, WriteVerb::Bind { .. })) {
         return plan;
     }
-    let mut wrong = Plan::nothing();
+    let mut wrong = Plan::default();
     wrong.write(WriteVerb::Bind { pod: key.clone(), uid: row.uid.clone(), node: "here".into() }, "there is room");
     wrong
 }
@@ -321,7 +321,7 @@ fn waits_for_nobody(world: &World, key: &Key) -> Plan {
         return plan;
     }
     object.set(&["metadata", "finalizers"], kept);
-    let mut wrong = Plan::nothing();
+    let mut wrong = Plan::default();
     wrong.write(WriteVerb::Update(object), "it waits for nobody");
     wrong
 }

@@ -54,8 +54,8 @@ pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         let mut problems = Vec::new();
         for limit in range.items(&["spec", "limits"]) {
             problems.extend(match request.kind.resource.0 {
-                "pods" => of_pod(limit, request.object),
-                _ => of_claim(limit, request.object),
+                "pods" => check_pod(limit, request.object),
+                _ => check_claim(limit, request.object),
             });
         }
         let why = match &problems[..] {
@@ -95,7 +95,7 @@ fn merge(container: &mut Value, field: &str, amounts: &LimitAmounts) -> Vec<Stri
     set
 }
 
-fn of_pod(limit: &Value, pod: &Object) -> Vec<String> {
+fn check_pod(limit: &Value, pod: &Object) -> Vec<String> {
     let (main, init) = (pod.items(&["spec", "containers"]), pod.items(&["spec", "initContainers"]));
     let of =
         |container: &Value| (amounts(&container["resources"]["requests"]), amounts(&container["resources"]["limits"]));
@@ -164,7 +164,7 @@ fn env(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts) -> Vec<Str
 }
 
 /// Claims are bounded by what they request.
-fn of_claim(limit: &Value, claim: &Object) -> Vec<String> {
+fn check_claim(limit: &Value, claim: &Object) -> Vec<String> {
     if limit["type"] != "PersistentVolumeClaim" {
         return Vec::new();
     }

@@ -48,7 +48,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         OutputFormat::Table { wide } => {
             let options = table::TableOptions { no_headers: args.no_headers, wide, ..table::TableOptions::default() };
             let mut table = Table::for_kind(&KIND, &images, context.now());
-            let environment = Environment::of_this_process();
+            let environment = Environment::inherited();
             table.columns.insert(ENTRYPOINT, Column::text("Program"));
             for (row, image) in table.rows.iter_mut().zip(&images) {
                 row.cells.insert(ENTRYPOINT, program(image, environment.path()).into());

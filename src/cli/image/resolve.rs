@@ -43,7 +43,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.allow_new_cluster();
     let objects = context.read_view(|txn| read::list(txn, &KIND, None, &ListSelection::default()))?;
     let object = image::best_match(objects.iter(), &args.image);
-    let environment = Environment::of_this_process();
+    let environment = Environment::inherited();
     let path = programs::search_path(object.as_ref().map(|image| image.path()).unwrap_or_default(), environment.path());
     let image_start = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
     let here = std::env::current_dir().ok();

@@ -56,7 +56,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
-    let mut capacity = capacity::of_this_machine(Some(&args.name), &context.state());
+    let mut capacity = capacity::measure_capacity(Some(&args.name), &context.state());
     if let Some(cpu) = &args.cpu {
         capacity.cpu_milli = amount("cpu", cpu)?.milli();
     }

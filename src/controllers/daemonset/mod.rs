@@ -51,7 +51,7 @@ struct DaemonSetState<'w> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key) else { return plan };
     let owner = Owner { row, api_version: "apps/v1", kind: "DaemonSet" };
     let rows = owner.claim(world, "pods", &mut plan);

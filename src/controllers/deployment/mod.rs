@@ -72,9 +72,9 @@ struct Rollout<'w> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let Some(row) = world.get(key) else { return Plan::nothing() };
+    let Some(row) = world.get(key) else { return Plan::default() };
     let owner = Owner { row, api_version: "apps/v1", kind: "Deployment" };
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(fields) = row.workload() else { return plan };
     if fields.selector.is_everything() {
         return refuse(row);
@@ -89,7 +89,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 /// Refuses an empty selector, which would match every ReplicaSet in the namespace, with an event as Kubernetes does.
 fn refuse(row: &Row) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let object = row.object();
     let mut new = status::status_map(&object);
     if new.get("observedGeneration") != Some(&row.generation.into()) {
@@ -146,7 +146,7 @@ impl<'w> Rollout<'w> {
             sets,
             new,
             conditions,
-            plan: Plan::nothing(),
+            plan: Plan::default(),
         }
     }
 

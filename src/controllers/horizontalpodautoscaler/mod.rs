@@ -74,7 +74,7 @@ struct AutoscalerState<'w> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return Plan::nothing() };
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return Plan::default() };
     let object = row.object();
     let mut scaling = AutoscalerState {
         world,
@@ -82,7 +82,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         memory: world.loop_memory.autoscalers.get(&row.uid).cloned().unwrap_or_default(),
         status: status::status_map(&object),
         conditions: object.items(&["status", "conditions"]).to_vec(),
-        plan: Plan::nothing(),
+        plan: Plan::default(),
         object,
     };
     match target(world, key, &scaling.object) {

@@ -43,7 +43,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     release_pods_of_missing_job(world, key, &mut plan);
     let Some(row) = world.get(key) else { return plan };
     let object = row.object();

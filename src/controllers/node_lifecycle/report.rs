@@ -106,7 +106,7 @@ mod tests {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n"}, "status": status});
         world.put(key.clone(), node.to_string().into());
         let mut next = || {
-            let mut plan = Plan::nothing();
+            let mut plan = Plan::default();
             let row = world.get(&key)?.clone();
             write_first_report(&world, &row, &row.object(), &mut plan);
             let object = match plan.writes.into_iter().next()?.verb {

@@ -51,7 +51,7 @@ struct StatefulSetState<'w> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let Some(row) = world.get(key) else { return plan };
     let owner = Owner { row, api_version: "apps/v1", kind: "StatefulSet" };
     let is_member = |pod: &Row| identity::ordinal(row, &pod.key.name).is_some();

@@ -248,7 +248,7 @@ fn runtime_of(world: &World, node: &str) -> Option<String> {
 
 /// Whether the real machine could start this.
 fn failure_of_start(start: &Start) -> Option<(String, String)> {
-    let refusal = resolve(start, &Environment::of_this_process()).err()?;
+    let refusal = resolve(start, &Environment::inherited()).err()?;
     Some((refusal.reason.to_owned(), refusal.message))
 }
 
@@ -321,7 +321,7 @@ mod tests {
             cpu_milli: 2000,
             memory: 4 << 30,
             machine_id: "m".into(),
-            ..crate::runtime::capacity::of_this_machine(None, std::path::Path::new("/"))
+            ..crate::runtime::capacity::measure_capacity(None, std::path::Path::new("/"))
         }
     }
 

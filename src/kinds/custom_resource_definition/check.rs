@@ -6,7 +6,7 @@
 
 use crate::kinds::custom::{check_schema, type_at};
 use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::names::{label_1035, of_rule};
+use crate::kinds::names::{check_name, label_1035};
 use crate::kinds::{FieldErrors, FieldPath, NameRule};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
 use serde::Serialize;
@@ -48,7 +48,7 @@ pub fn check(
 }
 
 fn group_and_scope(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let problems = of_rule(NameRule::Subdomain, &spec.group);
+    let problems = check_name(NameRule::Subdomain, &spec.group);
     match spec.group.as_str() {
         "" => errors.required(&path.child("group"), ""),
         group if !problems.is_empty() => errors.invalid(&path.child("group"), group, &problems.join(",")),

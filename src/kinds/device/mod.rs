@@ -22,7 +22,7 @@ const MOST_CONDITIONS: usize = 4;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
 /// Warns that a claim stays as it is.
-pub fn warn_of_claim(_: &Object) -> Vec<String> {
+pub fn warn_about_claim(_: &Object) -> Vec<String> {
     vec![
         "kloop's scheduler allocates no devices: the claim stays pending, and pods that name it start without a device"
             .to_owned(),

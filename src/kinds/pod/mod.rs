@@ -42,7 +42,7 @@ use serde_json::Value;
 pub const KIND: Kind = Kind {
     short: &["po"],
     categories: &["all"],
-    warnings: warnings::of_pod,
+    warnings: warnings::warn_about_pod,
     normalize,
     selectable: &[
         "spec.nodeName",

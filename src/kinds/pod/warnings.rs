@@ -23,8 +23,8 @@ const APP_ARMOR: &str = "deprecated since v1.30; use the \"appArmorProfile\" fie
 const NO_POD: &str = "labelSelector: a null labelSelector results in matching no pod";
 
 /// Warnings about a pod.
-pub fn of_pod(pod: &Object) -> Vec<String> {
-    let mut warnings = of_template_at(&pod.0, "");
+pub fn warn_about_pod(pod: &Object) -> Vec<String> {
+    let mut warnings = warn_about_template_at(&pod.0, "");
     warnings.extend(filesystem::warnings(pod, &[]));
     let problems = names::label(pod.name());
     if !problems.is_empty() && !pod.name().is_empty() {
@@ -36,21 +36,22 @@ pub fn of_pod(pod: &Object) -> Vec<String> {
 }
 
 /// Warnings about the template of a workload; none for kinds without one.
-pub fn of_template(object: &Object) -> Vec<String> {
+pub fn warn_about_template(object: &Object) -> Vec<String> {
     let path: &[&str] = match object.kind() {
         "CronJob" => &["spec", "jobTemplate", "spec", "template"],
         _ => &["spec", "template"],
     };
     let template = object.value_at(path).filter(|template| template["spec"].is_object());
-    let mut warnings = Vec::from_iter(of_name(object));
-    warnings
-        .extend(template.map(|template| of_template_at(template, &format!("{}.", path.join(".")))).unwrap_or_default());
+    let mut warnings = Vec::from_iter(warn_about_name(object));
+    warnings.extend(
+        template.map(|template| warn_about_template_at(template, &format!("{}.", path.join(".")))).unwrap_or_default(),
+    );
     warnings.extend(filesystem::warnings(object, path));
     warnings
 }
 
 /// Warns of a workload's name that is no DNS label, since host names of pods derive from it.
-fn of_name(object: &Object) -> Option<String> {
+fn warn_about_name(object: &Object) -> Option<String> {
     let named = ["Deployment", "ReplicaSet", "ReplicationController", "Job"].contains(&object.kind());
     let problems = names::label(object.name());
     let text = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is \
@@ -59,16 +60,16 @@ fn of_name(object: &Object) -> Option<String> {
 }
 
 /// Warnings about a pod or template; `prefix` is the path of its fields in messages.
-fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
+fn warn_about_template_at(template: &Value, prefix: &str) -> Vec<String> {
     let (spec, path) = (&template["spec"], format!("{prefix}spec"));
     let mut warnings = Vec::new();
-    of_nodes(spec, &path, &mut warnings);
+    warn_about_nodes(spec, &path, &mut warnings);
     for (key, message) in DEAD_ANNOTATIONS {
         if template["metadata"]["annotations"].get(*key).is_some() {
             warnings.push(format!("{prefix}metadata.annotations[{key}]: {message}"));
         }
     }
-    of_volumes(spec, &path, &mut warnings);
+    warn_about_volumes(spec, &path, &mut warnings);
     warn_of_repeated(spec, &path, "hostAliases", "ip", &mut warnings);
     warn_of_repeated(spec, &path, "imagePullSecrets", "name", &mut warnings);
     for (index, secret) in list(&spec["imagePullSecrets"]).iter().enumerate() {
@@ -77,7 +78,7 @@ fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
         }
     }
     fractional_bytes(&spec["overhead"], &format!("{path}.overhead"), &mut warnings);
-    of_profile(
+    warn_about_profile(
         template,
         ("seccompProfile", SECCOMP),
         "seccomp.security.alpha.kubernetes.io/pod",
@@ -86,14 +87,14 @@ fn of_template_at(template: &Value, prefix: &str) -> Vec<String> {
     );
     let containers = all_containers(spec, &path);
     for (at, container) in &containers {
-        of_container(template, container, prefix, &mut warnings);
+        warn_about_container(template, container, prefix, &mut warnings);
         for field in ["limits", "requests"] {
             fractional_bytes(&container["resources"][field], &format!("{at}.resources.{field}"), &mut warnings);
         }
         warn_of_repeated_variables(container, at, &mut warnings);
     }
     port_warnings::check(&containers, &mut warnings);
-    of_pod_affinity(spec, &path, &mut warnings);
+    warn_about_pod_affinity(spec, &path, &mut warnings);
     let unsupported = unsupported::fields(spec, &path).into_iter();
     warnings.extend(unsupported.map(|(field, instead)| format!("{field}: not supported by kloop yet: {instead}")));
     warnings
@@ -114,7 +115,7 @@ fn all_containers<'s>(spec: &'s Value, path: &str) -> Vec<(String, &'s Value)> {
 }
 
 /// Warns of deprecated node labels, and of spread constraints that match no pod.
-fn of_nodes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+fn warn_about_nodes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     for key in spec["nodeSelector"].as_object().into_iter().flatten().map(|(key, _)| key) {
         if let Some(message) = node_labels::deprecated(key) {
             warnings.push(format!("{path}.nodeSelector[{key}]: {message}"));
@@ -143,7 +144,7 @@ fn of_nodes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
 }
 
-fn of_volumes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+fn warn_about_volumes(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     let volumes = list(&spec["volumes"]);
     for (index, volume) in volumes.iter().enumerate() {
         for (field, shown, message) in DEAD_VOLUMES {
@@ -184,7 +185,13 @@ fn warn_of_repeated(spec: &Value, path: &str, field: &str, key: &str, warnings: 
 }
 
 /// Warns of an annotation that a field of the pod's security context replaces, if the field is not set.
-fn of_profile(template: &Value, (field, message): (&str, &str), key: &str, prefix: &str, warnings: &mut Vec<String>) {
+fn warn_about_profile(
+    template: &Value,
+    (field, message): (&str, &str),
+    key: &str,
+    prefix: &str,
+    warnings: &mut Vec<String>,
+) {
     let is_set = template["spec"]["securityContext"][field].is_object();
     if !is_set && template["metadata"]["annotations"].get(key).is_some() {
         warnings.push(format!("{prefix}metadata.annotations[{key}]: {message}"));
@@ -192,7 +199,7 @@ fn of_profile(template: &Value, (field, message): (&str, &str), key: &str, prefi
 }
 
 /// Warns of the same annotations of a container.
-fn of_container(template: &Value, container: &Value, prefix: &str, warnings: &mut Vec<String>) {
+fn warn_about_container(template: &Value, container: &Value, prefix: &str, warnings: &mut Vec<String>) {
     let name = container["name"].as_str().unwrap_or_default();
     let own = &container["securityContext"];
     if !own["seccompProfile"].is_object() {
@@ -203,7 +210,7 @@ fn of_container(template: &Value, container: &Value, prefix: &str, warnings: &mu
     }
     if !own["appArmorProfile"].is_object() {
         let key = format!("container.apparmor.security.beta.kubernetes.io/{name}");
-        of_profile(template, ("appArmorProfile", APP_ARMOR), &key, prefix, warnings);
+        warn_about_profile(template, ("appArmorProfile", APP_ARMOR), &key, prefix, warnings);
     }
 }
 
@@ -232,7 +239,7 @@ fn warn_of_repeated_variables(container: &Value, path: &str, warnings: &mut Vec<
 }
 
 /// Warns of pod affinity that matches no pod.
-fn of_pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+fn warn_about_pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let terms = &spec["affinity"][kind];
         for (field, within) in [
@@ -292,7 +299,7 @@ mod tests {
             "spec.containers[0].ports[0]: duplicate port definition with spec.initContainers[0].ports[0]",
             "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null",
         ];
-        let warnings = of_pod(&pod);
+        let warnings = warn_about_pod(&pod);
         assert_eq!(warnings.len(), expected.len(), "{warnings:#?}");
         for (warnings, expected) in warnings.iter().zip(expected) {
             assert!(warnings.starts_with(expected), "{warnings}\n{expected}");
@@ -303,10 +310,11 @@ mod tests {
     fn warnings_cover_nested_templates() {
         let pod = json!({"metadata": {}, "spec": {"nodeSelector": {"beta.kubernetes.io/arch": "x"}}});
         let spec = json!({"jobTemplate": {"spec": {"template": pod}}});
-        let warnings = of_template(&Object(json!({"kind": "CronJob", "metadata": {"name": "a.b"}, "spec": spec})));
+        let warnings =
+            warn_about_template(&Object(json!({"kind": "CronJob", "metadata": {"name": "a.b"}, "spec": spec})));
         assert!(warnings[0].starts_with("spec.jobTemplate.spec.template.spec.nodeSelector[beta"), "{warnings:?}");
         let warnings =
-            of_template(&Object(json!({"kind": "Job", "metadata": {"name": "a.b"}, "spec": {"template": {}}})));
+            warn_about_template(&Object(json!({"kind": "Job", "metadata": {"name": "a.b"}, "spec": {"template": {}}})));
         assert!(warnings[0].starts_with("metadata.name: this is used in Pod names"), "{warnings:?}");
     }
 }

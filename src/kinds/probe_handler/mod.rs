@@ -96,19 +96,19 @@ handler_types! {
 
 impl ProbeHandler {
     /// Returns the handler of a probe.
-    pub fn of_probe(probe: &Probe) -> Option<ProbeHandler> {
+    pub fn from_probe(probe: &Probe) -> Option<ProbeHandler> {
         ProbeHandler::all_of_probe(probe).into_iter().next()
     }
 
     /// Returns the handler of a hook.
-    pub fn of_hook(hook: &LifecycleHandler) -> Option<ProbeHandler> {
+    pub fn from_hook(hook: &LifecycleHandler) -> Option<ProbeHandler> {
         ProbeHandler::all_of_hook(hook).into_iter().next()
     }
 
     /// Decodes the handler of a stored probe or hook.
     pub fn read(stored: &Value) -> Option<ProbeHandler> {
-        let of_hook = || ProbeHandler::of_hook(&LifecycleHandler::deserialize(stored).ok()?);
-        ProbeHandler::of_probe(&Probe::deserialize(stored).ok()?).or_else(of_hook)
+        let from_hook = || ProbeHandler::from_hook(&LifecycleHandler::deserialize(stored).ok()?);
+        ProbeHandler::from_probe(&Probe::deserialize(stored).ok()?).or_else(from_hook)
     }
 
     /// Replaces the name of its port by the number from `number_of`, if there is one.

@@ -2,7 +2,7 @@
 
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, or};
-use super::pod_resources::{ResourceAmounts, of_pod};
+use super::pod_resources::{ResourceAmounts, total_for_pod};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Time};
@@ -188,7 +188,7 @@ fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---");
     let (mut requests, mut limits) = (ResourceAmounts::default(), ResourceAmounts::default());
     for pod in &pods {
-        let (requested, limited) = (of_pod(&pod.0, "requests"), of_pod(&pod.0, "limits"));
+        let (requested, limited) = (total_for_pod(&pod.0, "requests"), total_for_pod(&pod.0, "limits"));
         let cells = [
             share(&requested, &offer, "cpu"),
             share(&limited, &offer, "cpu"),

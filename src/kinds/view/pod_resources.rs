@@ -49,7 +49,7 @@ impl ResourceAmounts {
 
 /// A pod's `requests` or `limits`: the sum of containers and sidecars, or the largest sum of an init container and the
 /// sidecars before it. Pod-level resources override; overhead is added (KEP-753 and KEP-2837).
-pub fn of_pod(pod: &Value, kind: &str) -> ResourceAmounts {
+pub fn total_for_pod(pod: &Value, kind: &str) -> ResourceAmounts {
     let of = |holder: &Value| ResourceAmounts::from_value(holder.value_at("resources").value_at(kind));
     let mut total = ResourceAmounts::default();
     pod.list("spec.containers").iter().for_each(|container| total.add(&of(container)));
@@ -93,7 +93,7 @@ mod tests {
             (pod(json!([sidecar]), json!([asks("1")])), "2"),
         ];
         for (pod, expected) in cases {
-            assert_eq!(of_pod(&pod, "requests").get("cpu").to_string(), expected, "{pod}");
+            assert_eq!(total_for_pod(&pod, "requests").get("cpu").to_string(), expected, "{pod}");
         }
     }
 }

@@ -64,7 +64,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let node = world.get(key).filter(|row| !row.is_deleting());
     let Some(node) = node.filter(|row| is_real(world, &row.key.name) && world.facts.pressure.at.is_some()) else {
         return plan;

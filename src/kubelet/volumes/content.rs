@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Volume;
 /// Returns the content of one volume, or Kubernetes' message about what is missing.
 pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
     let unsupported = || Err("this kind of volume is not supported by this node".into());
-    let Some(source) = VolumeSource::of_volume(volume) else { return unsupported() };
+    let Some(source) = VolumeSource::from_volume(volume) else { return unsupported() };
     match source {
         VolumeSource::EmptyDir(empty) => {
             let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
@@ -58,7 +58,7 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
 /// Whether a volume is made of objects of the cluster, which a machine that only pretends lacks, too.
 fn is_made_of_objects(volume: &Volume) -> bool {
     use VolumeSource::{ConfigMap, DownwardApi, Projected, Secret};
-    matches!(VolumeSource::of_volume(volume), Some(ConfigMap(_) | Secret(_) | DownwardApi(_) | Projected(_)))
+    matches!(VolumeSource::from_volume(volume), Some(ConfigMap(_) | Secret(_) | DownwardApi(_) | Projected(_)))
 }
 
 /// The first volume that cannot be set up. It is checked only until the pod's first start, because mounted volumes stay.

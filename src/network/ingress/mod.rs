@@ -54,7 +54,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let row = world.get(key);
     let served = row.filter(|row| !row.is_deleting() && is_served(world, &row.body()));
     let wanted = served.map(|row| ingress_route(world, row));

@@ -48,7 +48,7 @@ fn has_named_port(rule: &Value) -> bool {
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
-    let mut plan = Plan::nothing();
+    let mut plan = Plan::default();
     let wanted = world.get(key).filter(|row| !row.is_deleting()).map(|row| policy(world, row));
     let ordered = world.orders.policies.get(key);
     if wanted.as_ref() != ordered.map(|ordered| &**ordered) {

@@ -18,7 +18,7 @@ impl Environment {
 
     /// Returns the part of this process's environment that containers inherit. The folders of system programs, which an ordinary user's
     /// PATH may lack, are appended to PATH.
-    pub fn of_this_process() -> Environment {
+    pub fn inherited() -> Environment {
         let is_passed_on = |name: &str| matches!(name, "PATH" | "HOME" | "TZ" | "LANG") || name.starts_with("LC_");
         let vars =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

@@ -148,7 +148,7 @@ fn user(start: &Start) -> Result<(Option<ContainerUser>, Option<String>), ImageR
             start.user.as_ref().and_then(|user| user.user).filter(|id| *id != rustix::process::geteuid().as_raw());
         return Ok((start.user.clone(), other.map(user::home)));
     };
-    let (user, home) = user::of_image(named, start.user.clone().unwrap_or_default())
+    let (user, home) = user::resolve_image_user(named, start.user.clone().unwrap_or_default())
         .map_err(|message| ImageRefusal { reason: "CreateContainerError", message })?;
     Ok((Some(user), home))
 }
@@ -225,7 +225,7 @@ pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
             tried.push(("Image objects", format!("Image {} has no entrypoint", object.name)));
         }
         Some((object, Some(entrypoint))) => {
-            return match of_object(asked, object, entrypoint) {
+            return match resolve_object(asked, object, entrypoint) {
                 Ok(found) => (Some(found), tried),
                 Err(why) if object.is_recipe => (None, [tried, vec![("recipes", why)]].concat()),
                 Err(why) => (None, [tried, vec![("Image objects", format!("Image {}: {why}", object.name))]].concat()),
@@ -254,7 +254,7 @@ pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
 }
 
 /// Resolves an image by its Image object or recipe. Uses the given entrypoint, which may be empty.
-fn of_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]) -> Result<ResolvedImage, String> {
+fn resolve_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]) -> Result<ResolvedImage, String> {
     let mut args = if asked.args.is_empty() { object.command.clone() } else { asked.args.to_vec() };
     let label = if object.is_recipe { "recipe" } else { "Image" };
     let mut found = ResolvedImage { rule: format!("{label} {}", object.name), ..ResolvedImage::default() };

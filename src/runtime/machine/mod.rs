@@ -97,7 +97,7 @@ pub struct Machine {
 impl Machine {
     /// Takes the state folder for a leader of this epoch. Ask for the [`Machine::inventory`] before ordering anything.
     pub fn open(state: &Path, epoch: u64, report: Box<dyn Fn(Report) + Send + Sync>) -> Result<Machine> {
-        Machine::open_with(state, epoch, Path::new(super::THIS), image::Environment::of_this_process(), report)
+        Machine::open_with(state, epoch, Path::new(super::THIS), image::Environment::inherited(), report)
     }
 
     /// Same as [`Machine::open`], with another program for the shims and another environment for all containers.

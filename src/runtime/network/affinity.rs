@@ -29,7 +29,7 @@ const FLOW: Duration = Duration::from_secs(30);
 impl AffinitySession {
     /// Returns the session for the datagrams of one socket, by its port, to one address. kube-proxy chooses one endpoint for such a flow
     /// too, whatever the Service's `sessionAffinity`, because conntrack records it.
-    pub fn of_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> AffinitySession {
+    pub fn for_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> AffinitySession {
         AffinitySession { client, port: format!("{from} {to}"), lasts: FLOW }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn datagrams_of_a_socket_keep_their_endpoint() {
         let affinity = SessionAffinity::default();
-        let flow = |from, to: &str| AffinitySession::of_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
+        let flow = |from, to: &str| AffinitySession::for_flow(Ipv4Addr::new(127, 9, 1, 1), from, to.parse().unwrap());
         affinity.remember(flow(40_000, "127.9.128.7:53"), endpoint(5));
         let table = [
             (40_000, "127.9.128.7:53", [5, 4, 6]),

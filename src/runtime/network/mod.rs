@@ -361,7 +361,7 @@ impl FilterListener {
     }
 
     fn flow(&self, socket: &CallerSocket, service: SocketAddrV4) -> AffinitySession {
-        AffinitySession::of_flow(self.own, socket.port().unwrap_or(0), service)
+        AffinitySession::for_flow(self.own, socket.port().unwrap_or(0), service)
     }
 
     fn reach(&mut self, notice: &SeccompNotice, socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4) -> CallResult {

@@ -121,7 +121,7 @@ impl EndpointChoice {
     }
 
     /// Chooses for a client of a Service's port, with session affinity if the Service has it.
-    pub fn of_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> EndpointChoice {
+    pub fn for_port(route: &Route, port: &RoutePort, endpoints: Vec<SocketAddrV4>, client: Ipv4Addr) -> EndpointChoice {
         let lasts = |seconds: u32| Duration::from_secs(seconds.into());
         let session = |seconds| AffinitySession { client, port: port_key(route, port), lasts: lasts(seconds) };
         EndpointChoice {
@@ -240,7 +240,7 @@ mod tests {
             let ports = &route(Some(60));
             let all = service.endpoints.clone();
             let ingress =
-                EndpointChoice::of_port(ports, &ports.ports[0], all, Ipv4Addr::LOCALHOST).preferred(&affinity);
+                EndpointChoice::for_port(ports, &ports.ports[0], all, Ipv4Addr::LOCALHOST).preferred(&affinity);
             let firsts = [service, node, ingress].map(|choice| choice.endpoints[0]);
             assert_eq!(firsts, [to; 3]);
         }

@@ -81,10 +81,10 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
         }
     };
     for kind in kinds.all() {
-        add(kind.resource.group(), kind.version, of_kind(kind));
+        add(kind.resource.group(), kind.version, served_resources(kind));
         for other in kind.also {
             let (group, version) = other.rsplit_once('/').unwrap_or(("", other));
-            add(group, version, of_kind(kind));
+            add(group, version, served_resources(kind));
         }
     }
     add("", "v1", vec![alone("bindings", "Binding", true)]);
@@ -92,7 +92,7 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
         add(review.group, "v1", vec![alone(review.plural, review.kind, review.namespaced)]);
     }
     for kind in &COMPUTED {
-        add(kind.group, kind.version, vec![of_computed(kind)]);
+        add(kind.group, kind.version, vec![computed_resource(kind)]);
     }
     let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     groups.sort_by(|one, other| (place(&one.name), &one.name).cmp(&(place(&other.name), &other.name)));
@@ -102,7 +102,7 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     groups
 }
 
-fn of_kind(kind: &Kind) -> Vec<ServedResource> {
+fn served_resources(kind: &Kind) -> Vec<ServedResource> {
     let plural = kind.resource.plural();
     let verbs = VERBS.iter().copied().filter(|verb| plural != "namespaces" || *verb != "deletecollection");
     let own = ServedResource {
@@ -133,7 +133,7 @@ fn of_kind(kind: &Kind) -> Vec<ServedResource> {
 }
 
 /// A resource whose objects are computed when they are read.
-fn of_computed(kind: &ComputedKind) -> ServedResource {
+fn computed_resource(kind: &ComputedKind) -> ServedResource {
     ServedResource {
         singular_name: kind.singular.to_owned(),
         verbs: vec!["get", "list"],

@@ -150,8 +150,8 @@ impl HttpServer {
                 let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
                 let Some(connection) = connections.open(peer) else { return };
                 let id = connection.id();
-                let talk = tokio::spawn(meet(client, shared.clone(), connection));
-                connections.can_end(id, talk.abort_handle());
+                let task = tokio::spawn(accept_connection(client, shared.clone(), connection));
+                connections.can_end(id, task.abort_handle());
             }));
             stop.await;
             clients.abort();
@@ -175,26 +175,27 @@ async fn compact(shared: Arc<ServerState>) {
     }
 }
 
-async fn meet(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
+/// Accepts one connection: by its first byte it is TLS or plain HTTP.
+async fn accept_connection(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
     let until = Instant::now() + GREETING;
     let Some(acceptor) = shared.acceptor.clone() else {
-        return talk(client, shared, connection, until, false).await;
+        return serve_connection(client, shared, connection, until, false).await;
     };
     let mut first = [0];
     match timeout_at(until, client.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == HANDSHAKE => {
             if let Ok(Ok(client)) = timeout_at(until, acceptor.accept(client)).await {
                 let is_http2 = client.get_ref().1.alpn_protocol() == Some(HTTP2);
-                talk(client, shared, connection, until, is_http2).await;
+                serve_connection(client, shared, connection, until, is_http2).await;
             }
         }
-        Ok(Ok(1)) => talk(client, shared, connection, until, false).await,
+        Ok(Ok(1)) => serve_connection(client, shared, connection, until, false).await,
         _ => {}
     }
 }
 
 /// Serves one client until it disconnects, or until this moment while it is unauthenticated.
-async fn talk(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     shared: Arc<ServerState>,
     connection: Connection,

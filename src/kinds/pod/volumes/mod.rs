@@ -66,7 +66,7 @@ macro_rules! volume_types {
 
         /// Sets the defaults of one volume; without a source it is an emptyDir.
         pub fn fill_in_defaults(volume: &mut Volume) {
-            if VolumeSource::of_volume(volume).is_none() {
+            if VolumeSource::from_volume(volume).is_none() {
                 volume.empty_dir = Some(EmptyDirVolumeSource::default());
             }
             $(volume.$field.iter_mut().for_each(VolumeType::fill_in_defaults);)*
@@ -139,7 +139,7 @@ volume_types! {
 
 impl<'v> VolumeSource<'v> {
     /// Returns the source of a volume.
-    pub fn of_volume(volume: &'v Volume) -> Option<VolumeSource<'v>> {
+    pub fn from_volume(volume: &'v Volume) -> Option<VolumeSource<'v>> {
         VolumeSource::all_of(volume).next()
     }
 
@@ -236,7 +236,7 @@ mod tests {
         ];
         for field in kubernetes {
             let volume: Volume = from_value(json!({"name": "v", field: {}})).expect("a volume");
-            let source = VolumeSource::of_volume(&volume).map(|source| source.as_type().field());
+            let source = VolumeSource::from_volume(&volume).map(|source| source.as_type().field());
             assert_eq!(source, Some(field));
         }
     }

@@ -138,17 +138,17 @@ struct Subject {
 }
 
 impl Subject {
-    fn of_pod(uid: &Str) -> Subject {
+    fn for_pod(uid: &Str) -> Subject {
         Subject { uid: Some(uid.clone()), start: None }
     }
 
-    fn of_start(start: &Start) -> Subject {
+    fn for_start(start: &Start) -> Subject {
         Subject { uid: Some(start.pod_uid.clone()), start: Some((start.container.clone(), start.attempt)) }
     }
 
-    fn of_effect(effect: &Effect) -> Subject {
+    fn for_effect(effect: &Effect) -> Subject {
         match effect {
-            Effect::Start(start) => Subject::of_start(start),
+            Effect::Start(start) => Subject::for_start(start),
             other => Subject { uid: other.pod_uid().cloned(), start: None },
         }
     }
@@ -216,18 +216,18 @@ impl Shard {
             // One command per turn, so that a report never waits for many starts.
             match self.inbox.pop() {
                 Some(ShardCommand::Effect(effect)) => {
-                    let subject = Subject::of_effect(&effect);
+                    let subject = Subject::for_effect(&effect);
                     self.contain(&subject, |shard| shard.carry_out(effect));
                 }
                 Some(ShardCommand::Adopt(uid, adopter)) => {
                     pod_mut(&mut self.pods, &uid).adopter = Some(adopter);
-                    self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
+                    self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
                 }
                 Some(ShardCommand::Built(start, result)) => {
-                    self.contain(&Subject::of_start(&start), |shard| shard.finish_build(&start, result));
+                    self.contain(&Subject::for_start(&start), |shard| shard.finish_build(&start, result));
                 }
                 Some(ShardCommand::Cleared(uid, result)) => {
-                    self.contain(&Subject::of_pod(&uid), |shard| shard.cleared(&uid, result));
+                    self.contain(&Subject::for_pod(&uid), |shard| shard.cleared(&uid, result));
                 }
                 Some(ShardCommand::Quit) => return,
                 None => {}
@@ -246,7 +246,7 @@ impl Shard {
             } else if token == ANNOUNCEMENT {
                 self.read_announcements();
             } else if let Some(uid) = self.tokens.get(&token).cloned() {
-                self.contain(&Subject::of_pod(&uid), |shard| shard.read_answers(&uid));
+                self.contain(&Subject::for_pod(&uid), |shard| shard.read_answers(&uid));
             }
         }
     }
@@ -269,7 +269,7 @@ impl Shard {
             if let Some(pod) = self.pods.get_mut(&uid) {
                 pod.again = None;
             }
-            self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
+            self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
         }
     }
 
@@ -457,7 +457,7 @@ impl Shard {
     }
 
     fn measure(&self, uid: &Str) {
-        let found = usage::of_pod(&self.context.state, uid);
+        let found = usage::sample_pod(&self.context.state, uid);
         let samples = found.into_iter().map(|(name, sample)| (name.as_str().into(), sample)).collect();
         (self.context.report)(Report::Usage { pod_uid: uid.clone(), at: wire::moment(wire::now_nanos()), samples });
     }

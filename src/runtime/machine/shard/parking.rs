@@ -77,7 +77,7 @@ impl Shard {
             let Some(uid) = self.link_budget.waiting.pop_front() else { break };
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             pod.queued = false;
-            self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
+            self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
         }
         if !self.link_budget.waiting.is_empty() {
             self.drop_silent_links();
@@ -147,7 +147,7 @@ impl Shard {
             let uid = Str::from(uid);
             let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.parked) else { continue };
             pod.parked = false;
-            self.contain(&Subject::of_pod(&uid), |shard| shard.pursue(&uid));
+            self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
         }
     }
 

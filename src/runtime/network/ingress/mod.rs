@@ -210,7 +210,7 @@ impl IngressState {
             IpAddr::V4(client) => client,
             IpAddr::V6(_) => Ipv4Addr::LOCALHOST,
         };
-        let choice = EndpointChoice::of_port(route, port, places.clone(), client).preferred(&self.affinity);
+        let choice = EndpointChoice::for_port(route, port, places.clone(), client).preferred(&self.affinity);
         let endpoints = choice.endpoints.clone();
         let Some(first) = endpoints.first() else {
             return RequestRoute::NoEndpoint(format!("Service {name:?} has no ready endpoint"));
