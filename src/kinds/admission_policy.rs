@@ -1,11 +1,38 @@
 //! Parts that validating and mutating admission policies and their bindings share (admissionregistration.k8s.io/v1).
 
-use super::{FieldErrors, FieldPath, names, selector, webhook, webhook_rule};
+use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook, webhook_rule};
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, RuleWithOperations, Variable,
 };
 use std::collections::BTreeSet;
+
+/// The merge rules of both kinds of policies.
+pub static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("spec", merge_rules::map(&SPEC_MERGE_RULES)), merge_rules::STATUS]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[
+    ("matchConditions", merge_rules::list("name", &merge_rules::ANY)),
+    ("variables", merge_rules::list("name", &merge_rules::ANY)),
+]);
+/// The shape of both kinds of policies.
+pub static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))), shapes::STATUS]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[
+    ("matchConditions", shapes::keyed_list(shapes::NAME, &shapes::ANY)),
+    ("matchConstraints", shapes::ATOMIC),
+    ("paramKind", shapes::ATOMIC),
+    ("variables", shapes::keyed_list(shapes::NAME, &shapes::ANY)),
+]);
+/// The shape of both kinds of bindings.
+pub static BINDING_SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&BINDING_SPEC_SHAPE)))]);
+static BINDING_SPEC_SHAPE: StructShape = StructShape::new(&[
+    ("matchResources", shapes::ATOMIC),
+    ("paramRef", shapes::ATOMIC),
+    ("validationActions", shapes::SET),
+]);
 
 /// Warns that nothing evaluates a policy or a binding.
 pub fn warn_of_no_effect(_: &Object) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! APIService (apiregistration.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, merge_rules, omit};
 use crate::object::Object;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use serde_json::json;
@@ -13,6 +13,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     name_rule: NameRule::PathSegment,
+    merge_rules: &merge_rules::WITH_CONDITIONS,
     ..Kind::new::<APIService>("apiservices.apiregistration.k8s.io", "v1", "APIService", &view::table_only::API_SERVICE)
 };
 

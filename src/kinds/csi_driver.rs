@@ -1,7 +1,8 @@
 //! CSIDriver (storage.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, shapes};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
 
 const MOST_NAME_BYTES: usize = 63;
@@ -14,8 +15,12 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
+    shape: &SHAPE,
     ..Kind::new::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver", &view::storage::CSI_DRIVER)
 };
+
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE)))]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("volumeLifecycleModes", shapes::SET)]);
 
 /// Checks the name of a driver: a subdomain in upper or lower case of up to 63 characters (`ValidateCSIDriverName`).
 pub fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {

@@ -1,7 +1,9 @@
 //! CSINode (storage.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, names, omit, shapes};
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::CSINode;
 
 /// The catalogue's entry.
@@ -10,8 +12,15 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode", &view::storage::CSI_NODE)
 };
+
+static MERGE_RULES: MergeSchema = MergeSchema::new(&[merge_rules::META, ("spec", merge_rules::map(&SPEC_MERGE_RULES))]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[("drivers", merge_rules::list("name", &merge_rules::ANY))]);
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE)))]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("drivers", shapes::keyed_list(shapes::NAME, &shapes::ANY))]);
 
 impl Typed for CSINode {
     fn default(&mut self) {

@@ -1,7 +1,8 @@
 //! CSIStorageCapacity (storage.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, names, omit, selector};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, names, omit, selector, shapes};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::CSIStorageCapacity;
 use serde_json::json;
 
@@ -10,6 +11,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
+    shape: &SHAPE,
     ..Kind::new::<CSIStorageCapacity>(
         "csistoragecapacities.storage.k8s.io",
         "v1",
@@ -17,6 +19,8 @@ pub const KIND: Kind = Kind {
         &view::storage::CSI_STORAGE_CAPACITY,
     )
 };
+
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("nodeTopology", shapes::ATOMIC)]);
 
 impl Typed for CSIStorageCapacity {
     fn default(&mut self) {

@@ -4,7 +4,7 @@ use super::omit::default_text;
 use super::pod::defaults;
 use super::pod::spec::check_template;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, selector, shapes, workload};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 pub const KIND: Kind = Kind {
     short: &["ds"],
     categories: &["all"],
+    merge_rules: &merge_rules::WORKLOAD,
+    shape: &shapes::WORKLOAD,
     ..Kind::new::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet", &view::daemon_set::VIEW)
 };
 

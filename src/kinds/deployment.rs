@@ -4,8 +4,9 @@ use super::omit::default_text;
 use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, shapes};
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
@@ -15,8 +16,17 @@ pub const KIND: Kind = Kind {
     short: &["deploy"],
     categories: &["all"],
     scale: true,
+    merge_rules: &MERGE_RULES,
+    shape: &shapes::WORKLOAD,
     ..Kind::new::<Deployment>("deployments.apps", "v1", "Deployment", &view::deployment::VIEW)
 };
+
+static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("spec", merge_rules::map(&SPEC_MERGE_RULES)), merge_rules::STATUS]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[
+    merge_rules::TEMPLATE,
+    ("strategy", merge_rules::retaining(merge_rules::map(&merge_rules::ANY))),
+]);
 
 impl Typed for Deployment {
     fn read(&mut self, body: &Value) {

@@ -1,7 +1,7 @@
 //! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Stored without effect: kloop's API server has no fair queuing.
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, merge_rules, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use serde_json::json;
@@ -9,6 +9,7 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
+    merge_rules: &merge_rules::WITH_CONDITIONS,
     ..Kind::new::<FlowSchema>(
         "flowschemas.flowcontrol.apiserver.k8s.io",
         "v1",

@@ -1,8 +1,9 @@
 //! Ingress (networking.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, shapes};
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressRule, IngressServiceBackend};
 use serde_json::{Value, json};
 
@@ -10,8 +11,17 @@ use serde_json::{Value, json};
 pub const KIND: Kind = Kind {
     short: &["ing"],
     warnings,
+    shape: &SHAPE,
     ..Kind::new::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress", &view::ingress::VIEW)
 };
+
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&shapes::SERVICE_STATUS))),
+]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("defaultBackend", shapes::map(&BACKEND_SHAPE))]);
+static BACKEND_SHAPE: StructShape = StructShape::new(&[("resource", shapes::ATOMIC)]);
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 

@@ -29,6 +29,7 @@ pub mod registry;
 pub mod resource_names;
 pub mod selectable;
 pub mod selector;
+pub mod shapes;
 pub mod typed;
 pub mod unknown;
 pub mod view;
@@ -105,6 +106,8 @@ pub use registry::KindRegistry;
 pub use selectable::selectable;
 pub use typed::{DecodeError, Typed};
 
+use crate::object::merge::schema::MergeSchemaRef;
+use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Resource};
 use serde_json::Value;
 
@@ -158,6 +161,10 @@ pub struct Kind {
     pub custom: Option<&'static custom::CustomDefinition>,
     /// Its columns and its description.
     pub view: &'static view::KindView,
+    /// Its rules of strategic merge patches: the keys of its lists.
+    pub merge_rules: MergeSchemaRef,
+    /// The parts of its fields that have an owner each after server-side apply.
+    pub shape: &'static StructShape,
     /// The fields for field selectors besides name and namespace.
     pub selectable: &'static [&'static str],
 }
@@ -192,6 +199,8 @@ impl Kind {
             validate_version: |_, _, _| Vec::new(),
             custom: None,
             view,
+            merge_rules: &merge_rules::OBJECT,
+            shape: &shapes::OBJECT,
             selectable: &[],
         }
     }

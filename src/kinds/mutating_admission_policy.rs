@@ -12,6 +12,8 @@ pub const KIND: Kind = Kind {
     status: false,
     unconditional_update: false,
     warnings: admission_policy::warn_of_no_effect,
+    merge_rules: &admission_policy::MERGE_RULES,
+    shape: &admission_policy::SHAPE,
     ..Kind::new::<MutatingAdmissionPolicy>(
         "mutatingadmissionpolicies.admissionregistration.k8s.io",
         "v1",

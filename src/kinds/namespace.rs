@@ -1,7 +1,7 @@
 //! Namespace (core/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, metadata, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, merge_rules, metadata, omit};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     name_rule: NameRule::Label,
     selectable: &["status.phase"],
+    merge_rules: &merge_rules::WITH_CONDITIONS,
     ..Kind::new::<Namespace>("namespaces", "v1", "Namespace", &view::namespace::VIEW)
 };
 

@@ -2,7 +2,8 @@
 
 use super::address::check_protocol;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, selector};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, selector, shapes};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
@@ -11,6 +12,7 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["netpol"],
     status: false,
+    shape: &SHAPE,
     ..Kind::new::<NetworkPolicy>(
         "networkpolicies.networking.k8s.io",
         "v1",
@@ -18,6 +20,9 @@ pub const KIND: Kind = Kind {
         &view::network_policy::VIEW,
     )
 };
+
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE)))]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("podSelector", shapes::ATOMIC)]);
 
 impl Typed for NetworkPolicy {
     fn default(&mut self) {

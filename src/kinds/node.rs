@@ -2,8 +2,10 @@
 
 use super::go::{self, GoField, GoShape};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, names, omit, shapes};
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 
@@ -14,8 +16,31 @@ pub const KIND: Kind = Kind {
     generation: false,
     warnings,
     selectable: &["spec.unschedulable"],
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<Node>("nodes", "v1", "Node", &view::node::VIEW)
 };
+
+static MERGE_RULES: MergeSchema = MergeSchema::new(&[
+    merge_rules::META,
+    ("spec", merge_rules::map(&SPEC_MERGE_RULES)),
+    ("status", merge_rules::map(&STATUS_MERGE_RULES)),
+]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[("podCIDRs", merge_rules::SET)]);
+static STATUS_MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::CONDITIONS, ("addresses", merge_rules::list("type", &merge_rules::ANY))]);
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&STATUS_SHAPE))),
+]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("podCIDRs", shapes::SET)]);
+static STATUS_SHAPE: StructShape = StructShape::new(&[
+    shapes::CONDITIONS,
+    ("addresses", shapes::keyed_list(shapes::TYPE, &shapes::ANY)),
+    ("daemonEndpoints", shapes::in_place(shapes::map(&shapes::ANY))),
+    ("nodeInfo", shapes::in_place(shapes::map(&shapes::ANY))),
+]);
 
 const TAINT: &[GoField] = &[
     ("Key", "key", GoShape::Text),

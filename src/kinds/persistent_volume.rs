@@ -5,9 +5,10 @@ use super::view;
 use super::volume_source::{DEAD_VOLUMES, check_access_modes, check_volume_mode};
 use super::{
     FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, selector,
-    volume_source,
+    shapes, volume_source,
 };
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use serde_json::{Value, json};
 
@@ -17,8 +18,17 @@ pub const KIND: Kind = Kind {
     warnings,
     namespaced: false,
     generation: false,
+    shape: &SHAPE,
     ..Kind::new::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume", &view::persistent_volume::VIEW)
 };
+
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&shapes::ANY))),
+]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("nodeAffinity", shapes::map(&NODE_AFFINITY_SHAPE))]);
+static NODE_AFFINITY_SHAPE: StructShape = StructShape::new(&[("required", shapes::ATOMIC)]);
 
 /// The CSI driver of volumes in the cluster's folders, and the provisioner of their StorageClass.
 pub const LOCAL_DRIVER: &str = "local.kloop.dev";

@@ -4,7 +4,8 @@ use super::amount::quantity;
 use super::go::{self, GoField, GoShape};
 use super::view;
 use super::volume_source::{check_access_modes, check_volume_mode};
-use super::{FieldErrors, FieldPath, Kind, Typed, metadata, names, omit, selector};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, metadata, names, omit, selector, shapes};
+use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
 use serde_json::json;
@@ -15,6 +16,8 @@ pub const KIND: Kind = Kind {
     short: &["pvc"],
     warnings,
     generation: false,
+    merge_rules: &merge_rules::WITH_CONDITIONS,
+    shape: &SHAPE,
     ..Kind::new::<PersistentVolumeClaim>(
         "persistentvolumeclaims",
         "v1",
@@ -22,6 +25,9 @@ pub const KIND: Kind = Kind {
         &view::persistent_volume_claim::VIEW,
     )
 };
+
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&shapes::CLAIM_SPEC))), shapes::STATUS]);
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 

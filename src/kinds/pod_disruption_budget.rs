@@ -2,8 +2,10 @@
 
 use super::go::{self, GoField, GoShape};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, omit, selector};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, selector, shapes};
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
@@ -11,6 +13,8 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["pdb"],
     unconditional_update: false,
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<PodDisruptionBudget>(
         "poddisruptionbudgets.policy",
         "v1",
@@ -18,6 +22,13 @@ pub const KIND: Kind = Kind {
         &view::disruption_budget::VIEW,
     )
 };
+
+static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("spec", merge_rules::map(&SPEC_MERGE_RULES)), merge_rules::STATUS]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[("selector", merge_rules::REPLACE)]);
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))), shapes::STATUS]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[shapes::SELECTOR]);
 
 const SPEC: &[GoField] = &[
     ("MinAvailable", "minAvailable", GoShape::Pointer),

@@ -3,12 +3,14 @@
 use super::pod::defaults;
 use super::pod::spec::check_template;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes};
 use k8s_openapi::api::core::v1::PodTemplate;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     status: false,
+    merge_rules: &merge_rules::WITH_TEMPLATE,
+    shape: &shapes::WITH_TEMPLATE,
     ..Kind::new::<PodTemplate>("podtemplates", "v1", "PodTemplate", &view::table_only::POD_TEMPLATE)
 };
 

@@ -2,7 +2,7 @@
 //! queuing.
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, merge_rules, omit};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use serde_json::json;
@@ -10,6 +10,7 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     namespaced: false,
+    merge_rules: &merge_rules::WITH_CONDITIONS,
     ..Kind::new::<PriorityLevelConfiguration>(
         "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         "v1",

@@ -1,9 +1,13 @@
 //! Shared parts of the four RBAC kinds: rules, role references, subjects (rbac.authorization.k8s.io/v1).
 
 use super::go::{self, GoField, GoShape};
-use super::{DecodeError, FieldErrors, FieldPath, Typed, UnknownField, names, omit, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Typed, UnknownField, names, omit, shapes, typed};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
 use serde_json::{Value, json};
+
+/// The shape of both kinds of bindings.
+pub static BINDING_SHAPE: StructShape = StructShape::new(&[shapes::META, ("roleRef", shapes::ATOMIC)]);
 
 /// The API group.
 pub const GROUP: &str = "rbac.authorization.k8s.io";

@@ -3,7 +3,7 @@
 use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -15,6 +15,8 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     scale: true,
     selectable: &["status.replicas"],
+    merge_rules: &merge_rules::WORKLOAD,
+    shape: &shapes::WORKLOAD,
     ..Kind::new::<ReplicaSet>("replicasets.apps", "v1", "ReplicaSet", &view::replica_set::VIEW)
 };
 

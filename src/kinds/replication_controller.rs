@@ -3,7 +3,8 @@
 use super::pod::defaults;
 use super::pod::spec::check_template;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, workload};
+use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Selector};
 use k8s_openapi::api::core::v1::ReplicationController;
 use serde_json::json;
@@ -14,6 +15,8 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     scale: true,
     selectable: &["status.replicas"],
+    merge_rules: &merge_rules::WORKLOAD,
+    shape: &SHAPE,
     ..Kind::new::<ReplicationController>(
         "replicationcontrollers",
         "v1",
@@ -21,6 +24,11 @@ pub const KIND: Kind = Kind {
         &view::replica_set::CONTROLLER,
     )
 };
+
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))), shapes::STATUS]);
+static SPEC_SHAPE: StructShape =
+    StructShape::new(&[shapes::SELECTOR, ("template", shapes::map(&shapes::POD_TEMPLATE))]);
 
 impl Typed for ReplicationController {
     /// Sets absent selector and labels to the template's labels.

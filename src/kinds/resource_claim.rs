@@ -4,8 +4,10 @@ use super::device::allocation::{self, StatusChange};
 use super::device::claim::{self, RequestNames};
 use super::device::warn_about_claim;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, device, merge_rules, omit, shapes};
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimStatus};
 use serde_json::json;
 
@@ -13,8 +15,33 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     generation: false,
     warnings: warn_about_claim,
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<ResourceClaim>("resourceclaims.resource.k8s.io", "v1", "ResourceClaim", &view::device::RESOURCE_CLAIM)
 };
+
+static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("status", merge_rules::map(&STATUS_MERGE_RULES))]);
+static STATUS_MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[("reservedFor", merge_rules::list("uid", &merge_rules::ANY))]);
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&device::CLAIM_SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&STATUS_SHAPE))),
+]);
+static STATUS_SHAPE: StructShape = StructShape::new(&[
+    ("allocation", shapes::map(&ALLOCATION_SHAPE)),
+    (
+        "devices",
+        shapes::keyed_list(
+            &[("driver", None), ("device", None), ("pool", None), ("shareID", None)],
+            &shapes::JUST_CONDITIONS,
+        ),
+    ),
+    ("reservedFor", shapes::keyed_list(&[("uid", None)], &shapes::ANY)),
+]);
+static ALLOCATION_SHAPE: StructShape =
+    StructShape::new(&[("devices", shapes::in_place(shapes::map(&shapes::ANY))), ("nodeSelector", shapes::ATOMIC)]);
 
 impl Typed for ResourceClaim {
     fn default(&mut self) {

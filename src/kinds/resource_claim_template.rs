@@ -2,7 +2,8 @@
 
 use super::device::{check_template_metadata, claim, warn_about_claim};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, device, omit, shapes};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 
 /// The catalogue's entry.
@@ -10,6 +11,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     warnings: warn_about_claim,
+    shape: &SHAPE,
     ..Kind::new::<ResourceClaimTemplate>(
         "resourceclaimtemplates.resource.k8s.io",
         "v1",
@@ -17,6 +19,10 @@ pub const KIND: Kind = Kind {
         &view::generic::VIEW,
     )
 };
+
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE)))]);
+static SPEC_SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&device::CLAIM_SPEC_SHAPE)))]);
 
 impl Typed for ResourceClaimTemplate {
     fn default(&mut self) {

@@ -2,8 +2,9 @@
 
 use super::amount::quantity;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names, shapes};
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use serde_json::json;
 
@@ -11,8 +12,16 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["quota"],
     generation: false,
+    shape: &SHAPE,
     ..Kind::new::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota", &view::resource_quota::VIEW)
 };
+
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&shapes::ANY))),
+]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("scopeSelector", shapes::ATOMIC)]);
 
 impl Typed for ResourceQuota {
     fn default(&mut self) {

@@ -3,7 +3,8 @@
 use super::device::offer::{self, DeviceNodeFields};
 use super::device::{check_pool, warn_of_offer};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, omit, shapes};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use serde_json::json;
 
@@ -13,8 +14,13 @@ pub const KIND: Kind = Kind {
     status: false,
     selectable: &["spec.driver", "spec.nodeName"],
     warnings: warn_of_offer,
+    shape: &SHAPE,
     ..Kind::new::<ResourceSlice>("resourceslices.resource.k8s.io", "v1", "ResourceSlice", &view::device::RESOURCE_SLICE)
 };
+
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE)))]);
+static SPEC_SHAPE: StructShape =
+    StructShape::new(&[("nodeSelector", shapes::ATOMIC), ("pool", shapes::in_place(shapes::map(&shapes::ANY)))]);
 
 impl Typed for ResourceSlice {
     fn default(&mut self) {

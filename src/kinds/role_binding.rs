@@ -11,6 +11,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     name_rule: NameRule::PathSegment,
+    shape: &rbac::BINDING_SHAPE,
     ..Kind::new::<RoleBinding>("rolebindings.rbac.authorization.k8s.io", "v1", "RoleBinding", &view::rbac::BINDING)
 };
 

@@ -1,8 +1,9 @@
 //! RuntimeClass (node.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit, shapes};
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::node::v1::RuntimeClass;
 
 /// The catalogue's entry.
@@ -12,8 +13,12 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     warnings,
+    shape: &SHAPE,
     ..Kind::new::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass", &view::table_only::RUNTIME_CLASS)
 };
+
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("scheduling", shapes::map(&SCHEDULING_SHAPE))]);
+static SCHEDULING_SHAPE: StructShape = StructShape::new(&[("nodeSelector", shapes::ATOMIC)]);
 
 impl Typed for RuntimeClass {
     fn default(&mut self) {

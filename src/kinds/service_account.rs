@@ -1,7 +1,9 @@
 //! ServiceAccount (core/v1).
 
 use super::view;
-use super::{FieldErrors, Kind, Typed, omit};
+use super::{FieldErrors, Kind, Typed, merge_rules, omit, shapes};
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 /// The catalogue's entry.
@@ -9,8 +11,15 @@ pub const KIND: Kind = Kind {
     short: &["sa"],
     status: false,
     generation: false,
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<ServiceAccount>("serviceaccounts", "v1", "ServiceAccount", &view::service_account::VIEW)
 };
+
+static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("secrets", merge_rules::list("name", &merge_rules::ANY))]);
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("secrets", shapes::keyed_list(shapes::NAME, &shapes::ANY))]);
 
 impl Typed for ServiceAccount {
     fn default(&mut self) {

@@ -1,7 +1,7 @@
 //! ServiceCIDR (networking.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, address, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, address, merge_rules, omit};
 use crate::object::Object;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use serde_json::json;
@@ -11,6 +11,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     warnings,
+    merge_rules: &merge_rules::WITH_CONDITIONS,
     ..Kind::new::<ServiceCIDR>("servicecidrs.networking.k8s.io", "v1", "ServiceCIDR", &view::networking::SERVICE_CIDR)
 };
 

@@ -5,7 +5,7 @@ use super::persistent_volume_claim::{check_spec, default_spec};
 use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, amount, names, omit, pod, selector};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, amount, merge_rules, names, omit, pod, selector, shapes};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -19,6 +19,8 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     scale: true,
     name_rule: NameRule::Label,
+    merge_rules: &merge_rules::WORKLOAD,
+    shape: &shapes::WORKLOAD,
     ..Kind::new::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet", &view::stateful_set::VIEW)
 };
 

@@ -13,6 +13,8 @@ pub const KIND: Kind = Kind {
     categories: &["api-extensions"],
     unconditional_update: false,
     warnings: admission_policy::warn_of_no_effect,
+    merge_rules: &admission_policy::MERGE_RULES,
+    shape: &admission_policy::SHAPE,
     ..Kind::new::<ValidatingAdmissionPolicy>(
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "v1",

@@ -1,11 +1,27 @@
 //! Shared parts of webhook configurations and admission policies (admissionregistration.k8s.io/v1).
 
-use super::{FieldErrors, FieldPath, names, selector, webhook_rule};
+use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook_rule};
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::json;
+
+/// The merge rules of both webhook configurations.
+pub static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("webhooks", merge_rules::list("name", &WEBHOOK_MERGE_RULES))]);
+static WEBHOOK_MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[("matchConditions", merge_rules::list("name", &merge_rules::ANY))]);
+/// The shape of both webhook configurations.
+pub static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("webhooks", shapes::keyed_list(shapes::NAME, &WEBHOOK_SHAPE))]);
+static WEBHOOK_SHAPE: StructShape = StructShape::new(&[
+    ("matchConditions", shapes::keyed_list(shapes::NAME, &shapes::ANY)),
+    ("namespaceSelector", shapes::ATOMIC),
+    ("objectSelector", shapes::ATOMIC),
+]);
 
 /// Port of the Service behind a webhook.
 const HTTPS: i32 = 443;

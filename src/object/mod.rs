@@ -16,6 +16,7 @@ pub mod quantity;
 pub mod selector;
 pub mod sparse;
 pub mod status;
+pub mod struct_shape;
 pub mod time;
 pub mod yaml;
 

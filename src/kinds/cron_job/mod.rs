@@ -3,9 +3,11 @@
 pub mod schedule;
 
 use super::omit::default_text;
-use super::{FieldErrors, FieldPath, Kind, Typed, job, omit, selector, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, job, merge_rules, omit, selector, shapes, workload};
 use crate::kinds::view;
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, JobTemplateSpec};
 use schedule::Schedule;
 use serde_json::json;
@@ -14,8 +16,19 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     short: &["cj"],
     categories: &["all"],
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<CronJob>("cronjobs.batch", "v1", "CronJob", &view::cron_job::VIEW)
 };
+
+static MERGE_RULES: MergeSchema = MergeSchema::new(&[merge_rules::META, ("spec", merge_rules::map(&SPEC_MERGE_RULES))]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[("jobTemplate", merge_rules::map(&merge_rules::WORKLOAD))]);
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&shapes::ANY))),
+]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("jobTemplate", shapes::in_place(shapes::map(&job::SHAPE)))]);
 
 impl Typed for CronJob {
     fn default(&mut self) {

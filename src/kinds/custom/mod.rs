@@ -13,7 +13,7 @@ pub use check::has_rules;
 
 use super::typed::DecodeError;
 use super::view::custom::DefinitionColumns;
-use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, UnknownField, omit};
+use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, UnknownField, merge_rules, omit, shapes};
 use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
@@ -215,6 +215,8 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         validate: |_, _| Vec::new(),
         validate_version: |_, _, _| Vec::new(),
         custom: Some(Box::leak(Box::new(custom))),
+        merge_rules: &merge_rules::OBJECT,
+        shape: &shapes::OBJECT,
         view: &super::view::generic::VIEW,
         selectable: &[],
     })

@@ -3,9 +3,10 @@
 mod check;
 
 use super::custom::has_rules;
-use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, typed};
+use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
 use crate::kinds::view;
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     warnings,
     normalize,
+    shape: &SHAPE,
     ..Kind::new::<CustomResourceDefinition>(
         "customresourcedefinitions.apiextensions.k8s.io",
         "v1",
@@ -24,6 +26,10 @@ pub const KIND: Kind = Kind {
         &view::table_only::CUSTOM_RESOURCE_DEFINITION,
     )
 };
+
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))), shapes::STATUS]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("names", shapes::in_place(shapes::map(&shapes::ANY)))]);
 
 /// Writes whole numbers of a schema without a fraction, as Go does; the typed form has floats.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {

@@ -7,10 +7,15 @@ pub mod allocation;
 pub mod claim;
 pub mod offer;
 
-use super::{FieldErrors, FieldPath, csi_driver, metadata, names};
+use super::{FieldErrors, FieldPath, csi_driver, metadata, names, shapes};
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::{DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration};
 use std::collections::BTreeSet;
+
+/// The shape of the spec of claims and of their templates.
+pub static CLAIM_SPEC_SHAPE: StructShape =
+    StructShape::new(&[("devices", shapes::in_place(shapes::map(&shapes::ANY)))]);
 
 /// The most selectors, configurations, constraints and results.
 pub const MOST_ITEMS: usize = 32;

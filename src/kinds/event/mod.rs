@@ -3,7 +3,8 @@
 mod rules;
 
 use super::view;
-use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, shapes, typed};
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
 
@@ -29,8 +30,16 @@ pub const KIND: Kind = Kind {
         "source",
         "type",
     ],
+    shape: &SHAPE,
     ..Kind::new::<Event>("events", "v1", "Event", &view::event::CORE)
 };
+
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("involvedObject", shapes::ATOMIC),
+    ("related", shapes::ATOMIC),
+    ("source", shapes::in_place(shapes::map(&shapes::ANY))),
+]);
 
 /// Stores unknown times of an Event as `null`, so that clients print `<nil>`.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {

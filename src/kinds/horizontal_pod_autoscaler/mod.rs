@@ -2,9 +2,10 @@
 
 mod check;
 
-use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, typed};
+use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, merge_rules, omit, shapes, typed};
 use crate::kinds::view;
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::autoscaling::v2::{
     HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, MetricSpec, MetricTarget, ResourceMetricSource,
 };
@@ -17,6 +18,8 @@ pub const KIND: Kind = Kind {
     generation: false,
     also: &["autoscaling/v1"],
     normalize,
+    merge_rules: &merge_rules::WITH_CONDITIONS,
+    shape: &SHAPE,
     ..Kind::new::<HorizontalPodAutoscaler>(
         "horizontalpodautoscalers.autoscaling",
         "v2",
@@ -24,6 +27,10 @@ pub const KIND: Kind = Kind {
         &view::autoscaler::VIEW,
     )
 };
+
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))), shapes::STATUS]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[("scaleTargetRef", shapes::in_place(shapes::map(&shapes::ANY)))]);
 
 const DEFAULT_CPU_PERCENT: i32 = 80;
 

@@ -7,9 +7,10 @@ pub mod check;
 mod policy;
 
 use super::pod::defaults;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes};
 use crate::kinds::view;
 use crate::object::Object;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use serde_json::{Value, json};
 
@@ -17,8 +18,20 @@ use serde_json::{Value, json};
 pub const KIND: Kind = Kind {
     categories: &["all"],
     selectable: &["status.successful"],
+    merge_rules: &merge_rules::WORKLOAD,
+    shape: &SHAPE,
     ..Kind::new::<Job>("jobs.batch", "v1", "Job", &view::job::VIEW)
 };
+
+static UNCOUNTED_PODS_SHAPE: StructShape = StructShape::new(&[("failed", shapes::SET), ("succeeded", shapes::SET)]);
+static STATUS_SHAPE: StructShape = StructShape::new(&[("uncountedTerminatedPods", shapes::map(&UNCOUNTED_PODS_SHAPE))]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[shapes::SELECTOR, shapes::TEMPLATE]);
+/// The shape of Jobs, and of the template in CronJobs.
+pub static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&STATUS_SHAPE))),
+]);
 
 /// The label that selects a Job's pods, the only one in the generated selector.
 pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";

@@ -32,9 +32,11 @@ pub mod warnings;
 pub use facts::{PodRequests, condition, is_ready, qos_class, requests};
 
 use super::typed::{self, DecodeError};
-use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField, merge_rules, omit, shapes};
 use crate::kinds::view;
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::Value;
 
@@ -55,8 +57,32 @@ pub const KIND: Kind = Kind {
         "status.podIPs",
         "status.nominatedNodeName",
     ],
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<Pod>("pods", "v1", "Pod", &view::pod::VIEW)
 };
+
+static MERGE_RULES: MergeSchema = MergeSchema::new(&[
+    merge_rules::META,
+    ("spec", merge_rules::map(&merge_rules::POD_SPEC)),
+    ("status", merge_rules::map(&STATUS_MERGE_RULES)),
+]);
+static STATUS_MERGE_RULES: MergeSchema = MergeSchema::new(&[
+    merge_rules::CONDITIONS,
+    ("podIPs", merge_rules::list("ip", &merge_rules::ANY)),
+    ("hostIPs", merge_rules::list("ip", &merge_rules::ANY)),
+    ("resourceClaimStatuses", merge_rules::retaining(merge_rules::list("name", &merge_rules::ANY))),
+]);
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&shapes::POD_SPEC))),
+    ("status", shapes::in_place(shapes::map(&STATUS_SHAPE))),
+]);
+static STATUS_SHAPE: StructShape = StructShape::new(&[
+    shapes::CONDITIONS,
+    ("podIPs", shapes::keyed_list(&[("ip", None)], &shapes::ANY)),
+    ("resourceClaimStatuses", shapes::keyed_list(shapes::NAME, &shapes::ANY)),
+]);
 
 /// Stores absent times of conditions as `null`.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {

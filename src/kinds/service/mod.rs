@@ -6,9 +6,11 @@
 mod carry;
 mod check;
 
-use super::{FieldErrors, Kind, NameRule, Typed, omit};
+use super::{FieldErrors, Kind, NameRule, Typed, merge_rules, omit, shapes};
 use crate::kinds::view;
 use crate::object::Object;
+use crate::object::merge::schema::MergeSchema;
+use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
@@ -22,8 +24,26 @@ pub const KIND: Kind = Kind {
     name_rule: NameRule::Label,
     warnings,
     selectable: &["spec.clusterIP", "spec.type"],
+    merge_rules: &MERGE_RULES,
+    shape: &SHAPE,
     ..Kind::new::<Service>("services", "v1", "Service", &view::service::VIEW)
 };
+
+static MERGE_RULES: MergeSchema =
+    MergeSchema::new(&[merge_rules::META, ("spec", merge_rules::map(&SPEC_MERGE_RULES)), merge_rules::STATUS]);
+static SPEC_MERGE_RULES: MergeSchema = MergeSchema::new(&[(
+    "ports",
+    merge_rules::with_second_key("protocol", "TCP", merge_rules::list("port", &merge_rules::ANY)),
+)]);
+static SHAPE: StructShape = StructShape::new(&[
+    shapes::META,
+    ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))),
+    ("status", shapes::in_place(shapes::map(&shapes::SERVICE_STATUS))),
+]);
+static SPEC_SHAPE: StructShape = StructShape::new(&[
+    ("ports", shapes::keyed_list(&[("port", None), ("protocol", Some("TCP"))], &shapes::ANY)),
+    shapes::SELECTOR,
+]);
 
 fn warnings(service: &Object) -> Vec<String> {
     let has = |field: &str| !service.items(&["spec", field]).is_empty();
