@@ -20,7 +20,7 @@ const LEG: usize = 10;
 
 #[test]
 fn killed_control_plane_disturbs_no_workload() {
-    Campaign::new(Victim::Plane, 60).run();
+    Campaign::new(Victim::Plane, 45).run();
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn killed_process_group_disturbs_no_workload() {
 
 #[test]
 fn killed_shim_duplicates_or_loses_no_workload() {
-    Campaign::new(Victim::Shim, 40).run();
+    Campaign::new(Victim::Shim, 30).run();
 }
 
 fn number(variable: &str, otherwise: usize) -> usize {

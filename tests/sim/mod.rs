@@ -164,7 +164,7 @@ fn seeds_keep_the_invariants() {
         return;
     }
     let from = number("KLOOP_SIM_FROM").unwrap_or(0);
-    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(60));
+    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(40));
 }
 
 #[test]
