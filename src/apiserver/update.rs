@@ -73,7 +73,7 @@ pub fn update(
         }
         UpdatePart::EphemeralContainers => with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?,
         UpdatePart::Resize => resized(kind, &decode(kind, body, options, &mut warnings)?, &old)?,
-        _ => whole(txn, kind, body, &old, part, options, &mut warnings)?,
+        UpdatePart::Main | UpdatePart::Finalize => whole(txn, kind, body, &old, part, options, &mut warnings)?,
     };
     raise_generation(kind, &mut object, &old);
     let manager = part.written_by(options.manager.as_ref());
@@ -90,7 +90,7 @@ fn update_status(
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
     let mut warnings = Vec::new();
-    let fields = if part == UpdatePart::StatusAlone { &[] } else { metadata::changed_with_status(kind) };
+    let fields = if part == UpdatePart::StatusAlone { &[] } else { kind.status_metadata };
     let (mut status, new_metadata) = decode_status(kind, body, fields, options, &mut warnings)?;
     if kind.resource == SIGNING_REQUESTS {
         status = Some(signing_request_status(kind, status, &old, part, txn.now())?);

@@ -20,6 +20,15 @@ pub fn change(
     change_part(context, target, UpdatePart::Main, dry_run, edit)
 }
 
+/// The part of an object that `--subresource` names, of the subresources that hold the object itself.
+pub fn update_part(subresource: &str) -> UpdatePart {
+    match subresource {
+        "status" => UpdatePart::Status,
+        "resize" => UpdatePart::Resize,
+        _ => UpdatePart::Main,
+    }
+}
+
 /// Changes a part of the object as it stands now.
 pub fn change_part(
     context: &mut CommandContext,

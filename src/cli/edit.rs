@@ -1,11 +1,11 @@
 //! `kloop edit`: changes objects in an editor.
 
+use super::change::update_part;
 use super::flags::ChangeFlags;
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
-use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteReply};
 use crate::kinds::merge_rules;
 use crate::managed_fields::last_applied::with_last_applied;
@@ -199,11 +199,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
         None => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
     };
     let key = key_of(kind, object);
-    let part = match args.subresource.as_str() {
-        "status" => UpdatePart::Status,
-        "resize" => UpdatePart::Resize,
-        _ => UpdatePart::Main,
-    };
+    let part = update_part(&args.subresource);
     let options = context.options(FieldValidation::Strict, dry_run);
     let reply: WriteReply =
         context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?;

@@ -1,12 +1,12 @@
 //! `kloop patch`: patches objects.
 
+use super::change::update_part;
 use super::dry_run::DryRun;
 use super::flags::ChangeFlags;
 use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::rules::names::key_of;
-use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Reason, Status, io_error_text, yaml};
@@ -155,11 +155,7 @@ fn patch_object(
     let key = key_of(kind, object);
     let api_version = args.words.first().and_then(|word| requested_version(kind, word));
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
-    let part = match args.subresource.as_str() {
-        "status" => UpdatePart::Status,
-        "resize" => UpdatePart::Resize,
-        _ => UpdatePart::Main,
-    };
+    let part = update_part(&args.subresource);
     let change = match args.subresource.as_str() {
         "" | "status" => change.clone(),
         "resize" if kind.resource == "pods" => change.clone(),

@@ -1,5 +1,6 @@
 //! `kloop replace`: replaces objects with their manifests.
 
+use super::change::update_part;
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
@@ -9,7 +10,7 @@ use crate::apiserver::FieldValidation;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
-use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::update::update;
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason};
 use std::time::Duration;
@@ -90,7 +91,7 @@ fn replace_object(
         context.warn(&done.warnings);
         done.into_object()
     } else {
-        let part = if args.subresource == "status" { UpdatePart::Status } else { UpdatePart::Main };
+        let part = update_part(&args.subresource);
         let done = context.api()?.write(options.dry_run, |txn| {
             let current = read::get(txn, &key)?;
             // As in kubectl, a manifest without a resourceVersion replaces the current version.

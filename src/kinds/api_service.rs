@@ -14,6 +14,7 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     name_rule: NameRule::PathSegment,
     merge_rules: &merge_rules::WITH_CONDITIONS,
+    status_metadata: &[],
     ..Kind::new::<APIService>("apiservices.apiregistration.k8s.io", "v1", "APIService", &view::table_only::API_SERVICE)
 };
 

@@ -14,6 +14,7 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
+    returns_deleted: true,
     ..Kind::new::<CSINode>("csinodes.storage.k8s.io", "v1", "CSINode", &view::storage::CSI_NODE)
 };
 

@@ -18,6 +18,7 @@ pub const KIND: Kind = Kind {
     scale: true,
     merge_rules: &MERGE_RULES,
     shape: &shapes::WORKLOAD,
+    status_metadata: &["annotations", "finalizers", "ownerReferences"],
     ..Kind::new::<Deployment>("deployments.apps", "v1", "Deployment", &view::deployment::VIEW)
 };
 

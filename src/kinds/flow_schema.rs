@@ -10,6 +10,7 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     namespaced: false,
     merge_rules: &merge_rules::WITH_CONDITIONS,
+    status_metadata: &[],
     ..Kind::new::<FlowSchema>(
         "flowschemas.flowcontrol.apiserver.k8s.io",
         "v1",

@@ -165,6 +165,11 @@ pub struct Kind {
     pub merge_rules: MergeSchemaRef,
     /// The parts of its fields that have an owner each after server-side apply.
     pub shape: &'static StructShape,
+    /// Whether its deletion is answered with the object's last state rather than a Status (`ReturnDeletedObject` of
+    /// Kubernetes' registries).
+    pub returns_deleted: bool,
+    /// The fields of metadata that a client may change when it writes the status; Kubernetes' strategies differ.
+    pub status_metadata: &'static [&'static str],
     /// The fields for field selectors besides name and namespace.
     pub selectable: &'static [&'static str],
 }
@@ -201,6 +206,8 @@ impl Kind {
             view,
             merge_rules: &merge_rules::OBJECT,
             shape: &shapes::OBJECT,
+            returns_deleted: false,
+            status_metadata: &["annotations", "finalizers", "ownerReferences", "labels"],
             selectable: &[],
         }
     }

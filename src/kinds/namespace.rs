@@ -14,6 +14,7 @@ pub const KIND: Kind = Kind {
     name_rule: NameRule::Label,
     selectable: &["status.phase"],
     merge_rules: &merge_rules::WITH_CONDITIONS,
+    returns_deleted: true,
     ..Kind::new::<Namespace>("namespaces", "v1", "Namespace", &view::namespace::VIEW)
 };
 

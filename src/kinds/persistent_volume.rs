@@ -19,6 +19,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     shape: &SHAPE,
+    returns_deleted: true,
     ..Kind::new::<PersistentVolume>("persistentvolumes", "v1", "PersistentVolume", &view::persistent_volume::VIEW)
 };
 

@@ -18,6 +18,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     merge_rules: &merge_rules::WITH_CONDITIONS,
     shape: &SHAPE,
+    returns_deleted: true,
     ..Kind::new::<PersistentVolumeClaim>(
         "persistentvolumeclaims",
         "v1",

@@ -11,6 +11,7 @@ pub const KIND: Kind = Kind {
     status: false,
     merge_rules: &merge_rules::WITH_TEMPLATE,
     shape: &shapes::WITH_TEMPLATE,
+    returns_deleted: true,
     ..Kind::new::<PodTemplate>("podtemplates", "v1", "PodTemplate", &view::table_only::POD_TEMPLATE)
 };
 

@@ -11,6 +11,7 @@ use serde_json::json;
 pub const KIND: Kind = Kind {
     namespaced: false,
     merge_rules: &merge_rules::WITH_CONDITIONS,
+    status_metadata: &[],
     ..Kind::new::<PriorityLevelConfiguration>(
         "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         "v1",

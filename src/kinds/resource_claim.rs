@@ -17,6 +17,7 @@ pub const KIND: Kind = Kind {
     warnings: warn_about_claim,
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
+    status_metadata: &[],
     ..Kind::new::<ResourceClaim>("resourceclaims.resource.k8s.io", "v1", "ResourceClaim", &view::device::RESOURCE_CLAIM)
 };
 

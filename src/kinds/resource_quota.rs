@@ -13,6 +13,7 @@ pub const KIND: Kind = Kind {
     short: &["quota"],
     generation: false,
     shape: &SHAPE,
+    returns_deleted: true,
     ..Kind::new::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota", &view::resource_quota::VIEW)
 };
 

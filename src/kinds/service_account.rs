@@ -13,6 +13,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
+    returns_deleted: true,
     ..Kind::new::<ServiceAccount>("serviceaccounts", "v1", "ServiceAccount", &view::service_account::VIEW)
 };
 

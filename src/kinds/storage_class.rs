@@ -14,6 +14,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     warnings,
+    returns_deleted: true,
     ..Kind::new::<StorageClass>("storageclasses.storage.k8s.io", "v1", "StorageClass", &view::storage::CLASS)
 };
 

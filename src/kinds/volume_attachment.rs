@@ -11,6 +11,8 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     unconditional_update: false,
+    returns_deleted: true,
+    status_metadata: &[],
     ..Kind::new::<VolumeAttachment>(
         "volumeattachments.storage.k8s.io",
         "v1",

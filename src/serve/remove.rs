@@ -11,21 +11,6 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Api, WriteReply, read};
 use crate::object::{Reason, Status};
 
-/// Kinds whose deletion is answered with their last state rather than a Status (`ReturnDeletedObject` of their registries).
-const SHOWN: [&str; 11] = [
-    "namespaces",
-    "persistentvolumeclaims",
-    "persistentvolumes",
-    "pods",
-    "podtemplates",
-    "resourcequotas",
-    "serviceaccounts",
-    "services",
-    "csinodes.storage.k8s.io",
-    "storageclasses.storage.k8s.io",
-    "volumeattachments.storage.k8s.io",
-];
-
 /// Deletes one object.
 pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
@@ -39,7 +24,7 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
 }
 
 fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, reply: WriteReply) -> HttpAnswer {
-    if is_gone && !SHOWN.contains(&asked.kind.resource.0) {
+    if is_gone && !asked.kind.returns_deleted {
         return HttpAnswer::done(200, Some(details(asked.kind, &reply.object)), show.form());
     }
     show.answer_object(200, reply.into_object())

@@ -1,6 +1,5 @@
 //! Metadata rules: fields that the server owns, whatever a client sends.
 
-use crate::kinds::Kind;
 use crate::managed_fields;
 use crate::object::Object;
 use serde_json::Value;
@@ -19,24 +18,6 @@ pub fn carry_over(new: &mut Object, old: &Object) {
         }
     }
     new.unset(&["metadata", "selfLink"]);
-}
-
-/// Fields of metadata that a client may change when it writes the status of a kind. Kubernetes' strategies differ by kind.
-pub fn changed_with_status(kind: &Kind) -> &'static [&'static str] {
-    const ALL: [&str; 4] = ["annotations", "finalizers", "ownerReferences", "labels"];
-    if kind.custom.is_some() {
-        return &[];
-    }
-    match kind.resource.0 {
-        "deployments.apps" => &ALL[..3],
-        "pods" => &["annotations", "finalizers", "labels"],
-        "apiservices.apiregistration.k8s.io"
-        | "flowschemas.flowcontrol.apiserver.k8s.io"
-        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"
-        | "resourceclaims.resource.k8s.io"
-        | "volumeattachments.storage.k8s.io" => &[],
-        _ => &ALL,
-    }
 }
 
 /// Whether the two differ in anything but metadata and status: what `generation` counts.

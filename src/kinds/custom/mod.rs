@@ -218,6 +218,8 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         merge_rules: &merge_rules::OBJECT,
         shape: &shapes::OBJECT,
         view: &super::view::generic::VIEW,
+        returns_deleted: false,
+        status_metadata: &[],
         selectable: &[],
     })
 }

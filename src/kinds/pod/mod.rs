@@ -59,6 +59,8 @@ pub const KIND: Kind = Kind {
     ],
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
+    returns_deleted: true,
+    status_metadata: &["annotations", "finalizers", "labels"],
     ..Kind::new::<Pod>("pods", "v1", "Pod", &view::pod::VIEW)
 };
 

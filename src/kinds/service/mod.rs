@@ -26,6 +26,7 @@ pub const KIND: Kind = Kind {
     selectable: &["spec.clusterIP", "spec.type"],
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
+    returns_deleted: true,
     ..Kind::new::<Service>("services", "v1", "Service", &view::service::VIEW)
 };
 
