@@ -1,5 +1,6 @@
-//! Objects of every new cluster: namespaces, priority classes, a storage class, and the ServiceCIDR and the Service `kubernetes`.
+//! Objects of every new cluster: namespaces, priority classes, a storage class, roles, and the ServiceCIDR and the Service `kubernetes`.
 
+use super::authorization::default_roles::default_roles;
 use super::create::create;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
@@ -35,6 +36,9 @@ pub fn fill(txn: &mut dyn Transaction) -> ApiResult<()> {
         "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
     });
     put(txn, class)?;
+    for object in default_roles()? {
+        create_as(txn, object)?;
+    }
     let network = txn.network();
     put_range(txn, network)?;
     create_as(txn, kubernetesservice::service(network))

@@ -10,6 +10,7 @@ pub mod admission;
 pub mod api;
 pub mod apply;
 pub mod apply_patch;
+pub mod authorization;
 pub mod bind;
 pub mod bootstrap;
 pub mod create;

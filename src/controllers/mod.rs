@@ -17,6 +17,7 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 
+pub mod clusterrole_aggregation;
 pub mod cronjob;
 pub mod customresourcedefinition;
 pub mod daemonset;
@@ -72,6 +73,7 @@ pub static ALL: &[&Loop] = &[
     &volume_provisioner::LOOP,
     &ephemeral_volume::LOOP,
     &horizontalpodautoscaler::LOOP,
+    &clusterrole_aggregation::LOOP,
 ];
 
 #[cfg(test)]

@@ -467,6 +467,7 @@ fn verb_text(verb: &WriteVerb) -> String {
 pub fn key_of(object: &Object) -> Key {
     let resource = match object.kind() {
         "ConfigMap" => "configmaps",
+        "ClusterRole" => "clusterroles.rbac.authorization.k8s.io",
         "ControllerRevision" => "controllerrevisions.apps",
         "CronJob" => "cronjobs.batch",
         "CustomResourceDefinition" => "customresourcedefinitions.apiextensions.k8s.io",

@@ -1,0 +1,81 @@
+//! Privilege escalation: nobody gives rights that they do not hold (Kubernetes, "Privilege escalation prevention and
+//! bootstrapping").
+
+use super::grants::{Grants, find_rules};
+use super::rule::{AccessRule, quoted};
+use super::{AccessRequest, AccessedResource, User, authorize};
+use crate::apiserver::ApiResult;
+use crate::apiserver::transaction::Transaction;
+use crate::kinds::Kind;
+use crate::object::{Object, Reason, Status};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Refuses a new or changed role or binding that gives rights which the user lacks. Whoever may `escalate` the role, or
+/// `bind` the role that a binding refers to, may give all of its rights.
+pub fn check_escalation(
+    txn: &dyn Transaction,
+    user: &User,
+    kind: &Kind,
+    new: &Object,
+    old: Option<&Object>,
+) -> ApiResult<()> {
+    let is_same = |field: &str| old.is_some_and(|old| old.value_at(&[field]) == new.value_at(&[field]));
+    let namespace = new.namespace();
+    let (verb, resource, name, rules) = match kind.kind {
+        "Role" | "ClusterRole" if !is_same("rules") || !is_same("aggregationRule") => {
+            ("escalate", kind.resource.plural(), new.name().to_owned(), AccessRule::read_all(new.value_at(&["rules"])))
+        }
+        "RoleBinding" | "ClusterRoleBinding" if !is_same("subjects") || !is_same("roleRef") => {
+            let text = |field: &str| new.text(&["roleRef", field]).unwrap_or_default();
+            let resource = if text("kind") == "Role" { "roles" } else { "clusterroles" };
+            let rules = match find_rules(txn, text("kind"), text("name"), namespace)? {
+                Ok(rules) => rules,
+                Err(_) if may(txn, user, "bind", resource, namespace, text("name"))? => return Ok(()),
+                Err(error) => return Err(Status::new(Reason::NotFound, error)),
+            };
+            ("bind", resource, text("name").to_owned(), rules)
+        }
+        _ => return Ok(()),
+    };
+    if user.is_administrator() || may(txn, user, verb, resource, namespace, &name)? {
+        return Ok(());
+    }
+    // Aggregation rules give whatever other roles have: only whoever holds everything may write one.
+    let everything = new.value_at(&["aggregationRule"]).filter(|rule| !rule.is_null()).map(|_| AccessRule {
+        verbs: vec!["*".into()],
+        api_groups: vec!["*".into()],
+        resources: vec!["*".into()],
+        ..AccessRule::default()
+    });
+    let wanted: Vec<AccessRule> = rules.iter().chain(&everything).flat_map(AccessRule::split).collect();
+    let grants = Grants::find(txn, user, namespace)?;
+    let lacking: Vec<AccessRule> =
+        wanted.into_iter().filter(|simple| !grants.rules().any(|rule| rule.covers(simple))).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = AccessRule::compact(lacking).iter().map(ToString::to_string).collect();
+    let errors = match grants.errors.is_empty() {
+        true => String::new(),
+        false => format!("; resolution errors: {}", quoted(&grants.errors)),
+    };
+    let text = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
+        user.name,
+        quoted(&user.groups),
+        lines.join("\n")
+    );
+    Err(Status::forbidden(kind.resource, new.name(), &text))
+}
+
+fn may(txn: &dyn Transaction, user: &User, verb: &str, resource: &str, namespace: &str, name: &str) -> ApiResult<bool> {
+    let accessed = AccessedResource {
+        group: GROUP.to_owned(),
+        resource: resource.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: String::new(),
+    };
+    Ok(authorize(txn, user, &AccessRequest::for_resource(verb, accessed))?.is_allowed)
+}

@@ -1,0 +1,197 @@
+//! Authorization: whether a user may do something, by the RBAC rules of the cluster.
+//!
+//! [`rule`] matches one rule, [`grants`] finds the rules that bindings give to a user, [`escalation`] refuses to give
+//! rights away that the giver lacks, and [`default_roles`] are the roles of every cluster. Never: authenticates.
+//! Source: Kubernetes, "Using RBAC Authorization". Start reading at [`authorize`].
+
+pub mod default_roles;
+pub mod escalation;
+pub mod grants;
+pub mod rule;
+
+use super::ApiResult;
+use super::transaction::Transaction;
+use crate::object::{Reason, Status};
+use grants::Grants;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The group whose members may do everything.
+pub const ADMINISTRATORS: &str = "system:masters";
+/// The group of every user that is known.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of requests without credentials.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+const ACCOUNTS: &str = "system:serviceaccounts";
+const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// A user, as authentication found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// `ann` or `system:serviceaccount:default:web`.
+    pub name: String,
+    /// A name that is never given again; may be empty.
+    pub uid: String,
+    /// The groups, in the order in which they were given.
+    pub groups: Vec<String>,
+    /// Facts about the user by name.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// What a request would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRequest {
+    /// `get`, `list`, `create`; for a path the method in lower case.
+    pub verb: String,
+    /// The object or the path.
+    pub target: AccessTarget,
+}
+
+/// The objects or the path of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessTarget {
+    /// Objects of the API.
+    Resource(AccessedResource),
+    /// A path outside of the API groups, such as `/healthz`.
+    Path(String),
+}
+
+/// Objects that a request is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessedResource {
+    /// `apps`; empty for the core group.
+    pub group: String,
+    /// `deployments`.
+    pub resource: String,
+    /// `scale`; empty for the object itself.
+    pub subresource: String,
+    /// The namespace; empty for all of them, and where the kind has none.
+    pub namespace: String,
+    /// The name; empty for requests about several objects.
+    pub name: String,
+}
+
+/// An answer of the authorizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessDecision {
+    /// Whether it may.
+    pub is_allowed: bool,
+    /// The rule that allows it, or the roles that were not found.
+    pub reason: String,
+}
+
+impl User {
+    /// The owner of the state, as `kubectl auth whoami` shows it.
+    pub fn administrator() -> User {
+        User {
+            name: "admin".to_owned(),
+            groups: vec![ADMINISTRATORS.to_owned(), AUTHENTICATED.to_owned()],
+            ..User::default()
+        }
+    }
+
+    /// A client that showed no credentials.
+    pub fn anonymous() -> User {
+        User { name: "system:anonymous".to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
+    }
+
+    /// The user that a request with impersonation acts as: a service account gets its groups.
+    pub fn impersonated(name: &str, uid: &str, groups: &[String], extra: BTreeMap<String, Vec<String>>) -> User {
+        let mut groups = groups.to_vec();
+        let account = name.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
+        if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
+            groups = vec![ACCOUNTS.to_owned(), format!("{ACCOUNTS}:{namespace}")];
+        }
+        let is_anonymous = name == User::anonymous().name;
+        let usual = if is_anonymous { UNAUTHENTICATED } else { AUTHENTICATED };
+        if !groups.iter().any(|group| [AUTHENTICATED, UNAUTHENTICATED].contains(&group.as_str())) {
+            groups.push(usual.to_owned());
+        }
+        User { name: name.to_owned(), uid: uid.to_owned(), groups, extra }
+    }
+
+    /// Whether the user may do everything.
+    pub fn is_administrator(&self) -> bool {
+        self.groups.iter().any(|group| group == ADMINISTRATORS)
+    }
+
+    /// The user as reviews show it (`authentication.k8s.io/v1` UserInfo).
+    pub fn info(&self) -> Value {
+        let mut info = json!({"username": self.name, "groups": self.groups});
+        if !self.uid.is_empty() {
+            info["uid"] = self.uid.as_str().into();
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
+    }
+}
+
+impl AccessRequest {
+    /// A request for objects.
+    pub fn for_resource(verb: &str, resource: AccessedResource) -> AccessRequest {
+        AccessRequest { verb: verb.to_owned(), target: AccessTarget::Resource(resource) }
+    }
+
+    /// The refusal of a request, in the words of Kubernetes' API server.
+    pub fn refusal(&self, user: &User, reason: &str) -> Status {
+        let verb = &self.verb;
+        let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        match &self.target {
+            AccessTarget::Path(path) => Status::new(
+                Reason::Forbidden,
+                format!("forbidden: User {:?} cannot {verb} path {path:?}{because}", user.name),
+            ),
+            AccessTarget::Resource(accessed) => {
+                let AccessedResource { group, resource, namespace, name, .. } = accessed;
+                let place = match namespace.as_str() {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace {namespace:?}"),
+                };
+                let dot = if group.is_empty() { "" } else { "." };
+                let named = if name.is_empty() { String::new() } else { format!(" {name:?}") };
+                let text = format!(
+                    "{resource}{dot}{group}{named} is forbidden: User {:?} cannot {verb} resource {:?} in API group {group:?} \
+                     {place}{because}",
+                    user.name,
+                    accessed.path()
+                );
+                let status = Status::new(Reason::Forbidden, text);
+                Status { kind: resource.clone(), group: group.clone(), name: name.clone(), ..status }
+            }
+        }
+    }
+}
+
+impl AccessedResource {
+    /// `deployments/scale`, as rules name it.
+    pub fn path(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.resource.clone(),
+            subresource => format!("{}/{subresource}", self.resource),
+        }
+    }
+}
+
+/// Decides whether a user may do something.
+pub fn authorize(txn: &dyn Transaction, user: &User, request: &AccessRequest) -> ApiResult<AccessDecision> {
+    if user.is_administrator() {
+        return Ok(AccessDecision { is_allowed: true, reason: String::new() });
+    }
+    let namespace = match &request.target {
+        AccessTarget::Resource(accessed) => accessed.namespace.as_str(),
+        AccessTarget::Path(_) => "",
+    };
+    let grants = Grants::find(txn, user, namespace)?;
+    Ok(grants.decide(request))
+}
+
+/// Refuses what the user may not do.
+pub fn check_access(txn: &dyn Transaction, user: &User, request: &AccessRequest) -> ApiResult<()> {
+    let decision = authorize(txn, user, request)?;
+    if decision.is_allowed { Ok(()) } else { Err(request.refusal(user, &decision.reason)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! One RBAC rule: verbs on resources or paths, and whether it allows a request.
+
+use super::{AccessRequest, AccessTarget, AccessedResource};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt::{self, Display, Formatter};
+
+/// Everything.
+const ALL: &str = "*";
+
+/// A rule of a Role or ClusterRole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AccessRule {
+    /// The verbs, or `*`.
+    pub verbs: Vec<String>,
+    /// The API groups, or `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub api_groups: Vec<String>,
+    /// The resources with their subresources: `pods`, `pods/log`, `*/scale`, `*`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// The names of the objects; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_names: Vec<String>,
+    /// Paths outside of the API groups, or their beginnings followed by `*`.
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+}
+
+impl AccessRule {
+    /// Reads the rules of a role; malformed ones allow nothing.
+    pub fn read_all(rules: Option<&Value>) -> Vec<AccessRule> {
+        let rules = rules.and_then(Value::as_array).into_iter().flatten();
+        rules.filter_map(|rule| AccessRule::deserialize(rule).ok()).collect()
+    }
+
+    /// Whether the rule allows a request.
+    pub fn allows(&self, request: &AccessRequest) -> bool {
+        has(&self.verbs, &request.verb)
+            && match &request.target {
+                AccessTarget::Path(path) => self.paths.iter().any(|pattern| fits_path(pattern, path)),
+                AccessTarget::Resource(accessed) => self.names(accessed),
+            }
+    }
+
+    fn names(&self, accessed: &AccessedResource) -> bool {
+        has(&self.api_groups, &accessed.group)
+            && self.resources.iter().any(|pattern| fits_resource(pattern, &accessed.resource, &accessed.subresource))
+            && (self.resource_names.is_empty() || self.resource_names.contains(&accessed.name))
+    }
+
+    /// Whether this rule allows at least all that a simple rule allows, as [`AccessRule::split`] returns it.
+    pub fn covers(&self, simple: &AccessRule) -> bool {
+        let verbs = simple.verbs.iter().all(|verb| has(&self.verbs, verb));
+        if !simple.paths.is_empty() {
+            return verbs && simple.paths.iter().all(|path| self.paths.iter().any(|own| fits_path(own, path)));
+        }
+        let names = self.resource_names.is_empty()
+            || !simple.resource_names.is_empty()
+                && simple.resource_names.iter().all(|name| self.resource_names.contains(name));
+        verbs
+            && names
+            && simple.api_groups.iter().all(|group| has(&self.api_groups, group))
+            && simple.resources.iter().all(|resource| {
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                self.resources.iter().any(|own| fits_resource(own, resource, subresource))
+            })
+    }
+
+    /// Splits the rule into rules with one verb, group, resource, name and path each.
+    pub fn split(&self) -> Vec<AccessRule> {
+        let one = |text: &String| vec![text.clone()];
+        let mut simple = Vec::new();
+        for verb in &self.verbs {
+            for path in &self.paths {
+                simple.push(AccessRule { verbs: one(verb), paths: one(path), ..AccessRule::default() });
+            }
+        }
+        let names: Vec<Vec<String>> = match self.resource_names.is_empty() {
+            true => vec![Vec::new()],
+            false => self.resource_names.iter().map(one).collect(),
+        };
+        for group in &self.api_groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    simple.extend(names.iter().map(|resource_names| AccessRule {
+                        verbs: one(verb),
+                        api_groups: one(group),
+                        resources: one(resource),
+                        resource_names: resource_names.clone(),
+                        paths: Vec::new(),
+                    }));
+                }
+            }
+        }
+        simple
+    }
+
+    /// Joins simple rules that differ in their verbs alone, in the order of their first ones.
+    pub fn compact(simple: Vec<AccessRule>) -> Vec<AccessRule> {
+        let mut joined: Vec<AccessRule> = Vec::new();
+        for rule in simple {
+            let is_same =
+                |other: &&mut AccessRule| AccessRule { verbs: rule.verbs.clone(), ..(*other).clone() } == rule;
+            match joined.iter_mut().find(is_same) {
+                Some(other) => {
+                    let new: Vec<String> = rule.verbs.into_iter().filter(|verb| !other.verbs.contains(verb)).collect();
+                    other.verbs.extend(new);
+                }
+                None => joined.push(rule),
+            }
+        }
+        joined
+    }
+}
+
+/// The compact form of messages: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
+impl Display for AccessRule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let fields = [
+            ("APIGroups", &self.api_groups),
+            ("Resources", &self.resources),
+            ("NonResourceURLs", &self.paths),
+            ("ResourceNames", &self.resource_names),
+            ("Verbs", &self.verbs),
+        ];
+        let texts =
+            fields.iter().filter(|(_, list)| !list.is_empty()).map(|(name, list)| format!("{name}:{}", quoted(list)));
+        write!(f, "{{{}}}", texts.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A list as Go prints it with `%q`: `["a" "b"]`.
+pub fn quoted(list: &[String]) -> String {
+    let list: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", list.join(" "))
+}
+
+fn has(list: &[String], text: &str) -> bool {
+    list.iter().any(|own| own == ALL || own == text)
+}
+
+fn fits_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
+    match pattern.split_once('/') {
+        None => pattern == ALL || pattern == resource && subresource.is_empty(),
+        Some((ALL, own)) => !subresource.is_empty() && own == subresource,
+        Some((own, below)) => own == resource && below == subresource,
+    }
+}
+
+fn fits_path(pattern: &str, path: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => path.starts_with(beginning),
+        None => pattern == path,
+    }
+}
