@@ -6,6 +6,7 @@ use crate::runtime::{descriptors, folder};
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::{HttpServer, identity};
 use crate::serve::kubeconfig::{self, ServerAccess};
+use crate::world::ingress_routes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -72,7 +73,8 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     })?;
     let address = listener.local_addr()?;
     let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
-    let identity = token.as_ref().map(|_| identity::new_certificate(args.address)).transpose()?;
+    let service = context.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
+    let identity = token.as_ref().map(|_| identity::new_certificate(args.address, service)).transpose()?;
     let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
     let access = ServerAccess {
         address,

@@ -6,6 +6,7 @@
 //! ([`http::guard`]).
 //! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the HTTP server around it.
 
+pub mod advertise;
 mod answer;
 mod body;
 mod computed;

@@ -16,6 +16,17 @@ use tokio_rustls::TlsAcceptor;
 /// The ALPN name of HTTP/2.
 pub const HTTP2: &[u8] = b"h2";
 
+/// Names of every server.
+const NAMES: [&str; 7] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
 /// A certificate for the addresses of one server.
 pub struct ServerCertificate {
     /// Proves it to clients.
@@ -25,7 +36,8 @@ pub struct ServerCertificate {
 }
 
 /// Makes a certificate for this machine's own names and the listening address.
-pub fn new_certificate(address: IpAddr) -> anyhow::Result<ServerCertificate> {
+/// Clients in pods reach it by the names and the address of the Service `kubernetes`.
+pub fn new_certificate(address: IpAddr, service: IpAddr) -> anyhow::Result<ServerCertificate> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -34,8 +46,8 @@ pub fn new_certificate(address: IpAddr) -> anyhow::Result<ServerCertificate> {
     let certificate = authority.self_signed(&key)?;
     let issuer = Issuer::new(authority, key);
 
-    let names = ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc"].map(str::to_owned);
-    let mut server = CertificateParams::new([&names[..], &[address.to_string()]].concat())?;
+    let addresses = [address.to_string(), service.to_string()];
+    let mut server = CertificateParams::new([&NAMES.map(str::to_owned)[..], &addresses].concat())?;
     server.distinguished_name.push(DnType::CommonName, "kloop");
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -16,7 +16,7 @@ mod stream;
 mod streams;
 
 use super::form::AnswerForm;
-use super::{AnswerBody, ApiRequest, HttpAnswer};
+use super::{AnswerBody, ApiRequest, HttpAnswer, advertise};
 use crate::apiserver::{Api, custom};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -44,6 +44,7 @@ use request_metrics::RequestMetrics;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -65,6 +66,8 @@ const GREETING: Duration = Duration::from_secs(5);
 const MOST_CONNECTIONS: usize = 4096;
 /// Interval between compactions of a part of the store's log.
 const COMPACTION: Duration = Duration::from_secs(10);
+/// Interval between repairs of the endpoints of the Service `kubernetes`.
+const REPAIR: Duration = Duration::from_secs(10);
 /// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
 /// Maximum number of concurrent requests.
@@ -122,9 +125,15 @@ struct ServerState {
 }
 
 impl HttpServer {
+    /// The address that the Service `kubernetes` leads to while this server runs; `None` for plain HTTP.
+    fn advertised_address(&self) -> Option<SocketAddr> {
+        self.acceptor.as_ref().and(self.listener.local_addr().ok()).map(advertise::reachable)
+    }
+
     /// Serves until `stop` completes.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
+        let advertised = self.advertised_address();
         let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
         let shared = Arc::new(ServerState {
             place: identity(&state),
@@ -143,25 +152,42 @@ impl HttpServer {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
             let compaction = tokio::spawn(compact(shared.clone()));
+            let advertising = advertised.map(|address| tokio::spawn(advertise(shared.clone(), address)));
             let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
             let peers = Peers::open();
+            let serving = shared.clone();
             let clients = tokio::spawn(accept(listener, move |client, from| {
                 let _ = client.set_nodelay(true);
                 let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
                 let Some(connection) = connections.open(peer) else { return };
                 let id = connection.id();
-                let talk = tokio::spawn(meet(client, shared.clone(), connection));
+                let talk = tokio::spawn(meet(client, serving.clone(), connection));
                 connections.can_end(id, talk.abort_handle());
             }));
             stop.await;
             clients.abort();
             compaction.abort();
+            if let (Some(address), Some(advertising)) = (advertised, advertising) {
+                advertising.abort();
+                // One that is underway would write the address again.
+                let _ = advertising.await;
+                let _ = shared.work(move |api| advertise::withdraw(api, address)).await;
+            }
             Ok(())
         });
         // Waits for running writes.
         runtime.shutdown_timeout(FAREWELL);
         drop(entry);
         ended
+    }
+}
+
+/// Leads the Service `kubernetes` to this server, and repairs it as often as Kubernetes' API server does.
+async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
+    loop {
+        // When another process writes at the moment, the next round advertises.
+        let _ = shared.work(move |api| advertise::advertise(api, address)).await;
+        tokio::time::sleep(REPAIR).await;
     }
 }
 
