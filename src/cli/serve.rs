@@ -74,7 +74,8 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     let address = listener.local_addr()?;
     let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
     let service = context.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
-    let identity = token.as_ref().map(|_| identity::new_certificate(args.address, service)).transpose()?;
+    let keys = context.api()?.keys()?;
+    let identity = token.as_ref().map(|_| identity::new_certificate(&keys, args.address, service)).transpose()?;
     let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
     let access = ServerAccess {
         address,
@@ -87,11 +88,11 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
     let acceptor = identity.map(|identity| identity.acceptor);
-    Ok(HttpServer { state: context.state(), listener, entry, guard, acceptor, control_plane: None })
+    Ok(HttpServer { state: context.state(), listener, entry: Some(entry), guard, acceptor, control_plane: None })
 }
 
 /// Returns a socket that becomes readable on a signal to stop.
-fn interrupt() -> io::Result<UnixStream> {
+pub fn interrupt() -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -100,7 +101,8 @@ fn interrupt() -> io::Result<UnixStream> {
     Ok(reader)
 }
 
-async fn wait_for_interrupt(interrupt: UnixStream) {
+/// Waits until the socket of [`interrupt`] is readable.
+pub async fn wait_for_interrupt(interrupt: UnixStream) {
     // Without the socket, a signal ends the process with its default action.
     let Ok(interrupt) = tokio::net::UnixStream::from_std(interrupt) else { return std::future::pending().await };
     let _ = interrupt.readable().await;

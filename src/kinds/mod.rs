@@ -29,6 +29,7 @@ pub mod registry;
 pub mod resource_names;
 pub mod selectable;
 pub mod selector;
+pub mod token_claims;
 pub mod typed;
 pub mod unknown;
 pub mod view;

@@ -11,12 +11,14 @@ pub mod guard;
 pub mod identity;
 mod log_tail;
 mod proxy;
+pub mod proxy_filter;
 mod request_metrics;
 mod stream;
 mod streams;
 
 use super::form::AnswerForm;
 use super::{AnswerBody, ApiRequest, HttpAnswer, advertise};
+use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::apiserver::{Api, custom};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -93,8 +95,8 @@ pub struct HttpServer {
     pub state: PathBuf,
     /// The listening socket.
     pub listener: std::net::TcpListener,
-    /// The kubeconfig for clients, which is locked until the server ends.
-    pub entry: std::fs::File,
+    /// The kubeconfig for clients, which is locked until the server ends; `None` where clients need none.
+    pub entry: Option<std::fs::File>,
     /// Access control.
     pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
@@ -264,7 +266,8 @@ async fn respond(
     let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let (head, body) = request.into_parts();
-    let asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
+    let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
+    asked.path = shared.guard.path_of_api(&asked.path).to_owned();
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
     let answer = match listen((&head.headers, asked), body, &shared, &connection).await {
         Ok((request, access)) => {
@@ -273,7 +276,7 @@ async fn respond(
                 Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => {
                     shared.measuring.acquire().await.ok()
                 }
-                Access::Full => None,
+                Access::Full | Access::Account => None,
             };
             let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
             let answer = move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics));
@@ -324,10 +327,17 @@ fn read_head(head: &Parts) -> ApiRequest {
 async fn listen(
     (headers, mut request): (&HeaderMap, ApiRequest),
     body: Incoming,
-    shared: &ServerState,
+    shared: &Arc<ServerState>,
     connection: &Connection,
 ) -> Result<(ApiRequest, Access), Status> {
-    let access = shared.guard.admit(headers, &request.method, &request.path)?;
+    let access = match shared.guard.admit(headers, &request.method, &request.path)? {
+        Access::Account => {
+            request.user = Some(verify_account(request.bearer_token(), shared).await?);
+            super::authorize(&request)?;
+            Access::Full
+        }
+        access => access,
+    };
     if access == Access::Anonymous {
         return Ok((request, access));
     }
@@ -350,6 +360,19 @@ async fn listen(
         Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not arrive in time")),
     };
     Ok((request, access))
+}
+
+/// Returns the user that a service account's token stands for.
+async fn verify_account(token: &str, shared: &Arc<ServerState>) -> Result<TokenUser, Status> {
+    // Clients that are not known yet share these turns.
+    let _turn = shared.anonymous.acquire().await.ok();
+    let token = token.to_owned();
+    let verify = move |api: &mut Api| {
+        let keys = api.keys()?;
+        api.read_view(|txn| authenticate(txn, &keys, &token, &[]))
+    };
+    let found = shared.work(verify).await??;
+    found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))
 }
 
 /// Returns a header; several of the same name as one list.
