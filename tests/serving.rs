@@ -9,6 +9,7 @@ mod protobuf;
 mod proxies;
 mod statuses;
 mod streams;
+mod tokens;
 mod writes;
 
 use crate::cluster::{Cluster, Plane};

@@ -2,6 +2,7 @@
 
 use super::env::Env;
 use super::store_transaction::{ReadView, WriteTxn, network_of, object_of, refused};
+use super::tokens::keys::{AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::DEFINITIONS;
@@ -10,6 +11,7 @@ use crate::object::{Reason, Status};
 use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead};
 use std::iter::Peekable;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time that a command waits for the write lock.
@@ -37,6 +39,8 @@ pub struct Api {
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
     kinds: KindRegistry,
+    /// The keys of the cluster, once they were needed.
+    keys: Option<Arc<ClusterKeys>>,
     /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
 }
@@ -57,7 +61,7 @@ impl Api {
     }
 
     fn with_store(store: Store, actor: &str, env: Env) -> Api {
-        Api { store, actor: actor.into(), env, wrote: false, kinds: KindRegistry::default(), on_wait: None }
+        Api { store, actor: actor.into(), env, wrote: false, kinds: KindRegistry::default(), keys: None, on_wait: None }
     }
 
     /// A cluster in memory.
@@ -78,7 +82,7 @@ impl Api {
         let now = api.env.now();
         let wrong = |error: StoreError| refused(&error);
         let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
-        for setting in [NETWORK, PROFILES] {
+        for setting in [NETWORK, PROFILES, AUTHORITY] {
             if let Some(text) = read.meta(setting).map_err(wrong)? {
                 txn.set_meta(setting, &text).map_err(wrong)?;
             }
@@ -139,6 +143,15 @@ impl Api {
     /// The kinds of the cluster.
     pub fn kinds(&self) -> &KindRegistry {
         &self.kinds
+    }
+
+    /// The keys of the cluster; makes them when it has none yet.
+    pub fn keys(&mut self) -> ApiResult<Arc<ClusterKeys>> {
+        if let Some(keys) = &self.keys {
+            return Ok(keys.clone());
+        }
+        let keys = Arc::new(ClusterKeys::load(&mut self.store)?);
+        Ok(self.keys.insert(keys).clone())
     }
 
     /// The store, for the modules above that tail its log.

@@ -25,6 +25,7 @@ pub mod read;
 pub mod rules;
 pub mod scale;
 mod store_transaction;
+pub mod tokens;
 pub mod transaction;
 pub mod update;
 pub mod watch;

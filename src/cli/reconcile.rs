@@ -18,9 +18,12 @@ use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
 use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Minimum number of open files for a control plane and a few pods. With slightly fewer it would
 /// hang without an error.
@@ -207,21 +210,40 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
             "this process may open {files} files, and reconcile needs {FEWEST_FILES}: raise the limit (ulimit -n {FEWEST_FILES})"
         )));
     }
-    if let Some(port) = args.serve {
-        let server = serve::open(serve::Args::for_port(port), context)?;
-        let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
-        // The thread may end with the process at any time, because every answered write is stored.
-        std::thread::Builder::new().name("serve".into()).spawn(move || server.run(std::future::pending()))?;
+    let server = args.serve.map(|port| start_server(port, &settings, context)).transpose()?;
+    let outcome = run_loops(&args, until, &settings, context);
+    if let Some((stop, thread)) = server {
+        drop(stop);
+        // A panic has been printed; the cluster is as the loops left it.
+        let _ = thread.join();
     }
+    outcome
+}
+
+/// Serves the API on a thread of its own, until the sender is dropped.
+fn start_server(
+    port: u16,
+    settings: &ControlSettings,
+    context: &mut CommandContext,
+) -> CliResult<(oneshot::Sender<()>, JoinHandle<io::Result<()>>)> {
+    let server = serve::open(serve::Args::for_port(port), context)?;
+    let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
+    let (stop, stopped) = oneshot::channel();
+    let serve = move || server.run(async { drop(stopped.await) });
+    Ok((stop, std::thread::Builder::new().name("serve".into()).spawn(serve)?))
+}
+
+/// Runs the loops, as the leader or as a standby, until they have nothing left to do or are stopped.
+fn run_loops(args: &Args, until: RunUntil, settings: &ControlSettings, context: &mut CommandContext) -> CliResult {
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut log_sink = log_sink(args.quiet, globals::is_verbose(args.v.as_deref()));
     let mut signals = Some(signals);
     loop {
-        let led = lead(&args, until, context, &settings, &mut signals, &mut log_sink)?;
+        let led = lead(args, until, context, settings, &mut signals, &mut log_sink)?;
         let Some(mut control) = led else { return Ok(()) };
         match control.run(until, &mut log_sink)? {
             RunEnd::Deposed => print_line(&mut log_sink, "another control plane took over; waiting".into()),
-            ending => return end(&args, context, control, ending, &mut log_sink),
+            ending => return end(args, context, control, ending, &mut log_sink),
         }
     }
 }

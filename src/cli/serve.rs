@@ -6,6 +6,7 @@ use crate::runtime::{descriptors, folder};
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::{HttpServer, identity};
 use crate::serve::kubeconfig::{self, ServerAccess};
+use crate::world::ingress_routes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -72,7 +73,9 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     })?;
     let address = listener.local_addr()?;
     let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
-    let identity = token.as_ref().map(|_| identity::new_certificate(args.address)).transpose()?;
+    let service = context.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
+    let keys = context.api()?.keys()?;
+    let identity = token.as_ref().map(|_| identity::new_certificate(&keys, args.address, service)).transpose()?;
     let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
     let access = ServerAccess {
         address,
@@ -85,11 +88,11 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
     let acceptor = identity.map(|identity| identity.acceptor);
-    Ok(HttpServer { state: context.state(), listener, entry, guard, acceptor, control_plane: None })
+    Ok(HttpServer { state: context.state(), listener, entry: Some(entry), guard, acceptor, control_plane: None })
 }
 
 /// Returns a socket that becomes readable on a signal to stop.
-fn interrupt() -> io::Result<UnixStream> {
+pub fn interrupt() -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -98,7 +101,8 @@ fn interrupt() -> io::Result<UnixStream> {
     Ok(reader)
 }
 
-async fn wait_for_interrupt(interrupt: UnixStream) {
+/// Waits until the socket of [`interrupt`] is readable.
+pub async fn wait_for_interrupt(interrupt: UnixStream) {
     // Without the socket, a signal ends the process with its default action.
     let Ok(interrupt) = tokio::net::UnixStream::from_std(interrupt) else { return std::future::pending().await };
     let _ = interrupt.readable().await;

@@ -1,12 +1,18 @@
-//! The Service `kubernetes` of every cluster: recreated after deletion, as Kubernetes' API server does.
+//! The Service `kubernetes` of every cluster: recreated after deletion, as Kubernetes' API server does. Its endpoints are
+//! written by each process that serves the API, which alone knows its address.
 
 use crate::object::{Key, Object, Resource};
-use crate::world::{Loop, Plan, Row, World, WriteVerb, ingress_routes};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, World, WriteVerb, ingress_routes};
 use serde_json::json;
+use std::net::SocketAddr;
 
 const ROOT: &str = "namespaces";
-const NAMESPACE: &str = "default";
-const NAME: &str = "kubernetes";
+/// The namespace of the Service and its endpoints.
+pub const NAMESPACE: &str = "default";
+/// The name of the Service, its Endpoints and its EndpointSlice.
+pub const NAME: &str = "kubernetes";
+/// The name of its port.
+const PORT: &str = "https";
 
 /// The loop, named after the part of Kubernetes' API server with this task.
 pub const LOOP: Loop = Loop { name: "kubernetesservice-controller", root: ROOT, concerns, plan, ..Loop::BASE };
@@ -20,8 +26,30 @@ pub fn service(network: u8) -> Object {
         },
         "spec": {
             "clusterIP": ingress_routes::api_server(network).to_string(),
-            "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
+            "ports": [{"name": PORT, "port": 443, "targetPort": 6443}],
         },
+    }))
+}
+
+/// The Endpoints for a server at this address.
+pub fn endpoints(address: SocketAddr) -> Object {
+    Object(json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {
+            "name": NAME, "namespace": NAMESPACE, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+        },
+        "subsets": [{"addresses": [{"ip": address.ip()}], "ports": [{"name": PORT, "port": address.port(), "protocol": "TCP"}]}],
+    }))
+}
+
+/// The EndpointSlice for a server at this address.
+pub fn endpoint_slice(address: SocketAddr) -> Object {
+    Object(json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {SERVICE_NAME: NAME}},
+        "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],
+        "ports": [{"name": PORT, "port": address.port(), "protocol": "TCP"}],
     }))
 }
 

@@ -31,7 +31,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         });
         plan.write(WriteVerb::Create(Object(account)), "every namespace has a default ServiceAccount");
     }
-    let wanted = root_ca(namespace);
+    let wanted = root_ca(namespace, &world.settings.root_ca);
     match world.find("configmaps", namespace, ROOT_CA) {
         None => {
             plan.write(WriteVerb::Create(Object(wanted)), "every namespace has the cluster's root certificates");
@@ -48,7 +48,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-fn root_ca(namespace: &str) -> serde_json::Value {
+fn root_ca(namespace: &str, certificate: &str) -> serde_json::Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -61,7 +61,7 @@ fn root_ca(namespace: &str) -> serde_json::Value {
                     guaranteed across distributions of Kubernetes clusters.",
             },
         },
-        "data": { "ca.crt": "" },
+        "data": { "ca.crt": certificate },
     })
 }
 

@@ -4,6 +4,7 @@ use super::address::{self, LoopbackRule};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -37,8 +38,8 @@ impl Typed for Endpoints {
 
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let ours = self.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
-        let loopback =
-            if ours.is_some_and(|by| by == CONTROLLER) { LoopbackRule::Allowed } else { LoopbackRule::OfPods };
+        let is_ours = ours.is_some_and(|by| by == CONTROLLER) || is_of_api_server(&self.metadata);
+        let loopback = if is_ours { LoopbackRule::Allowed } else { LoopbackRule::OfPods };
         for (index, subset) in self.subsets.iter().flatten().enumerate() {
             let path = FieldPath::root("subsets").index(index);
             if subset.addresses.is_none() && subset.not_ready_addresses.is_none() {
@@ -55,6 +56,11 @@ impl Typed for Endpoints {
             }
         }
     }
+}
+
+/// Whether these are the Endpoints of the API server, which usually listens on localhost.
+fn is_of_api_server(metadata: &ObjectMeta) -> bool {
+    (metadata.namespace.as_deref(), metadata.name.as_deref()) == (Some("default"), Some("kubernetes"))
 }
 
 fn check_address(address: &EndpointAddress, loopback: LoopbackRule, path: &FieldPath, errors: &mut FieldErrors) {

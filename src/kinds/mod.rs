@@ -30,6 +30,7 @@ pub mod resource_names;
 pub mod selectable;
 pub mod selector;
 pub mod shapes;
+pub mod token_claims;
 pub mod typed;
 pub mod unknown;
 pub mod view;

@@ -159,7 +159,10 @@ impl ControlLoop {
         };
         control.plane.world.settings.backoff_cap_seconds = control.settings.backoff_cap_seconds;
         control.plane.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
-        if let Some(machine) = &control.machine {
+        // Makes the keys of a new cluster, so that the World can be loaded with its authority.
+        let keys = retry_while_busy(|| Ok(control.api.keys()?))?;
+        if let Some(machine) = &mut control.machine {
+            machine.sign_tokens_with(keys.signer.clone());
             machine.open_node_ports(&control.settings.node_ports);
             control.plane.world.settings.runs_as = machine.runs_as();
             control.plane.world.settings.lowest_port = machine.lowest_port();

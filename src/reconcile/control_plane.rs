@@ -8,6 +8,7 @@ use super::queue::WorkQueue;
 use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
 use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, store_tail};
 use crate::apiserver;
+use crate::apiserver::tokens::keys::AUTHORITY;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
 use crate::runtime::Host;
@@ -104,7 +105,8 @@ impl ControlPlane {
         let mut world = World::new(now);
         let network = read.meta(apiserver::NETWORK)?;
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-        world.settings = ClusterSettings { network, backoff_seconds, ..self.world.settings.clone() };
+        let root_ca = read.meta(AUTHORITY)?.unwrap_or_default().into();
+        world.settings = ClusterSettings { network, backoff_seconds, root_ca, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);
         store_tail::load(read, &mut world)?;
         for (uid, pod) in inventory {

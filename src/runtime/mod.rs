@@ -42,6 +42,7 @@ mod shim;
 mod signal_delivery;
 pub mod simulated;
 mod spawn;
+pub mod token_signer;
 mod trial;
 pub mod usage;
 mod user;

@@ -46,7 +46,7 @@ pub struct ComputedKind {
 const METRICS: &[Column] = &[Column::text("Name"), Column::text("CPU"), Column::text("Memory"), Column::text("Window")];
 
 /// Every such kind.
-pub const COMPUTED: [ComputedKind; 3] = [
+pub static COMPUTED: [ComputedKind; 3] = [
     ComputedKind {
         group: "",
         version: "v1",
@@ -102,6 +102,24 @@ pub fn answer(api: &Api, request: &ApiRequest, named: &PathTarget) -> Option<Ser
 }
 
 impl ComputedKind {
+    /// Whether a command can name the kind so: by its names, which also need the group where it is not the core one.
+    pub fn has_name(&self, word: &str) -> bool {
+        let word = word.to_ascii_lowercase();
+        let (word, group) = word.split_once('.').unwrap_or((&word, ""));
+        let version = self.version;
+        let is_group = group == self.group || group.strip_prefix(version) == Some(&format!(".{}", self.group));
+        let names = [self.plural, self.singular, &self.kind.to_ascii_lowercase()];
+        is_group && !word.is_empty() && (names.contains(&word) || self.short.contains(&word))
+    }
+
+    /// Returns the path of one of its objects, or of all of them.
+    pub fn path(&self, name: &Option<String>, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
+        let place = namespace.filter(|_| self.namespaced).map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+        let name = name.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+        format!("{root}/{}{place}/{}{name}", self.version, self.plural)
+    }
+
     fn answer(&self, api: &Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
         let is_in_place = match named.name {
             Some(_) => self.namespaced == named.namespace.is_some(),

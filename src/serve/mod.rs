@@ -6,6 +6,7 @@
 //! ([`http::guard`]).
 //! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the HTTP server around it.
 
+pub mod advertise;
 mod answer;
 mod body;
 mod computed;
@@ -38,6 +39,7 @@ mod watch;
 mod write;
 
 pub use answer::{AnswerBody, HttpAnswer};
+pub use computed::ComputedKind;
 pub use list_body::ListBody;
 pub use request::ApiRequest;
 use resolve::ResolvedTarget;
@@ -54,6 +56,11 @@ pub type ServeResult<T = HttpAnswer> = std::result::Result<T, Status>;
 
 /// The Kubernetes version of this API.
 pub const KUBERNETES: &str = "v1.36.2";
+
+/// Every kind whose objects are computed when they are read.
+pub fn computed_kinds() -> &'static [ComputedKind] {
+    &computed::COMPUTED
+}
 
 /// Answers one request.
 pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
@@ -72,6 +79,13 @@ pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
             metrics::measure_store(api, &mut text)?;
             Ok(text.into_answer())
         }
+        Some(ApiPath::Document(ApiDocument::OpenIdConfiguration | ApiDocument::JsonWebKeys))
+            if request.method != "GET" =>
+        {
+            Err(not_allowed())
+        }
+        Some(ApiPath::Document(ApiDocument::OpenIdConfiguration)) => Ok(discovery::openid_configuration(request)),
+        Some(ApiPath::Document(ApiDocument::JsonWebKeys)) => Ok(discovery::key_set(&api.keys()?.signer)),
         Some(ApiPath::Document(document)) => discovery::answer(api, request, &document),
         Some(ApiPath::Object(named)) => object(api, request, &named),
         None => Err(unknown_path()),
@@ -106,6 +120,27 @@ fn dispatch(api: &mut Api, request: &ApiRequest, named: &PathTarget, asked: &Res
         ("DELETE", true) if asked.is_placed() => remove::delete_collection(api, request, asked),
         _ => Err(not_allowed()),
     }
+}
+
+/// Paths that service accounts may read, as in the roles `system:discovery` and `system:service-account-issuer-discovery`.
+const DISCOVERY: [&str; 8] =
+    ["/api", "/apis", "/healthz", "/livez", "/readyz", "/openapi", "/version", "/openid/v1/jwks"];
+
+/// Refuses what a service account may not do. RBAC rules are not enforced yet, so that it has the rights of Kubernetes' default roles for
+/// authenticated users: discovery, and reviews about itself.
+fn authorize(request: &ApiRequest) -> ServeResult<()> {
+    let Some(user) = &request.user else { return Ok(()) };
+    let is_allowed = match path::parse(&request.path) {
+        Some(ApiPath::Object(named)) => request.method == "POST" && reviews::is_about_self(&named),
+        _ => {
+            let path = request.path.trim_end_matches('/');
+            let is_below =
+                |root: &&str| path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            let is_issuer = path == discovery::OPENID_CONFIGURATION;
+            request.method == "GET" && (is_issuer || DISCOVERY.iter().any(|root| is_below(&root)))
+        }
+    };
+    if is_allowed { Ok(()) } else { Err(forbidden(request, &user.name)) }
 }
 
 /// Refuses impersonation: only the admitted user has rights, so another identity has none (RBAC's words).

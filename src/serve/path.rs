@@ -22,6 +22,10 @@ pub enum ApiDocument {
     Health(&'static str, Option<String>),
     /// `/metrics`.
     Metrics,
+    /// `/.well-known/openid-configuration`.
+    OpenIdConfiguration,
+    /// `/openid/v1/jwks`.
+    JsonWebKeys,
     /// `/api`.
     Core,
     /// `/apis`.
@@ -75,6 +79,8 @@ pub fn parse(path: &str) -> Option<ApiPath> {
         ["openapi", "v2"] => ApiDocument::OpenApi2,
         ["openapi", "v3"] => ApiDocument::OpenApi3,
         ["openapi", "v3", ref rest @ ..] => ApiDocument::OpenApi3Of(rest.join("/")),
+        [".well-known", "openid-configuration"] => ApiDocument::OpenIdConfiguration,
+        ["openid", "v1", "jwks"] => ApiDocument::JsonWebKeys,
         ["api"] => ApiDocument::Core,
         ["apis"] => ApiDocument::Groups,
         ["apis", group] => ApiDocument::Group(group.into()),

@@ -1,6 +1,7 @@
 //! An API request, from HTTP or from the command line.
 
 use super::ServeResult;
+use crate::apiserver::tokens::authenticate::TokenUser;
 use crate::object::{Reason, Status};
 use percent_encoding::percent_decode_str;
 
@@ -25,6 +26,8 @@ pub struct ApiRequest {
     pub host: String,
     /// The header `If-None-Match`.
     pub if_none_match: String,
+    /// The service account whose token came with the request; `None` for the administrator.
+    pub user: Option<TokenUser>,
     /// The body.
     pub body: Vec<u8>,
     /// The requested change of protocols.

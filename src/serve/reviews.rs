@@ -1,6 +1,6 @@
 //! Review requests: who is this, and what may they do? They are answered and not stored.
 //!
-//! Knows: the one administrator, who may do everything, and that nobody else is let in. RBAC rules are not asked.
+//! Knows: the one administrator, who may do everything, and service accounts, who may do nothing yet. RBAC rules are not asked.
 //! Start reading at [`REVIEWS`].
 
 use super::body;
@@ -8,6 +8,8 @@ use super::form::AnswerForm;
 use super::path::PathTarget;
 use super::request::ApiRequest;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
+use crate::apiserver::Api;
+use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::kinds::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Reason, Resource, Status};
@@ -28,7 +30,7 @@ pub struct Review {
     /// Whether it is made in a namespace.
     pub namespaced: bool,
     check: fn(&Review, &Value, &ReviewRequest) -> ServeResult<()>,
-    status: fn(&Value, &ReviewRequest) -> Value,
+    status: fn(&Value, &ReviewRequest) -> ServeResult<Value>,
 }
 
 /// The circumstances of a review.
@@ -36,6 +38,9 @@ struct ReviewRequest<'a> {
     namespace: Option<&'a str>,
     /// The token with which the request itself came; empty without one.
     token: &'a str,
+    /// The service account that asks; `None` for the administrator.
+    user: Option<&'a TokenUser>,
+    verify: &'a dyn Fn(&str, &[String]) -> ServeResult<Result<TokenUser, String>>,
 }
 
 /// Every kind of review.
@@ -46,7 +51,7 @@ pub const REVIEWS: [Review; 6] = [
         kind: "SelfSubjectReview",
         namespaced: false,
         check: |_, _, _| Ok(()),
-        status: |_, _| json!({"userInfo": administrator()}),
+        status: |_, request| Ok(json!({"userInfo": request.user.map_or_else(administrator, TokenUser::info)})),
     },
     Review {
         group: "authentication.k8s.io",
@@ -70,7 +75,7 @@ pub const REVIEWS: [Review; 6] = [
         kind: "SelfSubjectAccessReview",
         namespaced: false,
         check: check_attributes,
-        status: |_, _| json!({"allowed": true}),
+        status: |_, request| Ok(access(request.user.is_none())),
     },
     Review {
         group: "authorization.k8s.io",
@@ -78,7 +83,7 @@ pub const REVIEWS: [Review; 6] = [
         kind: "SelfSubjectRulesReview",
         namespaced: false,
         check: check_namespace,
-        status: |_, _| all_rules(),
+        status: |_, request| Ok(rules(request.user.is_none())),
     },
     Review {
         group: "authorization.k8s.io",
@@ -91,15 +96,21 @@ pub const REVIEWS: [Review; 6] = [
 ];
 
 /// Answers a review; nothing for all other requests.
-pub fn answer(request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
-    let is_meant =
-        |review: &&Review| named.group == review.group && named.version == "v1" && named.plural == review.plural;
-    let review = REVIEWS.iter().find(is_meant)?;
-    Some(review.answer(request, named))
+pub fn answer(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
+    Some(review_at(named)?.answer(api, request, named))
+}
+
+fn review_at(named: &PathTarget) -> Option<&'static Review> {
+    REVIEWS.iter().find(|review| named.group == review.group && named.version == "v1" && named.plural == review.plural)
+}
+
+/// Whether a path is that of a review about the client itself, which every user may ask for (role `system:basic-user`).
+pub fn is_about_self(named: &PathTarget) -> bool {
+    review_at(named).is_some_and(|review| review.kind.starts_with("SelfSubject"))
 }
 
 impl Review {
-    fn answer(&self, request: &ApiRequest, named: &PathTarget) -> ServeResult {
+    fn answer(&self, api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
         if named.name.is_some() || named.watch || self.namespaced != named.namespace.is_some() {
             return Err(unknown_path());
         }
@@ -110,9 +121,17 @@ impl Review {
         let api_version = format!("{}/v1", self.group);
         let mut review = body::value(request, (&api_version, self.kind))?;
         check_kind(&review, &api_version, self.kind)?;
-        let asked = ReviewRequest { namespace: named.namespace.as_deref(), token: request.bearer_token() };
+        let keys = api.keys()?;
+        let verify =
+            |token: &str, audiences: &[String]| api.read_view(|txn| authenticate(txn, &keys, token, audiences));
+        let asked = ReviewRequest {
+            namespace: named.namespace.as_deref(),
+            token: request.bearer_token(),
+            user: request.user.as_ref(),
+            verify: &verify,
+        };
         (self.check)(self, &review["spec"], &asked)?;
-        let status = (self.status)(&review["spec"], &asked);
+        let status = (self.status)(&review["spec"], &asked)?;
         (review["apiVersion"], review["kind"], review["status"]) = (api_version.into(), self.kind.into(), status);
         if !review["metadata"].is_object() {
             review["metadata"] = json!({});
@@ -148,7 +167,23 @@ fn administrator() -> Value {
     json!({"username": ADMINISTRATOR, "groups": [ADMINISTRATORS, "system:authenticated"]})
 }
 
-fn all_rules() -> Value {
+fn access(is_allowed: bool) -> Value {
+    if is_allowed { json!({"allowed": true}) } else { json!({"allowed": false, "reason": NO_RULES}) }
+}
+
+fn rules(is_administrator: bool) -> Value {
+    if !is_administrator {
+        let reviews =
+            |group: &str, resources: Value| json!({"verbs": ["create"], "apiGroups": [group], "resources": resources});
+        return json!({
+            "resourceRules": [
+                reviews("authorization.k8s.io", json!(["selfsubjectaccessreviews", "selfsubjectrulesreviews"])),
+                reviews("authentication.k8s.io", json!(["selfsubjectreviews"])),
+            ],
+            "nonResourceRules": [],
+            "incomplete": false,
+        });
+    }
     json!({
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
@@ -163,12 +198,20 @@ fn check_token(_: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
     }
 }
 
-/// The only token that opens anything is the administrator's, with which the review itself came.
-fn token_status(spec: &Value, request: &ReviewRequest) -> Value {
-    match spec["token"].as_str() {
-        Some(token) if token == request.token => json!({"authenticated": true, "user": administrator()}),
-        _ => json!({"user": {}, "error": "invalid bearer token"}),
+/// Tells whose token it is: the administrator's, with which the review itself came, or that of a service account.
+fn token_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
+    let token = spec["token"].as_str().unwrap_or_default();
+    let texts = |list: &Value| {
+        Vec::from_iter(list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned))
+    };
+    let audiences = texts(&spec["audiences"]);
+    if token == request.token && request.user.is_none() {
+        return Ok(json!({"authenticated": true, "user": administrator()}));
     }
+    Ok(match (request.verify)(token, &audiences)? {
+        Ok(user) => json!({"authenticated": true, "user": user.info(), "audiences": user.audiences}),
+        Err(why) => json!({"user": {}, "error": why}),
+    })
 }
 
 fn check_namespace(_: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
@@ -214,10 +257,10 @@ fn check_subject(review: &Review, spec: &Value, request: &ReviewRequest) -> Serv
     }
 }
 
-fn subject_status(spec: &Value, _: &ReviewRequest) -> Value {
+fn subject_status(spec: &Value, _: &ReviewRequest) -> ServeResult<Value> {
     let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let is_allowed = spec["user"] == ADMINISTRATOR || groups.into_iter().any(|group| group == ADMINISTRATORS);
-    if is_allowed { json!({"allowed": true}) } else { json!({"allowed": false, "reason": NO_RULES}) }
+    Ok(access(is_allowed))
 }
 
 #[cfg(test)]
@@ -233,7 +276,7 @@ mod tests {
         request.authorization = format!("Bearer {TOKEN}");
         request.body = json!({"spec": spec}).to_string().into_bytes();
         let Some(ApiPath::Object(named)) = parse(path) else { panic!("{path}") };
-        match answer(&request, &named).expect("a review") {
+        match answer(&mut Api::in_memory("test").unwrap(), &request, &named).expect("a review") {
             Ok(answer) => {
                 let crate::serve::AnswerBody::Whole(bytes) = answer.body else { panic!("no document") };
                 (answer.code, serde_json::from_slice(&bytes).unwrap())

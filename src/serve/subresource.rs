@@ -20,6 +20,7 @@ use crate::apiserver::evict::evict;
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::scale::{rescale, scale};
+use crate::apiserver::tokens;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, ApiResult, WriteOptions};
@@ -38,8 +39,7 @@ pub struct Subresource {
     pub kind: Option<&'static str>,
     /// Group and version of that kind, when they differ from the object's.
     pub version: Option<(&'static str, &'static str)>,
-    /// The verbs for discovery, which also decide the allowed methods. Without any the subresource is not supported, and its handler
-    /// answers so.
+    /// The verbs for discovery, which also decide the allowed methods.
     pub verbs: &'static [&'static str],
     answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
 }
@@ -130,9 +130,9 @@ pub const ALL: &[Subresource] = &[
     Subresource {
         name: "token",
         is_of: |kind| kind.resource == "serviceaccounts",
-        kind: None,
-        version: None,
-        verbs: &[],
+        kind: Some("TokenRequest"),
+        version: Some(("authentication.k8s.io", "v1")),
+        verbs: &["create"],
         answer: token,
     },
 ];
@@ -152,7 +152,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
         "POST" => "create",
         _ => "delete",
     };
-    if !known.verbs.is_empty() && !known.verbs.contains(&verb) {
+    if !known.verbs.contains(&verb) {
         return Err(not_allowed());
     }
     (known.answer)(api, request, asked)
@@ -167,15 +167,14 @@ fn part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: U
     }
 }
 
-fn token(_api: &mut Api, request: &ApiRequest, _asked: &ResolvedTarget<'_>) -> ServeResult {
-    if request.method != "POST" {
-        return Err(not_allowed());
-    }
-    Err(missing("kloop issues no tokens, as its API knows no users besides its administrator"))
-}
-
-fn missing(text: &str) -> Status {
-    Status::new(Reason::NotImplemented, text)
+/// Issues a token of a service account. Nothing is stored.
+fn token(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
+    let (account, form) = (asked.key(), AnswerForm::negotiate(request, || true)?);
+    options::of_write(request, "CreateOptions")?;
+    let requested = Object(body::value(request, ("authentication.k8s.io/v1", "TokenRequest"))?);
+    let keys = api.keys()?;
+    let issued = api.write(true, |txn| tokens::issue(txn, &keys, &account, &requested))?;
+    Ok(HttpAnswer::document(201, &issued.0, &form))
 }
 
 /// Reads or changes the number of replicas of an object.
@@ -266,7 +265,7 @@ pub fn without_kind(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> 
     let is_plain = named.name.is_none() && !named.watch;
     match (named.group.as_str(), named.version.as_str(), named.plural.as_str()) {
         ("", "v1", "bindings") if is_plain => Some(bindings(api, request, named)),
-        _ => reviews::answer(request, named).or_else(|| computed::answer(api, request, named)),
+        _ => reviews::answer(api, request, named).or_else(|| computed::answer(api, request, named)),
     }
 }
 

@@ -74,6 +74,8 @@ pub struct ClusterSettings {
     /// N of the 127.N.0.0/16 that the cluster's addresses are taken from: pods 127.N.1.0 to 127.N.127.255,
     /// Services 127.N.128.0 to 127.N.191.255, load balancers above, and Ingresses at 127.N.255.1.
     pub network: u8,
+    /// Certificate of the authority of the API server, PEM; empty for none.
+    pub root_ca: Str,
     /// First pause of the restart backoff in seconds (Kubernetes: 10).
     pub backoff_seconds: i64,
     /// Its cap in seconds (Kubernetes: 300).
@@ -106,6 +108,7 @@ impl Default for ClusterSettings {
     fn default() -> ClusterSettings {
         ClusterSettings {
             network: 77,
+            root_ca: Str::default(),
             backoff_seconds: 10,
             backoff_cap_seconds: 300,
             closing: false,

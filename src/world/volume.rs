@@ -70,6 +70,9 @@ pub struct VolumeFile {
     /// Its bytes: secret ones, maybe, so they are never shown.
     #[serde(with = "bytes")]
     pub content: Arc<[u8]>,
+    /// Whether the content is the claims of a token, which the machine signs.
+    #[serde(default, skip_serializing)]
+    pub is_claims: bool,
 }
 
 /// Mount of a volume in a container.

@@ -100,6 +100,7 @@ fn standby_is_not_made_for_a_changed_start() {
             path: "f".into(),
             mode: 0o644,
             content: b"new".as_slice().into(),
+            is_claims: false,
         }]),
     }];
     let refresh = Effect::Refresh { pod_uid: "again".into(), volumes: volumes.into() };

@@ -62,14 +62,14 @@ fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFil
         return downward_files(pod, downward.items.as_deref(), mode);
     }
     if let Some(wanted) = &source.service_account_token {
-        let content = token::content(pod, wanted).into_bytes();
-        return Ok(vec![file(&wanted.path, mode, content)]);
+        let claims = token::claims(pod, wanted).into_bytes();
+        return Ok(vec![VolumeFile { is_claims: true, ..file(&wanted.path, mode, claims) }]);
     }
     Err("this kind of projection is not supported by this node".into())
 }
 
 fn file(path: &str, mode: i32, content: Vec<u8>) -> VolumeFile {
-    VolumeFile { path: path.to_owned(), mode: mode as u32 & 0o777, content: Arc::from(content) }
+    VolumeFile { path: path.to_owned(), mode: mode as u32 & 0o777, content: Arc::from(content), is_claims: false }
 }
 
 /// ConfigMaps and Secrets, alike but for their words and where their bytes are.

@@ -32,6 +32,7 @@ pub fn hosts_files(pod: &LocalPod, ip: &str) -> (Volume, Vec<VolumeMountPoint>) 
         path: name.to_owned(),
         mode: 0o644,
         content: Arc::from(text.into_bytes()),
+        is_claims: false,
     };
     let source = VolumeContent::Files(files.into_iter().map(file).collect());
     (Volume { name: VOLUME.into(), source }, mounts)

@@ -68,11 +68,7 @@ mod tests {
 
     /// Returns the claims of the token in a line of [`lines`].
     fn claims(line: &str) -> Value {
-        use base64::Engine;
-        let parts: Vec<&str> = line.rsplit(' ').next().unwrap().split('.').collect();
-        assert_eq!(parts.len(), 3, "{line}");
-        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
-        serde_json::from_slice(&claims).unwrap()
+        serde_json::from_str(line.rsplit(' ').next().unwrap()).unwrap()
     }
 
     /// Messages of failed mounts.

@@ -13,6 +13,7 @@ mod zygote_handle;
 use super::network::gateway::{GatewayCommand, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand};
 use super::probe::ProbeRoute;
+use super::token_signer::{TokenSigner, VolumeSigner};
 use super::wire::{ControlGroup, SoftBounds};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
@@ -92,6 +93,8 @@ pub struct Machine {
     watching: Option<file_watch::FileWatch>,
     /// Control groups with processes of pods that this cluster does not know.
     unknown_cgroups: Vec<PathBuf>,
+    /// Signs the tokens in volumes.
+    volume_signer: VolumeSigner,
 }
 
 impl Machine {
@@ -142,6 +145,7 @@ impl Machine {
             answers: false,
             watching: None,
             unknown_cgroups: Vec::new(),
+            volume_signer: VolumeSigner::default(),
         };
         let (state, report) = (machine.context.state.clone(), machine.context.report.clone());
         machine.storage_watcher.start(state, move |over| report(over));
@@ -246,6 +250,11 @@ impl Machine {
         self.publish(GatewayCommand::NodePorts(blocks.to_vec()));
     }
 
+    /// Signs the tokens of pods with this key. To be called before any container is started.
+    pub fn sign_tokens_with(&mut self, signer: Arc<TokenSigner>) {
+        self.volume_signer = VolumeSigner::new(signer);
+    }
+
     fn publish(&self, command: GatewayCommand) {
         self.network_publisher.order(PublishCommand::Gateway(command));
     }
@@ -287,8 +296,16 @@ impl Host for Machine {
     fn carry_out(&mut self, _now: Time, effect: &Effect) {
         let uid = match effect {
             Effect::Start(start) => {
-                self.inbox(&start.pod_uid).put(ShardCommand::Effect(effect.clone()));
+                let mut signed = start.clone();
+                signed.files.volumes =
+                    self.volume_signer.sign_volumes(&start.files.volumes).unwrap_or(signed.files.volumes);
+                self.inbox(&start.pod_uid).put(ShardCommand::Effect(Effect::Start(signed)));
                 return self.register_address(&start.ip, &start.namespace);
+            }
+            Effect::Refresh { pod_uid, volumes } => {
+                let volumes = self.volume_signer.sign_volumes(volumes).unwrap_or_else(|| volumes.clone());
+                let signed = Effect::Refresh { pod_uid: pod_uid.clone(), volumes };
+                return self.inbox(pod_uid).put(ShardCommand::Effect(signed));
             }
             // One thread measures all pods, because it needs no shim.
             Effect::WatchStorage { pod_uid, bounds } => {
@@ -298,10 +315,7 @@ impl Host for Machine {
                 Some(first) => first,
                 None => return,
             },
-            Effect::Stop { pod_uid, .. }
-            | Effect::Resize { pod_uid, .. }
-            | Effect::Remove { pod_uid }
-            | Effect::Refresh { pod_uid, .. } => pod_uid,
+            Effect::Stop { pod_uid, .. } | Effect::Resize { pod_uid, .. } | Effect::Remove { pod_uid } => pod_uid,
             Effect::Route { service, route } => {
                 return self.network_publisher.order(PublishCommand::Route(service.clone(), route.clone()));
             }

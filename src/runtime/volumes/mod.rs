@@ -178,6 +178,7 @@ mod tests {
             path: (*path).into(),
             mode: *mode,
             content: text.as_bytes().into(),
+            is_claims: false,
         };
         vec![Volume { name: "v".into(), source: VolumeContent::Files(list.iter().map(file).collect()) }]
     }

@@ -12,6 +12,8 @@ use super::request::ApiRequest;
 use super::resolve::api_version;
 use super::{HttpAnswer, KUBERNETES, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::{Api, custom};
+use crate::kinds::token_claims::ISSUER;
+use crate::runtime::token_signer::TokenSigner;
 pub use catalogue::ApiGroup;
 use catalogue::ServedResource;
 use serde::Serialize;
@@ -52,6 +54,29 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
         }
         _ => Ok(HttpAnswer::document(200, &json!({"paths": paths(&groups)}), &AnswerForm { is_pretty: true, ..form })),
     }
+}
+
+/// The path of the document about the issuer of tokens.
+pub const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
+
+/// Answers with the document about the issuer of tokens, for others that verify them (OpenID Connect Discovery 1.0).
+pub fn openid_configuration(request: &ApiRequest) -> HttpAnswer {
+    let document = json!({
+        "issuer": ISSUER, "jwks_uri": format!("https://{}/openid/v1/jwks", request.host),
+        "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    });
+    public("application/json", &document)
+}
+
+/// Answers with the public key of tokens.
+pub fn key_set(signer: &TokenSigner) -> HttpAnswer {
+    public("application/jwk-set+json", &signer.key_set())
+}
+
+fn public(content_type: &str, document: &Value) -> HttpAnswer {
+    let answer = HttpAnswer { content_type: content_type.into(), ..HttpAnswer::text(document.to_string()) };
+    answer.with_header("Cache-Control", "public, max-age=3600".into())
 }
 
 /// Returns the version document.
@@ -216,7 +241,18 @@ fn paths(groups: &[ApiGroup]) -> Vec<String> {
         paths.extend(group.versions.iter().map(|(version, _)| format!("{head}/{version}")));
     }
     paths.extend(
-        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned),
+        [
+            OPENID_CONFIGURATION,
+            "/openid/v1/jwks",
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned),
     );
     paths.sort();
     paths

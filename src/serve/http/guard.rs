@@ -5,6 +5,7 @@
 //! processes: hence the token. A malicious page, also through a foreign name (DNS rebinding), has no token; without
 //! the token, such requests are recognized by their headers.
 
+use super::proxy_filter::ProxyFilter;
 use crate::object::{Reason, Status};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -18,6 +19,8 @@ pub enum AccessGuard {
     Token(String),
     /// The client must address this machine by one of its own names.
     Names,
+    /// The request must pass this filter.
+    Filter(Box<ProxyFilter>),
 }
 
 /// Paths without access control, as in the role `system:public-info-viewer`.
@@ -30,21 +33,35 @@ pub enum Access {
     Full,
     /// Access to public information only.
     Anonymous,
+    /// Access of the service account whose token the client shows, once it is verified.
+    Account,
 }
 
+/// Maximum length of a service account's token that is verified.
+const LONGEST_TOKEN: usize = 16 << 10;
+
 impl AccessGuard {
+    /// Returns the path of the API that is meant by a path of this server; an unknown one where there is none.
+    pub fn path_of_api<'p>(&self, path: &'p str) -> &'p str {
+        match self {
+            AccessGuard::Filter(filter) => filter.strip_prefix(path).unwrap_or_default(),
+            AccessGuard::Token(_) | AccessGuard::Names => path,
+        }
+    }
+
     /// Admits a client; one without a token only to public paths. A wrong token is always an error.
     pub fn admit(&self, headers: &HeaderMap, method: &str, path: &str) -> Result<Access, Status> {
         let is_public = method == "GET" && PUBLIC.contains(&path) && !headers.contains_key(AUTHORIZATION);
-        match (self, self.check(headers)) {
+        match (self, self.check(headers, method, path)) {
             (_, Ok(())) => Ok(Access::Full),
+            (AccessGuard::Token(_), Err(_)) if shows_account_token(headers) => Ok(Access::Account),
             (AccessGuard::Token(_), Err(_)) if is_public => Ok(Access::Anonymous),
             (_, Err(status)) => Err(status),
         }
     }
 
     /// Refuses clients without access.
-    fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
+    fn check(&self, headers: &HeaderMap, method: &str, path: &str) -> Result<(), Status> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         match self {
             AccessGuard::Token(token) => {
@@ -55,6 +72,7 @@ impl AccessGuard {
                     return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
                 }
             }
+            AccessGuard::Filter(filter) => filter.check(without_port(text(HOST).unwrap_or_default()), method, path)?,
             AccessGuard::Names => {
                 let host = text(HOST).unwrap_or_default();
                 let own =
@@ -70,6 +88,15 @@ impl AccessGuard {
         }
         Ok(())
     }
+}
+
+/// Whether the client shows a token in the form of those of service accounts.
+fn shows_account_token(headers: &HeaderMap) -> bool {
+    let shown =
+        headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|words| words.split_once(' '));
+    shown.is_some_and(|(scheme, token)| {
+        scheme.eq_ignore_ascii_case("bearer") && token.len() <= LONGEST_TOKEN && token.matches('.').count() == 2
+    })
 }
 
 /// Returns the user that the client wants to impersonate.
@@ -100,7 +127,7 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        guard.check(&map).map_or_else(|status| status.reason.code(), |()| 200)
+        guard.check(&map, "GET", "/api").map_or_else(|status| status.reason.code(), |()| 200)
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! The server's TLS identity: a certificate of an authority that is created with it and published in the kubeconfig.
+//! The server's TLS identity: a certificate of the cluster's authority, which is published in the kubeconfig.
 //!
 //! Kubernetes' clients send a kubeconfig's token over TLS only, even on the same machine (client-go:
 //! `IsConfigTransportTLS`).
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-};
+use crate::apiserver::tokens::keys::ClusterKeys;
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::ServerConfig;
@@ -16,6 +15,17 @@ use tokio_rustls::TlsAcceptor;
 /// The ALPN name of HTTP/2.
 pub const HTTP2: &[u8] = b"h2";
 
+/// Names of every server.
+const NAMES: [&str; 7] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
 /// A certificate for the addresses of one server.
 pub struct ServerCertificate {
     /// Proves it to clients.
@@ -25,28 +35,21 @@ pub struct ServerCertificate {
 }
 
 /// Makes a certificate for this machine's own names and the listening address.
-pub fn new_certificate(address: IpAddr) -> anyhow::Result<ServerCertificate> {
-    let mut authority = CertificateParams::new(Vec::new())?;
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    authority.distinguished_name.push(DnType::CommonName, "kloop serve");
-    let key = KeyPair::generate()?;
-    let certificate = authority.self_signed(&key)?;
-    let issuer = Issuer::new(authority, key);
-
-    let names = ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc"].map(str::to_owned);
-    let mut server = CertificateParams::new([&names[..], &[address.to_string()]].concat())?;
+/// Clients in pods reach it by the names and the address of the Service `kubernetes`.
+pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> anyhow::Result<ServerCertificate> {
+    let addresses = [address.to_string(), service.to_string()];
+    let mut server = CertificateParams::new([&NAMES.map(str::to_owned)[..], &addresses].concat())?;
     server.distinguished_name.push(DnType::CommonName, "kloop");
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     server.use_authority_key_identifier_extension = true;
     let own = KeyPair::generate()?;
-    let shown = server.signed_by(&own, &issuer)?;
+    let shown = server.signed_by(&own, &keys.issuer()?)?;
 
     let config =
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
     let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
     let mut config = config.with_no_client_auth().with_single_cert(vec![shown.der().clone()], secret)?;
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-    Ok(ServerCertificate { acceptor: TlsAcceptor::from(Arc::new(config)), authority: certificate.pem() })
+    Ok(ServerCertificate { acceptor: TlsAcceptor::from(Arc::new(config)), authority: keys.authority.clone() })
 }

@@ -11,12 +11,14 @@ pub mod guard;
 pub mod identity;
 mod log_tail;
 mod proxy;
+pub mod proxy_filter;
 mod request_metrics;
 mod stream;
 mod streams;
 
 use super::form::AnswerForm;
-use super::{AnswerBody, ApiRequest, HttpAnswer};
+use super::{AnswerBody, ApiRequest, HttpAnswer, advertise};
+use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::apiserver::{Api, custom};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -44,6 +46,7 @@ use request_metrics::RequestMetrics;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -65,6 +68,8 @@ const GREETING: Duration = Duration::from_secs(5);
 const MOST_CONNECTIONS: usize = 4096;
 /// Interval between compactions of a part of the store's log.
 const COMPACTION: Duration = Duration::from_secs(10);
+/// Interval between repairs of the endpoints of the Service `kubernetes`.
+const REPAIR: Duration = Duration::from_secs(10);
 /// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
 /// Maximum number of concurrent requests.
@@ -90,8 +95,8 @@ pub struct HttpServer {
     pub state: PathBuf,
     /// The listening socket.
     pub listener: std::net::TcpListener,
-    /// The kubeconfig for clients, which is locked until the server ends.
-    pub entry: std::fs::File,
+    /// The kubeconfig for clients, which is locked until the server ends; `None` where clients need none.
+    pub entry: Option<std::fs::File>,
     /// Access control.
     pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
@@ -122,9 +127,15 @@ struct ServerState {
 }
 
 impl HttpServer {
+    /// The address that the Service `kubernetes` leads to while this server runs; `None` for plain HTTP.
+    fn advertised_address(&self) -> Option<SocketAddr> {
+        self.acceptor.as_ref().and(self.listener.local_addr().ok()).map(advertise::reachable)
+    }
+
     /// Serves until `stop` completes.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
+        let advertised = self.advertised_address();
         let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
         let shared = Arc::new(ServerState {
             place: identity(&state),
@@ -143,25 +154,42 @@ impl HttpServer {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
             let compaction = tokio::spawn(compact(shared.clone()));
+            let advertising = advertised.map(|address| tokio::spawn(advertise(shared.clone(), address)));
             let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
             let peers = Peers::open();
+            let serving = shared.clone();
             let clients = tokio::spawn(accept(listener, move |client, from| {
                 let _ = client.set_nodelay(true);
                 let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
                 let Some(connection) = connections.open(peer) else { return };
                 let id = connection.id();
-                let task = tokio::spawn(accept_connection(client, shared.clone(), connection));
+                let task = tokio::spawn(accept_connection(client, serving.clone(), connection));
                 connections.can_end(id, task.abort_handle());
             }));
             stop.await;
             clients.abort();
             compaction.abort();
+            if let (Some(address), Some(advertising)) = (advertised, advertising) {
+                advertising.abort();
+                // One that is underway would write the address again.
+                let _ = advertising.await;
+                let _ = shared.work(move |api| advertise::withdraw(api, address)).await;
+            }
             Ok(())
         });
         // Waits for running writes.
         runtime.shutdown_timeout(FAREWELL);
         drop(entry);
         ended
+    }
+}
+
+/// Leads the Service `kubernetes` to this server, and repairs it as often as Kubernetes' API server does.
+async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
+    loop {
+        // When another process writes at the moment, the next round advertises.
+        let _ = shared.work(move |api| advertise::advertise(api, address)).await;
+        tokio::time::sleep(REPAIR).await;
     }
 }
 
@@ -239,7 +267,8 @@ async fn respond(
     let accept = text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let (head, body) = request.into_parts();
-    let asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
+    let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
+    asked.path = shared.guard.path_of_api(&asked.path).to_owned();
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
     let answer = match listen((&head.headers, asked), body, &shared, &connection).await {
         Ok((request, access)) => {
@@ -248,7 +277,7 @@ async fn respond(
                 Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => {
                     shared.measuring.acquire().await.ok()
                 }
-                Access::Full => None,
+                Access::Full | Access::Account => None,
             };
             let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
             let answer = move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics));
@@ -299,10 +328,17 @@ fn read_head(head: &Parts) -> ApiRequest {
 async fn listen(
     (headers, mut request): (&HeaderMap, ApiRequest),
     body: Incoming,
-    shared: &ServerState,
+    shared: &Arc<ServerState>,
     connection: &Connection,
 ) -> Result<(ApiRequest, Access), Status> {
-    let access = shared.guard.admit(headers, &request.method, &request.path)?;
+    let access = match shared.guard.admit(headers, &request.method, &request.path)? {
+        Access::Account => {
+            request.user = Some(verify_account(request.bearer_token(), shared).await?);
+            super::authorize(&request)?;
+            Access::Full
+        }
+        access => access,
+    };
     if access == Access::Anonymous {
         return Ok((request, access));
     }
@@ -325,6 +361,19 @@ async fn listen(
         Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not arrive in time")),
     };
     Ok((request, access))
+}
+
+/// Returns the user that a service account's token stands for.
+async fn verify_account(token: &str, shared: &Arc<ServerState>) -> Result<TokenUser, Status> {
+    // Clients that are not known yet share these turns.
+    let _turn = shared.anonymous.acquire().await.ok();
+    let token = token.to_owned();
+    let verify = move |api: &mut Api| {
+        let keys = api.keys()?;
+        api.read_view(|txn| authenticate(txn, &keys, &token, &[]))
+    };
+    let found = shared.work(verify).await??;
+    found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))
 }
 
 /// Returns a header; several of the same name as one list.

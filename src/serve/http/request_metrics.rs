@@ -5,7 +5,7 @@
 use crate::kinds::{Kind, KindRegistry};
 use crate::serve::metrics::MetricsText;
 use crate::serve::path::{ApiDocument, ApiPath, parse};
-use crate::serve::{ApiRequest, resolve, subresource};
+use crate::serve::{ApiRequest, discovery, resolve, subresource};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -224,6 +224,8 @@ fn path_of(document: &ApiDocument) -> &'static str {
             _ => "/healthz",
         },
         ApiDocument::Metrics => "/metrics",
+        ApiDocument::OpenIdConfiguration => discovery::OPENID_CONFIGURATION,
+        ApiDocument::JsonWebKeys => "/openid/v1/jwks",
         ApiDocument::Core => "/api",
         ApiDocument::Groups => "/apis",
         ApiDocument::Group(_) | ApiDocument::Resources(..) => "/apis/*",

@@ -1,0 +1,117 @@
+//! The keys of a cluster, made at their first use and kept in its state: that of tokens, and the authority of the server's certificates.
+//!
+//! Never: writes a key into an object. Everybody who can read the cluster's file is its administrator.
+
+use crate::apiserver::{ApiResult, refused};
+use crate::object::{Reason, Status};
+use crate::runtime::token_signer::{self, TokenSigner};
+use crate::store::{Store, StoreError, StoreRead};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The meta entry with the authority's certificate, PEM.
+pub const AUTHORITY: &str = "authority";
+/// The meta entry with its key, PEM.
+const AUTHORITY_KEY: &str = "authority-key";
+/// The meta entry with the key of tokens: PKCS #8, base64.
+const TOKEN_KEY: &str = "token-key";
+/// Time that the first use waits for the write lock.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The keys of a cluster.
+pub struct ClusterKeys {
+    /// Signs tokens.
+    pub signer: Arc<TokenSigner>,
+    /// The authority's certificate, PEM.
+    pub authority: String,
+    authority_key: String,
+}
+
+impl ClusterKeys {
+    /// Reads the keys of a cluster; makes them when it has none yet.
+    pub(in crate::apiserver) fn load(store: &mut Store) -> ApiResult<ClusterKeys> {
+        let wrong = |error: StoreError| refused(&error);
+        let known = read(&store.read().map_err(wrong)?).map_err(wrong)?;
+        if let Some(keys) = known {
+            return keys.open();
+        }
+        let mut txn = store.write(PATIENCE).map_err(wrong)?;
+        if let Some(keys) = read(&txn).map_err(wrong)? {
+            return keys.open();
+        }
+        let keys = StoredKeys::generate().map_err(|error| internal(&error))?;
+        for (name, value) in [(AUTHORITY, &keys.0[0]), (AUTHORITY_KEY, &keys.0[1]), (TOKEN_KEY, &keys.0[2])] {
+            txn.set_meta(name, value).map_err(wrong)?;
+        }
+        txn.commit().map_err(|error| refused(&error.into()))?;
+        keys.open()
+    }
+
+    /// Returns the authority, which signs certificates.
+    pub fn issuer(&self) -> ApiResult<Issuer<'static, KeyPair>> {
+        let key = KeyPair::from_pem(&self.authority_key).map_err(|error| internal(&error.into()))?;
+        Ok(Issuer::new(authority_params().map_err(|error| internal(&error))?, key))
+    }
+}
+
+/// The three texts in the state.
+struct StoredKeys([String; 3]);
+
+impl StoredKeys {
+    fn generate() -> anyhow::Result<StoredKeys> {
+        let key = KeyPair::generate()?;
+        let certificate = authority_params()?.self_signed(&key)?;
+        Ok(StoredKeys([certificate.pem(), key.serialize_pem(), STANDARD.encode(token_signer::generate_key()?)]))
+    }
+
+    fn open(self) -> ApiResult<ClusterKeys> {
+        let StoredKeys([authority, authority_key, token_key]) = self;
+        let signer =
+            STANDARD.decode(token_key).map_err(anyhow::Error::from).and_then(|key| TokenSigner::from_key(&key));
+        Ok(ClusterKeys { signer: Arc::new(signer.map_err(|error| internal(&error))?), authority, authority_key })
+    }
+}
+
+fn read(snapshot: &dyn StoreRead) -> Result<Option<StoredKeys>, StoreError> {
+    let mut found = Vec::new();
+    for name in [AUTHORITY, AUTHORITY_KEY, TOKEN_KEY] {
+        found.extend(snapshot.meta(name)?);
+    }
+    Ok(<[String; 3]>::try_from(found).ok().map(StoredKeys))
+}
+
+/// The certificate of the authority. Its name and uses are the same for all clusters, its key is not.
+fn authority_params() -> anyhow::Result<CertificateParams> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    authority.distinguished_name.push(DnType::CommonName, "kloop serve");
+    Ok(authority)
+}
+
+fn internal(error: &anyhow::Error) -> Status {
+    Status::new(Reason::InternalError, format!("the keys of the cluster: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apiserver::Api;
+    use serde_json::json;
+
+    #[test]
+    fn keys_are_made_once() {
+        let mut api = Api::in_memory("test").unwrap();
+        let first = api.keys().unwrap();
+        let token = first.signer.sign(&json!({"sub": "a"})).unwrap();
+        let again = Api::copy_of(&api.store().read().unwrap(), "test", crate::apiserver::Env::System).unwrap();
+        assert_eq!(again.read(|snapshot| snapshot.meta(super::AUTHORITY)).unwrap(), Some(first.authority.clone()));
+        let again = super::ClusterKeys::load(api.store_mut()).unwrap();
+        assert_eq!(again.signer.verify(&token).unwrap()["sub"], "a");
+        assert_eq!(again.authority, first.authority);
+        let mut other = Api::in_memory("test").unwrap();
+        assert!(other.keys().unwrap().signer.verify(&token).is_err());
+    }
+}

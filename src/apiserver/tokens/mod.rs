@@ -1,0 +1,130 @@
+//! Tokens of service accounts: TokenRequests, and the users that tokens stand for.
+//!
+//! Knows: the key and the authority that the state keeps ([`keys`]), and when a token stops to count: with its account, or with the Pod,
+//! Secret or Node that it is bound to. Start reading at [`issue`].
+
+pub mod authenticate;
+pub mod keys;
+
+use super::transaction::Transaction;
+use super::{ApiResult, read::exact};
+use crate::kinds::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
+use crate::kinds::{FieldErrors, FieldPath};
+use crate::object::{Key, Object, Reason, Resource, Status, time};
+use jiff::SignedDuration;
+use keys::ClusterKeys;
+use serde_json::{Value, json};
+
+/// Answers a TokenRequest for an account: the request with its defaults, and the token in its status.
+pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, request: &Object) -> ApiResult<Object> {
+    check_metadata(account, request)?;
+    let known = exact(txn, account)?;
+    let spec = &request.0["spec"];
+    let audiences: Vec<String> = texts(&spec["audiences"]);
+    let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
+    let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
+    check_request(seconds)?;
+    let bound = BoundObjects::find(txn, account, &spec["boundObjectRef"])?;
+    let now = txn.now();
+    let claims = TokenClaims {
+        namespace: &account.namespace,
+        account: (&account.name, known.uid()),
+        pod: bound.pod.as_ref().map(named),
+        secret: bound.secret.as_ref().map(named),
+        node: bound.node.as_ref().map(named),
+        audiences: &audiences,
+        seconds,
+        issued: now.as_second(),
+        id: uuid(txn.random(), txn.random()),
+    };
+    let token = keys.signer.sign(&claims.to_value());
+    let token = token.map_err(|error| Status::new(Reason::InternalError, format!("failed to sign token: {error}")))?;
+    let expires = time::rfc3339(now + SignedDuration::from_secs(seconds));
+    let mut answer = Object(json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "metadata": {
+            "name": *account.name, "namespace": *account.namespace, "creationTimestamp": time::rfc3339(now),
+        },
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec["boundObjectRef"]},
+        "status": {"token": token, "expirationTimestamp": expires},
+    }));
+    for field in ["labels", "annotations"] {
+        if let Some(value) = request.value_at(&["metadata", field]) {
+            answer.set(&["metadata", field], value.clone());
+        }
+    }
+    Ok(answer)
+}
+
+fn named(object: &Object) -> (&str, &str) {
+    (object.name(), object.uid())
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// Refuses a body for another account than the path's.
+fn check_metadata(account: &Key, request: &Object) -> ApiResult<()> {
+    let (mut errors, path) = (FieldErrors::default(), FieldPath::root("metadata"));
+    if !request.name().is_empty() && *request.name() != *account.name {
+        errors.invalid(&path.child("name"), request.name(), "must match the service account name if specified");
+    } else if !request.namespace().is_empty() && *request.namespace() != *account.namespace {
+        let detail = "must match the service account namespace if specified";
+        errors.invalid(&path.child("namespace"), request.namespace(), detail);
+    }
+    if errors.0.is_empty() { Ok(()) } else { Err(refuse(&account.name, &errors)) }
+}
+
+/// The objects that a token is bound to.
+#[derive(Default)]
+struct BoundObjects {
+    pod: Option<Object>,
+    secret: Option<Object>,
+    node: Option<Object>,
+}
+
+impl BoundObjects {
+    fn find(txn: &dyn Transaction, account: &Key, reference: &Value) -> ApiResult<BoundObjects> {
+        if !reference.is_object() {
+            return Ok(BoundObjects::default());
+        }
+        let text = |field: &str| reference[field].as_str().unwrap_or_default();
+        let (group_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+        let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+        let object = |resource, namespace: &str| exact(txn, &Key::new(Resource(resource), namespace, name));
+        let mut found = BoundObjects::default();
+        let bound = match (group, kind) {
+            ("", "Pod") => {
+                let pod = object("pods", &account.namespace)?;
+                if pod.text(&["spec", "serviceAccountName"]) != Some(&*account.name) {
+                    let text = format!(
+                        "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                        &*account.name
+                    );
+                    return Err(Status::new(Reason::BadRequest, text));
+                }
+                if let Some(node) = pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()) {
+                    let known = txn.get(&Key::new(Resource("nodes"), "", node))?;
+                    found.node = Some(known.unwrap_or_else(|| Object(json!({"metadata": {"name": node}}))));
+                }
+                &*found.pod.insert(pod)
+            }
+            ("", "Secret") => &*found.secret.insert(object("secrets", &account.namespace)?),
+            ("", "Node") => &*found.node.insert(object("nodes", "")?),
+            _ => {
+                let text = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+                return Err(Status::new(Reason::BadRequest, text));
+            }
+        };
+        let uid = text("uid");
+        if !uid.is_empty() && uid != bound.uid() {
+            let text = format!(
+                "Operation cannot be fulfilled on {kind} {name:?}: the UID in the bound object reference ({uid}) does not match the \
+                 UID in record. The object might have been deleted and then recreated"
+            );
+            return Err(Status { kind: kind.into(), name: name.into(), ..Status::new(Reason::Conflict, text) });
+        }
+        Ok(found)
+    }
+}

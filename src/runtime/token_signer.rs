@@ -1,0 +1,184 @@
+//! Signs the tokens of service accounts and verifies them: JSON Web Tokens with ES256.
+//!
+//! Knows: the key, which the cluster's state keeps. Never: decides what a token claims or who may have one.
+
+use crate::world::volume::{Volume, VolumeContent, VolumeFile};
+use anyhow::{Result, anyhow};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
+use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Start of a P-256 public key in the form of X.509, before the point.
+const SPKI_HEAD: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+/// Maximum number of signed contents that are remembered.
+const REMEMBERED: usize = 4096;
+
+/// A key for tokens.
+pub struct TokenSigner {
+    header: Header,
+    signing: EncodingKey,
+    verifying: DecodingKey,
+    /// The public key: a byte, and two coordinates of 32 bytes.
+    point: Vec<u8>,
+}
+
+/// Reasons to refuse a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// It is no token of this key.
+    Invalid,
+    /// Its time is over.
+    Expired,
+    /// Its time has not begun.
+    Early,
+}
+
+/// Returns a new key, in the form PKCS #8.
+pub fn generate_key() -> Result<Vec<u8>> {
+    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+    Ok(key.map_err(|_| anyhow!("no randomness for a key"))?.as_ref().to_vec())
+}
+
+impl TokenSigner {
+    /// Makes a signer of a key in the form PKCS #8.
+    pub fn from_key(key: &[u8]) -> Result<TokenSigner> {
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, &SystemRandom::new());
+        let point =
+            pair.map_err(|error| anyhow!("the key of tokens is damaged: {error}"))?.public_key().as_ref().to_vec();
+        let id = digest(&SHA256, &[&SPKI_HEAD[..], &point].concat());
+        let header = Header { kid: Some(URL_SAFE_NO_PAD.encode(id)), typ: None, ..Header::new(Algorithm::ES256) };
+        let (signing, verifying) = (EncodingKey::from_ec_der(key), DecodingKey::from_ec_der(&point));
+        Ok(TokenSigner { header, signing, verifying, point })
+    }
+
+    /// Returns the token with these claims.
+    pub fn sign(&self, claims: &Value) -> Result<String> {
+        Ok(encode(&self.header, claims, &self.signing)?)
+    }
+
+    /// Returns the claims of a token of this key whose time it is.
+    pub fn verify(&self, token: &str) -> std::result::Result<Value, TokenError> {
+        let mut validation = Validation::new(Algorithm::ES256);
+        validation.leeway = 0;
+        validation.validate_nbf = true;
+        // Audiences are compared by the caller; tokens of Secrets do not expire.
+        validation.validate_aud = false;
+        validation.required_spec_claims.clear();
+        let decoded = decode::<Value>(token, &self.verifying, &validation);
+        decoded.map(|token| token.claims).map_err(|error| match error.kind() {
+            ErrorKind::ExpiredSignature => TokenError::Expired,
+            ErrorKind::ImmatureSignature => TokenError::Early,
+            _ => TokenError::Invalid,
+        })
+    }
+
+    /// Returns the public key as a JSON Web Key Set.
+    pub fn key_set(&self) -> Value {
+        let (x, y) = self.point[1..].split_at(32);
+        json!({"keys": [{
+            "use": "sig", "kty": "EC", "kid": self.header.kid, "crv": "P-256", "alg": "ES256",
+            "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+        }]})
+    }
+}
+
+/// Signs the tokens in the volumes of pods. Equal claims get the same token again, so that a pod's files stay as they are.
+#[derive(Default)]
+pub struct VolumeSigner {
+    signer: Option<Arc<TokenSigner>>,
+    signed: HashMap<Arc<[u8]>, Arc<[u8]>>,
+}
+
+impl VolumeSigner {
+    /// Signs with this key.
+    pub fn new(signer: Arc<TokenSigner>) -> VolumeSigner {
+        VolumeSigner { signer: Some(signer), signed: HashMap::new() }
+    }
+
+    /// Returns the volumes with signed tokens in place of claims; `None` where none has any.
+    pub fn sign_volumes(&mut self, volumes: &[Volume]) -> Option<Arc<[Volume]>> {
+        let has_token = |volume: &Volume| match &volume.source {
+            VolumeContent::Files(files) => files.iter().any(|file| file.is_claims),
+            _ => false,
+        };
+        if !volumes.iter().any(has_token) {
+            return None;
+        }
+        let mut signed = volumes.to_vec();
+        for volume in &mut signed {
+            if let VolumeContent::Files(files) = &mut volume.source {
+                files.iter_mut().filter(|file| file.is_claims).for_each(|file| self.sign_file(file));
+            }
+        }
+        Some(signed.into())
+    }
+
+    fn sign_file(&mut self, file: &mut VolumeFile) {
+        file.is_claims = false;
+        if let Some(known) = self.signed.get(&file.content) {
+            file.content = known.clone();
+            return;
+        }
+        let claims = serde_json::from_slice(&file.content).unwrap_or_default();
+        let token = self.signer.as_ref().and_then(|signer| signer.sign(&claims).ok()).unwrap_or_default();
+        let token: Arc<[u8]> = token.into_bytes().into();
+        if self.signed.len() >= REMEMBERED {
+            self.signed.clear();
+        }
+        let claims = std::mem::replace(&mut file.content, token.clone());
+        self.signed.insert(claims, token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+
+    #[test]
+    fn only_unchanged_tokens_of_the_key_are_accepted_in_their_time() {
+        let (key, other) = (generate_key().unwrap(), generate_key().unwrap());
+        let (signer, other) = (TokenSigner::from_key(&key).unwrap(), TokenSigner::from_key(&other).unwrap());
+        let now = Time::now().as_second();
+        let token =
+            |from: i64, until: i64| signer.sign(&json!({"sub": "a", "nbf": now + from, "exp": now + until})).unwrap();
+        let good = token(0, 100);
+        assert_eq!(signer.verify(&good).unwrap()["sub"], "a");
+        assert_eq!(other.verify(&good), Err(TokenError::Invalid));
+        assert_eq!(signer.verify(&token(-100, -1)), Err(TokenError::Expired));
+        assert_eq!(signer.verify(&token(50, 100)), Err(TokenError::Early));
+        let mut parts: Vec<&str> = good.split('.').collect();
+        let forged = URL_SAFE_NO_PAD.encode(json!({"sub": "b", "exp": now + 100}).to_string());
+        parts[1] = &forged;
+        let unsigned = URL_SAFE_NO_PAD.encode(json!({"alg": "none"}).to_string());
+        let none = format!("{unsigned}.{}.", parts[1]);
+        for text in [&parts.join("."), &none, "", "a", "a.b.c", "...", &"x".repeat(100_000)] {
+            assert_eq!(signer.verify(text), Err(TokenError::Invalid), "{text}");
+        }
+    }
+
+    #[test]
+    fn equal_claims_in_volumes_get_the_same_token() {
+        let signer = TokenSigner::from_key(&generate_key().unwrap()).unwrap();
+        let mut signer = VolumeSigner::new(signer.into());
+        let volumes = |claims: &str| {
+            let content = claims.as_bytes().into();
+            let file = VolumeFile { path: "token".into(), mode: 0o644, content, is_claims: true };
+            [Volume { name: "v".into(), source: VolumeContent::Files(vec![file]) }]
+        };
+        let first = signer.sign_volumes(&volumes("{\"exp\":1}")).unwrap();
+        assert_eq!(signer.sign_volumes(&volumes("{\"exp\":1}")).unwrap(), first);
+        assert_ne!(signer.sign_volumes(&volumes("{\"exp\":2}")).unwrap(), first);
+        assert!(signer.sign_volumes(&first).is_none());
+    }
+}
