@@ -170,7 +170,7 @@ fn part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: U
 /// Issues a token of a service account. Nothing is stored.
 fn token(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let (account, form) = (asked.key(), AnswerForm::negotiate(request, || true)?);
-    options::of_write(request, "CreateOptions")?;
+    options::write_options(request, "CreateOptions")?;
     let requested = Object(body::value(request, ("authentication.k8s.io/v1", "TokenRequest"))?);
     let keys = api.keys()?;
     let issued = api.write(true, |txn| tokens::issue(txn, &keys, &account, &requested))?;
