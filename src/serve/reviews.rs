@@ -33,6 +33,8 @@ pub struct Review {
     status: fn(&Value, &ReviewRequest) -> ServeResult<Value>,
 }
 
+type VerifyToken<'a> = dyn Fn(&str, &[String]) -> ServeResult<Result<TokenUser, String>> + 'a;
+
 /// The circumstances of a review.
 struct ReviewRequest<'a> {
     namespace: Option<&'a str>,
@@ -40,7 +42,8 @@ struct ReviewRequest<'a> {
     token: &'a str,
     /// The service account that asks; `None` for the administrator.
     user: Option<&'a TokenUser>,
-    verify: &'a dyn Fn(&str, &[String]) -> ServeResult<Result<TokenUser, String>>,
+    /// Finds the user of a token for these audiences.
+    verify: &'a VerifyToken<'a>,
 }
 
 /// Every kind of review.
