@@ -6,6 +6,7 @@ mod skips;
 mod architecture;
 mod bad_input;
 mod campaign;
+mod client_verbs;
 mod cluster;
 mod completion;
 mod config;

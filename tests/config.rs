@@ -77,3 +77,52 @@ fn impossible_configuration_is_refused() {
     }
     assert!(!state.exists(), "a refused command created a cluster");
 }
+
+#[test]
+fn entries_of_a_kubeconfig_are_those_of_the_state_file() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = folder.path().join("harbour/state.db");
+    for (words, said) in [
+        ("config get-clusters", "NAME\nharbour\n"),
+        ("config get-users", "NAME\nadmin\n"),
+        ("config set current-context harbour", "Property \"current-context\" set.\n"),
+        ("config set contexts.harbour.namespace kube-system", "Property \"contexts.harbour.namespace\" set.\n"),
+        ("config view -o jsonpath={.contexts[0].context.namespace}", "kube-system"),
+        ("config unset contexts.harbour.namespace", "Property \"contexts.harbour.namespace\" unset.\n"),
+        ("config view -o jsonpath={.contexts[0].context.namespace}", "default"),
+    ] {
+        assert_eq!(kloop(&state, words), (said.to_owned(), String::new(), true), "{words}");
+    }
+    for (words, error) in [
+        ("config set-cluster sea --server=https://a", "error: cannot set cluster \"sea\": the cluster is the file "),
+        ("config set-credentials sam --token=x", "error: cannot set user \"sam\": the only user is \"admin\": "),
+        ("config delete-cluster sea", "error: cannot delete cluster sea, not in "),
+        ("config delete-context harbour", "error: cannot delete context harbour: it is the file "),
+        ("config delete-user sam", "error: cannot delete user sam, not in "),
+        ("config set users.sam.token x", "error: cannot set \"users.sam.token\": only "),
+        ("config unset current-context", "error: cannot unset \"current-context\": only "),
+        ("config set a", "error: Unexpected args: [a]\n"),
+    ] {
+        let (stdout, stderr, well) = kloop(&state, words);
+        assert!(stdout.is_empty() && stderr.starts_with(error) && !well, "{words}: {stdout}{stderr}");
+    }
+}
+
+#[test]
+fn other_identities_are_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let state = folder.path().join("harbour/state.db");
+    for (words, error) in [
+        ("get pods --as=jane", "error: impersonation is not supported: "),
+        ("get pods --as=admin --as-group=devs", "error: impersonation is not supported: "),
+        (
+            "get pods --as-group=devs",
+            "error: requesting uid, groups or user-extra for admin without impersonating a user\n",
+        ),
+        ("get pods --token=x", "error: --token is not supported: "),
+    ] {
+        let (stdout, stderr, well) = kloop(&state, words);
+        assert!(stdout.is_empty() && stderr.starts_with(error) && !well, "{words}: {stdout}{stderr}");
+    }
+    assert!(kloop(&state, "config get-users --as=admin").2);
+}

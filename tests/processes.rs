@@ -2,6 +2,7 @@
 
 mod applications;
 mod autoscaling;
+mod changing_services;
 mod churn;
 mod configuration;
 mod control_plane;

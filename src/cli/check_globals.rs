@@ -26,6 +26,7 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     let globals = context.globals.clone();
     globals.request_timeout()?;
     check_level(globals.v.as_deref())?;
+    check_identity(&globals)?;
     let state = context.state();
     let name = context_settings::context_name(&state);
     let usual = context_settings::usual_name(&state);
@@ -47,6 +48,32 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
         context
             .print_notice(&format!("hint: --server {server} is ignored: the cluster is the file {}", state.display()));
+    }
+    Ok(())
+}
+
+/// Refuses other identities: nobody who asks for fewer rights gets all of them.
+fn check_identity(globals: &Globals) -> CliResult {
+    let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    if is_set(&globals.token) {
+        return Err(Failure::plain(
+            "--token is not supported: commands open the cluster's file, and who can open that is its administrator\nhint: leave the \
+             flag out, or send requests with the token to kloop serve",
+        ));
+    }
+    let user = globals.as_user.as_deref().filter(|user| !user.is_empty());
+    if user.is_none() && (!globals.as_group.is_empty() || is_set(&globals.as_uid)) {
+        return Err(Failure::plain(format!(
+            "requesting uid, groups or user-extra for {} without impersonating a user",
+            config::USER
+        )));
+    }
+    if user.is_some_and(|user| user != config::USER) || !globals.as_group.is_empty() || is_set(&globals.as_uid) {
+        return Err(Failure::plain(format!(
+            "impersonation is not supported: commands act as {:?}, and RBAC rules are not enforced\nhint: leave out --as, --as-group and \
+             --as-uid",
+            config::USER
+        )));
     }
     Ok(())
 }

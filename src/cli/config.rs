@@ -1,6 +1,9 @@
 //! `kloop config`: contexts. kubectl keeps them in a kubeconfig; a kloop context is a state file
 //! with a default namespace. The context has the name of the file's folder until it is renamed.
 
+mod entries;
+mod property;
+
 use super::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure, context_settings};
 use crate::show::columns;
@@ -23,9 +26,21 @@ enum ConfigVerb {
 # Display the current-context
 kloop config current-context")]
     CurrentContext,
+    /// Delete the specified cluster: refused for the only one there is.
+    DeleteCluster(entries::DeleteArgs),
+    /// Delete the specified context: refused for the only one there is.
+    DeleteContext(entries::DeleteArgs),
+    /// Delete the specified user: refused for the only one there is.
+    DeleteUser(entries::DeleteArgs),
+    GetClusters(entries::GetClustersArgs),
     GetContexts(GetContextsArgs),
+    GetUsers(entries::GetUsersArgs),
     RenameContext(RenameContextArgs),
+    Set(property::SetArgs),
+    SetCluster(entries::SetClusterArgs),
     SetContext(SetContextArgs),
+    SetCredentials(entries::SetCredentialsArgs),
+    Unset(property::UnsetArgs),
     UseContext(UseContextArgs),
     View(ConfigViewArgs),
 }
@@ -122,6 +137,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = context_settings::context_name(&context.state());
     match args.verb {
         ConfigVerb::CurrentContext => context.print_line(&name),
+        ConfigVerb::DeleteCluster(args) => entries::delete("cluster", &args, &name, context),
+        ConfigVerb::DeleteContext(args) => entries::delete("context", &args, &name, context),
+        ConfigVerb::DeleteUser(args) => entries::delete("user", &args, USER, context),
+        ConfigVerb::GetClusters(_) => entries::print_names(context, &name),
+        ConfigVerb::GetUsers(_) => entries::print_names(context, USER),
+        ConfigVerb::Set(args) => property::set(&args, context, &name),
+        ConfigVerb::SetCluster(args) => entries::set_cluster(&args, context),
+        ConfigVerb::SetCredentials(args) => entries::set_credentials(&args, context),
+        ConfigVerb::Unset(args) => property::unset(&args, context, &name),
         ConfigVerb::GetContexts(args) => get_contexts(&args, context, &name),
         ConfigVerb::RenameContext(args) => rename_context(&args, context, &name),
         ConfigVerb::SetContext(args) => set_context(&args, context, &name),

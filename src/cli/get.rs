@@ -11,6 +11,7 @@ use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
 
+mod computed;
 mod raw;
 mod watch;
 
@@ -133,6 +134,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "Required resource not specified.\nUse \"kloop explain <resource>\" for a detailed description of that resource \
              (e.g. kloop explain pods).\nSee 'kloop get -h' for help and examples",
         ));
+    }
+    if let Some(target) = computed::parse(context.kinds(), &args.which.words) {
+        return computed::run(&target, &args, format, context);
     }
     if args.watch || args.watch_only {
         return watch::run(&args, &format, context);

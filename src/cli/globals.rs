@@ -35,6 +35,18 @@ pub struct Globals {
     /// The address of the API server of a kubectl command. Ignored: --state names the cluster.
     #[arg(short, long, global = true, value_name = "URL")]
     pub(super) server: Option<String>,
+    /// Bearer token of a kubectl command. Refused: who can open the cluster's file is its administrator.
+    #[arg(long, global = true, value_name = "TOKEN")]
+    pub(super) token: Option<String>,
+    /// Username to impersonate for the operation. Refused, except for "admin": commands act as the administrator.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(super) as_user: Option<String>,
+    /// Group to impersonate for the operation. Refused.
+    #[arg(long, global = true, value_name = "GROUP")]
+    pub(super) as_group: Vec<String>,
+    /// UID to impersonate for the operation. Refused.
+    #[arg(long, global = true, value_name = "UID")]
+    pub(super) as_uid: Option<String>,
 }
 
 /// Whether the value of `-v` turns `--verbose` on: any level but zero.

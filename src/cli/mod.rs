@@ -15,6 +15,7 @@ mod backup;
 mod certificate;
 mod change;
 mod check_globals;
+mod cluster_info;
 mod completion;
 mod config;
 mod context;
@@ -54,10 +55,13 @@ mod node;
 mod one_pod;
 mod patch;
 mod plan;
+mod plugin;
 mod port_forward;
+mod proxy;
 mod reconcile;
 mod relative;
 mod replace;
+mod rest;
 mod rollout;
 mod run;
 mod scale;
@@ -75,6 +79,7 @@ pub use context::CommandContext;
 pub use failure::{CliResult, Failure};
 pub use globals::Globals;
 
+use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser};
 use std::process::ExitCode;
 use verbs::Verb;
@@ -89,6 +94,18 @@ pub struct Cli {
     verb: Verb,
 }
 
+/// Runs the plugin that answers an unknown command, if there is one.
+fn answer_with_plugin(error: &clap::Error) -> Option<ExitCode> {
+    let words = plugin::command_words();
+    // A word that is no verb may stand below one that is.
+    let is_verb = words.first().is_some_and(|word| verbs::is_verb(&word.to_string_lossy()));
+    if is_verb || !matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
+        return None;
+    }
+    let failure = plugin::replace_with_plugin(&words)?;
+    Some(CommandContext::new(Globals::default()).finish(Err(failure)))
+}
+
 /// Runs the program, except for the shim, which `src/main.rs` starts.
 pub fn main() -> ExitCode {
     if let Some(code) = completion::answer() {
@@ -96,7 +113,7 @@ pub fn main() -> ExitCode {
     }
     let matches = match grammar::command().try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => return usage::print_usage_error(&error),
+        Err(error) => return answer_with_plugin(&error).unwrap_or_else(|| usage::print_usage_error(&error)),
     };
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,

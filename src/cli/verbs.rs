@@ -29,6 +29,11 @@ macro_rules! verbs {
     };
 }
 
+/// Whether a word is a verb.
+pub fn is_verb(word: &str) -> bool {
+    GROUPS.iter().any(|(_, verbs)| verbs.contains(&word))
+}
+
 type Context<'a> = &'a mut CommandContext;
 
 verbs! {
@@ -57,6 +62,7 @@ verbs! {
     }
     "Cluster Management Commands" {
         "certificate" Certificate(certificate::Args) => certificate::run,
+        "cluster-info" ClusterInfo(cluster_info::Args) => cluster_info::run,
         "top" Top(top::Args) => top::run,
         "dns" Dns(dns::Args) => dns::run,
         /// Mark node as unschedulable.
@@ -87,6 +93,7 @@ kloop uncordon foo"
         "attach" Attach(attach::Args) => attach::run,
         "exec" Exec(exec::Args) => exec::run,
         "port-forward" PortForward(port_forward::Args) => port_forward::run,
+        "proxy" Proxy(proxy::Args) => proxy::run,
         "cp" Cp(cp::Args) => cp::run,
         "debug" Debug(Box<debug::Args>) => |args: Box<debug::Args>, context: Context| debug::run(*args, context),
         "events" Events(events::Args) => events::run,
@@ -108,6 +115,7 @@ kloop uncordon foo"
         "api-resources" ApiResources(api_resources::Args) => api_resources::run,
         "api-versions" ApiVersions(api_versions::Args) => api_versions::run,
         "config" Config(config::Args) => config::run,
+        "plugin" Plugin(plugin::Args) => |args: plugin::Args, context: Context| plugin::run(args, GROUPS, context),
         "version" Version(version::Args) => version::run,
         "help" Help(help::Args) => |args: help::Args, context: Context| help::run(args, GROUPS, context),
         "options" Options(help::OptionsArgs) => help::print_options,

@@ -41,6 +41,7 @@ pub mod replicationcontroller;
 pub mod resourcequota;
 pub mod service_lb;
 pub mod serviceaccount;
+pub mod serviceaccount_token;
 pub mod statefulset;
 pub mod ttl;
 pub mod volume_provisioner;
@@ -63,6 +64,7 @@ pub static ALL: &[&Loop] = &[
     &namespace::LOOP,
     &customresourcedefinition::LOOP,
     &serviceaccount::LOOP,
+    &serviceaccount_token::LOOP,
     &kubernetesservice::LOOP,
     &default_service_cidr::LOOP,
     &service_lb::LOOP,

@@ -486,6 +486,7 @@ pub fn key_of(object: &Object) -> Key {
         "ReplicaSet" => "replicasets.apps",
         "ReplicationController" => "replicationcontrollers",
         "ResourceQuota" => "resourcequotas",
+        "Secret" => "secrets",
         "Service" => "services",
         "ServiceCIDR" => "servicecidrs.networking.k8s.io",
         "ServiceAccount" => "serviceaccounts",

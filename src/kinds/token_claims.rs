@@ -75,6 +75,23 @@ impl TokenClaims<'_> {
     }
 }
 
+/// Issuer of the tokens in Secrets.
+pub const SECRET_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// Returns a claim of the tokens in Secrets by its short name.
+pub fn secret_claim(name: &str) -> String {
+    format!("kubernetes.io/serviceaccount/{name}")
+}
+
+/// Returns the claims of the token in a Secret. It does not expire: it counts as long as the Secret contains it.
+pub fn secret_claims(namespace: &str, secret: &str, account: NamedUid<'_>) -> Value {
+    json!({
+        "iss": SECRET_ISSUER, "sub": user_name(namespace, account.0),
+        secret_claim("namespace"): namespace, secret_claim("secret.name"): secret,
+        secret_claim("service-account.name"): account.0, secret_claim("service-account.uid"): account.1,
+    })
+}
+
 /// Returns the lifetime of a pod's token in seconds.
 pub fn lifetime(requested: i64, is_for_api_server: bool) -> i64 {
     if is_for_api_server && requested == USUAL_SECONDS { EXTENDED_SECONDS } else { requested }

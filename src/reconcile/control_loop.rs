@@ -20,6 +20,7 @@ use crate::runtime::image::Environment;
 use crate::runtime::machine::{Host, Machine};
 use crate::runtime::manifests::ManifestWatch;
 use crate::runtime::pressure_stats;
+use crate::runtime::token_signer::claim_signer;
 use crate::store::{HintWatch, OpenError, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
 use crate::world::policy::Cidr;
 use crate::world::pressure::EvictionThresholds;
@@ -161,6 +162,7 @@ impl ControlLoop {
         control.plane.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
         // Makes the keys of a new cluster, so that the World can be loaded with its authority.
         let keys = retry_while_busy(|| Ok(control.api.keys()?))?;
+        control.plane.world.settings.claim_signer = Some(claim_signer(keys.signer.clone()));
         if let Some(machine) = &mut control.machine {
             machine.sign_tokens_with(keys.signer.clone());
             machine.open_node_ports(&control.settings.node_ports);

@@ -2,6 +2,7 @@
 //!
 //! Knows: the key, which the cluster's state keeps. Never: decides what a token claims or who may have one.
 
+use crate::world::ClaimSigner;
 use crate::world::volume::{Volume, VolumeContent, VolumeFile};
 use anyhow::{Result, anyhow};
 use base64::Engine;
@@ -13,7 +14,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Start of a P-256 public key in the form of X.509, before the point.
 const SPKI_HEAD: [u8; 26] = [
@@ -90,6 +91,24 @@ impl TokenSigner {
             "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
         }]})
     }
+}
+
+/// Returns the signer of tokens in Secrets. It remembers the tokens that it has given.
+pub fn claim_signer(signer: Arc<TokenSigner>) -> ClaimSigner {
+    let known: Mutex<HashMap<String, String>> = Mutex::default();
+    ClaimSigner::new(move |claims| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = claims.to_string();
+        if let Some(token) = known.get(&text) {
+            return Some(token.clone());
+        }
+        let token = signer.sign(claims).ok()?;
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(text, token.clone());
+        Some(token)
+    })
 }
 
 /// Signs the tokens in the volumes of pods. Equal claims get the same token again, so that a pod's files stay as they are.

@@ -137,7 +137,7 @@ fn authorize(request: &ApiRequest) -> ServeResult<()> {
             let is_below =
                 |root: &&str| path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             let is_issuer = path == discovery::OPENID_CONFIGURATION;
-            request.method == "GET" && (is_issuer || DISCOVERY.iter().any(|root| is_below(&root)))
+            request.method == "GET" && (is_issuer || DISCOVERY.iter().any(is_below))
         }
     };
     if is_allowed { Ok(()) } else { Err(forbidden(request, &user.name)) }

@@ -32,7 +32,7 @@ pub fn measure_pods(state: &Path, pods: &[Object]) -> Vec<MeasuredContainers> {
 type PodSamples = Vec<BTreeMap<String, UsageSample>>;
 
 fn sample_pods(state: &Path, pods: &[&Object]) -> PodSamples {
-    pods.iter().map(|pod| usage::sample_pod(state, pod.uid())).collect()
+    pods.iter().map(|pod| usage::sample_pod(state, pod.local_uid())).collect()
 }
 
 fn rate_pods([(before, first), (after, second)]: [(Time, PodSamples); 2]) -> Vec<MeasuredContainers> {

@@ -40,7 +40,8 @@ struct ReviewRequest<'a> {
     token: &'a str,
     /// The service account that asks; `None` for the administrator.
     user: Option<&'a TokenUser>,
-    verify: &'a dyn Fn(&str, &[String]) -> ServeResult<Result<TokenUser, String>>,
+    /// Finds the user of a token for these audiences.
+    verify: &'a VerifyToken<'a>,
 }
 
 /// Every kind of review.

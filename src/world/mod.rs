@@ -58,6 +58,7 @@ pub use workload::{ReplicaStatus, WorkloadFields};
 use crate::kinds::KindRegistry;
 use crate::object::{Key, Resource, Str, Time};
 use scheduler_profile::SchedulerProfile;
+use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -76,6 +77,8 @@ pub struct ClusterSettings {
     pub network: u8,
     /// Certificate of the authority of the API server, PEM; empty for none.
     pub root_ca: Str,
+    /// Signs the tokens in Secrets; `None` in simulations.
+    pub claim_signer: Option<ClaimSigner>,
     /// First pause of the restart backoff in seconds (Kubernetes: 10).
     pub backoff_seconds: i64,
     /// Its cap in seconds (Kubernetes: 300).
@@ -104,11 +107,36 @@ pub struct ClusterSettings {
     pub pod_network: bool,
 }
 
+/// Signs claims. It gives the same token for equal claims, so that plans stay functions of the World.
+#[derive(Clone)]
+pub struct ClaimSigner(Arc<SignClaims>);
+
+type SignClaims = dyn Fn(&Value) -> Option<String> + Send + Sync;
+
+impl ClaimSigner {
+    /// Signs with this function.
+    pub fn new(sign: impl Fn(&Value) -> Option<String> + Send + Sync + 'static) -> ClaimSigner {
+        ClaimSigner(Arc::new(sign))
+    }
+
+    /// Returns the token with these claims.
+    pub fn sign(&self, claims: &Value) -> Option<String> {
+        self.0(claims)
+    }
+}
+
+impl std::fmt::Debug for ClaimSigner {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("ClaimSigner")
+    }
+}
+
 impl Default for ClusterSettings {
     fn default() -> ClusterSettings {
         ClusterSettings {
             network: 77,
             root_ca: Str::default(),
+            claim_signer: None,
             backoff_seconds: 10,
             backoff_cap_seconds: 300,
             closing: false,

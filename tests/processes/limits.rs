@@ -2,6 +2,7 @@
 
 use super::{ONCE, on_host_files, pod_with};
 use crate::cluster::Cluster;
+use serde_json::json;
 use std::fs;
 
 /// A pod of one container with these resources.
@@ -304,6 +305,53 @@ fn running_container_is_resized_in_place() {
     assert_eq!(bound.expect("a group with memory").trim(), (96 << 20).to_string());
     cluster.ok("delete pod web");
     cluster.nothing_is_left();
+}
+
+#[test]
+fn containers_of_a_pod_are_resized_at_once() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let names = ["a", "b", "c"];
+    let containers = |memory: [u32; 3], cpu: [u32; 3]| -> Vec<serde_json::Value> {
+        let container = |place: usize| {
+            let amounts = json!({"cpu": format!("{}m", cpu[place]), "memory": format!("{}Mi", memory[place])});
+            json!({"name": names[place], "resources": {"requests": amounts, "limits": amounts}})
+        };
+        (0..3).map(container).collect()
+    };
+    let mut first = containers([64, 64, 64], [100, 200, 300]);
+    for container in &mut first {
+        (container["image"], container["command"]) = ("busybox".into(), json!(["sleep", "1000"]));
+    }
+    let spec = json!({"terminationGracePeriodSeconds": 0, "containers": first});
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}).to_string());
+    cluster.until_reads("pod/web", "{.status.phase}", "Running");
+    let pids = cluster.pids("web");
+    // One grows, one shrinks, one changes places between its amounts.
+    let change = json!({"spec": {"containers": containers([96, 48, 80], [150, 100, 200])}}).to_string();
+    let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", &change], "");
+    assert_eq!((said.code, &*said.out), (0, "pod/web patched\n"), "{}", said.err);
+    let shown =
+        |amount: &str| cluster.read("pod/web", &format!("{{.status.containerStatuses[*].resources.limits.{amount}}}"));
+    cluster.until("the status shows all", || shown("memory") == "96Mi 48Mi 80Mi" && shown("cpu") == "150m 100m 200m");
+    assert_eq!(cluster.pids("web"), pids, "no container was restarted");
+    cluster.until("the resize is over", || {
+        let pending = "{.status.conditions[?(@.type==\"PodResizeInProgress\")].status}";
+        cluster.read("pod/web", pending).is_empty()
+            && cluster.read("pod/web", "{.status.observedGeneration}")
+                == cluster.read("pod/web", "{.metadata.generation}")
+    });
+    let Some(pid) = pids.values().next().filter(|pid| !groups(**pid).is_empty()) else {
+        return eprintln!("skipped in part: limits are not enforced here");
+    };
+    let uid = cluster.read("pod/web", "{.metadata.uid}");
+    for (name, memory) in names.iter().zip([96u64, 48, 80]) {
+        let bound = folders(&uid).into_iter().filter(|path| path.ends_with(&format!("/c.{name}"))).find_map(|path| {
+            let read = |file: &str| fs::read_to_string(format!("{path}/{file}")).ok();
+            read("memory.max").or_else(|| read("memory.limit_in_bytes"))
+        });
+        assert_eq!(bound.expect("a group with memory").trim(), (memory << 20).to_string(), "{name} of {pid}");
+    }
 }
 
 #[test]

@@ -30,6 +30,8 @@ fn manifest_runs_while_its_file_exists() {
     assert!(uid != hash && hash.len() == 32);
     assert_eq!(cluster.ok("exec web-here -- echo hello"), "hello\n");
     assert!(cluster.ok("describe pod web-here").contains("Container started"));
+    let measured = cluster.ok("top pod web-here --containers --no-headers");
+    assert!(measured.starts_with("web-here   main   "), "its usage is found by the folder's uid: {measured}");
 
     // Deleting the mirror pod does not affect the process.
     for how in ["", " --force --grace-period=0"] {

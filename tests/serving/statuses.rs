@@ -199,3 +199,23 @@ fn a_binding_annotates_its_pod() {
         );
     });
 }
+
+#[test]
+fn observed_generation_follows_many_updates_of_a_pod() {
+    let cluster = Cluster::new();
+    let server = Server::of(&cluster, cluster.watch_with(&["--serve=0"]));
+    cluster.apply(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {terminationGracePeriodSeconds: 0,
+        containers: [{name: main, image: busybox, command: [sleep, '1000']}]}}",
+    );
+    cluster.until_reads("pod/p", "{.status.phase}", "Running");
+    let updates = 500;
+    for number in 0..updates {
+        let change = json!({"spec": {"activeDeadlineSeconds": 100_000 - number}}).to_string();
+        let path = "/api/v1/namespaces/default/pods/p";
+        let (code, pod) = server.ask("PATCH", path, "application/merge-patch+json", &change);
+        assert_eq!((code, &pod["metadata"]["generation"]), (200, &json!(number + 2)), "{pod}");
+    }
+    cluster.until_reads("pod/p", "{.status.observedGeneration}", &(updates + 1).to_string());
+    assert_eq!(cluster.read("pod/p", "{.status.containerStatuses[0].restartCount}"), "0");
+}

@@ -148,6 +148,31 @@ fn issuer_describes_itself_for_those_who_verify_tokens() {
     assert_eq!(ask(&server, "/openid/v1/jwks", &[]).code, 401);
 }
 
+#[test]
+fn token_of_a_secret_counts_as_long_as_the_secret_exists() {
+    let cluster = Cluster::new();
+    let server = Server::of(&cluster, cluster.watch_with(&["--serve=0"]));
+    cluster.until_reads("serviceaccount/default", "{.metadata.name}", "default");
+    cluster.apply(
+        "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: legacy,
+        annotations: {kubernetes.io/service-account.name: default}}}",
+    );
+    cluster.until("the token", || !cluster.read("secret/legacy", "{.data.token}").is_empty());
+    let decoded = |key: &str| {
+        let encoded = cluster.read("secret/legacy", &format!("{{.data.{key}}}"));
+        cluster.run_program(cluster.program("base64").arg("-d"), &encoded).out
+    };
+    assert_eq!(decoded("namespace"), "default");
+    assert!(decoded("ca\\.crt").starts_with("-----BEGIN CERTIFICATE-----"));
+    let token = decoded("token");
+    assert_eq!(review(&server, &token, &[])["user"]["username"], "system:serviceaccount:default:default");
+    assert_eq!(ask_as(&server, &token, "/api").code, 200);
+    cluster.ok("delete secret legacy");
+    assert_eq!(ask_as(&server, &token, "/api").code, 401);
+    let why = "[invalid bearer token, service account token has been invalidated]";
+    assert_eq!(review(&server, &token, &[])["error"], why);
+}
+
 /// Prints what the API tells a program that finds it as client libraries do.
 const PROGRAM: &str = "
 import json, os, ssl, urllib.request

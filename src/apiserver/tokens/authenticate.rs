@@ -4,7 +4,8 @@ use super::keys::ClusterKeys;
 use super::texts;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
-use crate::kinds::token_claims::{ISSUER, user_name};
+use crate::kinds::token_claims::{ISSUER, SECRET_ISSUER, secret_claim, user_name};
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource};
 use crate::runtime::token_signer::TokenError;
 use base64::Engine;
@@ -12,11 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-/// Issuer of the tokens in Secrets.
-pub const SECRET_ISSUER: &str = "kubernetes/serviceaccount";
 /// Time for which the token of an object that is being deleted still counts.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
-/// What the API server says of a token that no authenticator knows.
+/// The API server's error for a token that no authenticator knows.
 const UNKNOWN: &str = "invalid bearer token";
 
 /// A user who was authenticated by a token.
@@ -105,7 +104,7 @@ fn find(
         };
         return Ok(Err(text));
     };
-    let is_over = object.deletion().is_some_and(|deletion| deletion + LEEWAY < txn.now());
+    let is_over = object.deletion().is_some_and(|deletion| deletion.later(LEEWAY) < txn.now());
     Ok(match () {
         () if is_over && word == "service account" => Err("service account token has been invalidated".into()),
         () if is_over => Err(format!("{word} has been deleted")),
@@ -156,7 +155,7 @@ fn user_of_claims(
 }
 
 fn user_of_secret(txn: &dyn Transaction, token: &str, claims: &Value) -> ApiResult<Result<TokenUser, String>> {
-    let claim = |name: &str| &claims[format!("{SECRET_ISSUER}/{name}")];
+    let claim = |name: &str| &claims[secret_claim(name)];
     let namespace = claim("namespace").as_str().unwrap_or_default();
     let key = Key::new(Resource("secrets"), namespace, claim("secret.name").as_str().unwrap_or_default());
     let secret = txn.get(&key)?.filter(|secret| secret.deletion().is_none());

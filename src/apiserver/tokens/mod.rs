@@ -10,6 +10,7 @@ use super::transaction::Transaction;
 use super::{ApiResult, read::exact};
 use crate::kinds::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
 use crate::kinds::{FieldErrors, FieldPath};
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Reason, Resource, Status, time};
 use jiff::SignedDuration;
 use keys::ClusterKeys;
@@ -39,7 +40,7 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
     };
     let token = keys.signer.sign(&claims.to_value());
     let token = token.map_err(|error| Status::new(Reason::InternalError, format!("failed to sign token: {error}")))?;
-    let expires = time::rfc3339(now + SignedDuration::from_secs(seconds));
+    let expires = time::rfc3339(now.later(SignedDuration::from_secs(seconds)));
     let mut answer = Object(json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "metadata": {

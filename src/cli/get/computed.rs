@@ -1,0 +1,77 @@
+//! `kloop get` of objects that are computed when they are read: ComponentStatuses and metrics.
+
+use super::Args;
+use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::kinds::KindRegistry;
+use crate::serve::ComputedKind;
+use crate::show::columns;
+use crate::show::print::{ObjectPrinter, OutputFormat};
+use serde_json::Value;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// A computed kind and the name that was asked for, if any.
+pub struct ComputedTarget {
+    kind: &'static ComputedKind,
+    name: Option<String>,
+}
+
+/// Returns what the words ask for, if it is computed. Stored kinds of the same name win.
+pub fn parse(kinds: &KindRegistry, words: &[String]) -> Option<ComputedTarget> {
+    let (word, name) = match words {
+        [word] => match word.split_once('/') {
+            Some((word, name)) => (word, Some(name.to_owned())),
+            None => (word.as_str(), None),
+        },
+        [word, name] => (word.as_str(), Some(name.clone())),
+        _ => return None,
+    };
+    if kinds.by_name(word).is_some() {
+        return None;
+    }
+    let kind = crate::serve::computed_kinds().iter().find(|kind| kind.has_name(word))?;
+    Some(ComputedTarget { kind, name })
+}
+
+/// Gets and prints the objects.
+pub fn run(target: &ComputedTarget, args: &Args, format: OutputFormat, context: &mut CommandContext) -> CliResult {
+    if args.watch || args.watch_only {
+        return Err(Failure::plain(format!(
+            "{} cannot be watched: they are computed when they are read",
+            target.kind.plural
+        )));
+    }
+    let path = target.kind.path(&target.name, (!args.all_namespaces).then(|| context.namespace()));
+    let selector = args.which.select.selector.as_deref().unwrap_or_default();
+    let query: String = percent_encoding::utf8_percent_encode(selector, percent_encoding::NON_ALPHANUMERIC).collect();
+    let path = if query.is_empty() { path } else { format!("{path}?labelSelector={query}") };
+    let OutputFormat::Table { .. } = format else {
+        let document = rest::read_document(context, &path, "")?;
+        let mut printer = ObjectPrinter::new(format, args.print.show_managed_fields);
+        let text = match document["items"].as_array() {
+            Some(items) => printer.list(items.clone())?,
+            None => printer.object(&document)?,
+        };
+        return context.print(&text);
+    };
+    let table = rest::read_document(context, &path, TABLE)?;
+    let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let shown: Vec<usize> = (0..table["columnDefinitions"].as_array().map_or(0, Vec::len))
+        .filter(|place| table["columnDefinitions"][*place]["priority"].as_i64().unwrap_or(0) == 0)
+        .collect();
+    let heads = shown.iter().map(|place| cell(&table["columnDefinitions"][*place]["name"]).to_uppercase());
+    let mut lines = Vec::new();
+    if !args.no_headers {
+        lines.push(heads.collect::<Vec<_>>().join("\t"));
+    }
+    let rows = table["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        context.print_notice("No resources found");
+        return Ok(());
+    }
+    lines.extend(
+        rows.iter().map(|row| shown.iter().map(|place| cell(&row["cells"][*place])).collect::<Vec<_>>().join("\t")),
+    );
+    let text = lines.join("\n") + "\n";
+    context.print(&columns::align(&text, columns::TABLE))
+}

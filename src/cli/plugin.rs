@@ -1,0 +1,161 @@
+//! `kloop plugin`, and plugins: programs `kloop-NAME` and `kubectl-NAME` on the PATH that answer commands which kloop does not know.
+
+use super::{CliResult, CommandContext, Failure, help::VerbGroups};
+use crate::object::io_error_text;
+use clap::Subcommand;
+use rustix::fs::{Access, access};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Provides utilities for interacting with plugins.
+///
+/// Plugins are programs on the PATH whose names begin with "kloop-" or "kubectl-". The program kloop-foo-bar answers "kloop foo bar"; a
+/// dash in a word is an underscore in the name.
+#[derive(clap::Args)]
+#[command(override_usage = "[flags]")]
+pub struct Args {
+    #[command(subcommand)]
+    verb: PluginVerb,
+}
+
+#[derive(Subcommand)]
+enum PluginVerb {
+    List(ListArgs),
+}
+
+/// List all visible plugin executables on a user's PATH.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "[flags]",
+    after_help = "\
+# List all available plugins
+kloop plugin list
+
+# List only binary names of available plugins without paths
+kloop plugin list --name-only"
+)]
+struct ListArgs {
+    /// If true, display only the binary name of each plugin, rather than its full path.
+    #[arg(long)]
+    name_only: bool,
+}
+
+/// Beginnings of names of plugins, in the order in which they are tried.
+const PREFIXES: [&str; 2] = ["kloop-", "kubectl-"];
+
+/// Runs the verb. `verbs`: kloop's own, which no plugin can replace.
+pub fn run(args: Args, verbs: VerbGroups, context: &mut CommandContext) -> CliResult {
+    let PluginVerb::List(args) = args.verb;
+    let (mut found, mut warnings) = (Vec::new(), Vec::new());
+    for folder in folders() {
+        match plugins_in(&folder) {
+            Ok(plugins) => found.extend(plugins),
+            Err(error) => {
+                let (folder, error) = (folder.display().to_string(), io_error_text(error));
+                eprintln!("Unable to read directory {folder:?} from your PATH: {error}. Skipping...");
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::plain("unable to find any kloop plugins in your PATH"));
+    }
+    context.print("The following compatible plugins are available:\n\n")?;
+    for (place, path) in found.iter().enumerate() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        context.print_line(&if args.name_only { name.clone() } else { path.display().to_string() })?;
+        for warning in warnings_about(path, &name, verbs, &found[..place]) {
+            context.print_notice(&format!("  - warning: {warning}"));
+            warnings.push(warning);
+        }
+    }
+    match warnings.len() {
+        0 => Ok(()),
+        1 => Err(Failure::plain("one plugin warning was found")),
+        count => Err(Failure::plain(format!("{count} plugin warnings were found"))),
+    }
+}
+
+fn folders() -> Vec<PathBuf> {
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
+        if !folder.as_os_str().is_empty() && !seen.contains(&folder) {
+            seen.push(folder);
+        }
+    }
+    seen
+}
+
+fn plugins_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    let is_named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    found.retain(|path| is_named(path) && !path.is_dir());
+    found.sort();
+    Ok(found)
+}
+
+fn warnings_about(path: &Path, name: &str, verbs: VerbGroups, earlier: &[PathBuf]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let word = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or_default();
+    let verb = word.split('-').next().unwrap_or_default();
+    if verbs.iter().any(|(_, verbs)| verbs.contains(&verb)) {
+        warnings.push(format!("{name} overwrites existing command: \"kloop {}\"", word.replace('-', " ")));
+    }
+    if !is_executable(path) {
+        warnings.push(format!("{} identified as a kloop plugin, but it is not executable", path.display()));
+    } else if let Some(other) = earlier.iter().find(|other| other.file_name() == path.file_name()) {
+        let (path, other) = (path.display(), other.display());
+        warnings.push(format!("{path} is overshadowed by a similarly named plugin: {other}"));
+    }
+    warnings
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Becomes the plugin that answers these words. Returns the failure to do so; nothing where there is no such plugin.
+pub fn replace_with_plugin(words: &[OsString]) -> Option<Failure> {
+    let names: Vec<String> = words.iter().map_while(name_part).collect();
+    if names.is_empty() {
+        let is_flag = |word: &&OsString| word.to_string_lossy().starts_with('-');
+        let flag = words.first().filter(is_flag)?;
+        // The flag's value may look like the plugin's name.
+        let rest: Vec<OsString> = words.iter().skip_while(is_flag).cloned().collect();
+        let is_meant = (0..rest.len().min(2)).any(|place| find(&rest[place..]).is_some());
+        let text = format!("flags cannot be placed before plugin name: {}", flag.to_string_lossy());
+        return is_meant.then(|| Failure::plain(text));
+    }
+    let (program, count) = find(words)?;
+    let error = Command::new(&program).args(&words[count..]).exec();
+    Some(Failure::plain(format!("cannot run {}: {}", program.display(), io_error_text(error))))
+}
+
+/// A word as it stands in the name of a plugin; nothing for a flag.
+fn name_part(word: &OsString) -> Option<String> {
+    let text = word.to_str().filter(|text| !text.starts_with('-') && !text.is_empty() && !text.contains('/'))?;
+    Some(text.replace('-', "_"))
+}
+
+/// Finds the plugin with the longest name that the words begin with, and how many words that are.
+fn find(words: &[OsString]) -> Option<(PathBuf, usize)> {
+    let names: Vec<String> = words.iter().map_while(name_part).collect();
+    let folders = folders();
+    let program = |name: &str| {
+        let paths =
+            PREFIXES.iter().flat_map(|prefix| folders.iter().map(move |folder| folder.join(format!("{prefix}{name}"))));
+        paths.into_iter().find(|path| is_executable(path))
+    };
+    (1..=names.len()).rev().find_map(|count| Some((program(&names[..count].join("-"))?, count)))
+}
+
+/// The words of this process's command line, without the program.
+pub fn command_words() -> Vec<OsString> {
+    env::args_os().skip(1).collect()
+}

@@ -1,0 +1,52 @@
+//! Requests to the REST API without a server, for commands that show its documents.
+
+use super::{CliResult, CommandContext, Failure};
+use crate::object::{Key, Resource};
+use crate::serve::{self, AnswerBody, ApiRequest};
+use serde_json::Value;
+
+/// Returns the body of a GET request. Warnings are printed.
+pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult<Vec<u8>> {
+    let request = ApiRequest { host: "localhost".into(), accept: accept.into(), ..ApiRequest::new("GET", path) };
+    let answer = serve::handle_request(context.api_for(true)?, &request)?;
+    let quoted = |text: &str| text.split_once('"').and_then(|(_, rest)| Some(rest.rsplit_once('"')?.0.to_owned()));
+    let warnings = answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("warning"));
+    context.warn(&Vec::from_iter(warnings.filter_map(|(_, text)| quoted(text))));
+    match answer.body {
+        AnswerBody::Whole(bytes) => Ok(bytes),
+        AnswerBody::List(mut bytes, mut list) => {
+            while let Some(piece) = list.next_piece(context.api_for(true)?)? {
+                bytes.extend(piece);
+            }
+            Ok(bytes)
+        }
+        AnswerBody::Log(logs) => {
+            let mut bytes = Vec::new();
+            for piece in *logs {
+                bytes.extend(piece?);
+            }
+            Ok(bytes)
+        }
+        AnswerBody::Watch(_) | AnswerBody::Streams(_) | AnswerBody::Proxied(_) => {
+            Err(Failure::plain(format!("{path} is no document")))
+        }
+    }
+}
+
+/// Returns the document of a GET request.
+pub fn read_document(context: &mut CommandContext, path: &str, accept: &str) -> CliResult<Value> {
+    let bytes = read(context, path, accept)?;
+    serde_json::from_slice(&bytes).map_err(|error| Failure::plain(format!("{path}: {error}")))
+}
+
+/// Returns the address of the API: that of the server that runs, else the cluster's file.
+pub fn address(context: &mut CommandContext) -> CliResult<String> {
+    let key = Key::new(Resource("endpoints"), "default", "kubernetes");
+    let endpoints = context.read_view(|txn| txn.get(&key))?;
+    let served = endpoints.and_then(|endpoints| {
+        let subset = endpoints.items(&["subsets"]).first()?.clone();
+        Some(format!("https://{}:{}", subset["addresses"][0]["ip"].as_str()?, subset["ports"][0]["port"]))
+    });
+    let file = || format!("file://{}", std::path::absolute(context.state()).unwrap_or_default().display());
+    Ok(served.unwrap_or_else(file))
+}
