@@ -1,5 +1,6 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
+use super::authorization::User;
 use super::env::Env;
 use super::store_transaction::{ReadView, WriteTxn, network_of, object_of, refused};
 use super::tokens::keys::{AUTHORITY, ClusterKeys};
@@ -35,6 +36,8 @@ pub struct Api {
     store: Store,
     actor: String,
     env: Env,
+    /// The user for whom it works; `None` for the administrator.
+    user: Option<Arc<User>>,
     /// Whether anything was written.
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
@@ -61,7 +64,16 @@ impl Api {
     }
 
     fn with_store(store: Store, actor: &str, env: Env) -> Api {
-        Api { store, actor: actor.into(), env, wrote: false, kinds: KindRegistry::default(), keys: None, on_wait: None }
+        Api {
+            store,
+            actor: actor.into(),
+            env,
+            user: None,
+            wrote: false,
+            kinds: KindRegistry::default(),
+            keys: None,
+            on_wait: None,
+        }
     }
 
     /// A cluster in memory.
@@ -128,6 +140,11 @@ impl Api {
         txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
         txn.commit().map_err(|error| refused(&error.into()))?;
         Ok(())
+    }
+
+    /// Writes from here on for this user; `None` for the administrator.
+    pub fn set_user(&mut self, user: Option<Arc<User>>) {
+        self.user = user;
     }
 
     /// From here on `tell` is called once for each write that waits for another process for longer than two seconds.
@@ -274,6 +291,7 @@ impl Api {
         let txn = txn.map_err(|error| refused(&error))?;
         let network = network_of(&txn);
         Ok(WriteTxn {
+            user: self.user.clone(),
             txn,
             actor,
             now: self.env.now(),

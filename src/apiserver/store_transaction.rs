@@ -3,6 +3,7 @@
 //! Knows: how stored texts become objects, which leases are computed and not kept, and what a transaction has learnt of kinds and
 //! allocations. Never: commits by itself; [`super::Api`] does. Start reading at [`WriteTxn`].
 
+use super::authorization::User;
 use super::env::Env;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
@@ -59,6 +60,8 @@ pub(super) struct ReadView<'a> {
 
 /// A store's transaction as a write transaction.
 pub(super) struct WriteTxn<'a> {
+    /// The user who writes; `None` for the administrator.
+    pub user: Option<Arc<User>>,
     pub txn: Txn<'a>,
     pub actor: String,
     pub now: Time,
@@ -240,6 +243,10 @@ impl Transaction for WriteTxn<'_> {
 
     fn random(&mut self) -> u64 {
         self.env.random()
+    }
+
+    fn user(&self) -> Option<&User> {
+        self.user.as_deref()
     }
 
     fn network(&self) -> u8 {

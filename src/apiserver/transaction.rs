@@ -1,6 +1,7 @@
 //! The transaction that the pipeline reads from and writes to.
 
 use super::ApiResult;
+use super::authorization::User;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use crate::kinds::KindRegistry;
 use crate::object::edit::TextEdit;
@@ -84,6 +85,11 @@ pub trait Transaction {
 
     /// N of the cluster's 127.N.0.0/16.
     fn network(&self) -> u8;
+
+    /// The user who writes; `None` for the administrator.
+    fn user(&self) -> Option<&User> {
+        None
+    }
 }
 
 /// The fields of a pod that decide whether it may be bound.

@@ -6,6 +6,7 @@
 //! ([`http::guard`]).
 //! Start reading at [`answer()`]: one request in, one answer out. [`http`] is the HTTP server around it.
 
+pub mod access;
 pub mod advertise;
 mod answer;
 mod body;
@@ -64,8 +65,10 @@ pub fn computed_kinds() -> &'static [ComputedKind] {
 
 /// Answers one request.
 pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
-    handle_request(api, request)
-        .unwrap_or_else(|status| HttpAnswer::refusal(&status, &AnswerForm::negotiate_error(request)))
+    api.set_user(request.user.clone());
+    let answer = handle_request(api, request);
+    api.set_user(None);
+    answer.unwrap_or_else(|status| HttpAnswer::refusal(&status, &AnswerForm::negotiate_error(request)))
 }
 
 /// Like [`answer()`], for callers that word errors themselves.
@@ -120,57 +123,6 @@ fn dispatch(api: &mut Api, request: &ApiRequest, named: &PathTarget, asked: &Res
         ("DELETE", true) if asked.is_placed() => remove::delete_collection(api, request, asked),
         _ => Err(not_allowed()),
     }
-}
-
-/// Paths that service accounts may read, as in the roles `system:discovery` and `system:service-account-issuer-discovery`.
-const DISCOVERY: [&str; 8] =
-    ["/api", "/apis", "/healthz", "/livez", "/readyz", "/openapi", "/version", "/openid/v1/jwks"];
-
-/// Refuses what a service account may not do. RBAC rules are not enforced yet, so that it has the rights of Kubernetes' default roles for
-/// authenticated users: discovery, and reviews about itself.
-fn authorize(request: &ApiRequest) -> ServeResult<()> {
-    let Some(user) = &request.user else { return Ok(()) };
-    let is_allowed = match path::parse(&request.path) {
-        Some(ApiPath::Object(named)) => request.method == "POST" && reviews::is_about_self(&named),
-        _ => {
-            let path = request.path.trim_end_matches('/');
-            let is_below =
-                |root: &&str| path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            let is_issuer = path == discovery::OPENID_CONFIGURATION;
-            request.method == "GET" && (is_issuer || DISCOVERY.iter().any(is_below))
-        }
-    };
-    if is_allowed { Ok(()) } else { Err(forbidden(request, &user.name)) }
-}
-
-/// Refuses impersonation: only the admitted user has rights, so another identity has none (RBAC's words).
-fn forbidden(request: &ApiRequest, user: &str) -> Status {
-    let refuse = |what: &str, why: String| {
-        Status::new(Reason::Forbidden, format!("{what} is forbidden: User {user:?} cannot {why}"))
-    };
-    let verb = request.method.to_ascii_lowercase();
-    let Some(ApiPath::Object(named)) = path::parse(&request.path) else {
-        return refuse("request", format!("{verb} path {:?}", request.path));
-    };
-    let verb = match (verb.as_str(), named.name.is_some()) {
-        ("get", _) if named.watch || request.flag("watch") => "watch",
-        ("get", false) => "list",
-        ("post", _) => "create",
-        ("put", _) => "update",
-        ("delete", false) => "deletecollection",
-        (verb, _) => verb,
-    };
-    let below = named.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
-    let (group, plural) = (&named.group, format!("{}{below}", named.plural));
-    let place = match &named.namespace {
-        Some(namespace) => format!("in the namespace {namespace:?}"),
-        None => "at the cluster scope".to_owned(),
-    };
-    let dot = if group.is_empty() { "" } else { "." };
-    let name = named.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
-    let why = format!("{verb} resource {plural:?} in API group {group:?} {place}");
-    let status = refuse(&format!("{}{dot}{group}{name}", named.plural), why);
-    Status { kind: named.plural, group: named.group, name: named.name.unwrap_or_default(), ..status }
 }
 
 /// The error for an unknown path.

@@ -1,9 +1,10 @@
 //! An API request, from HTTP or from the command line.
 
 use super::ServeResult;
-use crate::apiserver::tokens::authenticate::TokenUser;
+use crate::apiserver::authorization::User;
 use crate::object::{Reason, Status};
 use percent_encoding::percent_decode_str;
+use std::sync::Arc;
 
 /// A request.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +27,8 @@ pub struct ApiRequest {
     pub host: String,
     /// The header `If-None-Match`.
     pub if_none_match: String,
-    /// The service account whose token came with the request; `None` for the administrator.
-    pub user: Option<TokenUser>,
+    /// The user who makes the request; `None` for the administrator.
+    pub user: Option<Arc<User>>,
     /// The body.
     pub body: Vec<u8>,
     /// The requested change of protocols.

@@ -1,6 +1,6 @@
 //! Review requests: who is this, and what may they do? They are answered and not stored.
 //!
-//! Knows: the one administrator, who may do everything, and service accounts, who may do nothing yet. RBAC rules are not asked.
+//! Never: decides itself; the authorizer and the tokens' authenticator do.
 //! Start reading at [`REVIEWS`].
 
 use super::body;
@@ -9,15 +9,17 @@ use super::path::PathTarget;
 use super::request::ApiRequest;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::Api;
-use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
+use crate::apiserver::Transaction;
+use crate::apiserver::authorization::grants::{Grants, joined};
+use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, User, authorize};
+use crate::apiserver::tokens::authenticate::authenticate;
+use crate::apiserver::tokens::keys::ClusterKeys;
 use crate::kinds::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Reason, Resource, Status};
 use serde_json::{Value, json};
-
-const ADMINISTRATOR: &str = "admin";
-const ADMINISTRATORS: &str = "system:masters";
-const NO_RULES: &str = "kloop lets in its administrator alone, and enforces no RBAC rules";
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One kind of review.
 pub struct Review {
@@ -36,12 +38,12 @@ pub struct Review {
 /// The circumstances of a review.
 struct ReviewRequest<'a> {
     namespace: Option<&'a str>,
-    /// The token with which the request itself came; empty without one.
-    token: &'a str,
-    /// The service account that asks; `None` for the administrator.
-    user: Option<&'a TokenUser>,
-    /// Finds the user of a token for these audiences.
-    verify: &'a VerifyToken<'a>,
+    /// The administrator's token, if the request came with it; else empty.
+    own_token: &'a str,
+    /// The user who asks.
+    user: &'a User,
+    txn: &'a dyn Transaction,
+    keys: &'a ClusterKeys,
 }
 
 /// Every kind of review.
@@ -52,7 +54,7 @@ pub const REVIEWS: [Review; 6] = [
         kind: "SelfSubjectReview",
         namespaced: false,
         check: |_, _, _| Ok(()),
-        status: |_, request| Ok(json!({"userInfo": request.user.map_or_else(administrator, TokenUser::info)})),
+        status: |_, request| Ok(json!({"userInfo": request.user.info()})),
     },
     Review {
         group: "authentication.k8s.io",
@@ -76,7 +78,7 @@ pub const REVIEWS: [Review; 6] = [
         kind: "SelfSubjectAccessReview",
         namespaced: false,
         check: check_attributes,
-        status: |_, request| Ok(access(request.user.is_none())),
+        status: |spec, request| access_status(spec, request.user, request.txn),
     },
     Review {
         group: "authorization.k8s.io",
@@ -84,7 +86,7 @@ pub const REVIEWS: [Review; 6] = [
         kind: "SelfSubjectRulesReview",
         namespaced: false,
         check: check_namespace,
-        status: |_, request| Ok(rules(request.user.is_none())),
+        status: rules_status,
     },
     Review {
         group: "authorization.k8s.io",
@@ -105,11 +107,6 @@ fn review_at(named: &PathTarget) -> Option<&'static Review> {
     REVIEWS.iter().find(|review| named.group == review.group && named.version == "v1" && named.plural == review.plural)
 }
 
-/// Whether a path is that of a review about the client itself, which every user may ask for (role `system:basic-user`).
-pub fn is_about_self(named: &PathTarget) -> bool {
-    review_at(named).is_some_and(|review| review.kind.starts_with("SelfSubject"))
-}
-
 impl Review {
     fn answer(&self, api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
         if named.name.is_some() || named.watch || self.namespaced != named.namespace.is_some() {
@@ -123,16 +120,14 @@ impl Review {
         let mut review = body::value(request, (&api_version, self.kind))?;
         check_kind(&review, &api_version, self.kind)?;
         let keys = api.keys()?;
-        let verify =
-            |token: &str, audiences: &[String]| api.read_view(|txn| authenticate(txn, &keys, token, audiences));
-        let asked = ReviewRequest {
-            namespace: named.namespace.as_deref(),
-            token: request.bearer_token(),
-            user: request.user.as_ref(),
-            verify: &verify,
-        };
-        (self.check)(self, &review["spec"], &asked)?;
-        let status = (self.status)(&review["spec"], &asked)?;
+        let user = request.user.clone().unwrap_or_else(|| Arc::new(User::administrator()));
+        let own_token = if request.user.is_none() { request.bearer_token() } else { "" };
+        let status = api.read_view(|txn| {
+            let namespace = named.namespace.as_deref();
+            let asked = ReviewRequest { namespace, own_token, user: &user, txn, keys: &keys };
+            (self.check)(self, &review["spec"], &asked)?;
+            (self.status)(&review["spec"], &asked)
+        })?;
         (review["apiVersion"], review["kind"], review["status"]) = (api_version.into(), self.kind.into(), status);
         if !review["metadata"].is_object() {
             review["metadata"] = json!({});
@@ -164,32 +159,44 @@ fn check_kind(review: &Value, api_version: &str, kind: &str) -> ServeResult<()> 
     Ok(())
 }
 
-fn administrator() -> Value {
-    json!({"username": ADMINISTRATOR, "groups": [ADMINISTRATORS, "system:authenticated"]})
-}
-
-fn access(is_allowed: bool) -> Value {
-    if is_allowed { json!({"allowed": true}) } else { json!({"allowed": false, "reason": NO_RULES}) }
-}
-
-fn rules(is_administrator: bool) -> Value {
-    if !is_administrator {
-        let reviews =
-            |group: &str, resources: Value| json!({"verbs": ["create"], "apiGroups": [group], "resources": resources});
-        return json!({
-            "resourceRules": [
-                reviews("authorization.k8s.io", json!(["selfsubjectaccessreviews", "selfsubjectrulesreviews"])),
-                reviews("authentication.k8s.io", json!(["selfsubjectreviews"])),
-            ],
-            "nonResourceRules": [],
-            "incomplete": false,
-        });
+/// Decides about the attributes of a review.
+fn access_status(spec: &Value, user: &User, txn: &dyn Transaction) -> ServeResult<Value> {
+    let decision = authorize(txn, user, &access_request(spec))?;
+    let mut status = json!({"allowed": decision.is_allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
     }
-    json!({
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": false,
-    })
+    Ok(status)
+}
+
+fn access_request(spec: &Value) -> AccessRequest {
+    let text = |attributes: &Value, field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_null() {
+        return AccessRequest { verb: text(path, "verb"), target: AccessTarget::Path(text(path, "path")) };
+    }
+    let accessed = AccessedResource {
+        group: text(resource, "group"),
+        resource: text(resource, "resource"),
+        subresource: text(resource, "subresource"),
+        namespace: text(resource, "namespace"),
+        name: text(resource, "name"),
+    };
+    AccessRequest::for_resource(&text(resource, "verb"), accessed)
+}
+
+/// Lists the rules that hold for the user in a namespace.
+fn rules_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
+    let namespace = spec["namespace"].as_str().unwrap_or_default();
+    let grants = Grants::find(request.txn, request.user, namespace)?;
+    let (paths, resources): (Vec<_>, Vec<_>) = grants.rules().partition(|rule| !rule.paths.is_empty());
+    let mut status = json!({
+        "resourceRules": resources, "nonResourceRules": paths, "incomplete": !grants.errors.is_empty(),
+    });
+    if !grants.errors.is_empty() {
+        status["evaluationError"] = joined(&grants.errors).into();
+    }
+    Ok(status)
 }
 
 fn check_token(_: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
@@ -206,11 +213,11 @@ fn token_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
         Vec::from_iter(list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned))
     };
     let audiences = texts(&spec["audiences"]);
-    if token == request.token && request.user.is_none() {
-        return Ok(json!({"authenticated": true, "user": administrator()}));
+    if token == request.own_token {
+        return Ok(json!({"authenticated": true, "user": User::administrator().info()}));
     }
-    Ok(match (request.verify)(token, &audiences)? {
-        Ok(user) => json!({"authenticated": true, "user": user.info(), "audiences": user.audiences}),
+    Ok(match authenticate(request.txn, request.keys, token, &audiences)? {
+        Ok(found) => json!({"authenticated": true, "user": found.user.info(), "audiences": found.audiences}),
         Err(why) => json!({"user": {}, "error": why}),
     })
 }
@@ -258,10 +265,13 @@ fn check_subject(review: &Review, spec: &Value, request: &ReviewRequest) -> Serv
     }
 }
 
-fn subject_status(spec: &Value, _: &ReviewRequest) -> ServeResult<Value> {
-    let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let is_allowed = spec["user"] == ADMINISTRATOR || groups.into_iter().any(|group| group == ADMINISTRATORS);
-    Ok(access(is_allowed))
+fn subject_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
+    let user = User { name: text("user"), uid: text("uid"), groups: texts(&spec["groups"]), extra: BTreeMap::new() };
+    access_status(spec, &user, request.txn)
 }
 
 #[cfg(test)]
@@ -287,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn reviews_know_the_administrator_alone() {
+    fn reviews_answer_by_the_rules_of_the_cluster() {
         let tokens = "/apis/authentication.k8s.io/v1/tokenreviews";
         let subjects = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let local = "/apis/authorization.k8s.io/v1/namespaces/web/localsubjectaccessreviews";
@@ -299,7 +309,7 @@ mod tests {
             (tokens, json!({"token": TOKEN}), "/status/user/username", json!("admin")),
             (tokens, json!({"token": "x"}), "/status/authenticated", Value::Null),
             (tokens, json!({"token": "x"}), "/status/error", json!("invalid bearer token")),
-            (subjects, subject("admin"), "/status/allowed", json!(true)),
+            (subjects, subject("admin"), "/status/allowed", json!(false)),
             (subjects, subject("ann"), "/status/allowed", json!(false)),
             (subjects, group("system:masters"), "/status/allowed", json!(true)),
             (subjects, group("people"), "/status/allowed", json!(false)),

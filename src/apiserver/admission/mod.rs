@@ -9,6 +9,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 pub mod pod_topology_labels;
 mod priority;
+mod rbac_escalation;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
@@ -58,7 +59,8 @@ const MUTATING: &[AdmissionPlugin] = &[
 ];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
-const VALIDATING: &[AdmissionPlugin] = &[limit_ranger::check, resource_quota::admit, service_addresses::admit];
+const VALIDATING: &[AdmissionPlugin] =
+    &[rbac_escalation::admit, limit_ranger::check, resource_quota::admit, service_addresses::admit];
 
 /// Before validation.
 pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {

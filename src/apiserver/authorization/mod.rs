@@ -95,7 +95,7 @@ impl User {
         User { name: "system:anonymous".to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
-    /// The user that a request with impersonation acts as: a service account gets its groups.
+    /// A user by name, as tokens and impersonation name one: a service account gets its groups.
     pub fn impersonated(name: &str, uid: &str, groups: &[String], extra: BTreeMap<String, Vec<String>>) -> User {
         let mut groups = groups.to_vec();
         let account = name.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));

@@ -3,6 +3,7 @@
 use super::keys::ClusterKeys;
 use super::texts;
 use crate::apiserver::ApiResult;
+use crate::apiserver::authorization::User;
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::token_claims::{ISSUER, SECRET_ISSUER, secret_claim, user_name};
 use crate::object::time::Shift;
@@ -21,27 +22,10 @@ const UNKNOWN: &str = "invalid bearer token";
 /// A user who was authenticated by a token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenUser {
-    /// `system:serviceaccount:default:web`.
-    pub name: String,
-    /// Uid of the account.
-    pub uid: String,
-    /// Its groups.
-    pub groups: Vec<String>,
-    /// Facts about the token: its identifier, its pod and its node.
-    pub extra: Vec<(&'static str, String)>,
+    /// The user.
+    pub user: User,
     /// The audiences of the token that were asked for.
     pub audiences: Vec<String>,
-}
-
-impl TokenUser {
-    /// Returns the user as reviews show it (`authentication.k8s.io/v1` UserInfo).
-    pub fn info(&self) -> Value {
-        let mut info = json!({"username": self.name, "uid": self.uid, "groups": self.groups});
-        for (name, value) in &self.extra {
-            info["extra"][format!("authentication.kubernetes.io/{name}")] = json!([value]);
-        }
-        info
-    }
 }
 
 /// Returns the user of a token for these audiences, or why it is refused. Without audiences it has to be one for the API server.
@@ -171,16 +155,7 @@ fn user_of_secret(txn: &dyn Transaction, token: &str, claims: &Value) -> ApiResu
 }
 
 fn user(account: &Object, extra: Vec<(&'static str, String)>, audiences: Vec<String>) -> TokenUser {
-    let namespace = account.namespace();
-    TokenUser {
-        name: user_name(namespace, account.name()),
-        uid: account.uid().to_owned(),
-        groups: vec![
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
-            "system:authenticated".to_owned(),
-        ],
-        extra,
-        audiences,
-    }
+    let name = user_name(account.namespace(), account.name());
+    let extra = extra.into_iter().map(|(name, value)| (format!("authentication.kubernetes.io/{name}"), vec![value]));
+    TokenUser { user: User::impersonated(&name, account.uid(), &[], extra.collect()), audiences }
 }

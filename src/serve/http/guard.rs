@@ -7,8 +7,10 @@
 
 use super::proxy_filter::ProxyFilter;
 use crate::object::{Reason, Status};
+use crate::serve::access::Impersonation;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use percent_encoding::percent_decode_str;
 
 /// The allowed names of this machine.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -99,10 +101,26 @@ fn shows_account_token(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Returns the user that the client wants to impersonate.
-pub fn impersonated(headers: &HeaderMap) -> Option<&str> {
-    let is_wanted = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
-    is_wanted.then(|| headers.get("impersonate-user").and_then(|value| value.to_str().ok()).unwrap_or_default())
+/// Returns the user as whom the client wants to act.
+pub fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
+    const EXTRA: &str = "impersonate-extra-";
+    let texts = |name: &str| -> Vec<String> {
+        headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
+    };
+    let first = |name: &str| texts(name).into_iter().next().unwrap_or_default();
+    if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return None;
+    }
+    let extra = headers.keys().filter_map(|name| {
+        let key = name.as_str().strip_prefix(EXTRA)?;
+        Some((percent_decode_str(key).decode_utf8_lossy().into_owned(), texts(name.as_str())))
+    });
+    Some(Impersonation {
+        user: first("impersonate-user"),
+        groups: texts("impersonate-group"),
+        uid: first("impersonate-uid"),
+        extra: extra.collect(),
+    })
 }
 
 /// Compares in constant time, so that the duration reveals only the token's length.

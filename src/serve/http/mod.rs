@@ -16,9 +16,11 @@ mod request_metrics;
 mod stream;
 mod streams;
 
+use super::access::{self, Impersonation};
 use super::form::AnswerForm;
 use super::{AnswerBody, ApiRequest, HttpAnswer, advertise};
-use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
+use crate::apiserver::authorization::User;
+use crate::apiserver::tokens::authenticate::authenticate;
 use crate::apiserver::{Api, custom};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -331,16 +333,13 @@ async fn listen(
     shared: &Arc<ServerState>,
     connection: &Connection,
 ) -> Result<(ApiRequest, Access), Status> {
-    let access = match shared.guard.admit(headers, &request.method, &request.path)? {
-        Access::Account => {
-            request.user = Some(verify_account(request.bearer_token(), shared).await?);
-            super::authorize(&request)?;
-            Access::Full
-        }
-        access => access,
-    };
+    let access = shared.guard.admit(headers, &request.method, &request.path)?;
     if access == Access::Anonymous {
         return Ok((request, access));
+    }
+    let impersonation = guard::impersonation(headers);
+    if access == Access::Account || impersonation.is_some() {
+        request = identify(request, access, impersonation, shared).await?;
     }
     connection.is_known();
     let too_large = || {
@@ -349,9 +348,6 @@ async fn listen(
     };
     if body.size_hint().lower() > LARGEST as u64 {
         return Err(too_large());
-    }
-    if let Some(user) = guard::impersonated(headers) {
-        return Err(super::forbidden(&request, user));
     }
     let whole = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await;
     request.body = match whole {
@@ -363,17 +359,31 @@ async fn listen(
     Ok((request, access))
 }
 
-/// Returns the user that a service account's token stands for.
-async fn verify_account(token: &str, shared: &Arc<ServerState>) -> Result<TokenUser, Status> {
+/// Returns the request with the user who makes it, if that user may: the service account whose token came with it, or
+/// the one as whom the client wants to act.
+async fn identify(
+    mut request: ApiRequest,
+    access: Access,
+    impersonation: Option<Impersonation>,
+    shared: &Arc<ServerState>,
+) -> Result<ApiRequest, Status> {
     // Clients that are not known yet share these turns.
-    let _turn = shared.anonymous.acquire().await.ok();
-    let token = token.to_owned();
-    let verify = move |api: &mut Api| {
-        let keys = api.keys()?;
-        api.read_view(|txn| authenticate(txn, &keys, &token, &[]))
+    let _turn = if access == Access::Account { shared.anonymous.acquire().await.ok() } else { None };
+    let work = move |api: &mut Api| {
+        let mut user = Arc::new(User::administrator());
+        if access == Access::Account {
+            let keys = api.keys()?;
+            let found = api.read_view(|txn| authenticate(txn, &keys, request.bearer_token(), &[]))?;
+            user = Arc::new(found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))?.user);
+        }
+        if let Some(asked) = impersonation {
+            user = access::impersonate(api, &user, &asked)?;
+        }
+        request.user = Some(user);
+        access::authorize(api, &request)?;
+        Ok(request)
     };
-    let found = shared.work(verify).await??;
-    found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))
+    shared.work(work).await?
 }
 
 /// Returns a header; several of the same name as one list.

@@ -1,0 +1,12 @@
+//! Refuses roles and bindings that give rights which their writer lacks.
+
+use super::AdmissionRequest;
+use crate::apiserver::ApiResult;
+use crate::apiserver::authorization::escalation::check_escalation;
+use crate::apiserver::transaction::Transaction;
+
+/// Checks what users write; the administrator holds everything, and so do the loops.
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    let Some(user) = txn.user() else { return Ok(()) };
+    check_escalation(txn, user, request.kind, request.object, request.old)
+}
