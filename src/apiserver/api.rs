@@ -38,6 +38,8 @@ pub struct Api {
     env: Env,
     /// The user for whom it works; `None` for the administrator.
     user: Option<Arc<User>>,
+    /// Whether each verb has to check the user's rights.
+    checks_access: bool,
     /// Whether anything was written.
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
@@ -69,6 +71,7 @@ impl Api {
             actor: actor.into(),
             env,
             user: None,
+            checks_access: false,
             wrote: false,
             kinds: KindRegistry::default(),
             keys: None,
@@ -147,6 +150,12 @@ impl Api {
         self.user = user;
     }
 
+    /// Acts from here on as this user: each verb checks the user's rights.
+    pub fn act_as(&mut self, user: Arc<User>) {
+        self.user = Some(user);
+        self.checks_access = true;
+    }
+
     /// From here on `tell` is called once for each write that waits for another process for longer than two seconds.
     pub fn on_wait(&mut self, tell: fn(&StoreError)) {
         self.on_wait = Some(tell);
@@ -190,7 +199,8 @@ impl Api {
     /// Reads the state as a [`Transaction`], in one snapshot, without writing.
     pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
-        look(&ReadView { snapshot: &snapshot, kinds: &self.kinds, now: self.env.now() })
+        let acting_user = self.user.as_deref().filter(|_| self.checks_access);
+        look(&ReadView { acting_user, snapshot: &snapshot, kinds: &self.kinds, now: self.env.now() })
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
@@ -292,6 +302,7 @@ impl Api {
         let network = network_of(&txn);
         Ok(WriteTxn {
             user: self.user.clone(),
+            checks_access: self.checks_access,
             txn,
             actor,
             now: self.env.now(),

@@ -1,11 +1,12 @@
 //! Server-side apply: a patch with all fields that one manager sets on an object (`application/apply-patch+yaml`).
 
 use super::apply::{Applied, ApplyOutcome};
+use super::authorization::check_verb;
 use super::create::create;
 use super::rules::field_manager;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
-use super::update::{UpdatePart, update};
+use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions};
 use crate::kinds::Kind;
 use crate::managed_fields::last_applied::LAST_APPLIED;
@@ -30,16 +31,17 @@ pub fn apply_patch(
     if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }
-    let live = txn.get(&key_of(kind, config))?;
-    let subresource = if part == UpdatePart::Status { "status" } else { "" };
-    let who = FieldApplier { manager, subresource, force, now: txn.now() };
+    let key = key_of(kind, config);
+    check_verb(txn, "patch", part.subresource(), &key)?;
+    let live = txn.get(&key)?;
+    let who = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
     let object = managed_fields::apply::applied(kind, live.as_ref(), config, who)?;
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
         return Ok(Applied::from_reply(ApplyOutcome::Created, create(txn, kind, &object, &options)?));
     }
-    let reply = update(txn, kind, &object, part, &options)?;
+    let reply = write_update(txn, kind, &object, part, &options)?;
     let outcome = if reply.changed { ApplyOutcome::Configured } else { ApplyOutcome::Unchanged };
     Ok(Applied::from_reply(outcome, reply))
 }
@@ -70,7 +72,7 @@ pub fn apply_as_kubectl(
     }
     let mut moved = done.object.clone();
     if managed_fields::migrate(&mut moved, &annotation, manager) {
-        update(txn, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
+        write_update(txn, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
         done.object = apply(txn, config, (manager, force))?.object;
     }
     Ok(done)

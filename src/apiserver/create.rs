@@ -1,6 +1,7 @@
 //! Create: the whole pipeline, from a body to a kept object.
 
 use super::admission::{self, AdmissionRequest};
+use super::authorization::check_verb;
 use super::custom;
 use super::rules::metadata;
 use super::rules::names::{self, key_of};
@@ -18,6 +19,7 @@ const NAME_ATTEMPTS: usize = 8;
 pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &WriteOptions) -> ApiResult<WriteReply> {
     let kind = custom::current(txn, kind)?;
     custom::check_not_going(txn, kind)?;
+    check_verb(txn, "create", "", &Key::new(kind.resource, body.namespace(), ""))?;
     options.check_manager("CreateOptions")?;
     let mut warnings = Vec::new();
     // As in Kubernetes, it is the storage that refuses, which a dry run does not reach.

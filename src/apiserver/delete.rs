@@ -1,5 +1,6 @@
 //! Delete: graceful for pods, through finalizers for all kinds.
 
+use super::authorization::check_verb;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
 use crate::kinds::Kind;
@@ -27,6 +28,7 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
 pub fn delete(txn: &mut dyn Transaction, kind: &Kind, key: &Key, options: &DeleteOptions) -> ApiResult<WriteReply> {
+    check_verb(txn, "delete", "", key)?;
     let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;
     if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {

@@ -1,7 +1,8 @@
 //! Patch: applies an edit to the current object, which then passes the pipeline of an update.
 
+use super::authorization::check_verb;
 use super::transaction::Transaction;
-use super::update::{UpdatePart, update};
+use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::go::fmt;
 use crate::kinds::merge_rules;
@@ -35,6 +36,7 @@ pub fn patch(
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
+    check_verb(txn, "patch", part.subresource(), key)?;
     options.check_manager("PatchOptions")?;
     let old = read::exact(txn, key)?;
     let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
@@ -73,7 +75,7 @@ pub fn patch(
     if new.text(&["metadata", "resourceVersion"]).is_none() {
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }
-    update(txn, kind, &new, part, options).map_err(|status| match kind_of_patch {
+    write_update(txn, kind, &new, part, options).map_err(|status| match kind_of_patch {
         PatchType::Strategic => as_strategic_patch_error(kind, patch, status),
         _ => status,
     })

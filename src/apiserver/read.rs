@@ -1,6 +1,7 @@
 //! Reading: get, and list with selectors.
 
 use super::ApiResult;
+use super::authorization::check_verb;
 use super::transaction::Transaction;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
@@ -59,6 +60,7 @@ pub fn get(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
             false => Err(Status::not_found(namespace.resource, &namespace.name)),
         }
     };
+    check_verb(txn, "get", "", key)?;
     txn.get(key)?.map_or_else(|| missing(txn), Ok)
 }
 
@@ -71,6 +73,7 @@ pub fn list(
 ) -> ApiResult<Vec<Object>> {
     wanted.check(kind)?;
     let namespace = namespace.filter(|_| kind.namespaced);
+    check_verb(txn, "list", "", &Key::new(kind.resource, namespace.unwrap_or_default(), ""))?;
     let mut objects = txn.list(kind.resource, namespace)?;
     objects.retain(|object| wanted.admits(kind, object));
     Ok(objects)

@@ -1,7 +1,8 @@
 //! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
 
+use super::authorization::check_verb;
 use super::transaction::Transaction;
-use super::update::{UpdatePart, update};
+use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::kinds::{Kind, field};
 use crate::object::selector::Selector;
@@ -47,6 +48,7 @@ pub fn rescale(
     wish: &Object,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
+    check_verb(txn, "update", "scale", key)?;
     let mut object = read::exact(txn, key)?;
     let replicas = match wish.value_at(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
@@ -69,7 +71,7 @@ pub fn rescale(
             object.set(&["metadata", part], relied);
         }
     }
-    update(txn, kind, &object, UpdatePart::Main, options)
+    write_update(txn, kind, &object, UpdatePart::Main, options)
 }
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.

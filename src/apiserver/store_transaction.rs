@@ -53,6 +53,8 @@ pub(super) fn network_of(read: &dyn StoreRead) -> u8 {
 
 /// A snapshot as a write transaction that refuses to write.
 pub(super) struct ReadView<'a> {
+    /// The user whose rights each verb has to check.
+    pub acting_user: Option<&'a User>,
     pub snapshot: &'a dyn StoreRead,
     pub kinds: &'a KindRegistry,
     pub now: Time,
@@ -62,6 +64,8 @@ pub(super) struct ReadView<'a> {
 pub(super) struct WriteTxn<'a> {
     /// The user who writes; `None` for the administrator.
     pub user: Option<Arc<User>>,
+    /// Whether each verb has to check the user's rights.
+    pub checks_access: bool,
     pub txn: Txn<'a>,
     pub actor: String,
     pub now: Time,
@@ -171,6 +175,10 @@ impl Transaction for ReadView<'_> {
         0
     }
 
+    fn acting_user(&self) -> Option<&User> {
+        self.acting_user
+    }
+
     fn network(&self) -> u8 {
         network_of(self.snapshot)
     }
@@ -247,6 +255,10 @@ impl Transaction for WriteTxn<'_> {
 
     fn user(&self) -> Option<&User> {
         self.user.as_deref()
+    }
+
+    fn acting_user(&self) -> Option<&User> {
+        self.user.as_deref().filter(|_| self.checks_access)
     }
 
     fn network(&self) -> u8 {

@@ -90,6 +90,12 @@ pub trait Transaction {
     fn user(&self) -> Option<&User> {
         None
     }
+
+    /// The user whose rights each verb has to check; `None` where the request was authorized before, and for the
+    /// administrator.
+    fn acting_user(&self) -> Option<&User> {
+        None
+    }
 }
 
 /// The fields of a pod that decide whether it may be bound.

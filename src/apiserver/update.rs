@@ -1,6 +1,7 @@
 //! Update: the pipeline for an object that exists, as a whole or only its status.
 
 use super::admission::{self, AdmissionRequest};
+use super::authorization::check_verb;
 use super::create::{check, create, decode, refuse, warn};
 use super::custom;
 use super::rules::metadata;
@@ -34,22 +35,41 @@ pub enum UpdatePart {
 }
 
 impl UpdatePart {
-    /// The writer of this part.
-    fn written_by(self, manager: Option<&FieldManager>) -> Option<FieldManager> {
-        let subresource = match self {
-            UpdatePart::Main => return manager.cloned(),
+    /// The subresource by which it is written; empty for the object itself.
+    pub fn subresource(self) -> &'static str {
+        match self {
+            UpdatePart::Main => "",
             UpdatePart::Status | UpdatePart::StatusAlone => "status",
             UpdatePart::Approval => "approval",
             UpdatePart::EphemeralContainers => "ephemeralcontainers",
             UpdatePart::Resize => "resize",
             UpdatePart::Finalize => "finalize",
-        };
-        manager.map(|manager| FieldManager { name: manager.name.clone(), subresource })
+        }
+    }
+
+    /// The writer of this part.
+    fn written_by(self, manager: Option<&FieldManager>) -> Option<FieldManager> {
+        match self.subresource() {
+            "" => manager.cloned(),
+            subresource => manager.map(|manager| FieldManager { name: manager.name.clone(), subresource }),
+        }
     }
 }
 
-/// Replaces an object, or its status.
+/// Replaces an object, or a part of it.
 pub fn update(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    body: &Object,
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
+    check_verb(txn, "update", part.subresource(), &key_of(kind, body))?;
+    write_update(txn, kind, body, part, options)
+}
+
+/// Like [`update`], for verbs that have checked the user's rights.
+pub fn write_update(
     txn: &mut dyn Transaction,
     kind: &Kind,
     body: &Object,

@@ -3,8 +3,9 @@
 use super::dry_run::DryRun;
 use super::targets::Target;
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::authorization::check_verb;
 use crate::apiserver::rules::names::key_of;
-use crate::apiserver::update::{UpdatePart, update};
+use crate::apiserver::update::{UpdatePart, write_update};
 use crate::apiserver::{FieldValidation, WriteReply, read};
 use crate::object::{Object, Reason, Status};
 
@@ -48,12 +49,13 @@ pub fn change_part(
     options.check_manager("PatchOptions")?;
     let mut failed = None;
     let done = context.api()?.write(options.dry_run, |txn| {
+        check_verb(txn, "patch", part.subresource(), &key)?;
         let mut object = read::get(txn, &key)?;
         if let Err(failure) = edit(&mut object) {
             failed = Some(failure);
             return Err(Status::new(Reason::BadRequest, "the edit failed"));
         }
-        update(txn, target.kind, &object, part, &options)
+        write_update(txn, target.kind, &object, part, &options)
     });
     if let Some(failure) = failed {
         return Err(failure);

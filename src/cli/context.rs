@@ -2,6 +2,7 @@
 
 use super::dry_run::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};
+use crate::apiserver::authorization::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
@@ -9,24 +10,16 @@ use crate::object::{Object, Status, Time, io_error_text};
 use crate::store::{self, OpenError, OpenMode};
 use colored::Colorize;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Returns the path of the state: `--state`, else `$KLOOP_STATE`, else the user's default.
 pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
     let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
     flag.cloned().or_else(env).unwrap_or_else(store::default_path)
-}
-
-/// Opens the state for an interactive command. Prints a hint when another process delays a write.
-fn open_api(state: &Path, mode: OpenMode, kinds: &KindRegistry) -> Result<Api, OpenError> {
-    let mut api = Api::open(state, mode, "kloop")?.with_kinds(kinds);
-    api.on_wait(|busy| {
-        let holder = busy.holder().unwrap_or_default();
-        eprintln!("hint: waiting to write to the cluster's file: {}", crate::show::escape::text(&holder));
-    });
-    Ok(api)
 }
 
 /// The environment of one command.
@@ -129,10 +122,34 @@ impl CommandContext {
         state_path(self.globals.state.as_ref())
     }
 
+    /// The user as whom the command acts: the administrator, or the one of `--as`.
+    pub fn user(&self) -> Arc<User> {
+        Arc::new(self.acting_user().unwrap_or_else(User::administrator))
+    }
+
+    fn acting_user(&self) -> Option<User> {
+        let name = self.globals.as_user.as_deref().filter(|name| !name.is_empty())?;
+        let uid = self.globals.as_uid.as_deref().unwrap_or_default();
+        Some(User::impersonated(name, uid, &self.globals.as_group, BTreeMap::new()))
+    }
+
+    /// Opens the state. Prints a hint when another process delays a write.
+    fn open_api(&self, mode: OpenMode) -> Result<Api, OpenError> {
+        let mut api = Api::open(&self.state(), mode, "kloop")?.with_kinds(&self.stored_kinds);
+        api.on_wait(|busy| {
+            let holder = busy.holder().unwrap_or_default();
+            eprintln!("hint: waiting to write to the cluster's file: {}", crate::show::escape::text(&holder));
+        });
+        if let Some(user) = self.acting_user() {
+            api.act_as(Arc::new(user));
+        }
+        Ok(api)
+    }
+
     /// The API, opened at the first use. Creates a missing cluster.
     pub fn api(&mut self) -> CliResult<&mut Api> {
         if self.api.is_none() {
-            self.api = Some(open_api(&self.state(), OpenMode::Create, &self.stored_kinds)?);
+            self.api = Some(self.open_api(OpenMode::Create)?);
         }
         self.api.as_mut().ok_or_else(|| Failure::plain("the state could not be opened"))
     }
@@ -177,7 +194,7 @@ impl CommandContext {
     /// The API if there is a cluster. Creates none.
     pub fn existing(&mut self) -> CliResult<Option<&mut Api>> {
         if self.api.is_none() {
-            match open_api(&self.state(), OpenMode::Existing, &self.stored_kinds) {
+            match self.open_api(OpenMode::Existing) {
                 Err(OpenError::Absent { .. }) => return Ok(None),
                 api => self.api = Some(api?),
             }

@@ -38,13 +38,13 @@ pub struct Globals {
     /// Bearer token of a kubectl command. Refused: who can open the cluster's file is its administrator.
     #[arg(long, global = true, value_name = "TOKEN")]
     pub(super) token: Option<String>,
-    /// Username to impersonate for the operation. Refused, except for "admin": commands act as the administrator.
+    /// Username to impersonate for the operation. User could be a regular user or a service account in a namespace.
     #[arg(long = "as", global = true, value_name = "USER")]
     pub(super) as_user: Option<String>,
-    /// Group to impersonate for the operation. Refused.
+    /// Group to impersonate for the operation, this flag can be repeated to specify multiple groups.
     #[arg(long, global = true, value_name = "GROUP")]
     pub(super) as_group: Vec<String>,
-    /// UID to impersonate for the operation. Refused.
+    /// UID to impersonate for the operation.
     #[arg(long, global = true, value_name = "UID")]
     pub(super) as_uid: Option<String>,
 }

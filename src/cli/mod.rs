@@ -10,6 +10,7 @@ mod api_resources;
 mod api_versions;
 mod apply;
 mod attach;
+mod auth;
 mod autoscale;
 mod backup;
 mod certificate;

@@ -61,6 +61,7 @@ verbs! {
         "autoscale" Autoscale(autoscale::Args) => autoscale::run,
     }
     "Cluster Management Commands" {
+        "auth" Auth(auth::Args) => auth::run,
         "certificate" Certificate(certificate::Args) => certificate::run,
         "cluster-info" ClusterInfo(cluster_info::Args) => cluster_info::run,
         "top" Top(top::Args) => top::run,

@@ -11,7 +11,7 @@ pub mod rule;
 
 use super::ApiResult;
 use super::transaction::Transaction;
-use crate::object::{Reason, Status};
+use crate::object::{Key, Reason, Status};
 use grants::Grants;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -85,6 +85,7 @@ impl User {
     pub fn administrator() -> User {
         User {
             name: "admin".to_owned(),
+            uid: "admin".to_owned(),
             groups: vec![ADMINISTRATORS.to_owned(), AUTHENTICATED.to_owned()],
             ..User::default()
         }
@@ -191,6 +192,20 @@ pub fn authorize(txn: &dyn Transaction, user: &User, request: &AccessRequest) ->
 pub fn check_access(txn: &dyn Transaction, user: &User, request: &AccessRequest) -> ApiResult<()> {
     let decision = authorize(txn, user, request)?;
     if decision.is_allowed { Ok(()) } else { Err(request.refusal(user, &decision.reason)) }
+}
+
+/// Refuses a verb on an object, or on all of its resource and namespace if the key has no name, to the user as whom a command acts. Requests over HTTP are authorized before
+/// they get here.
+pub fn check_verb(txn: &dyn Transaction, verb: &str, subresource: &str, key: &Key) -> ApiResult<()> {
+    let Some(user) = txn.acting_user() else { return Ok(()) };
+    let accessed = AccessedResource {
+        group: key.resource.group().to_owned(),
+        resource: key.resource.plural().to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+    };
+    check_access(txn, user, &AccessRequest::for_resource(verb, accessed))
 }
 
 #[cfg(test)]

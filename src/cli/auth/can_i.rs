@@ -1,0 +1,193 @@
+//! `kloop auth can-i`: asks RBAC rules whether the user may do something, or lists what the user may do.
+
+use crate::apiserver::authorization::grants::{Grants, joined};
+use crate::apiserver::authorization::rule::AccessRule;
+use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize};
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::show::columns;
+
+/// Verbs that Kubernetes knows for resources.
+const RESOURCE_VERBS: [&str; 15] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "use",
+    "bind",
+    "impersonate",
+    "*",
+    "approve",
+    "sign",
+    "escalate",
+];
+/// Verbs that Kubernetes knows for paths.
+const PATH_VERBS: [&str; 8] = ["get", "put", "post", "head", "options", "delete", "patch", "*"];
+
+const NO_ARGUMENTS: &str = "you must specify two arguments: verb resource or verb resource/resourceName.\n\
+                            See 'kloop auth can-i -h' for help and examples.";
+
+/// Check whether an action is allowed.
+///
+/// VERB is a verb of the API like 'get', 'list', 'watch', 'delete'. TYPE is a resource; shortcuts and groups are resolved.
+/// NONRESOURCEURL is a partial URL that starts with "/". NAME is the name of a particular object. Commands act as the
+/// administrator, who may do everything; --as asks for another user.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "VERB [TYPE | TYPE/NAME | NONRESOURCEURL]",
+    after_help = "\
+# Check to see if user bob can create pods in the current namespace
+kloop auth can-i create pods --as=bob
+
+# Check to see if a service account can list deployments in all namespaces
+kloop auth can-i list deployments.apps -A --as=system:serviceaccount:dev:foo
+
+# List all that user bob may do in namespace \"foo\"
+kloop auth can-i --list --as=bob --namespace=foo"
+)]
+pub struct Args {
+    /// The verb and the resource or path.
+    #[arg(value_name = "VERB TYPE")]
+    words: Vec<String>,
+    /// If true, prints all allowed actions.
+    #[arg(long)]
+    list: bool,
+    /// If true, prints allowed actions without headers.
+    #[arg(long)]
+    no_headers: bool,
+    /// If true, suppress output and just return the exit code.
+    #[arg(short, long)]
+    quiet: bool,
+    /// If true, check the specified action in all namespaces.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Subresource such as pod/log or deployment/scale.
+    #[arg(long, value_name = "SUBRESOURCE", default_value = "")]
+    subresource: String,
+}
+
+/// Answers the question; "no" is exit code 1.
+pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
+    if args.list {
+        return match args.words.is_empty() {
+            true => list(args, context),
+            false => Err(Failure::plain("list option must be specified with no arguments")),
+        };
+    }
+    let [verb, target] = &args.words[..] else { return Err(Failure::plain(NO_ARGUMENTS)) };
+    let request = match target.starts_with('/') {
+        true if !args.subresource.is_empty() => {
+            return Err(Failure::plain("--subresource can not be used with NonResourceURL"));
+        }
+        true => path_request(args, context, verb, target),
+        false => resource_request(args, context, verb, target),
+    };
+    let user = context.user();
+    let decision = context.read_view(|txn| authorize(txn, &user, &request))?;
+    if !args.quiet {
+        let line = match (decision.is_allowed, decision.reason.as_str()) {
+            (true, _) => "yes".to_owned(),
+            (false, "") => "no".to_owned(),
+            (false, reason) => format!("no - {reason}"),
+        };
+        context.print_line(&line)?;
+    }
+    if decision.is_allowed { Ok(()) } else { Err(Failure::Code(1)) }
+}
+
+fn path_request(args: &Args, context: &mut CommandContext, verb: &str, path: &str) -> AccessRequest {
+    warn_of_verb(args, context, &PATH_VERBS, verb);
+    AccessRequest { verb: verb.to_owned(), target: AccessTarget::Path(path.to_owned()) }
+}
+
+fn resource_request(args: &Args, context: &mut CommandContext, verb: &str, target: &str) -> AccessRequest {
+    warn_of_verb(args, context, &RESOURCE_VERBS, verb);
+    let (word, name) = target.split_once('/').unwrap_or((target, ""));
+    let found = context.kinds().by_name(word);
+    let mut accessed = AccessedResource {
+        resource: word.to_ascii_lowercase(),
+        subresource: args.subresource.clone(),
+        name: name.to_owned(),
+        ..AccessedResource::default()
+    };
+    if !args.all_namespaces {
+        accessed.namespace = context.namespace().to_owned();
+    }
+    match found {
+        Some(kind) => {
+            accessed.group = kind.resource.group().to_owned();
+            accessed.resource = kind.resource.plural().to_owned();
+            if !kind.namespaced && !args.all_namespaces {
+                let group = match kind.resource.group() {
+                    "" => String::new(),
+                    group => format!(" in group '{group}'"),
+                };
+                let plural = kind.resource.plural();
+                notice(args, context, &format!("Warning: resource '{plural}' is not namespace scoped{group}\n"));
+            }
+        }
+        None if word == "*" => {}
+        None => {
+            let (word, group) = match word.split_once('.') {
+                Some((word, group)) => (word, format!(" in group '{group}'")),
+                None => (word, String::new()),
+            };
+            let text = format!("Warning: the server doesn't have a resource type '{word}'{group}\n");
+            notice(args, context, &text);
+        }
+    }
+    AccessRequest::for_resource(verb, accessed)
+}
+
+fn warn_of_verb(args: &Args, context: &mut CommandContext, known: &[&str], verb: &str) {
+    if !known.contains(&verb) {
+        notice(args, context, &format!("Warning: verb '{verb}' is not a known verb\n"));
+    }
+}
+
+fn notice(args: &Args, context: &mut CommandContext, text: &str) {
+    if !args.quiet {
+        context.print_notice(text);
+    }
+}
+
+/// Lists what the user may do in the namespace.
+fn list(args: &Args, context: &mut CommandContext) -> CliResult {
+    let (user, namespace) = (context.user(), context.namespace().to_owned());
+    let grants = context.read_view(|txn| Grants::find(txn, &user, &namespace))?;
+    if !grants.errors.is_empty() {
+        context.print_notice(&format!("warning: the list may be incomplete: {}", joined(&grants.errors)));
+    }
+    let (paths, resources): (Vec<AccessRule>, Vec<AccessRule>) =
+        grants.rules().flat_map(AccessRule::split).partition(|rule| !rule.paths.is_empty());
+    let mut rules = AccessRule::compact(resources);
+    rules.extend(paths);
+    rules.sort_by_cached_key(sort_key);
+    let head = if args.no_headers { "" } else { "Resources\tNon-Resource URLs\tResource Names\tVerbs\n" };
+    let text: String = rules.iter().map(line).collect();
+    context.print(&columns::align(&format!("{head}{text}"), columns::TABLE))
+}
+
+/// A list as Go prints it: `[get list]`.
+fn plain(list: &[String]) -> String {
+    format!("[{}]", list.join(" "))
+}
+
+/// The order of kubectl's list: that of the rules as Go prints them.
+fn sort_key(rule: &AccessRule) -> String {
+    let fields = [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.paths];
+    fields.map(|list| plain(list)).join(",")
+}
+
+fn line(rule: &AccessRule) -> String {
+    let group = rule.api_groups.first().map_or("", String::as_str);
+    let resource = rule.resources.first().map_or("", String::as_str);
+    let (resource, below) =
+        resource.split_once('/').map_or((resource, String::new()), |(resource, below)| (resource, format!("/{below}")));
+    let dot = if group.is_empty() { "" } else { "." };
+    let (paths, names) = (plain(&rule.paths), plain(&rule.resource_names));
+    format!("{resource}{dot}{group}{below}\t{paths}\t{names}\t{}\n", plain(&rule.verbs))
+}

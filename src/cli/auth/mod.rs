@@ -1,0 +1,30 @@
+//! `kloop auth`: who acts, and what RBAC rules let that user do.
+
+mod can_i;
+mod whoami;
+
+use super::{CliResult, CommandContext};
+use clap::Subcommand;
+
+/// Inspect authorization.
+#[derive(clap::Args)]
+#[command(override_usage = "SUBCOMMAND")]
+pub struct Args {
+    #[command(subcommand)]
+    verb: AuthVerb,
+}
+
+#[derive(Subcommand)]
+enum AuthVerb {
+    #[command(name = "can-i")]
+    CanI(can_i::Args),
+    Whoami(whoami::Args),
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    match args.verb {
+        AuthVerb::CanI(args) => can_i::run(&args, context),
+        AuthVerb::Whoami(args) => whoami::run(&args, context),
+    }
+}

@@ -1,0 +1,45 @@
+//! `kloop auth whoami`: the user as whom commands act.
+
+use crate::cli::flags::PrintFlags;
+use crate::cli::{CliResult, CommandContext};
+use crate::show::columns;
+use serde_json::json;
+use std::fmt::Write;
+
+/// Check self subject attributes.
+///
+/// Commands act as the administrator, or as the user of --as.
+#[derive(clap::Args)]
+#[command(after_help = "\
+# Get your subject attributes
+kloop auth whoami
+
+# Get the attributes of another user in JSON format
+kloop auth whoami --as=jane --as-group=devs -o json")]
+pub struct Args {
+    #[command(flatten)]
+    print: PrintFlags,
+}
+
+/// Prints the user.
+pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
+    let user = context.user();
+    if let Some(mut printer) = args.print.answer_printer()? {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {},
+            "status": {"userInfo": user.info()},
+        });
+        return context.print(&printer.object(&review)?);
+    }
+    let mut text = format!("ATTRIBUTE\tVALUE\nUsername\t{}\n", user.name);
+    if !user.uid.is_empty() {
+        let _ = writeln!(text, "UID\t{}", user.uid);
+    }
+    if !user.groups.is_empty() {
+        let _ = writeln!(text, "Groups\t[{}]", user.groups.join(" "));
+    }
+    for (name, values) in &user.extra {
+        let _ = writeln!(text, "Extra: {name}\t[{}]", values.join(" "));
+    }
+    context.print(&columns::align(&text, columns::TABLE))
+}
