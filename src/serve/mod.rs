@@ -9,7 +9,9 @@
 pub mod advertise;
 mod answer;
 mod body;
+mod brief;
 mod computed;
+mod continue_token;
 mod discovery;
 mod form;
 mod health;
@@ -17,6 +19,7 @@ pub mod http;
 mod indent;
 pub mod kubeconfig;
 mod list_body;
+mod list_frame;
 mod log;
 mod metrics;
 mod options;
@@ -39,6 +42,7 @@ mod watch;
 mod write;
 
 pub use answer::{AnswerBody, HttpAnswer};
+pub use brief::answer_brief;
 pub use computed::ComputedKind;
 pub use list_body::ListBody;
 pub use request::ApiRequest;
