@@ -2,6 +2,7 @@
 
 mod computed;
 mod endpoints;
+mod helm;
 mod kubectl;
 mod lists;
 mod openapi;

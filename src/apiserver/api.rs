@@ -2,7 +2,8 @@
 
 use super::authorization::User;
 use super::env::Env;
-use super::store_transaction::{ReadView, WriteTxn, network_of, object_of, refused};
+use super::shared_writer::{ATTEMPTS, PATIENCE, SharedWriter};
+use super::store_transaction::{ReadView, WriteTxn, object_of, refused};
 use super::tokens::keys::{AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
@@ -15,16 +16,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time that a command waits for the write lock.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// So many networks are looked at for one that no other cluster has.
 const TRIES: usize = 32;
 
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
-
-/// Attempts of one write: in the last one its validation compiles the patterns itself, under the lock.
-const ATTEMPTS: u32 = 3;
 
 /// One in so many commands compacts the log of the store,
 const TIDIED: u64 = 8;
@@ -48,6 +44,8 @@ pub struct Api {
     keys: Option<Arc<ClusterKeys>>,
     /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
+    /// Makes the writes together with those of other threads.
+    writer: Option<Arc<SharedWriter>>,
 }
 
 impl Api {
@@ -65,6 +63,12 @@ impl Api {
         self
     }
 
+    /// The same API, whose single writes are made by a writer that threads share.
+    pub fn with_writer(mut self, writer: &Arc<SharedWriter>) -> Api {
+        self.writer = Some(writer.clone());
+        self
+    }
+
     fn with_store(store: Store, actor: &str, env: Env) -> Api {
         Api {
             store,
@@ -76,6 +80,7 @@ impl Api {
             kinds: KindRegistry::default(),
             keys: None,
             on_wait: None,
+            writer: None,
         }
     }
 
@@ -210,6 +215,9 @@ impl Api {
         dry_run: bool,
         mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
+        if let Some(writer) = &self.writer {
+            return writer.write(self.user.as_ref(), dry_run, write);
+        }
         for attempt in 1.. {
             let mut txn = self.begin_write(attempt)?;
             let outcome = write(&mut txn);
@@ -264,16 +272,8 @@ impl Api {
         let mut missing = Vec::new();
         while start.elapsed() < HOLD && missing.is_empty() {
             let Some(item) = items.peek() else { break };
-            let part = txn.txn.begin_part().map_err(|error| refused(&error))?;
-            let kinds_before = txn.kinds.clone();
-            let outcome = write(&mut txn, item);
-            missing = std::mem::take(&mut txn.missing_patterns);
-            let is_kept = outcome.is_ok() && !dry_run && missing.is_empty();
-            txn.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
-            if !is_kept {
-                txn.holdings = None;
-                txn.kinds = kinds_before;
-            }
+            let (outcome, needed) = txn.make_part(dry_run, |txn| write(txn, item))?;
+            missing = needed;
             if missing.is_empty() {
                 done.extend(items.next().map(|item| (item, outcome)));
             }
@@ -293,28 +293,14 @@ impl Api {
 
     /// Begins a transaction. Patterns are compiled without the lock in the first attempts of a write ([`ATTEMPTS`]).
     fn begin_write(&mut self, attempt: u32) -> ApiResult<WriteTxn<'_>> {
-        let actor = self.actor.clone();
         let txn = match self.on_wait {
             Some(tell) => self.store.write_with_notice(PATIENCE, tell),
             None => self.store.write(PATIENCE),
         };
         let txn = txn.map_err(|error| refused(&error))?;
-        let network = network_of(&txn);
-        Ok(WriteTxn {
-            user: self.user.clone(),
-            checks_access: self.checks_access,
-            txn,
-            actor,
-            now: self.env.now(),
-            env: &mut self.env,
-            network,
-            wrote: false,
-            committed_kinds: self.kinds.clone(),
-            kinds: self.kinds.clone(),
-            holdings: None,
-            defers: attempt < ATTEMPTS,
-            missing_patterns: Vec::new(),
-        })
+        let txn = WriteTxn::new(txn, &self.actor, &mut self.env, &self.kinds);
+        let (user, checks_access) = (self.user.clone(), self.checks_access);
+        Ok(WriteTxn { defers: attempt < ATTEMPTS, user, checks_access, ..txn })
     }
 }
 

@@ -24,6 +24,7 @@ pub mod patch;
 pub mod read;
 pub mod rules;
 pub mod scale;
+mod shared_writer;
 mod store_transaction;
 pub mod tokens;
 pub mod transaction;
@@ -32,6 +33,7 @@ pub mod watch;
 
 pub use api::Api;
 pub use env::Env;
+pub use shared_writer::SharedWriter;
 pub use store_transaction::refused;
 pub use transaction::Transaction;
 

@@ -140,8 +140,8 @@ impl CountChange {
 
 /// A part of a list as it is stored.
 pub struct RowBatch {
-    /// The bodies, those that are not wanted included.
-    pub bodies: Vec<Str>,
+    /// The bodies with their places, those that are not wanted included.
+    pub rows: Vec<(ListPosition, Str)>,
     /// The moment that they show.
     pub revision: u64,
     /// The place after which the next batch begins; none at the end.
@@ -162,7 +162,14 @@ pub fn read_rows(api: &Api, listing: &ListRequest<'_>, bytes: usize) -> ApiResul
         before.remove(after);
     }
     let (bodies, next) = read_batch(&snapshot, listing, &mut before, after.as_ref(), bytes)?;
-    Ok(RowBatch { bodies: bodies.into_values().collect(), revision, next })
+    Ok(RowBatch { rows: bodies.into_iter().collect(), revision, next })
+}
+
+/// Counts the objects of a list after a place, selectors left aside.
+pub fn count_after(api: &Api, listing: &ListRequest<'_>, place: (&str, &str)) -> ApiResult<usize> {
+    let ListSnapshot { snapshot, before, .. } = ListSnapshot::open(api, listing)?;
+    let now = snapshot.count_after(listing.kind.resource, listing.namespace, place).map_err(|error| refused(&error))?;
+    Ok(CountChange::new(&before).undo(now, place))
 }
 
 /// The bodies after a place as they were, and the place where they end; none at the end of the list.

@@ -6,10 +6,11 @@ use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::go::fmt;
 use crate::kinds::merge_rules;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, event};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// The language that a patch is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +40,11 @@ pub fn patch(
     check_verb(txn, "patch", part.subresource(), key)?;
     options.check_manager("PatchOptions")?;
     let old = read::exact(txn, key)?;
-    let mut new = Object(patched(kind, &old, kind_of_patch, patch)?);
+    let base = in_version_of_patch(&old, options);
+    let mut new = Object(patched(kind, &base, kind_of_patch, patch)?);
     // A patch cannot change the type of an object.
     for field in ["apiVersion", "kind"] {
-        if let Some(own) = old.value_at(&[field]) {
+        if let Some(own) = base.value_at(&[field]) {
             new.set(&[field], own.clone());
         }
     }
@@ -79,6 +81,12 @@ pub fn patch(
         PatchType::Strategic => as_strategic_patch_error(kind, patch, status),
         _ => status,
     })
+}
+
+/// Returns an object with the field names that its patch uses.
+fn in_version_of_patch<'a>(old: &'a Object, options: &WriteOptions) -> Cow<'a, Object> {
+    let is_newer_event = old.kind() == "Event" && options.api_version.as_deref() == Some(event::EVENTS_GROUP);
+    if is_newer_event { Cow::Owned(Object(event::to_events_group(&old.0))) } else { Cow::Borrowed(old) }
 }
 
 /// Changes an error of decoding to one about the patch: Kubernetes detects it while it merges.

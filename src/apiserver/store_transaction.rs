@@ -12,7 +12,7 @@ use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
-use crate::store::{StoreError, StoreRead, StoredObject, Txn};
+use crate::store::{CommitError, ParkedTxn, Store, StoreError, StoreRead, StoredObject, Txn};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -84,13 +84,91 @@ pub(super) struct WriteTxn<'a> {
     pub missing_patterns: Vec<String>,
 }
 
+/// A write transaction between two of its writes, without what only the thread that writes has.
+pub(super) struct OpenWrite {
+    txn: ParkedTxn,
+    network: u8,
+    wrote: bool,
+    committed_kinds: KindRegistry,
+    kinds: KindRegistry,
+}
+
+impl OpenWrite {
+    /// Continues the transaction.
+    pub fn resume<'a>(self, store: &'a mut Store, actor: &str, env: &'a mut Env) -> WriteTxn<'a> {
+        let OpenWrite { txn, network, wrote, committed_kinds, kinds } = self;
+        WriteTxn {
+            user: None,
+            checks_access: false,
+            txn: store.resume(txn),
+            actor: actor.into(),
+            now: env.now(),
+            env,
+            network,
+            wrote,
+            committed_kinds,
+            kinds,
+            holdings: None,
+            defers: false,
+            missing_patterns: Vec::new(),
+        }
+    }
+}
+
 /// The resource of nodes.
 const NODES: Resource = Resource("nodes");
 
 /// The resource of what holds addresses.
 const SERVICES: Resource = Resource("services");
 
-impl WriteTxn<'_> {
+impl<'a> WriteTxn<'a> {
+    /// Makes the first state of a transaction.
+    pub fn new(txn: Txn<'a>, actor: &str, env: &'a mut Env, kinds: &KindRegistry) -> WriteTxn<'a> {
+        let network = network_of(&txn);
+        WriteTxn {
+            user: None,
+            checks_access: false,
+            txn,
+            actor: actor.into(),
+            now: env.now(),
+            env,
+            network,
+            wrote: false,
+            committed_kinds: kinds.clone(),
+            kinds: kinds.clone(),
+            holdings: None,
+            defers: false,
+            missing_patterns: Vec::new(),
+        }
+    }
+
+    /// Leaves the transaction open for [`OpenWrite::resume`].
+    pub fn park(self) -> OpenWrite {
+        let WriteTxn { txn, network, wrote, committed_kinds, kinds, .. } = self;
+        OpenWrite { txn: txn.park(), network, wrote, committed_kinds, kinds }
+    }
+
+    /// Runs one write as a part of the transaction: kept when it succeeds and is no dry run, undone otherwise. Returns the patterns that it
+    /// needed and that are not compiled, too: with some of them it is undone.
+    pub fn make_part<T, E>(
+        &mut self,
+        dry_run: bool,
+        write: impl FnOnce(&mut dyn Transaction) -> Result<T, E>,
+    ) -> ApiResult<(Result<T, E>, Vec<String>)> {
+        let part = self.txn.begin_part().map_err(|error| refused(&error))?;
+        let (kinds_before, wrote_before) = (self.kinds.clone(), self.wrote);
+        let outcome = write(self);
+        let missing = std::mem::take(&mut self.missing_patterns);
+        let is_kept = outcome.is_ok() && !dry_run && missing.is_empty();
+        self.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
+        if !is_kept {
+            self.holdings = None;
+            self.kinds = kinds_before;
+            self.wrote = wrote_before;
+        }
+        Ok((outcome, missing))
+    }
+
     /// Keeps the cached allocations up to date with the transaction's own writes.
     fn record_allocation(&mut self, service: &Key, held: Option<ServiceAllocation>) {
         let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
@@ -108,6 +186,13 @@ impl WriteTxn<'_> {
             self.txn.commit().map_err(|error| refused(&error.into()))?;
             self.committed_kinds.merge(&self.kinds);
         }
+        Ok(())
+    }
+
+    /// Like [`WriteTxn::commit`], but a power loss may undo it until the store's next sync.
+    pub fn commit_unsynced(self) -> Result<(), CommitError> {
+        self.txn.commit_unsynced()?;
+        self.committed_kinds.merge(&self.kinds);
         Ok(())
     }
 }

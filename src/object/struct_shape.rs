@@ -40,6 +40,11 @@ impl StructShape {
         StructShape(fields)
     }
 
+    /// The fields that differ from the default.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, FieldShape)> + use<> {
+        self.0.iter().copied()
+    }
+
     /// The shape of a field; an unlisted field is a map with an owner for each field, or an atomic list.
     pub fn field(&self, name: &str) -> FieldShape {
         self.0.iter().find(|(known, _)| *known == name).map_or(map(&UNLISTED), |(_, field)| *field)

@@ -302,8 +302,9 @@ impl ControlLoop {
         let started = Instant::now();
         let input = TickInput { now, epoch, budget: TickBudget::default(), random: &mut random, log_may_have_changed };
         let (done, busy) = self.plane.tick(self.api.store_mut(), input, log_sink)?;
-        let (depth, revision) = (self.plane.queue.depth(), self.plane.world.revision);
-        self.settings.metrics.record_tick(started.elapsed(), done.rows, depth, revision);
+        let queue = &self.plane.queue;
+        let depths = self.plane.loops.iter().enumerate().map(|(place, each)| (each.name, queue.depth(place)));
+        self.settings.metrics.record_tick(started.elapsed(), done.rows, self.plane.world.revision, depths);
         // Restarted containers may run before the commit is durable: a power loss would end them too. Other effects
         // wait for the disk.
         let goes_ahead = |effect: &Effect| tick::restarts(effect) || matches!(effect, Effect::SetNetworkPolicy { .. });

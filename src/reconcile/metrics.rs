@@ -1,6 +1,7 @@
 //! Measurements of the control loop, for those that serve them in the same process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Counters and levels, read at any time by other threads.
@@ -9,12 +10,12 @@ pub struct LoopMetrics {
     ticks: AtomicU64,
     microseconds: AtomicU64,
     rows: AtomicU64,
-    depth: AtomicU64,
+    depths: Mutex<Vec<(&'static str, usize)>>,
     revision: AtomicU64,
 }
 
 /// The measurements at one moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LoopSample {
     /// Number of ticks.
     pub ticks: u64,
@@ -22,19 +23,27 @@ pub struct LoopSample {
     pub seconds: f64,
     /// Number of rows that they wrote.
     pub rows: u64,
-    /// Number of keys that wait in the queue.
-    pub depth: u64,
+    /// Number of keys that wait for each loop, by its name.
+    pub depths: Vec<(&'static str, usize)>,
     /// Revision that the control loop has seen.
     pub revision: u64,
 }
 
 impl LoopMetrics {
-    /// Records a tick: its duration, the rows that it wrote, and the queue and the revision after it.
-    pub fn record_tick(&self, took: Duration, rows: usize, depth: usize, revision: u64) {
+    /// Records a tick: its duration, the rows that it wrote, and the revision and the waiting keys of each loop after it.
+    pub fn record_tick(
+        &self,
+        took: Duration,
+        rows: usize,
+        revision: u64,
+        depths: impl Iterator<Item = (&'static str, usize)>,
+    ) {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         self.microseconds.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
-        self.depth.store(depth as u64, Ordering::Relaxed);
+        let mut kept = self.depths.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clear();
+        kept.extend(depths);
         self.revision.store(revision, Ordering::Relaxed);
     }
 
@@ -45,7 +54,7 @@ impl LoopMetrics {
             ticks: read(&self.ticks),
             seconds: read(&self.microseconds) as f64 / 1e6,
             rows: read(&self.rows),
-            depth: read(&self.depth),
+            depths: self.depths.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             revision: read(&self.revision),
         };
         Some(sample).filter(|sample| sample.ticks > 0)

@@ -59,6 +59,8 @@ pub struct DueFilter {
 pub struct WorkQueue {
     order: BTreeSet<(Time, u64, Item)>,
     places: HashMap<Item, (Time, u64)>,
+    /// Number of keys in `places` by loop.
+    counts: Vec<usize>,
     /// Due keys, highest priority first.
     due: BTreeSet<(Reverse<QueuePriority>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
@@ -82,7 +84,10 @@ impl WorkQueue {
             }
         }
         self.sequence += 1;
-        self.places.insert(item.clone(), (at, self.sequence));
+        if self.places.insert(item.clone(), (at, self.sequence)).is_none() {
+            self.counts.resize(self.counts.len().max(item.0 + 1), 0);
+            self.counts[item.0] += 1;
+        }
         self.order.insert((at, self.sequence, item));
     }
 
@@ -158,7 +163,9 @@ impl WorkQueue {
         let first = first.clone();
         self.due.remove(&first);
         let (_, _, _, item) = first;
-        self.places.remove(&item);
+        if self.places.remove(&item).is_some() {
+            self.counts[item.0] -= 1;
+        }
         Some(item)
     }
 
@@ -168,9 +175,10 @@ impl WorkQueue {
         waiting.into_iter().for_each(|item| self.add(item, at));
     }
 
-    /// Number of keys that wait, now or for later.
-    pub fn depth(&self) -> usize {
-        self.places.len() + self.backlog.iter().map(|(_, keys, _)| keys.len()).sum::<usize>()
+    /// Number of keys of a loop that wait, now or for later.
+    pub fn depth(&self, place: usize) -> usize {
+        let backlog = self.backlog.iter().filter(|(of, _, _)| *of == place);
+        self.counts.get(place).copied().unwrap_or_default() + backlog.map(|(_, keys, _)| keys.len()).sum::<usize>()
     }
 
     /// When the next key is due.
@@ -267,7 +275,7 @@ mod tests {
         let mut queue = WorkQueue::default();
         let keys: Vec<Key> = (0..10 * FAN_OUT).map(|number| item(&number.to_string()).1).collect();
         queue.add_all(0, keys.clone(), time_at(1));
-        assert_eq!(queue.places.len(), FAN_OUT);
+        assert_eq!((queue.places.len(), queue.depth(0), queue.depth(1)), (FAN_OUT, 10 * FAN_OUT, 0));
         queue.add(item("other"), time_at(1));
         assert!(queue.is_due(time_at(1)) && !queue.is_due(time_at(0)));
         let mut found: Vec<Key> = Vec::new();

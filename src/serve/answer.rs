@@ -71,14 +71,15 @@ impl HttpAnswer {
 
     /// Makes an answer with a list whose first piece is ready.
     pub fn list(first: Vec<u8>, list: ListBody) -> HttpAnswer {
+        let content_type = list.media_type().into();
         let body = if list.is_over() { AnswerBody::Whole(first) } else { AnswerBody::List(first, Box::new(list)) };
-        HttpAnswer { code: 200, content_type: "application/json".into(), headers: Vec::new(), body }
+        HttpAnswer { code: 200, content_type, headers: Vec::new(), body }
     }
 
     /// Makes an answer with a document that is encoded already.
-    pub fn protobuf(document: Vec<u8>) -> HttpAnswer {
+    pub fn encoded(document: Vec<u8>, encoding: AnswerEncoding) -> HttpAnswer {
         let body = AnswerBody::Whole(document);
-        HttpAnswer { code: 200, content_type: protobuf::PROTOBUF.into(), headers: Vec::new(), body }
+        HttpAnswer { code: 200, content_type: encoding.media_type().into(), headers: Vec::new(), body }
     }
 
     /// Makes an answer with the changes of a watch.

@@ -4,8 +4,9 @@
 //! stored form are copied without parsing. Start reading at [`ListBody::next_piece`].
 
 use super::ServeResult;
+use super::continue_token::ContinueToken;
 use super::form::AnswerShape;
-use super::indent::indent;
+use super::list_frame::ListFrame;
 use super::presentation::ReadPresentation;
 use super::protobuf::list::ListEncoder;
 use super::table::IncludeObject;
@@ -31,12 +32,17 @@ pub struct ListBody {
     namespace: Option<String>,
     wanted: ListSelection,
     show: ReadPresentation,
+    frame: ListFrame,
     /// The revision that it shows; `None` for the current one, before the first piece.
     revision: Option<u64>,
     after: Option<ListPosition>,
-    /// Text after the last item; `None` before the first piece.
-    tail: Option<String>,
-    has_items: bool,
+    /// Number of items that it may still get; `None` without a limit.
+    left: Option<usize>,
+    /// The last item; `None` before the first one.
+    last: Option<ListPosition>,
+    /// Whether objects follow for which it has no room.
+    is_cut: bool,
+    is_begun: bool,
     /// Whether all of it was returned.
     is_over: bool,
     packer: Option<GzEncoder<Vec<u8>>>,
@@ -49,11 +55,14 @@ impl ListBody {
             kind: listing.kind,
             namespace: listing.namespace.map(str::to_owned),
             wanted: listing.wanted.clone(),
+            frame: show.list_frame(),
             show,
             revision: listing.at,
             after: listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
-            tail: None,
-            has_items: false,
+            left: listing.limit,
+            last: None,
+            is_cut: false,
+            is_begun: false,
             is_over: false,
             packer: None,
         }
@@ -64,41 +73,56 @@ impl ListBody {
         self.is_over
     }
 
-    /// Returns the next piece; `None` at the end.
-    pub fn next_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
-        if self.is_over {
-            return Ok(None);
-        }
-        let listing = ListRequest {
+    /// Returns the media type.
+    pub fn media_type(&self) -> &'static str {
+        self.show.form().encoding.media_type()
+    }
+
+    fn request(&self) -> ListRequest<'_> {
+        ListRequest {
             kind: self.kind,
             namespace: self.namespace.as_deref(),
             wanted: &self.wanted,
             at: self.revision,
             after: self.after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str())),
             limit: None,
-        };
-        let batch = page::read_rows(api, &listing, PIECE)?;
-        let mut text = Vec::with_capacity(2 * PIECE);
-        if self.tail.is_none() {
-            let meta = json!({"resourceVersion": batch.revision.to_string()});
-            let (head, tail) = self.show.list_frame(meta);
-            text.extend_from_slice(head.as_bytes());
-            self.tail = Some(tail);
         }
-        self.write_rows(&batch.bodies, &mut text)?;
+    }
+
+    /// Returns the next piece; `None` at the end.
+    pub fn next_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let batch = page::read_rows(api, &self.request(), PIECE)?;
+        let mut text = Vec::with_capacity(2 * PIECE);
+        if !std::mem::replace(&mut self.is_begun, true) {
+            text.extend_from_slice(self.frame.head().as_bytes());
+        }
+        self.write_rows(&batch.rows, &mut text)?;
         self.revision = Some(batch.revision);
-        self.is_over = batch.next.is_none();
+        self.is_over = batch.next.is_none() || self.is_cut;
         self.after = batch.next;
         if self.is_over {
-            if self.has_items && self.show.form().is_pretty {
-                text.extend_from_slice(b"\n  ");
-            }
-            text.extend_from_slice(self.tail.as_deref().unwrap_or_default().as_bytes());
+            let metadata = self.metadata(api, batch.revision)?;
+            text.extend_from_slice(self.frame.tail(metadata, self.last.is_some()).as_bytes());
         }
         match &self.packer {
             Some(_) => self.pack(&text).map(Some),
             None => Ok(Some(text)),
         }
+    }
+
+    /// Returns the metadata of the list, with the continue token and the number of further objects when there are any.
+    fn metadata(&self, api: &Api, revision: u64) -> ServeResult<Value> {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        let Some(last) = self.last.as_ref().filter(|_| self.is_cut) else { return Ok(metadata) };
+        let place = (last.0.as_str(), last.1.as_str());
+        metadata["continue"] = ContinueToken::following(revision, place).to_string().into();
+        if self.wanted.is_everything() {
+            metadata["remainingItemCount"] = page::count_after(api, &self.request(), place)?.into();
+        }
+        Ok(metadata)
     }
 
     /// Compresses from here on; returns the compressed first piece.
@@ -118,12 +142,13 @@ impl ListBody {
         Ok(std::mem::take(packer.get_mut()))
     }
 
-    fn write_rows(&mut self, bodies: &[Str], text: &mut Vec<u8>) -> ServeResult<()> {
+    /// Writes the wanted objects of a batch, as far as there is room.
+    fn write_rows(&mut self, rows: &[(ListPosition, Str)], text: &mut Vec<u8>) -> ServeResult<()> {
         if let AnswerShape::Table(version) = self.show.form().shape.clone() {
-            return self.write_table_rows(bodies, &version, text);
+            return self.write_table_rows(rows, &version, text);
         }
         let is_copied = self.show.copies_items();
-        for body in bodies {
+        for (place, body) in rows {
             let object = match is_copied && self.wanted.is_everything() {
                 true => None,
                 false => Some(self.parse::<Value>(body).map(Object)?),
@@ -131,30 +156,48 @@ impl ListBody {
             if object.as_ref().is_some_and(|object| !self.wanted.admits(self.kind, object)) {
                 continue;
             }
-            match object {
-                Some(object) if !is_copied => self.write_item(&self.show.list_item(object).to_string(), text),
-                _ => self.write_item(&self.copied(body)?, text),
+            if !self.has_room() {
+                return Ok(());
             }
+            let item = match object {
+                Some(object) if !is_copied => self.show.list_item(object).to_string(),
+                _ => self.copied(body)?,
+            };
+            self.write_item(&item, place, text);
         }
         Ok(())
     }
 
     /// Writes the rows of a table. Bodies are read without the fields that no cell needs, and the metadata in a row is copied.
-    fn write_table_rows(&mut self, bodies: &[Str], version: &str, text: &mut Vec<u8>) -> ServeResult<()> {
+    fn write_table_rows(&mut self, rows: &[(ListPosition, Str)], version: &str, text: &mut Vec<u8>) -> ServeResult<()> {
         let is_whole = self.show.include() == IncludeObject::Object;
         let unread = if is_whole || self.kind.custom.is_some() { &[] } else { UNREAD_BY_CELLS };
         let (mut objects, mut shown) = (Vec::new(), Vec::new());
-        for body in bodies {
+        for (place, body) in rows {
             let object = Object(sparse::read_without(body, unread).map_err(|error| unreadable(self.kind, &error))?);
-            if self.wanted.admits(self.kind, &object) {
-                shown.push(self.object_of_row(body, &object, version)?);
-                objects.push(object);
+            if !self.wanted.admits(self.kind, &object) {
+                continue;
             }
+            if !self.has_room() {
+                break;
+            }
+            shown.push((place, self.object_of_row(body, &object, version)?));
+            objects.push(object);
         }
-        for (cells, shown) in self.show.list_cells(objects).iter().zip(shown) {
-            self.write_item(&format!(r#"{{"cells":{cells},"object":{shown}}}"#), text);
+        for (cells, (place, shown)) in self.show.list_cells(objects).iter().zip(shown) {
+            self.write_item(&format!(r#"{{"cells":{cells},"object":{shown}}}"#), place, text);
         }
         Ok(())
+    }
+
+    /// Takes the room for one more item; the list is cut where there is none.
+    fn has_room(&mut self) -> bool {
+        match &mut self.left {
+            None => return true,
+            Some(0) => self.is_cut = true,
+            Some(left) => *left -= 1,
+        }
+        !self.is_cut
     }
 
     /// Returns the part of an object that its row contains, as JSON.
@@ -194,17 +237,9 @@ impl ListBody {
         Ok(if text.is_empty() { "{}".into() } else { text + "}" })
     }
 
-    fn write_item(&mut self, item: &str, text: &mut Vec<u8>) {
-        if std::mem::replace(&mut self.has_items, true) {
-            text.push(b',');
-        }
-        match self.show.form().is_pretty {
-            true => {
-                text.extend_from_slice(b"\n    ");
-                indent(item, 2, text);
-            }
-            false => text.extend_from_slice(item.as_bytes()),
-        }
+    fn write_item(&mut self, item: &str, place: &ListPosition, text: &mut Vec<u8>) {
+        self.frame.write_item(item, self.last.is_none(), text);
+        self.last = Some(place.clone());
     }
 
     fn parse<'a, T: serde::Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
@@ -220,13 +255,17 @@ pub fn protobuf_list(api: &Api, listing: &ListRequest<'_>, show: &ReadPresentati
     loop {
         let after = position.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
         let batch = page::read_rows(api, &ListRequest { at, after, ..*listing }, PIECE)?;
-        for body in &batch.bodies {
+        for (_, body) in &batch.rows {
             let object = Object(serde_json::from_str(body).map_err(|error| unreadable(listing.kind, &error))?);
             if listing.wanted.admits(listing.kind, &object) {
                 encoder.push(&show.list_item(object));
             }
         }
-        at = Some(batch.revision);
+        if at.replace(batch.revision).is_none()
+            && let Some(next) = &batch.next
+        {
+            encoder.reserve(page::count_after(api, listing, (&next.0, &next.1))?);
+        }
         position = batch.next;
         if position.is_none() {
             return Ok(Some(encoder.finish(&json!({"resourceVersion": batch.revision.to_string()}))));

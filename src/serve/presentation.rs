@@ -1,6 +1,7 @@
 //! The representation that a client wants: version, encoding, and complete objects, a table or metadata only.
 
 use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
+use super::list_frame::ListFrame;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::table::{self, IncludeObject};
@@ -65,7 +66,7 @@ impl ReadPresentation {
 
     /// Whether a list is written in pieces.
     pub fn is_streamed(&self) -> bool {
-        self.form.encoding == AnswerEncoding::Json
+        self.form.encoding != AnswerEncoding::Protobuf
     }
 
     /// Whether a list of whole objects is wanted as protobuf.
@@ -87,17 +88,11 @@ impl ReadPresentation {
         &self.api_version
     }
 
-    /// Returns the text of a list before its items and after them.
-    pub fn list_frame(&self, meta: Value) -> (String, String) {
-        let document = self.list_value(Vec::new(), meta);
-        let list = if matches!(self.form.shape, AnswerShape::Table(_)) { "rows" } else { "items" };
-        let (text, mark) = match self.form.is_pretty {
-            true => (serde_json::to_string_pretty(&document), format!("\"{list}\": [")),
-            false => (serde_json::to_string(&document), format!("\"{list}\":[")),
-        };
-        let text = text.unwrap_or_default() + "\n";
-        let end = text.rfind(&mark).map_or(text.len(), |place| place + mark.len());
-        (text[..end].to_owned(), text[end..].to_owned())
+    /// Returns the frame around the items of a list.
+    pub fn list_frame(&self) -> ListFrame {
+        let field = if matches!(self.form.shape, AnswerShape::Table(_)) { "rows" } else { "items" };
+        let document = self.list_value(Vec::new(), Value::Null);
+        ListFrame::new(document, field, self.form.encoding == AnswerEncoding::Yaml, self.form.is_pretty)
     }
 
     /// Returns an item of a list.

@@ -2,6 +2,8 @@
 
 use super::ServeResult;
 use super::answer::HttpAnswer;
+use super::continue_token::ContinueToken;
+use super::form::AnswerEncoding;
 use super::list_body::{self, ListBody};
 use super::options::{self, ListMoment, check_reached};
 use super::presentation::ReadPresentation;
@@ -10,9 +12,6 @@ use super::resolve::ResolvedTarget;
 use crate::apiserver::page::{self, ListPage, ListRequest};
 use crate::apiserver::{Api, read};
 use crate::object::{Object, Reason, Status};
-use base64::Engine;
-use base64::alphabet::URL_SAFE;
-use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use serde_json::{Value, json};
 
 impl ReadPresentation {
@@ -67,7 +66,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
-    if limit.is_none() && show.is_streamed() && page::is_stored(asked.kind) {
+    if show.is_streamed() && page::is_stored(asked.kind) {
         let mut list = ListBody::new(&listing, show);
         let first = list.next_piece(api).map_err(|status| expired(status, token.as_ref()))?;
         return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
@@ -75,7 +74,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     if limit.is_none() && show.is_protobuf_list() && page::is_stored(asked.kind) {
         let list = list_body::protobuf_list(api, &listing, &show).map_err(|status| expired(status, token.as_ref()))?;
         if let Some(bytes) = list {
-            return Ok(HttpAnswer::protobuf(bytes));
+            return Ok(HttpAnswer::encoded(bytes, AnswerEncoding::Protobuf));
         }
     }
     let read = page::page(api, &listing);
@@ -85,7 +84,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         meta["remainingItemCount"] = remaining.into();
     }
     if let Some(last) = objects.last().filter(|_| more) {
-        meta["continue"] = ContinueToken::following(revision, last).to_string().into();
+        meta["continue"] = ContinueToken::following(revision, (last.namespace(), last.name())).to_string().into();
     }
     Ok(show.answer_list(objects, meta))
 }
@@ -110,59 +109,6 @@ const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to di
                                 without the continue parameter, or use the continue token in this response to retrieve the remainder of \
                                 the results. Continuing with the provided token results in an inconsistent list - objects that were \
                                 created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
-
-/// As in Go, unused bits of the last letter are ignored.
-const CODE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
-
-/// Position in a list, which clients return unchanged.
-#[derive(Clone)]
-struct ContinueToken {
-    /// `None` for the current state, whatever revision the earlier pages had.
-    revision: Option<u64>,
-    namespace: String,
-    name: String,
-}
-
-impl ContinueToken {
-    fn following(revision: u64, last: &Object) -> ContinueToken {
-        ContinueToken { revision: Some(revision), namespace: last.namespace().into(), name: last.name().into() }
-    }
-
-    fn parse(text: &str) -> ServeResult<ContinueToken> {
-        let refuse = |why: String| {
-            Status::new(Reason::BadRequest, format!("invalid continue token: continue key is not valid: {why}"))
-        };
-        let bytes = CODE.decode(text).map_err(|error| refuse(error.to_string()))?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| match bytes.first() {
-            None | Some(b'{') => refuse(error.to_string()),
-            // Go's words for a byte that begins no JSON.
-            Some(byte) => refuse(format!("invalid character '{}' looking for beginning of value", quoted(*byte))),
-        })?;
-        let start = value["start"].as_str().and_then(|start| start.split_once('/'));
-        match (value["rv"].as_i64(), start) {
-            (Some(revision), Some((namespace, name))) if revision >= PRESENT => {
-                let revision = u64::try_from(revision).ok();
-                Ok(ContinueToken { revision, namespace: namespace.into(), name: name.into() })
-            }
-            _ => Err(refuse("it is not one of this server's".into())),
-        }
-    }
-}
-
-/// The revision in a token that means the current state.
-const PRESENT: i64 = -1;
-
-fn quoted(byte: u8) -> String {
-    if byte.is_ascii() { char::from(byte).escape_default().to_string() } else { format!("\\u{byte:04x}") }
-}
-
-impl std::fmt::Display for ContinueToken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let start = format!("{}/{}", self.namespace, self.name);
-        let revision = self.revision.and_then(|revision| i64::try_from(revision).ok()).unwrap_or(PRESENT);
-        f.write_str(&CODE.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string()))
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Conversion of an object to another version of its kind: stored objects have the newest one.
 
 use crate::kinds::Kind;
+use crate::kinds::event::{EVENTS_GROUP, RENAMED, to_events_group};
 use crate::object::Object;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
         return object;
     }
     match api_version {
-        "events.k8s.io/v1" => event(&mut object),
+        EVENTS_GROUP => object.0 = to_events_group(&object.0),
         "autoscaling/v1" => autoscaler(&mut object),
         // The versions of a custom resource differ only in `apiVersion`.
         _ => {}
@@ -24,39 +25,18 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
     object
 }
 
-/// Fields of the core group's events, and their names in `events.k8s.io/v1`.
-const EVENT_FIELDS: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
-
 /// The name in the stored version of a field that is selected by in this version. `None` where this version has no such field.
 pub fn stored_field(api_version: &str, field: &str) -> Option<String> {
     let (first, rest) = field.split_once('.').map_or((field, None), |(first, rest)| (first, Some(rest)));
     // A component is selected by `source` in both versions.
-    if api_version != "events.k8s.io/v1" || field == "source" {
+    if api_version != EVENTS_GROUP || field == "source" {
         return Some(field.to_owned());
     }
-    let stored = match EVENT_FIELDS.iter().find(|(old, new)| first == *old || first == *new) {
-        Some((old, new)) => (first == *new).then_some(*old)?,
+    let stored = match RENAMED.iter().find(|(theirs, ours)| first == *theirs || first == *ours) {
+        Some((theirs, ours)) => (first == *theirs).then_some(*ours)?,
         None => first,
     };
     Some(rest.map_or_else(|| stored.to_owned(), |rest| format!("{stored}.{rest}")))
-}
-
-/// `pkg/apis/events/v1`: the fields of the core group's events under their newer names.
-fn event(object: &mut Object) {
-    for (old, new) in EVENT_FIELDS {
-        if let Some(value) = object.value_at(&[old]).cloned() {
-            object.unset(&[old]);
-            object.set(&[new], value);
-        }
-    }
 }
 
 /// Converts to `pkg/apis/autoscaling/v1`, which only has the CPU metric.

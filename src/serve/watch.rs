@@ -28,6 +28,10 @@ const LONGEST: u64 = 365 * 24 * 3600;
 /// Maximum number of log entries per read.
 pub const BATCH: usize = 1000;
 
+/// Error message for a watch as YAML, whose events could not be told apart.
+const STREAMED: &str = "only the following media types are accepted: application/json;stream=watch, \
+                        application/vnd.kubernetes.protobuf;stream=watch";
+
 /// An open watch.
 pub struct ActiveWatch {
     kind: &'static Kind,
@@ -57,6 +61,9 @@ enum WatchStart {
 /// Opens a watch.
 pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ActiveWatch> {
     let show = ReadPresentation::from_request(request, asked)?;
+    if show.form().encoding == AnswerEncoding::Yaml {
+        return Err(Status::new(Reason::NotAcceptable, STREAMED));
+    }
     let mut wanted = options::list_selection(request, &asked.api_version)?;
     if !asked.name.is_empty() {
         let name = FieldSelector::parse(&format!("metadata.name={}", asked.name));

@@ -5,6 +5,7 @@
 //! One sync makes all earlier commits of all processes durable. A writer that continues meanwhile syncs on a separate
 //! thread ([`Store::sync_behind`]).
 
+use super::group_sync::GroupSync;
 use super::{CommitError, Store};
 use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
 use std::fs::File;
@@ -23,6 +24,8 @@ pub(super) struct DurableRevision {
     unsynced: Option<Instant>,
     /// Sync in progress on another thread.
     running: Option<RunningSync>,
+    /// Syncs that callers wait for without the store.
+    pub group: Option<Arc<GroupSync>>,
 }
 
 /// A sync on a separate thread.
@@ -92,6 +95,19 @@ impl Store {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the group that syncs the commits so far, which the store itself does not sync any more.
+    pub(super) fn sync_group(&mut self) -> Result<Arc<GroupSync>, CommitError> {
+        self.check_certain()?;
+        if self.durable.group.is_none() {
+            match self.wal().cloned() {
+                Ok(wal) => self.durable.group = Some(Arc::new(GroupSync::new(wal, self.path().into()))),
+                Err(error) => self.finish_sync(Err(error))?,
+            }
+        }
+        self.durable.unsynced = None;
+        self.durable.group.clone().ok_or_else(|| self.unknown("the log of commits is not open".into()))
     }
 
     fn check_certain(&self) -> Result<(), CommitError> {
@@ -184,6 +200,29 @@ mod tests {
         store.sync_behind().unwrap();
         assert!(matches!(store.sync(), Err(CommitError::Unknown { .. })));
         assert!(store.write(PATIENCE).is_err());
+    }
+
+    #[test]
+    fn failed_sync_of_a_group_fails_all_later_ones_until_the_store_is_reopened() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
+        // A pipe cannot be synced.
+        store.durable.wal = Some(Arc::new(rustix::pipe::pipe().unwrap().0.into()));
+        let commit = |store: &mut Store, value: &str| {
+            let mut txn = store.write(PATIENCE).unwrap();
+            txn.set_meta("word", value).unwrap();
+            txn.commit_unsynced().unwrap();
+            store.defer_sync().unwrap()
+        };
+        let (first, second) = (commit(&mut store, "one"), commit(&mut store, "two"));
+        assert!(!store.needs_reopen());
+        assert!(matches!(second.wait(), Err(CommitError::Unknown { .. })));
+        assert!(matches!(first.wait(), Err(CommitError::Unknown { .. })));
+        assert!(store.needs_reopen());
+        store.reopen(PATIENCE).unwrap();
+        assert!(!store.needs_reopen());
+        assert_eq!(store.read().unwrap().meta("word").unwrap().as_deref(), Some("two"));
+        commit(&mut store, "three").wait().unwrap();
     }
 
     #[test]

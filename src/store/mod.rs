@@ -21,8 +21,10 @@ mod check;
 mod compact;
 mod durable;
 mod error;
+mod group_sync;
 mod holder;
 mod open;
+mod part;
 mod record;
 mod schema;
 mod snapshot;
@@ -33,7 +35,9 @@ mod wake_hint;
 
 pub use compact::Retention;
 pub use error::{CommitError, OpenError, StoreError, name_holder};
+pub use group_sync::PendingSync;
 pub use open::OpenMode;
+pub use part::ParkedTxn;
 pub use record::{ChangeKind, ContainerAttempt, LogEntry, SideNote, StoredObject};
 pub use snapshot::{Snapshot, StoreRead};
 pub use state_path::default_path;
@@ -102,6 +106,11 @@ impl Store {
     pub fn data_version(&self) -> StoreResult<u64> {
         self.query(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)))
             .map(|version| version as u64)
+    }
+
+    /// Limits the size of this connection's cache, in bytes.
+    pub fn limit_cache(&self, bytes: usize) -> StoreResult<()> {
+        self.query(|connection| connection.pragma_update(None, "cache_size", -((bytes >> 10) as i64)))
     }
 
     /// Simulates a full disk, or free space again, for tests.

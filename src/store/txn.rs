@@ -19,21 +19,16 @@ const NOTICE_AFTER: Duration = Duration::from_secs(2);
 /// A write transaction. Its writes are visible to itself at once, and to others after [`Txn::commit`]. Dropping it
 /// without a commit rolls it back.
 pub struct Txn<'a> {
-    store: &'a mut Store,
+    pub(super) store: &'a mut Store,
     /// `None` in memory. Released after the end of the transaction.
-    turn: Option<WriteTurn>,
+    pub(super) turn: Option<WriteTurn>,
     /// The counter to commit.
     pub(super) counter: Counter,
     /// The counter in the file.
-    begun: Counter,
-    open: bool,
+    pub(super) begun: Counter,
+    pub(super) open: bool,
     /// The error of a failed change, after which the transaction may be incomplete and is never committed.
-    failed: Option<StoreError>,
-}
-
-/// A part of a transaction, from [`Txn::begin_part`] on.
-pub struct Savepoint {
-    before: Counter,
+    pub(super) failed: Option<StoreError>,
 }
 
 impl Store {
@@ -221,21 +216,6 @@ impl Txn<'_> {
     /// Deletes a note.
     pub fn delete_note(&mut self, scope: &str, name: &str) -> StoreResult<()> {
         self.run("DELETE FROM note WHERE scope = ?1 AND name = ?2", [scope, name])
-    }
-
-    /// Begins a part that can be rolled back separately. Parts do not overlap.
-    pub fn begin_part(&mut self) -> StoreResult<Savepoint> {
-        self.run("SAVEPOINT part", [])?;
-        Ok(Savepoint { before: self.counter })
-    }
-
-    /// Ends a part: keeps its writes or rolls them back.
-    pub fn end_part(&mut self, part: Savepoint, is_kept: bool) -> StoreResult<()> {
-        if !is_kept && self.counter != part.before {
-            self.run("ROLLBACK TO part", [])?;
-            self.counter = part.before;
-        }
-        self.run("RELEASE part", [])
     }
 
     /// Makes the transaction durable and visible, and returns the new revision. Wakes the processes that watch the

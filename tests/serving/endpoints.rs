@@ -104,7 +104,8 @@ fn metrics_count_requests_and_the_control_plane() {
     }
     for line in [
         "\nkloop_ticks_total ",
-        "\nworkqueue_depth{name=\"reconcile\"} ",
+        "\nworkqueue_depth{name=\"deployment-controller\"} ",
+        "\nworkqueue_depth{name=\"kubelet\"} ",
         "apiserver_resource_objects{group=\"\",resource=\"nodes\"} 1\n",
     ] {
         cluster.until(line, || ask(&server, "/metrics", &[("Authorization", &token)]).text().contains(line));

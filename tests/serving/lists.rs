@@ -67,6 +67,50 @@ fn long_list_is_equal_in_every_form() {
 }
 
 #[test]
+fn limited_and_yaml_lists_are_written_in_pieces() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    fill(&server, 30_000);
+    let token = bearer(&server);
+    let get = |query: &str, accept: &str| {
+        ask(&server, &format!("{MAPS}?{query}"), &[("Authorization", &*token), ("Accept", accept)])
+    };
+    let whole = server.get(MAPS);
+    let yaml = get("", "application/yaml");
+    let text = yaml.text();
+    // Only a body of unknown length comes in chunks.
+    assert_eq!((yaml.header("transfer-encoding"), yaml.header("content-type")), ("chunked", "application/yaml"));
+    assert!(serde_yaml::from_str::<Value>(&text).expect("YAML") == whole);
+    for accept in [JSON, "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
+        let (mut found, mut query) = (Vec::new(), "limit=50".to_owned());
+        for left in [Some(30), None] {
+            let page: Value = serde_yaml::from_str(&get(&query, accept).text()).expect("a list");
+            let items = page["items"].as_array().or(page["rows"].as_array()).expect("items");
+            let name =
+                |item: &Value| item["metadata"]["name"].as_str().or(item["cells"][0].as_str()).map(str::to_owned);
+            found.extend(items.iter().filter_map(name));
+            assert_eq!(page["metadata"]["remainingItemCount"].as_u64(), left, "{accept}");
+            let next = page["metadata"]["continue"].as_str();
+            assert_eq!(next.is_some(), left.is_some());
+            query = format!("limit=50&continue={}", next.unwrap_or_default());
+        }
+        assert_eq!(found, expected(), "{accept}");
+    }
+    // As many as there are: nothing follows.
+    let page: Value = serde_json::from_str(&get("limit=80", JSON).text()).expect("a list");
+    assert_eq!((names(&page), &page["metadata"]["continue"]), (expected(), &Value::Null));
+    let selected: Value =
+        serde_json::from_str(&get("limit=1&fieldSelector=metadata.name!%3Dm-00", JSON).text()).expect("a list");
+    assert_eq!((names(&selected), &selected["metadata"]["remainingItemCount"]), (vec!["m-01".into()], &Value::Null));
+    assert!(selected["metadata"]["continue"].is_string());
+    let watch = get("watch=true", "application/yaml");
+    let status: Value = serde_yaml::from_str(&watch.text()).expect("YAML");
+    let message = "only the following media types are accepted: application/json;stream=watch, \
+                   application/vnd.kubernetes.protobuf;stream=watch";
+    assert_eq!((watch.code, &status["message"]), (406, &json!(message)));
+}
+
+#[test]
 fn long_list_shows_one_revision_to_a_slow_client() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);

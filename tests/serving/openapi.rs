@@ -4,7 +4,7 @@ use super::endpoints::{ask, bearer};
 use super::{JSON, Server};
 use crate::cluster::Cluster;
 use kloop::serve::protobuf::wire::{WireReader, WireType};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// The media type of version 2 that kubectl requests.
@@ -89,6 +89,27 @@ fn schemas_have_the_keys_by_which_clients_merge() {
     assert_eq!(own["kind"], "Deployment");
     let list = &schemas["io.k8s.api.apps.v1.DeploymentList"];
     assert_eq!(list["x-kubernetes-group-version-kind"][0]["kind"], "DeploymentList");
+}
+
+#[test]
+fn schemas_say_which_parts_have_an_owner_each() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let version_3 = server.get("/openapi/v3/apis/apps/v1")["components"]["schemas"].take();
+    let version_2 = server.get("/openapi/v2")["definitions"].take();
+    for schemas in [version_3, version_2] {
+        let property = |name: &str, field: &str| &schemas[name]["properties"][field];
+        let ports = property("io.k8s.api.core.v1.Container", "ports");
+        assert_eq!(ports["x-kubernetes-list-type"], "map", "{ports}");
+        assert_eq!(ports["x-kubernetes-list-map-keys"], json!(["containerPort", "protocol"]));
+        assert_eq!(property("io.k8s.api.core.v1.Container", "command")["x-kubernetes-list-type"], "atomic");
+        let metadata = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+        assert_eq!(property(metadata, "finalizers")["x-kubernetes-list-type"], "set");
+        assert_eq!(property(metadata, "ownerReferences")["x-kubernetes-list-map-keys"], json!(["uid"]));
+        let selector = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"];
+        assert_eq!(selector["x-kubernetes-map-type"], "atomic", "{selector}");
+        assert_eq!(property("io.k8s.api.core.v1.PodSpec", "nodeSelector")["x-kubernetes-map-type"], "atomic");
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::{JSON, Server};
 use crate::cluster::{Cluster, is_alive};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const V5: &str = "v5.channel.k8s.io";
+const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 
@@ -105,7 +108,7 @@ impl Socket {
             let mut payload = vec![0; length as usize];
             self.0.read_exact(&mut payload).expect("a payload");
             match head[0] & 15 {
-                BINARY => return Some(payload),
+                TEXT | BINARY => return Some(payload),
                 CLOSE => return None,
                 _ => {}
             }
@@ -160,6 +163,65 @@ fn commands_run_over_websocket() {
     let (_, _, status) = Socket::open(&server, &exec("command=no-such-program&stdout=true"), V5).finish();
     let text = status["message"].as_str().unwrap_or_default();
     assert!(text.starts_with("Internal error occurred: error executing command in container: "), "{status}");
+}
+
+#[test]
+fn commands_run_over_base64_channels() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let server = running(&cluster);
+    let path = format!(
+        "{PODS}/main/exec?command=sh&command=-c&command=read%20a;%20echo%20$a;%20exit%203&stdin=true&stdout=true"
+    );
+    let run = |protocol: &str, input: &[u8]| {
+        let mut socket = Socket::open(&server, &path, protocol);
+        socket.send(input);
+        std::iter::from_fn(|| socket.receive())
+            .map(|message| String::from_utf8(message).expect("text"))
+            .collect::<Vec<_>>()
+    };
+    let failure = "command terminated with non-zero exit code: error executing command [sh -c read a; echo $a; exit 3], exit code 3";
+    // "abc\n", with the channel as a digit.
+    let messages = run("base64.channel.k8s.io", b"0YWJjCg==");
+    let error = format!("3{}", BASE64_STANDARD.encode(failure));
+    assert!(messages.contains(&"1YWJjCg==".to_owned()) && messages.contains(&error), "{messages:?}");
+    let messages = run("v4.base64.channel.k8s.io", b"0YWJjCg==");
+    let end = messages.iter().find_map(|message| message.strip_prefix('3')).expect("a status");
+    let status: Value = serde_json::from_slice(&BASE64_STANDARD.decode(end).expect("base64")).expect("JSON");
+    assert_eq!((&status["reason"], &status["message"]), (&json!("NonZeroExitCode"), &json!(failure)));
+    // The oldest form, which clients may leave unnamed: bytes, and the failure as text.
+    for protocol in ["", "channel.k8s.io"] {
+        let messages = run(protocol, b"\0abc\n");
+        assert!(
+            messages.contains(&"\x01abc\n".to_owned()) && messages.contains(&format!("\x03{failure}")),
+            "{messages:?}"
+        );
+    }
+}
+
+#[test]
+fn watch_is_served_over_websocket() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let mut socket = Socket::open(&server, &format!("{maps}?watch=true&fieldSelector=metadata.name%3Da"), "");
+    for value in ["one", "two"] {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": value}});
+        let (method, path) = if value == "one" { ("POST", maps.to_owned()) } else { ("PUT", format!("{maps}/a")) };
+        assert!(server.ask(method, &path, JSON, &body.to_string()).0 < 300);
+        let event: Value = serde_json::from_slice(&socket.receive().expect("an event")).expect("JSON");
+        assert_eq!(event["object"]["data"]["a"], value, "{event}");
+    }
+    let path = format!("{maps}?watch=true&timeoutSeconds=1&resourceVersion=1000000");
+    assert!(
+        Socket::ask(&server, &path, "").1.starts_with("HTTP/1.1 504 "),
+        "errors come before the change of protocols"
+    );
+    assert_eq!(
+        Socket::open(&server, &format!("{maps}?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Db"), "x")
+            .receive(),
+        None
+    );
 }
 
 #[test]

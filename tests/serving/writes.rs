@@ -112,6 +112,20 @@ fn events_of_the_newer_group_are_checked_strictly() {
     let mut repeated = event.clone();
     repeated["series"] = json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"});
     assert_eq!(server.ask("PUT", &format!("{events}/e"), JSON, &repeated.to_string()).0, 200);
+    // A patch uses the names of its version.
+    let merge = json!({"note": "n", "series": {"count": 3, "lastObservedTime": "2026-01-01T00:00:02.000000Z"}});
+    let edits = json!([
+        {"op": "test", "path": "/note", "value": "n"},
+        {"op": "replace", "path": "/series/count", "value": 4},
+    ]);
+    for (content_type, patch, count) in [(MERGE, merge, 3), (JSON_PATCH, edits, 4)] {
+        let (code, patched) = server.ask("PATCH", &format!("{events}/e"), content_type, &patch.to_string());
+        assert_eq!((code, &patched["series"]["count"]), (200, &json!(count)), "{patched}");
+        assert_eq!((&patched["note"], &patched["apiVersion"]), (&json!("n"), &json!("events.k8s.io/v1")), "{patched}");
+    }
+    let (code, status) = server.ask("PATCH", &format!("{events}/e"), MERGE, r#"{"note": "other"}"#);
+    assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
+    assert_eq!(server.get("/api/v1/namespaces/default/events/e")["message"], "n");
     repeated["note"] = json!("other");
     let (code, status) = server.ask("PUT", &format!("{events}/e"), JSON, &repeated.to_string());
     let message = json!("Event \"e\" is invalid: message: Invalid value: \"other\": field is immutable");

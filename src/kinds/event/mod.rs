@@ -14,7 +14,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     create_on_update: true,
-    also: &["events.k8s.io/v1"],
+    also: &[EVENTS_GROUP],
     normalize,
     validate_version: rules::validate_version,
     selectable: &[
@@ -44,15 +44,18 @@ static SHAPE: StructShape = StructShape::new(&[
 /// Stores unknown times of an Event as `null`, so that clients print `<nil>`.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut event = match body["apiVersion"].as_str() {
-        Some("events.k8s.io/v1") => typed::normalize::<Event>(&from_events_group(body), unknown)?,
+        Some(EVENTS_GROUP) => typed::normalize::<Event>(&from_events_group(body), unknown)?,
         _ => typed::normalize::<Event>(body, unknown)?,
     };
     omit::null_when_missing(&mut event, &["eventTime", "firstTimestamp", "lastTimestamp"]);
     Ok(event)
 }
 
+/// The newer version, whose names of some fields differ.
+pub const EVENTS_GROUP: &str = "events.k8s.io/v1";
+
 /// Fields of events.k8s.io/v1, and their names in core/v1.
-const RENAMED: &[(&str, &str)] = &[
+pub const RENAMED: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("note", "message"),
     ("reportingController", "reportingComponent"),
@@ -71,6 +74,18 @@ fn from_events_group(body: &Value) -> Value {
         }
     }
     body
+}
+
+/// Returns an Event of core/v1 with the field names of events.k8s.io/v1.
+pub fn to_events_group(event: &Value) -> Value {
+    let mut event = event.clone();
+    event["apiVersion"] = EVENTS_GROUP.into();
+    for (theirs, ours) in RENAMED {
+        if let Some(value) = event.as_object_mut().and_then(|map| map.remove(*ours)) {
+            event[*theirs] = value;
+        }
+    }
+    event
 }
 
 impl Typed for Event {

@@ -78,7 +78,9 @@ fn measure(api: &Api, metrics: &ServerMetrics) -> Option<MetricsText> {
             sample.revision,
         );
         text.begin("workqueue_depth", "gauge", "Number of keys that wait for a loop.");
-        text.add("workqueue_depth", &[("name", "reconcile")], sample.depth);
+        for (name, depth) in &sample.depths {
+            text.add("workqueue_depth", &[("name", name)], depth);
+        }
     }
     let resident = usage::resident(std::process::id() as i32).0;
     text.add_single("process_resident_memory_bytes", "gauge", "Memory of the server's process.", resident);

@@ -18,14 +18,16 @@ mod streams;
 
 use super::access::{self, Impersonation};
 use super::form::AnswerForm;
-use super::{AnswerBody, ApiRequest, HttpAnswer, advertise};
+use super::request::UpgradeProtocol;
+use super::{AnswerBody, ApiRequest, HttpAnswer, advertise, answer_brief};
 use crate::apiserver::authorization::User;
 use crate::apiserver::tokens::authenticate::authenticate;
-use crate::apiserver::{Api, custom};
+use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::metrics::LoopMetrics;
 use crate::reconcile::store_files::identity;
+use crate::runtime::allocator::suit_objects;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
@@ -49,6 +51,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -59,8 +62,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
-use tracing::debug_span;
 use tracing::field::Empty;
+use tracing::{Span, debug_span};
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,6 +83,8 @@ const HANDS: usize = 16;
 const ANONYMOUS_HANDS: usize = 2;
 /// The same for measurements of pods and nodes.
 const MEASURING_HANDS: usize = 2;
+/// Size of the cache of each connection to the state that only reads: the system keeps the file in memory, too.
+const CACHE: usize = 2 << 20;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
 const STREAMS: u32 = 250;
 /// Maximum number of bytes that an HTTP/2 connection buffers for a client that does not read.
@@ -88,6 +93,8 @@ const UNREAD: usize = 256 << 10;
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Maximum length of a body in bytes, as in Kubernetes.
 const LARGEST: usize = yaml::MAX_BYTES;
+/// The writer's name in the log of the store.
+const ACTOR: &str = "serve";
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
@@ -118,6 +125,8 @@ struct ServerState {
     idle: Mutex<Vec<Api>>,
     /// The kinds of the cluster, shared by all of them.
     kinds: KindRegistry,
+    /// Makes the writes of all clients.
+    writer: Arc<SharedWriter>,
     tail: OnceLock<Arc<LogTail>>,
     metrics: Arc<ServerMetrics>,
     /// Permits for requests of anonymous clients.
@@ -138,10 +147,13 @@ impl HttpServer {
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
         let advertised = self.advertised_address();
+        suit_objects();
         let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
+        let kinds = custom::kinds_in(&state);
         let shared = Arc::new(ServerState {
             place: identity(&state),
-            kinds: custom::kinds_in(&state),
+            writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds)),
+            kinds,
             state,
             guard,
             acceptor,
@@ -281,9 +293,16 @@ async fn respond(
                 }
                 Access::Full | Access::Account => None,
             };
-            let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
-            let answer = move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics));
-            shared.work(answer).await
+            let brief = (access == Access::Full).then(|| shared.answer_here(&request, &span)).flatten();
+            match brief {
+                Some(answer) => Ok(answer),
+                None => {
+                    let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
+                    let answer =
+                        move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics));
+                    shared.work(answer).await
+                }
+            }
         }
         Err(status) => Err(status),
     };
@@ -298,6 +317,12 @@ async fn respond(
         (AnswerBody::Streams(target), Some(asked)) => {
             let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
             begun.unwrap_or_else(|status| carried(refuse(status), shared))
+        }
+        (AnswerBody::Watch(watching), Some(asked)) if asked.protocol == UpgradeProtocol::WebSocket => {
+            let (is_protobuf, refused) = (watching.is_protobuf(), shared.clone());
+            let events = stream::watch(*watching, shared);
+            let begun = streams::begin_watch(events, is_protobuf, &asked, upgrade, connection);
+            begun.unwrap_or_else(|status| carried(refuse(status), refused))
         }
         (AnswerBody::Proxied(target), _) => {
             let query = head.uri.query().map(str::to_owned);
@@ -435,6 +460,17 @@ impl ServerState {
         done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
     }
 
+    /// Answers a brief read on the thread of all connections: passing it to another thread and back would take longer.
+    fn answer_here(&self, request: &ApiRequest, span: &Span) -> Option<HttpAnswer> {
+        if identity(&self.state) != self.place {
+            return None;
+        }
+        let api = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let answer = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| answer_brief(&api, request)))).ok()?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);
+        answer
+    }
+
     /// Opens the state. A file that has replaced the original is another cluster, which needs another token.
     fn open(&self) -> Result<Api, Status> {
         if identity(&self.state) != self.place {
@@ -444,9 +480,13 @@ impl ServerState {
         if let Some(api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(api);
         }
-        Api::open(&self.state, OpenMode::Existing, "serve")
-            .map(|api| api.with_kinds(&self.kinds))
+        Api::open(&self.state, OpenMode::Existing, ACTOR)
+            .map(|api| api.with_kinds(&self.kinds).with_writer(&self.writer))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
+            .and_then(|api| {
+                api.store().limit_cache(CACHE).map_err(|error| refused(&error))?;
+                Ok(api)
+            })
     }
 
     /// Returns the newest entries of the log; starts reading them with the first watch.

@@ -178,6 +178,9 @@ fn describe(
         set.add(&name, schema, Some(own.clone()));
         set.add_list(&name, &own);
         set.add_merge_rules(&name, &own_version, kind.kind);
+        if kind.custom.is_none() {
+            set.add_shape(&name, kind.shape);
+        }
         let subresources: Vec<_> = subresource::subresources(kind).filter(|known| !known.verbs.is_empty()).collect();
         for below in &subresources {
             let (group, version) = below.version.unwrap_or((group, version));

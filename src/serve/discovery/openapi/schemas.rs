@@ -5,8 +5,10 @@
 use super::operations::{list_schema, reference};
 use crate::kinds::merge_rules::schema_for;
 use crate::object::merge::schema::MergeSchemaRef;
+use crate::object::struct_shape::{FieldForm, StructShape};
 use crate::show::schema::KindSchemas;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
@@ -107,15 +109,69 @@ impl<'a> SchemaSet<'a> {
         }
     }
 
+    /// Adds to the schemas of a kind's types which of their parts have an owner each after server-side apply.
+    pub fn add_shape(&mut self, name: &str, shape: &StructShape) {
+        self.write_shape(name, shape, &mut BTreeSet::new());
+    }
+
+    fn write_shape(&mut self, name: &str, shape: &StructShape, written: &mut BTreeSet<String>) {
+        if !written.insert(name.to_owned()) {
+            return;
+        }
+        for (field, shape) in shape.fields() {
+            let Some(property) = self.found.get_mut(name).and_then(|schema| schema["properties"].get_mut(field)) else {
+                continue;
+            };
+            let of = property.get("$ref").or_else(|| property["items"].get("$ref")).and_then(Value::as_str);
+            let inner = of.and_then(|of| of.rsplit('/').next()).map(str::to_owned);
+            let is_list = property["type"] == "array";
+            match shape.form {
+                FieldForm::Set => property["x-kubernetes-list-type"] = "set".into(),
+                FieldForm::Keyed(keys) => write_keys(property, keys.iter().map(|(key, _)| *key).collect()),
+                FieldForm::Owners => write_keys(property, vec!["uid"]),
+                // An atomic struct is one wherever it is used.
+                FieldForm::Atomic if !is_list => match inner.as_ref() {
+                    Some(inner) => {
+                        if let Some(schema) = self.found.get_mut(inner) {
+                            schema["x-kubernetes-map-type"] = "atomic".into();
+                        }
+                    }
+                    None => property["x-kubernetes-map-type"] = "atomic".into(),
+                },
+                FieldForm::Atomic | FieldForm::Plain => {}
+            }
+            if let Some(inner) = inner {
+                self.write_shape(&inner, shape.of, written);
+            }
+        }
+    }
+
     /// Returns all schemas by name.
     pub fn finish(mut self) -> Map<String, Value> {
         for (name, schema) in &mut self.found {
+            if name.starts_with("io.k8s.") {
+                write_atomic_lists(schema);
+            }
             if ANY_TYPE.iter().any(|end| name.ends_with(end)) {
                 *schema = json!({"description": schema["description"]});
             }
             normalize(schema);
         }
         self.found
+    }
+}
+
+fn write_keys(property: &mut Value, keys: Vec<&str>) {
+    property["x-kubernetes-list-type"] = "map".into();
+    property["x-kubernetes-list-map-keys"] = keys.into();
+}
+
+/// Marks the lists of a built-in type that are nothing else as atomic.
+fn write_atomic_lists(schema: &mut Value) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    let lists = properties.into_iter().flat_map(Map::values_mut).filter(|property| property["type"] == "array");
+    for list in lists.filter_map(Value::as_object_mut) {
+        list.entry("x-kubernetes-list-type").or_insert_with(|| "atomic".into());
     }
 }
 

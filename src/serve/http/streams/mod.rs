@@ -12,6 +12,7 @@ mod session;
 mod socket;
 mod spdy;
 mod spdy_session;
+mod watch;
 
 use super::connections::Connection;
 use super::stream::AnswerStream;
@@ -99,7 +100,9 @@ pub fn begin(
                 let codec = ForwardingCodec::new(protocol.unwrap_or_default(), target.ports.clone());
                 ports::serve(target, codec, socket, streams).await;
             }
-            StreamTarget::Log(logs) => log::serve(logs.map(|logs| *logs), socket).await,
+            StreamTarget::Log(logs) => {
+                log::serve(logs.map(|logs| *logs), socket, protocol.unwrap_or_default()).await;
+            }
         }
         drop((permit, connection));
     });
@@ -110,14 +113,14 @@ pub fn begin(
 fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProtocol, Status> {
     let spoken = match (target, asked.protocol) {
         (StreamTarget::Container(_), UpgradeProtocol::WebSocket) => &channels::PROTOCOLS[..],
-        (StreamTarget::Container(_), UpgradeProtocol::Spdy) => &channels::PROTOCOLS[1..],
+        (StreamTarget::Container(_), UpgradeProtocol::Spdy) => &channels::STREAM_PROTOCOLS[..],
         (StreamTarget::Ports(_), UpgradeProtocol::WebSocket) => &[forwarding::TUNNEL, forwarding::CHANNELS],
         (StreamTarget::Ports(_), UpgradeProtocol::Spdy) => &[forwarding::STREAMS],
-        (StreamTarget::Log(_), UpgradeProtocol::WebSocket) => &[log::BINARY],
+        (StreamTarget::Log(_), UpgradeProtocol::WebSocket) => &log::PROTOCOLS[..],
         (StreamTarget::Log(_), UpgradeProtocol::Spdy) => &[],
     };
     let found = asked.subprotocols.iter().find_map(|name| spoken.iter().find(|known| *known == name)).copied();
-    let needs_none = matches!(target, StreamTarget::Log(_)) && asked.subprotocols.is_empty();
+    let needs_none = !matches!(target, StreamTarget::Ports(_)) && asked.subprotocols.is_empty();
     if found.is_none() && !(needs_none && asked.protocol == UpgradeProtocol::WebSocket) {
         return Err(not_negotiated(asked, spoken));
     }
@@ -126,21 +129,46 @@ fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProto
     {
         return Err(Status::new(Reason::BadRequest, "query parameter \"ports\" is required"));
     }
+    Ok((found, accept(asked, found)?))
+}
+
+/// Makes the answer that protocols are switched to this subprotocol.
+fn accept(asked: &UpgradeRequest, subprotocol: Option<&str>) -> Result<Response<AnswerStream>, Status> {
     let response = Response::builder().status(101).header("Connection", "Upgrade");
     let response = match asked.protocol {
         UpgradeProtocol::WebSocket => {
             let accept = [asked.key.as_bytes(), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
             let accept = BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &accept));
             let response = response.header("Upgrade", "websocket").header("Sec-WebSocket-Accept", accept);
-            found.iter().fold(response, |response, name| response.header("Sec-WebSocket-Protocol", *name))
+            subprotocol.iter().fold(response, |response, name| response.header("Sec-WebSocket-Protocol", *name))
         }
         UpgradeProtocol::Spdy => {
             let response = response.header("Upgrade", "SPDY/3.1");
-            found.iter().fold(response, |response, name| response.header(STREAM_PROTOCOL, *name))
+            subprotocol.iter().fold(response, |response, name| response.header(STREAM_PROTOCOL, *name))
         }
     };
-    let response = response.body(AnswerStream::Ended);
-    Ok((found, response.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?))
+    response.body(AnswerStream::Ended).map_err(|error| Status::new(Reason::InternalError, error.to_string()))
+}
+
+/// Answers that protocols are switched, and sends the events of a watch as messages. Any one subprotocol is taken: it changes nothing.
+pub fn begin_watch(
+    events: AnswerStream,
+    is_protobuf: bool,
+    asked: &UpgradeRequest,
+    upgrade: OnUpgrade,
+    connection: Arc<Connection>,
+) -> Result<Response<AnswerStream>, Status> {
+    if asked.subprotocols.len() > 1 {
+        return Err(Status::new(Reason::BadRequest, "bad protocol"));
+    }
+    let response = accept(asked, asked.subprotocols.first().map(String::as_str))?;
+    tokio::spawn(async move {
+        if let Ok(upgraded) = upgrade.await {
+            watch::serve(events, is_protobuf, MessageSocket::web_socket(upgraded)).await;
+        }
+        drop(connection);
+    });
+    Ok(response)
 }
 
 /// The error for subprotocols of which none is spoken here.

@@ -70,6 +70,14 @@ impl MessageSocket {
         }
     }
 
+    /// Sends a message of text; over SPDY, its bytes.
+    pub async fn send_text(&mut self, text: String) -> io::Result<()> {
+        match self {
+            MessageSocket::WebSocket(stream) => send_message(stream, Message::text(text)).await,
+            MessageSocket::Spdy(bytes) => bytes.send(text.as_bytes()).await,
+        }
+    }
+
     /// Sends a ping, which fails when the client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
         match self {

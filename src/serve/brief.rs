@@ -1,0 +1,95 @@
+//! Reads that take microseconds: one small object, which needs no thread of its own.
+//!
+//! Never: answers what may wait or take long, or an error; those requests take the usual way.
+//! Start reading at [`answer_brief`].
+
+use super::form::{AnswerEncoding, AnswerShape};
+use super::path::{self, ApiPath};
+use super::presentation::ReadPresentation;
+use super::request::ApiRequest;
+use super::{HttpAnswer, resolve};
+use crate::apiserver::{Api, page};
+use crate::object::Object;
+use crate::store::StoredObject;
+
+/// Maximum size of the stored object.
+const LARGEST: usize = 32 << 10;
+
+/// Answers a request for one small object as it is stored; `None` for every other request.
+pub fn answer_brief(api: &Api, request: &ApiRequest) -> Option<HttpAnswer> {
+    let is_plain = request.method == "GET" && request.query.is_empty();
+    let Some(ApiPath::Object(named)) = path::parse(&request.path).filter(|_| is_plain) else { return None };
+    if named.watch || named.name.is_none() || named.subresource.is_some() {
+        return None;
+    }
+    let kind = resolve::find(api.kinds(), &named)
+        .filter(|kind| kind.custom.is_none() && page::is_stored(kind))
+        .filter(|kind| kind.deprecation(&resolve::api_version(&named.group, &named.version)).is_none())?;
+    let asked = resolve::resolve_target(kind, &named).ok()?;
+    let show = ReadPresentation::from_request(request, &asked).ok()?;
+    let stored = api.read(|snapshot| snapshot.get(&asked.key())).ok()??;
+    (stored.body.len() <= LARGEST).then(|| answer_stored(&show, stored))?
+}
+
+/// Answers with a stored object, whose text is copied where that is the answer.
+fn answer_stored(show: &ReadPresentation, stored: StoredObject) -> Option<HttpAnswer> {
+    let form = show.form();
+    let is_json = form.encoding == AnswerEncoding::Json && form.shape == AnswerShape::Whole && !form.is_pretty;
+    if is_json && show.is_as_stored() {
+        return Some(HttpAnswer::encoded(format!("{}\n", stored.body).into_bytes(), AnswerEncoding::Json));
+    }
+    let object = serde_json::from_str(&stored.body).ok()?;
+    Some(show.answer_object(200, Object(object)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::{AnswerBody, answer};
+    use serde_json::json;
+
+    fn request(method: &str, target: &str, accept: &str) -> ApiRequest {
+        ApiRequest { accept: accept.into(), ..ApiRequest::new(method, target) }
+    }
+
+    fn body(answer: HttpAnswer) -> (u16, String, Vec<u8>) {
+        let AnswerBody::Whole(bytes) = answer.body else { panic!("not a whole answer") };
+        (answer.code, answer.content_type, bytes)
+    }
+
+    #[test]
+    fn brief_answer_is_the_usual_one() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let map = json!({"metadata": {"name": "a", "labels": {"e": "x"}}, "data": {"z": "\u{1}\"\\é", "a": "1"}});
+        let create = ApiRequest { body: map.to_string().into(), ..ApiRequest::new("POST", maps) };
+        assert_eq!(answer(&mut api, &ApiRequest { agent: "test".into(), ..create }).code, 201);
+        let forms = ["", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+        let shapes = ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"];
+        for accept in forms.into_iter().chain(shapes) {
+            let asked = request("GET", &format!("{maps}/a"), accept);
+            let brief = answer_brief(&api, &asked).unwrap();
+            assert_eq!(body(brief), body(answer(&mut api, &asked)), "{accept}");
+        }
+    }
+
+    #[test]
+    fn other_requests_are_not_brief() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let create = |api: &mut Api, name: &str, length: usize| {
+            let map = json!({"metadata": {"name": name}, "data": {"a": "x".repeat(length)}});
+            answer(api, &ApiRequest { body: map.to_string().into(), ..ApiRequest::new("POST", maps) }).code
+        };
+        assert_eq!((create(&mut api, "a", 1), create(&mut api, "large", LARGEST)), (201, 201));
+        let is_brief = |method: &str, target: &str| answer_brief(&api, &request(method, target, "")).is_some();
+        assert!(is_brief("GET", &format!("{maps}/a")));
+        for target in ["large", "missing", "a?pretty=true", "a?watch=true", ""] {
+            assert!(!is_brief("GET", &format!("{maps}/{target}")), "{target}");
+        }
+        assert!(!is_brief("DELETE", &format!("{maps}/a")));
+        assert!(!is_brief("GET", "/api/v1/namespaces/default/status"));
+        assert!(!is_brief("GET", "/api/v1/nodes/n"));
+        assert!(!is_brief("GET", "/healthz"));
+    }
+}
