@@ -1,5 +1,6 @@
 //! `kloop serve` as API clients see it: over sockets, with plain HTTP.
 
+mod access;
 mod computed;
 mod endpoints;
 mod helm;
@@ -51,11 +52,26 @@ impl<'a> Server<'a> {
 
     /// Sends a request; returns the code and the answer as JSON, or as text.
     fn ask(&self, method: &str, path: &str, content_type: &str, body: &str) -> (u16, Value) {
-        let request = ureq::http::Request::builder()
+        self.ask_with(method, path, content_type, body, &[])
+    }
+
+    /// Like [`Server::ask`], with more headers.
+    fn ask_with(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> (u16, Value) {
+        let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.address))
             .header("Authorization", format!("Bearer {}", self.token))
             .header("Content-Type", content_type);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         let answer = self.agent.run(request.body(body.to_owned()).expect("a request"));
         let mut answer = answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         let text = answer.body_mut().read_to_string().expect("a body");

@@ -1,11 +1,11 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
-use super::authorization::User;
 use super::env::Env;
 use super::shared_writer::{ATTEMPTS, PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn, object_of, refused};
 use super::tokens::keys::{AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
+use super::user::User;
 use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, KindRegistry};

@@ -29,6 +29,7 @@ mod store_transaction;
 pub mod tokens;
 pub mod transaction;
 pub mod update;
+pub mod user;
 pub mod watch;
 
 pub use api::Api;

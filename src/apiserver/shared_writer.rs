@@ -6,10 +6,10 @@
 //! Start reading at [`SharedWriter::write`].
 
 use super::ApiResult;
-use super::authorization::User;
 use super::env::Env;
 use super::store_transaction::{OpenWrite, WriteTxn, refused};
 use super::transaction::Transaction;
+use super::user::User;
 use crate::kinds::{self, KindRegistry};
 use crate::object::{Reason, Status};
 use crate::store::{CommitError, OpenMode, PendingSync, Store, StoreError};

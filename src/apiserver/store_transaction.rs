@@ -3,11 +3,11 @@
 //! Knows: how stored texts become objects, which leases are computed and not kept, and what a transaction has learnt of kinds and
 //! allocations. Never: commits by itself; [`super::Api`] does. Start reading at [`WriteTxn`].
 
-use super::authorization::User;
 use super::env::Env;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::transaction::Transaction;
+use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::DEFINITIONS;

@@ -1,8 +1,8 @@
 //! The transaction that the pipeline reads from and writes to.
 
 use super::ApiResult;
-use super::authorization::User;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
+use super::user::User;
 use crate::kinds::KindRegistry;
 use crate::object::edit::TextEdit;
 use crate::object::{Key, Object, Resource, Str, Time};

@@ -2,7 +2,7 @@
 
 use super::dry_run::DryRun;
 use super::{CliResult, Failure, Globals, context_settings};
-use crate::apiserver::authorization::User;
+use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::managed_fields::FieldManager;

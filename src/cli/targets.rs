@@ -6,9 +6,10 @@ use super::files::{self, FileFlags, Manifest};
 use super::flags::SelectFlags;
 use super::relative::record_folder;
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::decode;
 use crate::apiserver::read::{self, ListSelection};
-use crate::apiserver::{FieldValidation, WriteOptions};
+use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::view::related;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::selector::{FieldSelector, Selector};
@@ -266,7 +267,13 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
             for (kind, name) in named {
                 let key = Key::new(kind.resource, context.namespace_of(kind), &name);
                 let look = if scope.blind { read::exact } else { read::get };
-                match context.read_view(|txn| look(txn, &key)) {
+                let look = |txn: &dyn Transaction| {
+                    if scope.blind {
+                        check_verb(txn, "delete", "", &key)?;
+                    }
+                    look(txn, &key)
+                };
+                match context.read_view(look) {
                     Ok(object) => found.push(Target { kind, object }),
                     Err(failure) => failures.push(failure),
                 }

@@ -6,7 +6,8 @@
 use super::path::{self, ApiPath};
 use super::{ApiRequest, ServeResult};
 use crate::apiserver::Api;
-use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, User, check_access};
+use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, check_access};
+use crate::apiserver::user::User;
 use crate::object::{Reason, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ fn act_as((group, resource, subresource): (&str, &str, &str), namespace: &str, n
     AccessRequest::for_resource("impersonate", AccessedResource { group, resource, subresource, namespace, name })
 }
 
-/// What a request would do (`apiserver/pkg/endpoints/request`: RequestInfo).
+/// The verb and the target of a request (`apiserver/pkg/endpoints/request`: RequestInfo).
 fn access_request(request: &ApiRequest) -> AccessRequest {
     let verb = request.method.to_ascii_lowercase();
     let Some(ApiPath::Object(named)) = path::parse(&request.path) else {

@@ -1,7 +1,7 @@
 //! An API request, from HTTP or from the command line.
 
 use super::ServeResult;
-use crate::apiserver::authorization::User;
+use crate::apiserver::user::User;
 use crate::object::{Reason, Status};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;

@@ -3,9 +3,10 @@
 
 use super::grants::{Grants, find_rules};
 use super::rule::{AccessRule, quoted};
-use super::{AccessRequest, AccessedResource, User, authorize};
+use super::{AccessRequest, AccessedResource, authorize};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
+use crate::apiserver::user::User;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 
@@ -31,14 +32,14 @@ pub fn check_escalation(
             let resource = if text("kind") == "Role" { "roles" } else { "clusterroles" };
             let rules = match find_rules(txn, text("kind"), text("name"), namespace)? {
                 Ok(rules) => rules,
-                Err(_) if may(txn, user, "bind", resource, namespace, text("name"))? => return Ok(()),
+                Err(_) if is_allowed(txn, user, "bind", resource, namespace, text("name"))? => return Ok(()),
                 Err(error) => return Err(Status::new(Reason::NotFound, error)),
             };
             ("bind", resource, text("name").to_owned(), rules)
         }
         _ => return Ok(()),
     };
-    if user.is_administrator() || may(txn, user, verb, resource, namespace, &name)? {
+    if user.is_administrator() || is_allowed(txn, user, verb, resource, namespace, &name)? {
         return Ok(());
     }
     // Aggregation rules give whatever other roles have: only whoever holds everything may write one.
@@ -69,7 +70,14 @@ pub fn check_escalation(
     Err(Status::forbidden(kind.resource, new.name(), &text))
 }
 
-fn may(txn: &dyn Transaction, user: &User, verb: &str, resource: &str, namespace: &str, name: &str) -> ApiResult<bool> {
+fn is_allowed(
+    txn: &dyn Transaction,
+    user: &User,
+    verb: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> ApiResult<bool> {
     let accessed = AccessedResource {
         group: GROUP.to_owned(),
         resource: resource.to_owned(),

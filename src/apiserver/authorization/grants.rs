@@ -1,9 +1,10 @@
 //! The rules that bindings give to a user.
 
 use super::rule::AccessRule;
-use super::{AccessDecision, AccessRequest, User};
+use super::{AccessDecision, AccessRequest};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
+use crate::apiserver::user::User;
 use crate::object::{Key, Object, Resource};
 use serde_json::Value;
 

@@ -11,34 +11,11 @@ pub mod rule;
 
 use super::ApiResult;
 use super::transaction::Transaction;
+use super::user::User;
 use crate::object::{Key, Reason, Status};
 use grants::Grants;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
-/// The group whose members may do everything.
-pub const ADMINISTRATORS: &str = "system:masters";
-/// The group of every user that is known.
-pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group of requests without credentials.
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-const ACCOUNTS: &str = "system:serviceaccounts";
-const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-
-/// A user, as authentication found it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    /// `ann` or `system:serviceaccount:default:web`.
-    pub name: String,
-    /// A name that is never given again; may be empty.
-    pub uid: String,
-    /// The groups, in the order in which they were given.
-    pub groups: Vec<String>,
-    /// Facts about the user by name.
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-/// What a request would do.
+/// The verb and the target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRequest {
     /// `get`, `list`, `create`; for a path the method in lower case.
@@ -78,55 +55,6 @@ pub struct AccessDecision {
     pub is_allowed: bool,
     /// The rule that allows it, or the roles that were not found.
     pub reason: String,
-}
-
-impl User {
-    /// The owner of the state, as `kubectl auth whoami` shows it.
-    pub fn administrator() -> User {
-        User {
-            name: "admin".to_owned(),
-            uid: "admin".to_owned(),
-            groups: vec![ADMINISTRATORS.to_owned(), AUTHENTICATED.to_owned()],
-            ..User::default()
-        }
-    }
-
-    /// A client that showed no credentials.
-    pub fn anonymous() -> User {
-        User { name: "system:anonymous".to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
-    }
-
-    /// A user by name, as tokens and impersonation name one: a service account gets its groups.
-    pub fn impersonated(name: &str, uid: &str, groups: &[String], extra: BTreeMap<String, Vec<String>>) -> User {
-        let mut groups = groups.to_vec();
-        let account = name.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
-        if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
-            groups = vec![ACCOUNTS.to_owned(), format!("{ACCOUNTS}:{namespace}")];
-        }
-        let is_anonymous = name == User::anonymous().name;
-        let usual = if is_anonymous { UNAUTHENTICATED } else { AUTHENTICATED };
-        if !groups.iter().any(|group| [AUTHENTICATED, UNAUTHENTICATED].contains(&group.as_str())) {
-            groups.push(usual.to_owned());
-        }
-        User { name: name.to_owned(), uid: uid.to_owned(), groups, extra }
-    }
-
-    /// Whether the user may do everything.
-    pub fn is_administrator(&self) -> bool {
-        self.groups.iter().any(|group| group == ADMINISTRATORS)
-    }
-
-    /// The user as reviews show it (`authentication.k8s.io/v1` UserInfo).
-    pub fn info(&self) -> Value {
-        let mut info = json!({"username": self.name, "groups": self.groups});
-        if !self.uid.is_empty() {
-            info["uid"] = self.uid.as_str().into();
-        }
-        if !self.extra.is_empty() {
-            info["extra"] = json!(self.extra);
-        }
-        info
-    }
 }
 
 impl AccessRequest {

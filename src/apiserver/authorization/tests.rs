@@ -1,7 +1,9 @@
 use super::*;
+use crate::apiserver::user::User;
 use crate::apiserver::{Api, WriteOptions, create::create};
 use crate::kinds;
 use crate::object::{Object, yaml};
+use std::collections::BTreeMap;
 
 fn cluster(objects: &str) -> Api {
     let mut api = Api::in_memory("test").unwrap();

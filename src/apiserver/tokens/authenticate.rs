@@ -3,8 +3,8 @@
 use super::keys::ClusterKeys;
 use super::texts;
 use crate::apiserver::ApiResult;
-use crate::apiserver::authorization::User;
 use crate::apiserver::transaction::Transaction;
+use crate::apiserver::user::User;
 use crate::kinds::token_claims::{ISSUER, SECRET_ISSUER, secret_claim, user_name};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource};

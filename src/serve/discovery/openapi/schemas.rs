@@ -13,6 +13,24 @@ use std::collections::BTreeSet;
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const RAW: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
+/// Types whose values have one owner as a whole after server-side apply (`+structType=atomic`).
+const ATOMIC_TYPES: [&str; 14] = [
+    ".api.core.v1.ConfigMapKeySelector",
+    ".api.core.v1.LocalObjectReference",
+    ".api.core.v1.NodeSelector",
+    ".api.core.v1.NodeSelectorTerm",
+    ".api.core.v1.ObjectFieldSelector",
+    ".api.core.v1.ObjectReference",
+    ".api.core.v1.ResourceFieldSelector",
+    ".api.core.v1.ScopeSelector",
+    ".api.core.v1.SecretKeySelector",
+    ".api.core.v1.SecretReference",
+    ".api.core.v1.TopologySelectorTerm",
+    ".api.core.v1.TypedLocalObjectReference",
+    ".api.rbac.v1.RoleRef",
+    ".meta.v1.LabelSelector",
+];
+
 /// Types whose values may have any JSON type, whatever `k8s-openapi` declares.
 const ANY_TYPE: [&str; 4] =
     [".JSON", ".JSONSchemaPropsOrArray", ".JSONSchemaPropsOrBool", ".JSONSchemaPropsOrStringArray"];
@@ -129,15 +147,10 @@ impl<'a> SchemaSet<'a> {
                 FieldForm::Set => property["x-kubernetes-list-type"] = "set".into(),
                 FieldForm::Keyed(keys) => write_keys(property, keys.iter().map(|(key, _)| *key).collect()),
                 FieldForm::Owners => write_keys(property, vec!["uid"]),
-                // An atomic struct is one wherever it is used.
-                FieldForm::Atomic if !is_list => match inner.as_ref() {
-                    Some(inner) => {
-                        if let Some(schema) = self.found.get_mut(inner) {
-                            schema["x-kubernetes-map-type"] = "atomic".into();
-                        }
-                    }
-                    None => property["x-kubernetes-map-type"] = "atomic".into(),
-                },
+                // A struct that is atomic says so itself (ATOMIC_TYPES).
+                FieldForm::Atomic if !is_list && inner.is_none() => {
+                    property["x-kubernetes-map-type"] = "atomic".into();
+                }
                 FieldForm::Atomic | FieldForm::Plain => {}
             }
             if let Some(inner) = inner {
@@ -151,6 +164,9 @@ impl<'a> SchemaSet<'a> {
         for (name, schema) in &mut self.found {
             if name.starts_with("io.k8s.") {
                 write_atomic_lists(schema);
+            }
+            if ATOMIC_TYPES.iter().any(|end| name.ends_with(end)) {
+                schema["x-kubernetes-map-type"] = "atomic".into();
             }
             if ANY_TYPE.iter().any(|end| name.ends_with(end)) {
                 *schema = json!({"description": schema["description"]});

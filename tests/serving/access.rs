@@ -1,0 +1,95 @@
+//! RBAC over HTTP: tokens of service accounts, impersonation, reviews, and rights that nobody gives away without having them.
+
+use super::endpoints::{ask, bearer};
+use super::{JSON, Server};
+use crate::cluster::Cluster;
+use serde_json::{Value, json};
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+
+/// A cluster whose account `bot` may read pods and write roles.
+fn cluster() -> Cluster {
+    let cluster = Cluster::new();
+    cluster.ok("create serviceaccount bot");
+    cluster.ok("create role reader --verb=get,list,watch --resource=pods");
+    cluster.ok("create role makes --verb=create,update --resource=roles");
+    for role in ["reader", "makes"] {
+        cluster.ok(&format!("create rolebinding bot-{role} --role={role} --serviceaccount=default:bot"));
+    }
+    cluster
+}
+
+fn message(body: &[u8]) -> String {
+    serde_json::from_slice::<Value>(body).expect("JSON")["message"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn service_account_may_do_what_its_roles_say() {
+    let cluster = cluster();
+    let token = cluster.ok("create token bot");
+    let server = Server::start(&cluster, &[]);
+    let own = format!("Bearer {}", token.trim());
+    let get = |path: &str| ask(&server, path, &[("Authorization", &own)]);
+    for (path, code) in [
+        ("/api/v1/namespaces/default/pods", 200),
+        ("/api/v1/namespaces/default/pods/none", 404),
+        ("/api/v1/namespaces/default/pods/none/log", 403),
+        ("/api/v1/namespaces/default/secrets", 403),
+        ("/api/v1/namespaces/kube-system/pods", 403),
+        ("/api/v1/pods", 403),
+        ("/api", 200),
+        ("/metrics", 403),
+    ] {
+        assert_eq!(get(path).code, code, "{path}");
+    }
+    let text = message(&get("/api/v1/namespaces/default/secrets?watch=true").body);
+    let user = "User \"system:serviceaccount:default:bot\"";
+    let place = "in API group \"\" in the namespace \"default\"";
+    assert_eq!(text, format!("secrets is forbidden: {user} cannot watch resource \"secrets\" {place}"));
+    cluster.ok("delete rolebinding bot-reader");
+    assert_eq!(get("/api/v1/namespaces/default/pods").code, 403);
+}
+
+#[test]
+fn administrator_acts_as_other_users() {
+    let cluster = cluster();
+    let server = Server::start(&cluster, &[]);
+    let token = bearer(&server);
+    let pods = "/api/v1/namespaces/default/pods";
+    let get = |headers: &[(&str, &str)]| {
+        let all: Vec<(&str, &str)> = [("Authorization", token.as_str())].iter().chain(headers).copied().collect();
+        ask(&server, pods, &all)
+    };
+    assert_eq!(get(&[("Impersonate-User", "system:serviceaccount:default:bot")]).code, 200);
+    assert_eq!(get(&[("Impersonate-User", "ann")]).code, 403);
+    assert_eq!(get(&[("Impersonate-User", "ann"), ("Impersonate-Group", "system:masters")]).code, 200);
+    assert_eq!(get(&[("Impersonate-Group", "dev")]).code, 500, "a group without a user");
+    // An account may act as others only where a rule says so.
+    let bot = format!("Bearer {}", cluster.ok("create token bot").trim());
+    let as_ann = ask(&server, pods, &[("Authorization", &bot), ("Impersonate-User", "ann")]);
+    let user = "User \"system:serviceaccount:default:bot\"";
+    let why = "cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
+    assert_eq!((as_ann.code, message(&as_ann.body)), (403, format!("users \"ann\" is forbidden: {user} {why}")));
+}
+
+#[test]
+fn nobody_gives_rights_that_they_lack() {
+    let cluster = cluster();
+    let server = Server::start(&cluster, &[]);
+    let create = |name: &str, resource: &str| {
+        let rules = json!([{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]);
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}, "rules": rules,
+        });
+        let bot = [("Impersonate-User", "system:serviceaccount:default:bot")];
+        server.ask_with("POST", ROLES, JSON, &role.to_string(), &bot)
+    };
+    let (code, refused) = create("more", "secrets");
+    let groups = "[\"system:serviceaccounts\" \"system:serviceaccounts:default\" \"system:authenticated\"]";
+    let text = format!(
+        "roles.rbac.authorization.k8s.io \"more\" is forbidden: user \"system:serviceaccount:default:bot\" (groups={groups}) is \
+         attempting to grant RBAC permissions not currently held:\n{{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}}"
+    );
+    assert_eq!((code, refused["message"].as_str()), (403, Some(text.as_str())));
+    assert_eq!(create("less", "pods").0, 201);
+}
