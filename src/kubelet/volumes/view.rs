@@ -48,7 +48,7 @@ pub fn files(
         view: FilesystemView::Private,
         volumes: Arc::from(volumes),
         mounts,
-        read_only: security::reads_only(&member.spec),
+        read_only: security::has_read_only_root(&member.spec),
     })
 }
 
