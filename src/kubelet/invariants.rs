@@ -1,4 +1,4 @@
-//! Laws that hold whatever happens: lost orders, late, lost and repeated reports, restarts of the control plane, reboots.
+//! Invariants that hold whatever happens: lost orders, late, lost and repeated reports, restarts of the control plane, reboots.
 
 use super::LOOP;
 use super::testing::{ContainerBehaviour, TestMachine, key, pod};

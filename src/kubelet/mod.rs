@@ -57,7 +57,7 @@ use crate::world::{AppliedReport, Loop, NodeFacts, Phase, Plan, Row, World};
 use pod::LocalPod;
 
 /// The kubelet's loop.
-pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 /// The loop of nodes that run out of something.
 pub const PRESSURE: Loop = eviction::LOOP;

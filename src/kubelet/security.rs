@@ -97,7 +97,7 @@ pub fn processes(pod: &LocalPod, member: &PodContainer) -> ProcessNamespace {
     }
 }
 
-/// Whether any container of the pod is to find the machine's files closed to it.
+/// Whether the container asks for a read-only root file system.
 pub fn has_read_only_root(container: &Container) -> bool {
     container.security_context.as_ref().is_some_and(|context| context.read_only_root_filesystem == Some(true))
 }
@@ -132,7 +132,8 @@ fn bit(name: &str) -> Option<u64> {
 
 /// Adds an event at a pod's first start about settings that only root could apply.
 pub fn report_missing_rights(pod: &LocalPod, plan: &mut Plan) {
-    for member in pod.members.iter().filter(|member| has_read_only_root(&member.spec) && filesystem::sees_machine(pod, member))
+    for member in
+        pod.members.iter().filter(|member| has_read_only_root(&member.spec) && filesystem::sees_machine(pod, member))
     {
         let message = format!(
             "container {}: securityContext.readOnlyRootFilesystem needs a private view of files: it sees, and may change, the machine's",

@@ -248,7 +248,7 @@ impl ControlPlane {
     fn queue_reported(&mut self, applied: &AppliedReport, now: Time) -> Option<&'static str> {
         let mut by = None;
         for (place, each) in self.loops.iter().enumerate() {
-            for key in (each.reports)(&self.world, applied) {
+            for key in each.reports.map(|keys| keys(&self.world, applied)).unwrap_or_default() {
                 by = by.or(Some(each.name));
                 self.queue.add((place, key), now);
             }

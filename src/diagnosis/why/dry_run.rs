@@ -1,8 +1,9 @@
 //! Dry run of the loops: asks them for their next writes, passes these to the API server, and rolls them back.
 
 use super::remedy::advice;
-use super::{CauseLink, ControlPlaneState, ConvergenceState, autoscaler};
+use super::{CauseLink, ControlPlaneState, ConvergenceState};
 use crate::apiserver::create::PodTemplateCache;
+use crate::controllers::garbage;
 use crate::object::{Key, Time};
 use crate::reconcile::{loops, tick};
 use crate::runtime::contain::contain;
@@ -31,21 +32,17 @@ pub fn responsible(row: &Row) -> &'static str {
     let all = loops::all_loops();
     let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
     match row.pod() {
-        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => {
-            "garbage-collector-controller"
-        }
+        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => garbage::LOOP.name,
         Some(pod) if pod.node.is_none() => scheduler::LOOP.name,
         Some(_) => kubelet::LOOP.name,
         None => of_root.unwrap_or("apiserver"),
     }
 }
 
-/// Whether a loop depends only on objects. The others also depend on reports of machines, which only the running control plane has.
+/// Whether a loop depends only on objects. The others also depend on reports of machines or, as loops of nodes, on heartbeats, which only
+/// the running control plane has. Loops of the network write nothing that could be refused.
 fn goes_by_objects(each: &Loop) -> bool {
-    each.root != "nodes"
-        && each.root != autoscaler::ROOT
-        && each.name != kubelet::LOOP.name
-        && !network::ALL.iter().any(|one| one.name == each.name)
+    each.reports.is_none() && each.root != "nodes" && !network::ALL.iter().any(|one| one.name == each.name)
 }
 
 /// Adds what the loops of an object are refused and when they look again.

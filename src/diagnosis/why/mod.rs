@@ -3,7 +3,8 @@
 //!
 //! Knows: how each kind leads to the next ([`explain`]), and asks the loops themselves for their next writes and waits ([`dry_run`]). That
 //! needs no control plane, because loops are pure.
-//! Never: writes, reads a file, or asks a machine: its only input is a World. Start reading at [`explain`].
+//! Never: writes, reads a file, or asks a machine: its inputs are a World and a [`ControlPlaneState`] that the caller has read. Start
+//! reading at [`explain`].
 
 mod autoscaler;
 mod chain;

@@ -3,6 +3,7 @@
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
+use crate::controllers::{node_lifecycle, pv_binder};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
@@ -19,7 +20,7 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
             Some(found) => links.push(node::link(&found)),
             None => {
                 let next = format!("make the node, or let the pod go: kloop delete pod/{}", row.key.name);
-                links.push(absent(format!("node/{name}"), "Ready", "node-controller", next));
+                links.push(absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next));
             }
         }
     }
@@ -35,12 +36,7 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
             Some(found) => links.push(claim(world, &found, of)),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
-                links.push(absent(
-                    format!("persistentvolumeclaim/{name}"),
-                    "Bound",
-                    "persistentvolume-controller",
-                    next,
-                ));
+                links.push(absent(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next));
             }
         }
     }
