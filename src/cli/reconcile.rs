@@ -374,7 +374,7 @@ fn end(
         let whose = pods(running);
         print_line(
             log_sink,
-            format!("stopped; the processes of {whose} go on running (kloop reconcile takes them over again)"),
+            format!("stopped; the processes of {whose} keep running (kloop reconcile takes them over again)"),
         );
     }
     match ending {

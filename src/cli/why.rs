@@ -41,7 +41,7 @@ use std::time::Duration;
 #[command(
     override_usage = "[-f FILENAME | TYPE [NAME | -l label] | TYPE/NAME ...]",
     after_help = "\
-# What is not as it was asked for, and why?
+# What has not converged, and why?
 kloop why
 
 # The same with every chain
@@ -125,7 +125,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         None if nothing_named && answers.is_empty() => {
             let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
-            context.print(&format!("everything{place} is as it was asked for\n"))?;
+            context.print(&format!("everything{place} has converged\n"))?;
         }
         None if nothing_named && !globals::is_verbose(args.v.as_deref()) => {
             context.print_styled(&causes::lines(&answers))?;

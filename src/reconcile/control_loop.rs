@@ -376,7 +376,7 @@ impl ControlLoop {
         let path = if now.state == self.files.state { wal_path(path) } else { path.to_owned() };
         let pods = match self.running_pods() {
             0 => String::new(),
-            pods => format!("; the processes of {} go on running", super::activity_log::pods(pods)),
+            pods => format!("; the processes of {} keep running", super::activity_log::pods(pods)),
         };
         let what = format!("it was removed or replaced while this control plane ran{pods}");
         Err(StoreError::Io { path, what })

@@ -1,4 +1,4 @@
-//! Convergence: compares a World with the specs of its objects, and reports each object that is not as specified.
+//! Convergence: compares a World with the specs of its objects, and reports each object that has not converged.
 
 pub mod reachability;
 
@@ -23,7 +23,7 @@ pub fn check_store(read: &dyn StoreRead, now: Time) -> Result<Convergence, Store
     Ok(check(&world))
 }
 
-/// Computes the distance of a World from what was asked for.
+/// Computes the distance of a World from its specs.
 pub fn check(world: &World) -> Convergence {
     Convergence { unmet: unmet(world), proven: proven(world) }
 }
@@ -35,7 +35,7 @@ fn proven(world: &World) -> Option<Time> {
     pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since.later(PROOF))
 }
 
-/// Everything that is not as asked for; empty means converged.
+/// The objects that have not converged; empty means converged.
 ///
 /// A workload is when its status has reached its spec; a Job when it has ended well or runs as asked; a pod when it is Ready or
 /// has succeeded; a Service when somebody answers for it. What another object owns is left to that object's line, unless it is a pod that says why.
@@ -47,7 +47,7 @@ pub fn unmet(world: &World) -> Vec<Unmet> {
     world.all_rows().filter_map(unmet).collect()
 }
 
-/// Whether no loop has anything more to do about an object that is not as it should be.
+/// Whether no loop has anything more to do about an object that has not converged.
 fn has_failed(row: &Row) -> bool {
     let failed = match row.key.resource.0 {
         "jobs.batch" => {

@@ -88,7 +88,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
         .collect();
     let seen = match &finalizers[..] {
         [] => "it is being deleted".to_owned(),
-        held => format!("it is being deleted, and held by finalizers {}", held.join(", ")),
+        held => format!("it is being deleted and waits for the finalizers {}", held.join(", ")),
     };
     let link =
         CauseLink { wanted: "to be gone".into(), seen, standing: ConvergenceState::Converging, next: None, ..link };

@@ -224,10 +224,11 @@ impl ContainerFinding<'_> {
     /// Returns the remedy when the container wants a port reserved for root.
     fn reserved(&self) -> Option<String> {
         let activity = last_told(self.world, self.row, "PortReserved")?;
-        let (what, advice) = activity.message.rsplit_once(" here: ")?;
+        let message = &activity.message;
         let is_meant =
-            what.starts_with(&format!("Container {} declares ", self.name)) || what.starts_with("A program ");
-        is_meant.then(|| format!("ports that low are for root: {advice}"))
+            message.starts_with(&format!("Container {} declares ", self.name)) || message.starts_with("A program ");
+        let cause = message.rfind("ports below ").filter(|_| is_meant)?;
+        Some(message[cause..].to_owned())
     }
 
     /// It ended badly, and will again: how, when it is tried again, and where its log is.

@@ -1,4 +1,4 @@
-//! Explains all objects that are not as specified, each cause once.
+//! Explains all objects that have not converged, each cause once.
 
 use super::relations::owners;
 use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane};
@@ -19,7 +19,7 @@ const BY_CHAIN: [&str; 6] = [
     "horizontalpodautoscalers.autoscaling",
 ];
 
-/// The chains of everything in one namespace, or in all, that is not as it was asked for.
+/// The chains of everything in one namespace, or in all, that has not converged.
 pub fn unmet(world: &mut World, namespace: Option<&str>, of: &ControlPlaneState) -> Vec<CauseChain> {
     let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
     let judged = convergence::unmet(world).into_iter().map(|unmet| unmet.key).filter(is_meant);

@@ -19,12 +19,12 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, o
     if !gates.is_empty() {
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
         let seen = format!("{}, held by scheduling gates {}", link.seen, names.join(", "));
-        return CauseLink { seen, ..link }.stuck("take its spec.schedulingGates away");
+        return CauseLink { seen, ..link }.stuck("remove its spec.schedulingGates");
     }
     if profile_of(world, row).is_none() {
         let known: Vec<&str> = world.settings.profiles.iter().map(|profile| &*profile.name).collect();
         let asked = row.pod().map_or("", |pod| &*pod.scheduler);
-        let error = format!("no scheduler has the name {asked:?}; there are: {}", known.join(", "));
+        let error = format!("no scheduler is named {asked:?}; known: {}", known.join(", "));
         let next =
             "correct spec.schedulerName, or give kloop a profile of that name: kloop reconcile --scheduler-config FILE";
         return CauseLink { error: Some(error), ..link }.stuck(next);
@@ -197,7 +197,7 @@ fn objections(
         "TaintToleration" => return taints(world, pod, verdict),
         "NodeAffinity" => return vec![labels(world, pod, name)],
         "NodeUnschedulable" => {
-            one(PlacementObstacle::Cordon, &[&format!("let {name} take pods again: kloop uncordon {name}")]).or_adding()
+            one(PlacementObstacle::Cordon, &[&format!("make {name} schedulable: kloop uncordon {name}")]).or_adding()
         }
         "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(),
         "PodTopologySpread" => return vec![spread(world, pod, name)],
@@ -313,16 +313,16 @@ fn labels(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
                 ["ask for another node in spec.nodeSelector".to_owned()],
             );
         }
-        let ask = format!("ask for a node that there is in spec.nodeSelector (there is no {host})");
+        let ask = format!("name an existing node in spec.nodeSelector (node {host} does not exist)");
         return one(ask, format!("add it: kloop node add {host}"));
     }
     if missing.is_empty() {
         let label = "label a node as spec.affinity.nodeAffinity asks (kloop label node NAME KEY=VALUE)";
-        return one(label.into(), "ask otherwise".into());
+        return one(label.into(), "change spec.affinity.nodeAffinity".into());
     }
     let overwrite = if missing.iter().any(|(key, _)| has(key).is_some()) { " --overwrite" } else { "" };
     let pairs: Vec<String> = missing.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let label =
         format!("label a node as spec.nodeSelector asks (kloop label node {name} {}{overwrite})", pairs.join(" "));
-    one(label, "ask otherwise".into())
+    one(label, "change spec.nodeSelector".into())
 }
