@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Time that a command waits for the write lock.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So many networks are looked at for one that no other cluster has.
+/// Maximum number of networks to try for a new cluster.
 const TRIES: usize = 32;
 
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
@@ -25,9 +25,9 @@ const HOLD: Duration = Duration::from_millis(20);
 /// Attempts of one write: in the last one its validation compiles the patterns itself, under the lock.
 const ATTEMPTS: u32 = 3;
 
-/// One in so many commands compacts the log of the store,
+/// Compaction runs after one of this many writing commands.
 const TIDIED: u64 = 8;
-/// over so many entries at most: a few milliseconds.
+/// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
 
 /// A store and the API over it.

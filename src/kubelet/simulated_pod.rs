@@ -98,7 +98,7 @@ fn start_time(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
     if waits == Some("CrashLoopBackOff") { started } else { api_time(now).0 }
 }
 
-/// A container that ends with code 1 in the moment in which it is started, and where its restarts have got to by now.
+/// Returns the facts of a container that exits with code 1 at each start, with the restarts so far.
 fn crashed(world: &World, spec: &PodSpec, start_time: Time) -> ContainerFacts {
     let ended = |at: Time| AttemptEnd {
         code: 1,

@@ -27,7 +27,7 @@ pub type Item = (usize, Key);
 pub struct QueuePriority {
     /// The priority of a pod.
     pub priority: i32,
-    /// It is written by this tick anyway: whatever else becomes of it now is the same row and the same commit.
+    /// Whether this tick writes the key's object anyway: further changes of it cost no additional row.
     pub begun: bool,
 }
 

@@ -11,15 +11,16 @@ use std::sync::Arc;
 
 /// Time to live of an event that does not recur.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
-/// As many stay in any cluster, and so many for each pod that there is.
+/// Number of events that any cluster may keep.
 const MOST: usize = 10_000;
+/// Number of events that a cluster may keep for each pod, if that is more.
 const FOR_EACH_POD: usize = 10;
-/// One part of so many may come on top before the oldest go: they are looked for together.
+/// Divisor of the limit: events may exceed it by this part before old ones are deleted together.
 const SLACK: usize = 10;
 
 const EVENTS: &str = "events";
 
-/// Whether there are so many events that the oldest are to go.
+/// Whether the number of events exceeds the limit by so much that the oldest are deleted.
 pub fn is_crowded(world: &World) -> bool {
     let most = max_events(world);
     world.count_of(EVENTS) > most + most / SLACK

@@ -14,7 +14,7 @@ pub fn mark(pid: i32) -> Option<PathBuf> {
     process::environment(pid, TERMINATION_LOG).map(PathBuf::from)
 }
 
-/// Kills what a dead shim has left in a pod's folder and settles the record; true when it said anything else before.
+/// Kills what a dead shim has left in a pod's folder and settles the record; returns whether the record changed.
 ///
 /// Only the holder of the folder's lock may call this. Records of another boot are void: nothing of them runs, nothing is signalled.
 pub fn end_processes(pod: &Path, record: &mut ShimRecord) -> bool {
@@ -45,8 +45,8 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
     changed
 }
 
-/// An attempt has a log before it has a process, and a record after: one with a log alone may have run, and even ended. It counts as
-/// one whose end nobody saw, so that what is not to be restarted runs once at most.
+/// Records attempts that have a log but no record: they may have run. Their end counts as unknown, so that a container that must not restart
+/// runs at most once.
 fn note_begun(pod: &Path, record: &mut ShimRecord) -> bool {
     let begun = folder::newest_attempts(pod);
     let unrecorded = begun

@@ -140,7 +140,7 @@ fn standing(chain: &[CauseLink]) -> ConvergenceState {
     chain.iter().map(|link| link.standing).max().unwrap_or_default()
 }
 
-/// Whether it is deleted in the foreground, and so goes after those that hold it, whatever kind they and it are.
+/// Whether it is being deleted in the foreground, so that its dependents must go first.
 fn awaits_dependents(row: &Row) -> bool {
     row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion")
 }
@@ -162,14 +162,14 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             pods.filter(|pod| !is_job || !ended(pod)).cloned().collect()
         }
         "cronjobs.batch" => {
-            // That a Job of it runs is what a CronJob is for.
+            // A running Job is normal for a CronJob, so only other Jobs are examined.
             let runs = |job: &Row| !job.is_deleting() && convergence::job_runs(&job.object());
             world.controlled("jobs.batch", &row.uid).filter(|job| !runs(job)).cloned().collect()
         }
         "services" => {
             let pods = world.list_in("pods", &row.key.namespace).filter(|pod| pod.is_active_pod() && row.selects(pod));
             let unready = |pod: &Arc<Row>| !pod.pod().is_some_and(|pod| pod.ready);
-            // One pod that answers is enough of a Service.
+            // A Service needs only one ready pod.
             let pods: Vec<Arc<Row>> = pods.cloned().collect();
             if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
         }

@@ -12,7 +12,7 @@ use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// A container of which no probe asks anything and that runs for so long is not on its way any more.
+/// A container without probes that has run for this long counts as started.
 const UNASKED: SignedDuration = SignedDuration::from_secs(60);
 
 /// The annotation that keeps a pretended pod from being ready.
@@ -87,7 +87,7 @@ fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> Caus
     CauseLink { seen, limited: None, ..link }.stuck(format!("kill -CONT {pid}"))
 }
 
-/// One that has ended since its status was written: what becomes of it is for the loop to say, which does not run.
+/// Describes a container that ended after its status was written. Only the loop, which does not run, knows what follows.
 fn ended_since(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
     let seen = format!("{how}; its status, from before that, says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));
@@ -130,7 +130,7 @@ impl ContainerFinding<'_> {
         self.probed(link, for_how_long)
     }
 
-    /// A probe is given as many tries as it asks for; after that it is what keeps the container from being ready.
+    /// Reports a failing probe as the cause once it has failed as often as its threshold.
     fn probed(&self, link: CauseLink, ran: SignedDuration) -> CauseLink {
         let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
         let probe = &self.spec[kind];

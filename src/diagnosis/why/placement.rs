@@ -201,7 +201,7 @@ fn objections(
         }
         "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(),
         "PodTopologySpread" => return vec![spread(world, pod, name)],
-        // Near to pods that are not there is nowhere.
+        // Without any matching pod, required affinity fits no node.
         "InterPodAffinity" if refusal.reasons.iter().any(|reason| reason == AFFINITY) => {
             one(PlacementObstacle::Neighbours, &["run a pod that spec.affinity.podAffinity asks for", "loosen that"])
         }
@@ -244,7 +244,7 @@ fn resources(row: &Row, name: &str, refusal: &PluginRefusal) -> PlacementRemedy 
     PlacementRemedy { by_adding: Some(larger), ..PlacementRemedy::new(PlacementObstacle::Resources, [less]) }
 }
 
-/// A node that lacks the label over whose values a pod is to be spread is no place for it.
+/// Returns the remedy for a topology spread constraint: other pods, or the missing topology label on the node.
 fn spread(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
     let keys = pod.items(&["spec", "topologySpreadConstraints"]).iter();
     let keys =
@@ -259,7 +259,7 @@ fn spread(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
     PlacementRemedy::new(PlacementObstacle::Spread, [loosen, other])
 }
 
-/// Taints: those of people can be taken away; the others go when what they tell of is over.
+/// Returns remedies for taints. Users can remove their own; kloop's go when their cause is over.
 fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
     let Some(row) = world.find("nodes", "", &verdict.node) else { return Vec::new() };
     let (taints, name) = (repelling(pod, row), &verdict.node);

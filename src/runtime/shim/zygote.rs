@@ -53,7 +53,7 @@ fn born(folder: &[u8], leader: OwnedFd, mut base_mounts: BaseMountsState) -> io:
     setsid()?;
     base_mounts.inherit();
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
-    // Nobody listens: what ends a shim is left where its pod's other traces are.
+    // The shim has no output: its error is written to the pod's folder.
     super::serve(leader, base_mounts)
         .inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n", error = io_error_text(error)))))
 }

@@ -1,19 +1,18 @@
-//! Starts that were refused because the image's program is not on this machine. Each second it is looked for again, which costs a few
-//! system calls, so that what is installed is found at once and not at the end of a long pause.
+//! Starts that were refused because the image's program is missing. The shard searches for it every second, so that an installed program
+//! starts at once and not after the backoff.
 //!
-//! Attempts that would run the same thing are one group: a thousand pods that lack one program cost one look. Start reading at
-//! [`Absent::found`].
+//! Attempts with the same image, arguments and PATH form a group, which is searched once. Start reading at [`MissingPrograms::take_found`].
 
 use super::super::super::image::{self, Environment};
 use crate::object::Str;
 use crate::world::start::Start;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Pause between two searches.
 const PAUSE: Duration = Duration::from_secs(1);
-/// More different programs than this are not looked for: the others are tried again when their pause is over.
+/// Maximum number of groups. Further attempts are tried again after their backoff.
 const MOST_GROUPS: usize = 256;
-/// Nor for more attempts of one group.
+/// Maximum number of attempts of one group.
 const MOST_ATTEMPTS: usize = 4096;
 
 /// An attempt: pod, container, number.
