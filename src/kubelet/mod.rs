@@ -50,7 +50,7 @@ mod invariants;
 #[cfg(test)]
 mod testing;
 
-pub use restart_policy::again_as_written;
+pub use restart_policy::restart_decision_from_object;
 
 use crate::object::Key;
 use crate::world::{AppliedReport, Loop, NodeFacts, Phase, Plan, Row, World};

@@ -74,9 +74,13 @@ const USUAL: [&str; 14] = [
 /// Returns the rights of a container; or the message of a `CreateContainerConfigError`.
 pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
     let Some(context) = &member.spec.security_context else { return Ok(ProcessRights::default()) };
-    let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_set(said));
+    let capabilities = context
+        .capabilities
+        .as_ref()
+        .filter(|_| context.privileged != Some(true))
+        .filter(|capabilities| is_set(capabilities));
     Ok(ProcessRights {
-        capabilities: said.map(remaining_capabilities).transpose()?,
+        capabilities: capabilities.map(remaining_capabilities).transpose()?,
         no_more: context.allow_privilege_escalation == Some(false),
     })
 }
@@ -107,8 +111,9 @@ fn is_set(capabilities: &Capabilities) -> bool {
 }
 
 /// The remaining capabilities as bits: `ALL` first, then the added, then the dropped ones (containerd: container_create_linux.go).
-fn remaining_capabilities(said: &Capabilities) -> Result<u64, String> {
-    let (add, drop) = (said.add.as_deref().unwrap_or_default(), said.drop.as_deref().unwrap_or_default());
+fn remaining_capabilities(capabilities: &Capabilities) -> Result<u64, String> {
+    let (add, drop) =
+        (capabilities.add.as_deref().unwrap_or_default(), capabilities.drop.as_deref().unwrap_or_default());
     let all = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case("ALL"));
     let mut left = match (all(add), all(drop)) {
         (_, true) => 0,
@@ -151,7 +156,10 @@ pub fn report_missing_capabilities(pod: &LocalPod, member: &PodContainer, plan: 
     let (me, _) = pod.world.settings.runs_as;
     let Some(context) = member.spec.security_context.as_ref().filter(|_| me != 0) else { return };
     let adds = |context: &SecurityContext| {
-        context.capabilities.as_ref().is_some_and(|said| said.add.as_ref().is_some_and(|add| !add.is_empty()))
+        context
+            .capabilities
+            .as_ref()
+            .is_some_and(|capabilities| capabilities.add.as_ref().is_some_and(|add| !add.is_empty()))
     };
     let field = match () {
         () if context.privileged == Some(true) => "privileged",

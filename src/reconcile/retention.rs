@@ -26,8 +26,8 @@ pub fn is_crowded(world: &World) -> bool {
     world.count_of(EVENTS) > most + most / SLACK
 }
 
-/// The events that are to go now, the oldest first.
-pub fn bygone(world: &World) -> Vec<Key> {
+/// Returns the events to delete now, the oldest first.
+pub fn expired_events(world: &World) -> Vec<Key> {
     let mut events: Vec<&Arc<Row>> = world.list(EVENTS).filter(|row| !row.is_deleting()).collect();
     let too_many = if is_crowded(world) { events.len().saturating_sub(max_events(world)) } else { 0 };
     events.sort_unstable_by_key(|row| row.revision);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn names(world: &World) -> Vec<String> {
-        bygone(world).iter().map(|key| key.name.to_string()).collect()
+        expired_events(world).iter().map(|key| key.name.to_string()).collect()
     }
 
     #[test]
@@ -101,6 +101,6 @@ mod tests {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name}});
             world.put(Key::new(Resource("pods"), "default", &name), pod.to_string().into());
         }
-        assert!(bygone(&world).is_empty());
+        assert!(expired_events(&world).is_empty());
     }
 }

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static MEMORY: ProcessAllocator = ProcessAllocator;
 
 /// Whether memory comes from mimalloc from now on.
-static SUITS_OBJECTS: AtomicBool = AtomicBool::new(false);
+static USES_MIMALLOC: AtomicBool = AtomicBool::new(false);
 
 /// Switches this process to mimalloc.
-pub fn suit_objects() {
-    SUITS_OBJECTS.store(true, Ordering::Relaxed);
+pub fn use_mimalloc() {
+    USES_MIMALLOC.store(true, Ordering::Relaxed);
 }
 
 /// Both allocators.
@@ -29,38 +29,38 @@ unsafe extern "C" {
     safe fn mi_is_in_heap_region(pointer: *const c_void) -> bool;
 }
 
-fn suits_objects() -> bool {
-    SUITS_OBJECTS.load(Ordering::Relaxed)
+fn uses_mimalloc() -> bool {
+    USES_MIMALLOC.load(Ordering::Relaxed)
 }
 
 /// Whether a block was allocated by mimalloc. A thread that has such a block also sees that the process has switched.
-fn is_of_objects(pointer: *mut u8) -> bool {
-    suits_objects() && mi_is_in_heap_region(pointer.cast())
+fn is_from_mimalloc(pointer: *mut u8) -> bool {
+    uses_mimalloc() && mi_is_in_heap_region(pointer.cast())
 }
 
 // SAFETY: each call is forwarded to an allocator that keeps the contract; a block goes back to the allocator that it came from.
 unsafe impl GlobalAlloc for ProcessAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is theirs.
-        unsafe { if suits_objects() { MiMalloc.alloc(layout) } else { System.alloc(layout) } }
+        unsafe { if uses_mimalloc() { MiMalloc.alloc(layout) } else { System.alloc(layout) } }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { if suits_objects() { MiMalloc.alloc_zeroed(layout) } else { System.alloc_zeroed(layout) } }
+        unsafe { if uses_mimalloc() { MiMalloc.alloc_zeroed(layout) } else { System.alloc_zeroed(layout) } }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above; the block is of the allocator that is asked.
         unsafe {
-            if is_of_objects(pointer) { MiMalloc.dealloc(pointer, layout) } else { System.dealloc(pointer, layout) }
+            if is_from_mimalloc(pointer) { MiMalloc.dealloc(pointer, layout) } else { System.dealloc(pointer, layout) }
         }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
-            if is_of_objects(pointer) {
+            if is_from_mimalloc(pointer) {
                 MiMalloc.realloc(pointer, layout, size)
             } else {
                 System.realloc(pointer, layout, size)

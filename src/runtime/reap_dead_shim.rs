@@ -122,19 +122,19 @@ fn sweep(dead: &[(&Path, &ShimRecord)]) {
 ///
 /// A session is the container's only if its leader was seen to be the recorded process: its number may have been handed out again.
 fn leftovers(dead: &[(&Path, &ShimRecord)], sessions: &mut HashSet<i32>) -> Vec<ProcessIdentity> {
-    let everybody: Vec<ProcessStat> = process::everybody().filter(|stat| !stat.zombie).collect();
+    let processes: Vec<ProcessStat> = process::all_processes().filter(|stat| !stat.zombie).collect();
     let mains = dead.iter().flat_map(|(_, record)| record.containers.values().filter_map(ContainerRecord::process));
     let mains: Vec<ProcessIdentity> =
-        mains.filter(|main| everybody.iter().any(|stat| stat.identity == *main)).collect();
+        mains.filter(|main| processes.iter().any(|stat| stat.identity == *main)).collect();
     sessions.extend(mains.iter().map(|main| main.pid));
     let is_marked = |pid: i32| mark(pid).is_some_and(|mark| dead.iter().any(|(pod, _)| mark.starts_with(pod)));
     let is_root = |stat: &ProcessStat| sessions.contains(&stat.session) || is_marked(stat.identity.pid);
     let own = std::process::id() as i32;
-    let others = everybody.iter().filter(|stat| stat.identity.pid != own);
+    let others = processes.iter().filter(|stat| stat.identity.pid != own);
     let mut victims: Vec<ProcessIdentity> = others.filter(|stat| is_root(stat)).map(|stat| stat.identity).collect();
     let mut seen: HashSet<i32> = victims.iter().map(|victim| victim.pid).collect();
     let mut below: HashMap<i32, Vec<ProcessIdentity>> = HashMap::new();
-    for stat in &everybody {
+    for stat in &processes {
         below.entry(stat.parent).or_default().push(stat.identity);
     }
     let mut next = 0;

@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// Returns the reasons that a pod refused by these plugins waits for. Pods with different nominated nodes have
 /// different reasons.
-pub fn wait_for_events(
+pub fn build_wait(
     row: &Row,
     constraints: &PodConstraints,
     causes: BTreeSet<&'static str>,
     nominated: Option<&Str>,
 ) -> SchedulingWait {
-    let terms = |pod_spec: &[PodTermConstraint]| -> Arc<[PodTerm]> {
-        pod_spec.iter().map(|wish| (*wish.term).clone()).collect()
+    let terms = |constraints: &[PodTermConstraint]| -> Arc<[PodTerm]> {
+        constraints.iter().map(|constraint| (*constraint.term).clone()).collect()
     };
     let spread = constraints.pod.items(&["spec", "topologySpreadConstraints"]);
     // Labels matter only for plugins that count pods. (Each pod of a StatefulSet has different labels and claims.)
@@ -224,12 +224,8 @@ mod tests {
             world.put(row.key, body.to_string().into());
         }
         let waiting = world.find("pods", "default", "p").unwrap().clone();
-        let held = wait_for_events(
-            &waiting,
-            &PodConstraints::from_pod(&world, &waiting),
-            causes.iter().copied().collect(),
-            None,
-        );
+        let held =
+            build_wait(&waiting, &PodConstraints::from_pod(&world, &waiting), causes.iter().copied().collect(), None);
         let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
         helps(&world, &held, &waiting, RowChange { before: before.as_ref(), after: after.as_ref() })
     }

@@ -16,7 +16,7 @@ pub const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 /// The link of an autoscaler, by its status: what pods use is known to the control plane that runs alone.
-pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let (current, desired) = (count("currentReplicas"), count("desiredReplicas"));
@@ -30,7 +30,7 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     }
     match unable(&object) {
         Some(unable) if unable["reason"] == "ScalingDisabled" => CauseLink { seen: text(unable, "message"), ..link },
-        Some(unable) if of.pretends && is_unmeasured(unable) => {
+        Some(unable) if plane.pretends && is_unmeasured(unable) => {
             if let Some((resource, container, pod)) = unasked(world, row, &object) {
                 let error = format!(
                     "FailedGetResourceMetric: missing request for {resource} in container {container} of Pod {pod}"

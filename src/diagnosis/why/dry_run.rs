@@ -46,13 +46,13 @@ fn goes_by_objects(each: &Loop) -> bool {
 }
 
 /// Adds what the loops of an object are refused and when they look again.
-pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let result = dry_run(world, &row.key);
     let link = CauseLink { wake: result.wake.or(link.wake), ..link };
     let pending = !result.due.is_empty();
     match result.refused {
         Some(message) => {
-            let next = advice(world, row, &message, of);
+            let next = advice(world, row, &message, plane);
             CauseLink { error: Some(message), ..link }.stuck(next)
         }
         None if pending && link.standing == ConvergenceState::Converged => CauseLink {
@@ -71,25 +71,27 @@ pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, of: &ControlP
 pub fn dry_run(world: &mut World, key: &Key) -> DryRunResult {
     let mut result = DryRunResult::default();
     for each in loops::all_loops().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
-        rehearse(world, each, key, &mut result);
+        dry_run_loop(world, each, key, &mut result);
     }
     result
 }
 
 /// The loops that the control plane leaves out and that can be asked here.
-pub fn left_out(of: &ControlPlaneState) -> impl Iterator<Item = &'static Loop> {
-    let is_out = |each: &&Loop| of.runs && of.left_out.iter().any(|name| name == each.name) && goes_by_objects(each);
+pub fn disabled_loops(plane: &ControlPlaneState) -> impl Iterator<Item = &'static Loop> {
+    let is_out = |each: &&Loop| {
+        plane.runs && plane.disabled_controllers.iter().any(|name| name == each.name) && goes_by_objects(each)
+    };
     loops::all_loops().into_iter().filter(is_out)
 }
 
 /// Whether a loop has anything to write for an object.
 pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
     let mut result = DryRunResult::default();
-    rehearse(world, each, key, &mut result);
+    dry_run_loop(world, each, key, &mut result);
     !result.due.is_empty() || result.refused.is_some()
 }
 
-fn rehearse(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
+fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
     let place = (each.name, key.clone());
     let known = world.loop_memory.refusals.remove(&place);
     // Refused once, a loop tries less, as it does when it runs.

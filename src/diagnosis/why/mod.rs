@@ -72,7 +72,7 @@ pub struct ControlPlaneState {
     /// Its process, when a signal such as SIGSTOP has stopped it.
     pub stopped: Option<i32>,
     /// The controllers that it does not run, by name.
-    pub left_out: Vec<String>,
+    pub disabled_controllers: Vec<String>,
     /// The last heartbeat of a control plane.
     pub heard: Option<Time>,
     /// Pods, by uid, with processes that have ended although their status, which no control plane updates, says that they run.
@@ -253,7 +253,7 @@ fn is_plane(link: &CauseLink) -> bool {
 
 /// The link about the control plane itself. Without one everything can still have converged; where something is missing,
 /// it is the first cause.
-fn plane(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
+fn plane_link(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
     if let Some(pid) = plane.stopped {
         let seen = format!("running, but a signal has stopped its process {pid}");
         let link =

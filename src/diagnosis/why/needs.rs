@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Returns the missing prerequisites of a pod; none for an ended pod.
-pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
+pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLink> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
     if let Some(name) = &fields.node {
@@ -33,7 +33,7 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
     for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
         let key = storage::key(&row.key.namespace, &name);
         match world.get(&key).cloned() {
-            Some(found) => links.push(claim(world, &found, of)),
+            Some(found) => links.push(claim(world, &found, plane)),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
                 links.push(absent(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next));
@@ -41,12 +41,12 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
         }
     }
     links.retain(|link| link.standing != ConvergenceState::Converged);
-    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys, of)));
+    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys, plane)));
     links
 }
 
 /// The link of a claim.
-pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::from_row(row) };
@@ -55,7 +55,7 @@ pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
-    let link = with_dry_run(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, of);
+    let link = with_dry_run(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
     let link =
         CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
@@ -132,7 +132,7 @@ fn source(
     pod: &Row,
     (resource, name): &RequiredObject,
     keys: &[String],
-    of: &ControlPlaneState,
+    plane: &ControlPlaneState,
 ) -> Option<CauseLink> {
     let key = Key::new(Resource(resource), &pod.key.namespace, name);
     let (what, place) = (super::name(&key), in_namespace(&key));
@@ -151,5 +151,5 @@ fn source(
         by: kubelet::LOOP.name,
         ..CauseLink::default()
     };
-    Some(link.stuck(format!("add the key {missing:?}: {}", of.correct(world, row))))
+    Some(link.stuck(format!("add the key {missing:?}: {}", plane.correct(world, row))))
 }

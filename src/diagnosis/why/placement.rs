@@ -14,7 +14,7 @@ use crate::world::{Row, World};
 use serde_json::Value;
 
 /// The link of a pod that the scheduler has not bound.
-pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let gates = object.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
@@ -35,23 +35,23 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, o
     let more = lines(&verdicts);
     match refusal {
         // The first control plane brings this machine along as a node.
-        Some(_) if verdicts.is_empty() && !of.runs => {
+        Some(_) if verdicts.is_empty() && !plane.runs => {
             CauseLink { seen: format!("{}, and there is no node yet", link.seen), ..link }
         }
         Some(message) => {
             let next = advice(world, row, object, &verdicts);
-            let queue = result.scheduling_wait.map(|scheduling_wait| queued(&scheduling_wait, of));
+            let queue = result.scheduling_wait.map(|scheduling_wait| queued(&scheduling_wait, plane));
             let more = more.into_iter().chain(queue).collect();
             CauseLink { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
-        None => CauseLink { more, ..with_dry_run(world, row, link, of) },
+        None => CauseLink { more, ..with_dry_run(world, row, link, plane) },
     }
 }
 
 /// Describes the pod's place in the queue, which exists only in a running control plane.
-fn queued(scheduling_wait: &SchedulingWait, of: &ControlPlaneState) -> String {
+fn queued(scheduling_wait: &SchedulingWait, plane: &ControlPlaneState) -> String {
     let events = queueing_hints::describe_wake_events(scheduling_wait).join(", or ");
-    if of.runs {
+    if plane.runs {
         format!("in the scheduler's queue of unschedulable pods until {events}; tried again after 5m in any case")
     } else {
         format!("not queued, because no scheduler runs: one that starts tries this pod at once, and then when {events}")

@@ -54,9 +54,9 @@ pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> Cau
 }
 
 /// Returns the remedy for a refused write.
-pub fn advice(world: &World, row: &Row, message: &str, of: &ControlPlaneState) -> String {
+pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState) -> String {
     let place = in_namespace(&row.key);
-    let correct = of.correct(world, row);
+    let correct = plane.correct(world, row);
     if let Some(quota) = named(message, "exceeded quota: ") {
         return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{place}");
     }

@@ -22,23 +22,23 @@ const COUNTS: [(&str, &str); 8] = [
 ];
 
 /// The link of a workload, or of an object that only has to be there.
-pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let link =
         CauseLink { wanted: desired_text(row, &object), seen: observed_text(row, &object), ..CauseLink::from_row(row) };
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
-    let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
+    let runs = row.key.resource == "jobs.batch" && !plane.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
     let link = CauseLink {
         standing: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged },
         ..link
     };
-    let link = with_dry_run(world, row, link, of);
+    let link = with_dry_run(world, row, link, plane);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
     let link = replaced(world, row, link);
-    let link = quota_link(world, row, &object, link);
-    refused(world, row, &object, link, of)
+    let link = explain_user_decision(world, row, &object, link);
+    refused(world, row, &object, link, plane)
 }
 
 /// A CronJob says when it starts its next Job, or what keeps it.
@@ -173,7 +173,7 @@ fn observed_text(row: &Row, object: &Object) -> String {
 }
 
 /// Explains a state that only a user can change: a pause, a deadline, a failed Job.
-fn quota_link(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
+fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
     let place = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
     if kind == "deployments.apps"
@@ -210,12 +210,12 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 }
 
 /// Explains a refusal that the status reports.
-fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
     match message {
         Some(message) if link.standing != ConvergenceState::Converged && link.error.is_none() => {
-            CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, of))
+            CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, plane))
         }
         _ => link,
     }

@@ -14,7 +14,7 @@ mod view;
 pub use content::missing;
 pub use dns::{names, report_unusable_names};
 pub use token::renewal as token_renewal;
-pub use view::{files, outdated, paths, report_shared_paths};
+pub use view::{files, outdated, paths, report_shared_files};
 
 #[cfg(test)]
 mod tests {

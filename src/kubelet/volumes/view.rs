@@ -121,7 +121,7 @@ pub fn paths(pod: &LocalPod, member: &PodContainer) -> Vec<(String, String)> {
 
 /// Adds an event at the first start of a pod that sees the machine's files: why it does, and which of its settings have no effect because
 /// of that.
-pub fn report_shared_paths(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
     let open: Vec<&PodContainer> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
     let denied = open.iter().any(|member| !wants_machine(pod, member));
     let names = [

@@ -69,7 +69,7 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
         error => format!("subPath {path:?}: {error}", error = io_error_text(error)),
     };
-    match file_tree::inside(root, path) {
+    match file_tree::open_handle_inside(root, path) {
         Err(Errno::NOENT) => {
             let mode = fstat(root).map_err(failed)?.st_mode & 0o2777;
             file_tree::make_folders(root, path, mode).map_err(failed)

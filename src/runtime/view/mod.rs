@@ -117,7 +117,7 @@ pub fn enter(
     for folder in &view.own {
         binds.push(bind::BindMount::same_path(Path::new(folder))?);
     }
-    let base = base_of(pod)?;
+    let base = mount_layer_tmpfs(pod)?;
     for (number, path) in view.new_folders.iter().enumerate() {
         binds.push(bind::BindMount::new_folder(&base.join(format!("v{number}")), path, view.new_folders_owner)?);
     }
@@ -151,7 +151,7 @@ pub fn enter(
 }
 
 /// Mounts a new tmpfs for the container's writes.
-fn base_of(pod: &Path) -> Result<PathBuf, String> {
+fn mount_layer_tmpfs(pod: &Path) -> Result<PathBuf, String> {
     // All containers use this path; none sees another's mount.
     let base = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
