@@ -44,10 +44,10 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
             let link = CauseLink { error: Some(error), standing: ConvergenceState::Converging, ..link };
-            let (me, place) = (name(&row.key), in_namespace(&row.key));
+            let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
             let next = match unable["reason"] == "AmbiguousSelector" {
-                true => format!("delete all of them but one: kloop delete {me}{place}"),
-                false => format!("check its metrics: kloop describe {me}{place}"),
+                true => format!("delete all of them but one: kloop delete {me}{namespace_flag}"),
+                false => format!("check its metrics: kloop describe {me}{namespace_flag}"),
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }

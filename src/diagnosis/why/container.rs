@@ -26,11 +26,11 @@ pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLi
     }
     let init = pod.items(&["spec", "initContainers"]).iter().map(|spec| (spec, "initContainerStatuses"));
     let main = pod.items(&["spec", "containers"]).iter().map(|spec| (spec, "containerStatuses"));
-    let link = |(spec, place): (&Value, &str)| {
-        let link = link(world, row, &pod, spec, place, plane);
+    let link = |(spec, list): (&Value, &str)| {
+        let link = link(world, row, &pod, spec, list, plane);
         let name = spec["name"].as_str().unwrap_or_default();
         match plane.lost.get(&row.uid) {
-            Some(UnreportedExit::All) if status(&pod, place, name)["state"]["running"].is_object() => {
+            Some(UnreportedExit::All) if status(&pod, list, name)["state"]["running"].is_object() => {
                 ended_since(link, row, name, "its process is gone")
             }
             Some(UnreportedExit::Some(ended)) if ended.contains_key(name) => {
@@ -48,14 +48,14 @@ pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLi
 }
 
 /// A container's entry in one of the lists of statuses.
-fn status<'a>(pod: &'a Object, place: &str, name: &str) -> &'a Value {
-    pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
+fn status<'a>(pod: &'a Object, list: &str, name: &str) -> &'a Value {
+    pod.items(&["status", list]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
 }
 
-fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, plane: &ControlPlaneState) -> CauseLink {
+fn link(world: &World, row: &Row, pod: &Object, spec: &Value, list: &str, plane: &ControlPlaneState) -> CauseLink {
     let name = spec["name"].as_str().unwrap_or_default();
-    let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
-    let status = status(pod, place, name);
+    let runs_once = list == "initContainerStatuses" && spec["restartPolicy"] != "Always";
+    let status = status(pod, list, name);
     let wanted = if runs_once { "done" } else { "running and ready" };
     let all = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
     let others = all.filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
@@ -137,13 +137,13 @@ impl ContainerFinding<'_> {
         if !probe.is_object() {
             // It has no readiness probe: it is ready with the next plan.
             return link.stuck_if(ran > UNASKED, || {
-                let place = in_namespace(&self.row.key);
+                let namespace_flag = in_namespace(&self.row.key);
                 match self.row.body().annotation(UNREADY) {
                     Some(told) => {
                         let correct = self.plane.correct(self.world, self.row);
                         format!("its annotation {UNREADY}: {told:?} keeps it: {correct}")
                     }
-                    None => format!("see what keeps it: kloop describe pod/{}{place}", self.row.key.name),
+                    None => format!("see what keeps it: kloop describe pod/{}{namespace_flag}", self.row.key.name),
                 }
             });
         }
@@ -254,7 +254,7 @@ impl ContainerFinding<'_> {
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
         let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
-        let place = in_namespace(&self.row.key);
+        let namespace_flag = in_namespace(&self.row.key);
         let logs = match self.plane.pretends {
             // A planned container has no log.
             true => self.plane.correct_container(self.world, self.row),
@@ -262,7 +262,7 @@ impl ContainerFinding<'_> {
                 // For a container that is not restarted, or never was, the current log is the relevant one.
                 let is_over = self.status["state"]["terminated"].is_object() || restarts == 0;
                 let previous = if is_over { "" } else { " --previous" };
-                format!("kloop logs {} -c {}{previous}{place}", self.row.key.name, self.name)
+                format!("kloop logs {} -c {}{previous}{namespace_flag}", self.row.key.name, self.name)
             }
         };
         let probe =

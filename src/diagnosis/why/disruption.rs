@@ -53,8 +53,12 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
         return CauseLink { standing: ConvergenceState::Converging, more, ..link };
     }
     let scale = owner(world, &pods[0]).map(|owner| {
-        let place = in_namespace(&owner.key);
-        format!("let there be more pods (kloop scale {}{place} --replicas={}), or ", name(&owner.key), expected + 1)
+        let namespace_flag = in_namespace(&owner.key);
+        format!(
+            "let there be more pods (kloop scale {}{namespace_flag} --replicas={}), or ",
+            name(&owner.key),
+            expected + 1
+        )
     });
     let next = format!(
         "evictions, as by kloop drain, are refused until more than {desired} are healthy: {}ask for less than {bound}: {}",

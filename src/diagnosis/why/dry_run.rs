@@ -92,8 +92,8 @@ pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
 }
 
 fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
-    let place = (each.name, key.clone());
-    let known = world.loop_memory.refusals.remove(&place);
+    let loop_and_key = (each.name, key.clone());
+    let known = world.loop_memory.refusals.remove(&loop_and_key);
     // Refused once, a loop tries less, as it does when it runs.
     for _ in 0..2 {
         let plan = match contain(|| (each.plan)(world, key)) {
@@ -129,7 +129,7 @@ fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut 
         result.refused = Some(message);
     }
     match known {
-        Some(known) => drop(world.loop_memory.refusals.insert(place, known)),
-        None => drop(world.loop_memory.refusals.remove(&place)),
+        Some(known) => drop(world.loop_memory.refusals.insert(loop_and_key, known)),
+        None => drop(world.loop_memory.refusals.remove(&loop_and_key)),
     }
 }

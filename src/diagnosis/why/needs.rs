@@ -41,7 +41,7 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
         }
     }
     links.retain(|link| link.standing != ConvergenceState::Converged);
-    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys, plane)));
+    links.extend(references(&pod).iter().filter_map(|(reference, keys)| source(world, row, reference, keys, plane)));
     links
 }
 
@@ -135,10 +135,10 @@ fn source(
     plane: &ControlPlaneState,
 ) -> Option<CauseLink> {
     let key = Key::new(Resource(resource), &pod.key.namespace, name);
-    let (what, place) = (super::name(&key), in_namespace(&key));
+    let (what, namespace_flag) = (super::name(&key), in_namespace(&key));
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
     let Some(row) = world.get(&key) else {
-        let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{place}");
+        let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{namespace_flag}");
         return Some(absent(what, "there", kubelet::LOOP.name, next));
     };
     let object = row.object();

@@ -82,17 +82,17 @@ fn phase_text(object: &Object, phase: &str) -> String {
 
 /// One that has ended badly for good: its owner makes another one, alone it stays so.
 fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
-    let (me, place) = (name(&row.key), in_namespace(&row.key));
+    let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
     let Some(FailedContainer { name, error, next }) = ended_badly(world, row, object, plane) else {
         return link.stuck_if(alone, || {
-            format!("look at its log (kloop logs {me}{place}), then delete it and apply it again")
+            format!("look at its log (kloop logs {me}{namespace_flag}), then delete it and apply it again")
         });
     };
     let log = Some((row.uid.clone(), name.clone()));
     CauseLink { error: Some(error), log, ..link }.stuck_if(alone, || {
         next.unwrap_or_else(|| {
-            format!("look at its log (kloop logs {me} -c {name}{place}), then delete it and apply it again")
+            format!("look at its log (kloop logs {me} -c {name}{namespace_flag}), then delete it and apply it again")
         })
     })
 }
@@ -126,9 +126,11 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
 fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > PATIENCE);
     let me = name(&row.key);
-    let place = in_namespace(&row.key);
+    let namespace_flag = in_namespace(&row.key);
     link.stuck_if(late && row.finalizers.is_empty(), || {
-        format!("its node does not end it; if it never will: kloop delete {me}{place} --grace-period=0 --force")
+        format!(
+            "its node does not end it; if it never will: kloop delete {me}{namespace_flag} --grace-period=0 --force"
+        )
     })
 }
 

@@ -130,9 +130,11 @@ fn outdated(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> C
     let mut old: Vec<&str> = pods.filter(is_old).map(|pod| &*pod.key.name).collect();
     old.sort();
     if let Some(first) = old.first() {
-        let place = in_namespace(&row.key);
+        let namespace_flag = in_namespace(&row.key);
         let all = if old.len() == 1 { "1 pod has".to_owned() } else { format!("{} pods have", old.len()) };
-        link.more.push(format!("{all} an older template (OnDelete); to update one: kloop delete pod {first}{place}"));
+        link.more.push(format!(
+            "{all} an older template (OnDelete); to update one: kloop delete pod {first}{namespace_flag}"
+        ));
     }
     link
 }
@@ -174,14 +176,14 @@ fn observed_text(row: &Row, object: &Object) -> String {
 
 /// Explains a state that only a user can change: a pause, a deadline, a failed Job.
 fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
-    let place = in_namespace(&row.key);
+    let namespace_flag = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
     if kind == "deployments.apps"
         && is_true(object, "paused")
         && !newest_set(world, row).is_some_and(|set| has_template_of(&set, row))
     {
         let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
-        return CauseLink { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
+        return CauseLink { seen, ..link }.stuck(format!("kloop rollout resume {me}{namespace_flag}"));
     }
     let conditions = object.items(&["status", "conditions"]);
     let has = |kind: &str, reason: &str| {
@@ -189,13 +191,14 @@ fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseL
     };
     if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
-        let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{place}");
+        let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{namespace_flag}");
         return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     if let Some(failed) = has("Failed", "").filter(|one| one["status"] == "True" && kind == "jobs.batch") {
         let text = |field: &str| failed[field].as_str().unwrap_or_default();
         let error = format!("{}: {}", text("reason"), text("message"));
-        let next = format!("look at its pods' logs (kloop logs {me}{place}), then delete it and apply it again");
+        let next =
+            format!("look at its pods' logs (kloop logs {me}{namespace_flag}), then delete it and apply it again");
         return CauseLink { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
     }
     link

@@ -22,7 +22,7 @@ const SHALLOW: usize = 32;
 #[derive(Clone, Copy, PartialEq)]
 struct FileId(u64, u64);
 
-fn place_of(folder: &OwnedFd) -> Result<FileId> {
+fn file_id(folder: &OwnedFd) -> Result<FileId> {
     let found = fstat(folder)?;
     Ok(FileId(found.st_dev, found.st_ino))
 }
@@ -47,7 +47,7 @@ struct Cursor {
 impl Cursor {
     /// A cursor that stands at the top.
     fn new(top: OwnedFd, mounts: Mounts) -> Result<Cursor> {
-        let FileId(device, _) = place_of(&top)?;
+        let FileId(device, _) = file_id(&top)?;
         Ok(Cursor { at: top, device, mounts, above: Vec::new() })
     }
 
@@ -57,10 +57,10 @@ impl Cursor {
             return Err(Errno::NAMETOOLONG);
         }
         let inner = open_folder(&self.at, name)?;
-        if self.mounts == Mounts::Skipped && place_of(&inner)?.0 != self.device {
+        if self.mounts == Mounts::Skipped && file_id(&inner)?.0 != self.device {
             return Err(Errno::XDEV);
         }
-        self.above.push(place_of(&self.at)?);
+        self.above.push(file_id(&self.at)?);
         self.at = inner;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Cursor {
     fn leave(&mut self) -> Result<()> {
         let Some(expected) = self.above.pop() else { return Ok(()) };
         let above = open_folder(&self.at, "..")?;
-        if place_of(&above)? != expected {
+        if file_id(&above)? != expected {
             return Err(Errno::STALE);
         }
         self.at = above;

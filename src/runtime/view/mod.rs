@@ -133,7 +133,7 @@ pub fn enter(
     if view.read_only {
         // A failure here is reported when the mount is made.
         bind::make_folder(&root, cwd);
-        binds.iter().for_each(|bind| drop(bind.place(&root)));
+        binds.iter().for_each(|bind| drop(bind.open_mount_point(&root)));
         compose::close(&base)?;
     }
     for step in [bind::BindMount::mount, bind::BindMount::finish] {
