@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use tracer::{Catch, Victim, hunt};
+use tracer::{KilledProcess, Victim, kill_at_call};
 
 /// Number of rounds between two complete checks.
 const LEG: usize = 10;
@@ -109,7 +109,7 @@ impl Campaign {
         command.args(["reconcile", "--watch"]);
         let (sender, started) = channel();
         let caught = std::thread::scope(|scope| {
-            let hunter = scope.spawn(move || hunt(&command, victim, at, &sender));
+            let hunter = scope.spawn(move || kill_at_call(&command, victim, at, &sender));
             let plane = started.recv().expect("it starts") as u32;
             self.act(round);
             let until = Instant::now() + Duration::from_secs(20);
@@ -120,7 +120,7 @@ impl Campaign {
             crate::cluster::signal(plane, "KILL");
             hunter.join().expect("the hunter")
         });
-        if let Catch { call: Some(call) } = caught {
+        if let KilledProcess { call: Some(call) } = caught {
             *self.calls.entry(call).or_default() += 1;
         }
     }

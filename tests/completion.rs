@@ -11,7 +11,7 @@ const OBJECTS: &str = r#"
 {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"prod"}}
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"prod"},
  "spec":{"containers":[{"name":"app","image":"sh"},{"name":"side","image":"sh"}]}}
-{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"system:one"},"rules":[]}
+{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"odd:one"},"rules":[]}
 {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"s$(touch harm)"},"rules":[]}
 "#;
 
@@ -45,7 +45,7 @@ fn names_come_from_the_cluster() {
         ("kloop get -n p", "prod"),
         ("kloop logs -n prod ", "web-0"),
         ("kloop logs -n prod web-0 -c s", "side"),
-        ("kloop get clusterroles s", "system\\:one"),
+        ("kloop get clusterroles o", "odd\\:one"),
         ("kloop get unicorns ", ""),
         ("kloop drain ", "node-a"),
     ] {
@@ -103,8 +103,8 @@ fn bash_completes_with_the_script() {
     for (line, part, expected) in [
         ("kloop get pods -n prod we", "we", "[web-0]"),
         ("kloop get pods --namespace=pr", "pr", "[prod]"),
-        ("kloop get clusterroles s", "s", "[system:one]"),
-        ("kloop get clusterroles system:", "", "[one]"),
+        ("kloop get clusterroles o", "o", "[odd:one]"),
+        ("kloop get clusterroles odd:", "", "[one]"),
     ] {
         let program = r#"source "$0"; complete -p kloop >/dev/null || exit 1
             COMP_LINE=$1 COMP_POINT=${#1}; _kloop kloop "$2" ""; printf '[%s]' "${COMPREPLY[@]}""#;

@@ -34,7 +34,7 @@ fn cluster_that_never_ran_prints_a_hint() {
     let why = cluster.kloop("why");
     assert_eq!(
         (&*why.out, why.code),
-        ("stuck      control plane: none has run yet; next: run: kloop reconcile --watch\n", 1)
+        ("stuck      control plane: has never run; next: run: kloop reconcile --watch\n", 1)
     );
     let named = cluster.home().join("state.db");
     let told = cluster.kloop(&format!("--state {} get pods", named.display())).err;

@@ -141,7 +141,7 @@ fn marked(folder: &Path) -> Vec<i32> {
         let mark = process::environment(pid, folder::TERMINATION_LOG);
         mark.is_some_and(|mark| Path::new(&mark).starts_with(folder))
     };
-    process::everybody()
+    process::all_processes()
         .filter(|stat| !stat.zombie)
         .map(|stat| stat.identity.pid)
         .filter(|pid| is_marked(*pid))
@@ -297,7 +297,7 @@ fn containers_of_a_pod_end_independently() {
     let stays = Start { container: "stays".into(), ..script("two", 0, "setsid sleep 1000 & exec sleep 1000") };
     rig.start(stays);
     let pid = rig.running("two", 0);
-    let children = || process::everybody().filter(|stat| stat.parent == pid as i32).count();
+    let children = || process::all_processes().filter(|stat| stat.parent == pid as i32).count();
     eventually("its child runs", || children() == 1);
     rig.start(Start { container: "goes".into(), ..script("two", 0, "setsid sleep 1000 & exit 0") });
     assert_eq!(rig.ended("two", 0).code, 0);

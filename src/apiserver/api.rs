@@ -16,15 +16,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So many networks are looked at for one that no other cluster has.
+/// Maximum number of networks to try for a new cluster.
 const TRIES: usize = 32;
 
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// One in so many commands compacts the log of the store,
+/// Compaction runs after one of this many writing commands.
 const TIDIED: u64 = 8;
-/// over so many entries at most: a few milliseconds.
+/// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
 
 /// A store and the API over it.

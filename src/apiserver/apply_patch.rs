@@ -67,7 +67,7 @@ pub fn apply_as_kubectl(
         && done.object.annotation(LAST_APPLIED).is_some()
         && !managed_fields::is_applied(&done.object, &annotation)
     {
-        let kept = apply(txn, &alone(&done.object), (KEEPER, false))?;
+        let kept = apply(txn, &identity_with_last_applied(&done.object), (KEEPER, false))?;
         done.object = kept.object;
     }
     let mut moved = done.object.clone();
@@ -79,13 +79,13 @@ pub fn apply_as_kubectl(
 }
 
 /// Returns the identifying fields of an object and the annotation.
-fn alone(object: &Object) -> Object {
-    let mut alone = Object(serde_json::json!({}));
+fn identity_with_last_applied(object: &Object) -> Object {
+    let mut identity = Object(serde_json::json!({}));
     let annotation = ["metadata", "annotations", LAST_APPLIED];
     for path in [&["apiVersion"][..], &["kind"], &["metadata", "name"], &["metadata", "namespace"], &annotation] {
         if let Some(value) = object.value_at(path) {
-            alone.set(path, value.clone());
+            identity.set(path, value.clone());
         }
     }
-    alone
+    identity
 }

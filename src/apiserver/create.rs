@@ -27,7 +27,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
     }
     let mut object = decode(kind, body, options, &mut warnings)?;
-    own_metadata(txn, kind, &mut object);
+    set_server_metadata(txn, kind, &mut object);
     let generated = object.name().is_empty();
     let base = object.text(&["metadata", "generateName"]).unwrap_or_default().to_owned();
     for attempt in 1.. {
@@ -89,7 +89,7 @@ pub fn create_like(
         }
         return Ok(reply);
     };
-    own_metadata(txn, kind, &mut object);
+    set_server_metadata(txn, kind, &mut object);
     let key = key_of(kind, &object);
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
     let mut warnings = Vec::new();
@@ -182,7 +182,7 @@ pub fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> Api
     if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), errors)) }
 }
 
-fn own_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
+fn set_server_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
     let uid = names::uid(txn.random(), txn.random());
     object.set(&["metadata", "uid"], uid);
     object.set(&["metadata", "creationTimestamp"], time::rfc3339(txn.now()));

@@ -17,7 +17,7 @@ const MAX_DISRUPTED: usize = 2000;
 pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let pod = read::exact(txn, key)?;
-    if !ends_anyway(&pod) {
+    if !needs_no_budget(&pod) {
         let mut budgets = txn.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
         budgets.retain(|budget| selects(budget, &pod));
         if budgets.len() > 1 {
@@ -26,9 +26,9 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
             return Err(Status::new(Reason::InternalError, text));
         }
         if let Some(budget) = budgets.pop()
-            && !is_free(&budget, &pod)
+            && !is_exempt_from_budget(&budget, &pod)
         {
-            spend(txn, budget, &pod, dry_run)?;
+            take_disruption(txn, budget, &pod, dry_run)?;
         }
     }
     let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
@@ -48,8 +48,8 @@ fn mark(txn: &mut dyn Transaction, kind: &Kind, mut pod: Object, dry_run: bool) 
     update(txn, kind, &pod, UpdatePart::Status, &options).map(|_| ())
 }
 
-/// A pod whose end disturbs nothing.
-fn ends_anyway(pod: &Object) -> bool {
+/// Whether a pod may end without a budget: it is ending, has ended or has not started.
+fn needs_no_budget(pod: &Object) -> bool {
     pod.deletion().is_some() || matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending"))
 }
 
@@ -58,8 +58,8 @@ fn selects(budget: &Object, pod: &Object) -> bool {
     selector.is_some_and(|selector| selector.is_ok_and(|selector| selector.matches(|key| pod.label(key))))
 }
 
-/// A pod that is not ready may go without spending the budget, where the budget's policy says so.
-fn is_free(budget: &Object, pod: &Object) -> bool {
+/// Whether the budget's policy lets a pod that is not ready go without counting as a disruption.
+fn is_exempt_from_budget(budget: &Object, pod: &Object) -> bool {
     let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     if pod.items(&["status", "conditions"]).iter().any(ready) {
         return false;
@@ -69,8 +69,8 @@ fn is_free(budget: &Object, pod: &Object) -> bool {
     budget.text(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow") || healthy
 }
 
-/// Takes one disruption off the budget.
-fn spend(txn: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run: bool) -> ApiResult<()> {
+/// Takes one of the disruptions that the budget allows.
+fn take_disruption(txn: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run: bool) -> ApiResult<()> {
     let refuse = |text: String| Err(Status::new(Reason::TooManyRequests, text));
     let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
     let (allowed, observed) = (count("disruptionsAllowed"), count("observedGeneration"));

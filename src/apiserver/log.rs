@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::{ApiResult, read};
-use crate::kubelet::again_as_written;
+use crate::kubelet::restart_decision_from_object;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use crate::runtime::logs::{self, LogMissing, LogOptions, LogReader, NextAttemptCheck};
 use crate::store::OpenMode;
@@ -52,7 +52,7 @@ pub fn open(place: &LogSource, pod: &Object, container: &str, options: &LogOptio
 
 /// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
 fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
-    let again = again_as_written(pod, container);
+    let again = restart_decision_from_object(pod, container);
     let (state, uid) = (state.to_owned(), pod.uid().to_owned());
     let key = Key::new(Resource("pods"), pod.namespace(), pod.name());
     let is_alive = move || {

@@ -11,13 +11,13 @@ use crate::object::{Object, Reason, Resource, Status, Str};
 use crate::store::{ChangeKind, Snapshot, StoreRead, StoredObject};
 use std::collections::BTreeMap;
 
-/// So many rows are read at once, and of the log.
+/// Rows, or log entries, per read.
 const ROWS: usize = 500;
 
-/// Kinds of which a part is worked out when it is read.
-const WORKED_OUT: [&str; 2] = ["nodes", "leases.coordination.k8s.io"];
+/// Kinds whose objects are partly computed on read.
+const PARTLY_COMPUTED: [&str; 2] = ["nodes", "leases.coordination.k8s.io"];
 
-/// A list that is wanted.
+/// A list request.
 pub struct ListRequest<'a> {
     /// The kind.
     pub kind: &'static Kind,
@@ -25,11 +25,11 @@ pub struct ListRequest<'a> {
     pub namespace: Option<&'a str>,
     /// The selection.
     pub wanted: &'a ListSelection,
-    /// As things stood at this revision; none for now.
+    /// The revision to show; `None` for the current one.
     pub at: Option<u64>,
-    /// After this namespace and name.
+    /// The namespace and name after which the page begins.
     pub after: Option<(&'a str, &'a str)>,
-    /// At most so many; none for all.
+    /// Maximum number of objects; `None` for all.
     pub limit: Option<usize>,
 }
 
@@ -150,7 +150,7 @@ pub struct RowBatch {
 
 /// Whether objects of a kind are what is stored and nothing else.
 pub fn is_stored(kind: &Kind) -> bool {
-    !WORKED_OUT.contains(&kind.resource.0)
+    !PARTLY_COMPUTED.contains(&kind.resource.0)
 }
 
 /// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.

@@ -30,7 +30,7 @@ pub fn scale(kind: &Kind, object: &Object) -> Object {
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata,
         "spec": {}, "status": {"replicas": object.int(&seen).unwrap_or(0)},
     });
-    // Go leaves out a wish of none.
+    // Go omits a desired replica count of zero.
     if let Some(replicas) = object.int(&wanted).filter(|replicas| *replicas != 0) {
         scale["spec"]["replicas"] = replicas.into();
     }

@@ -265,8 +265,8 @@ fn with_ephemeral(decoded: &Object, old: &Object) -> ApiResult<Object> {
     Ok(object)
 }
 
-/// The pod with new resources of its containers, checked as a whole. With itself for the old one: whatever else differs is refused
-/// before, and a pod that has been there for a while may have what a new one may not (containers for debugging).
+/// Returns the pod with new container resources, validated as a whole. The pod is compared with itself: other changes were refused before,
+/// and an existing pod may contain what a new one may not (ephemeral containers).
 fn resized(kind: &Kind, decoded: &Object, old: &Object) -> ApiResult<Object> {
     let (object, mut errors) = resize::resized(decoded, old);
     errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));

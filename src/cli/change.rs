@@ -21,12 +21,13 @@ pub fn change(
     change_part(context, target, UpdatePart::Main, dry_run, edit)
 }
 
-/// The part of an object that `--subresource` names, of the subresources that hold the object itself.
-pub fn update_part(subresource: &str) -> UpdatePart {
+/// The part of an object that `--subresource` names, of the subresources whose body is the object itself; `None` for others.
+pub fn update_part(subresource: &str) -> Option<UpdatePart> {
     match subresource {
-        "status" => UpdatePart::Status,
-        "resize" => UpdatePart::Resize,
-        _ => UpdatePart::Main,
+        "" => Some(UpdatePart::Main),
+        "status" => Some(UpdatePart::Status),
+        "resize" => Some(UpdatePart::Resize),
+        _ => None,
     }
 }
 

@@ -28,7 +28,7 @@ pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
         Ok((txn.network(), names))
     })?;
     let home = context.existing()?.map(|api| api.store().home().to_owned());
-    let resolver = home.and_then(|home| runtime::resolver_of(&home, network));
+    let resolver = home.and_then(|home| runtime::resolver_address(&home, network));
     let mut text = String::from("# Names of the kloop cluster. They are valid until a Service is created again.\n");
     text += &hosts(&lines);
     text += &match resolver {

@@ -6,6 +6,7 @@ use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteReply};
 use crate::kinds::merge_rules;
 use crate::managed_fields::last_applied::with_last_applied;
@@ -65,9 +66,7 @@ const HEADER: &str = "\
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (found, failures) = targets::find(context, &args.named.scope())?;
     Failure::from_failures(failures)?;
-    if !["", "status", "resize"].contains(&args.subresource.as_str()) {
-        return Err(Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource)));
-    }
+    edited_part(&args)?;
     let original = text_of(&found);
     let (mut text, mut reasons): (String, Vec<String>) = (original.clone(), Vec::new());
     let mut file = EditedFile::new(&format!("{HEADER}{original}"))?;
@@ -199,12 +198,18 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
         None => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
     };
     let key = key_of(kind, object);
-    let part = update_part(&args.subresource);
+    let part = edited_part(args)?;
     let options = context.options(FieldValidation::Strict, dry_run);
     let reply: WriteReply =
         context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
     args.change.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
+}
+
+/// The part of the objects that is edited.
+fn edited_part(args: &Args) -> CliResult<UpdatePart> {
+    let unsupported = || Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource));
+    update_part(&args.subresource).ok_or_else(unsupported)
 }
 
 /// The file in the editor. It is removed on drop, unless it is kept.

@@ -264,11 +264,7 @@ fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
         if known.has(requested) {
             return Ok(vec![requested.clone()]);
         }
-        let text = format!(
-            "container {requested} is not valid for pod {} out of: {}",
-            pod.name(),
-            known.default_container_notice()
-        );
+        let text = format!("container {requested} is not valid for pod {} out of: {}", pod.name(), known.list_names());
         return Err(Failure::plain(text));
     }
     Ok(known.default(pod, context, false).into_iter().collect())

@@ -191,7 +191,7 @@ impl PodContainers {
     }
 
     /// Returns all names as kubectl prints them.
-    pub fn default_container_notice(&self) -> String {
+    pub fn list_names(&self) -> String {
         let init = self.init.iter().map(|name| format!("{name} (init)"));
         let ephemeral = self.ephemeral.iter().map(|name| format!("{name} (ephem)"));
         self.main.iter().cloned().chain(init).chain(ephemeral).collect::<Vec<_>>().join(", ")
@@ -204,8 +204,7 @@ impl PodContainers {
         let chosen = annotated.clone().or_else(|| self.main.first().cloned())?;
         let is_choice = self.main.len() + self.init.len() + self.ephemeral.len() > 1;
         if is_choice && annotated.is_none() && !quiet {
-            context
-                .print_notice(&format!("Defaulted container {chosen:?} out of: {}", self.default_container_notice()));
+            context.print_notice(&format!("Defaulted container {chosen:?} out of: {}", self.list_names()));
         }
         Some(chosen)
     }

@@ -7,6 +7,7 @@ use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Reason, Status, io_error_text, yaml};
@@ -155,12 +156,10 @@ fn patch_object(
     let key = key_of(kind, object);
     let api_version = args.words.first().and_then(|word| requested_version(kind, word));
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
-    let part = update_part(&args.subresource);
-    let change = match args.subresource.as_str() {
-        "" | "status" => change.clone(),
-        "resize" if kind.resource == "pods" => change.clone(),
-        "scale" if kind.scale => scale(kind, object, language, change)?,
-        other => {
+    let (part, change) = match (args.subresource.as_str(), update_part(&args.subresource)) {
+        ("scale", _) if kind.scale => (UpdatePart::Main, scale(kind, object, language, change)?),
+        (_, Some(part)) if part != UpdatePart::Resize || kind.resource == "pods" => (part, change.clone()),
+        (other, _) => {
             let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
             return Err(Failure::doing(status, if other == "scale" { "" } else { other }));
         }

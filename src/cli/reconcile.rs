@@ -187,7 +187,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         state: context.state(),
         node,
         shim: None,
-        loops: loops::chosen(&args.controllers).map_err(Failure::plain)?,
+        loops: loops::enabled_loops(&args.controllers).map_err(Failure::plain)?,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
         environment: Environment::inherited().with_variables(variables(&args.env)?),
@@ -374,7 +374,7 @@ fn end(
         let whose = pods(running);
         print_line(
             log_sink,
-            format!("stopped; the processes of {whose} go on running (kloop reconcile takes them over again)"),
+            format!("stopped; the processes of {whose} keep running (kloop reconcile takes them over again)"),
         );
     }
     match ending {

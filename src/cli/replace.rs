@@ -12,7 +12,7 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
 use crate::apiserver::update::update;
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason};
+use crate::object::{Key, Object, Reason, Status};
 use std::time::Duration;
 
 /// Replace a resource by file name or stdin.
@@ -91,7 +91,8 @@ fn replace_object(
         context.warn(&done.warnings);
         done.into_object()
     } else {
-        let part = update_part(&args.subresource);
+        let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+        let part = update_part(&args.subresource).ok_or_else(|| doing(unknown()))?;
         let done = context.api()?.write(options.dry_run, |txn| {
             let current = read::get(txn, &key)?;
             // As in kubectl, a manifest without a resourceVersion replaces the current version.

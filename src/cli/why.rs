@@ -41,7 +41,7 @@ use std::time::Duration;
 #[command(
     override_usage = "[-f FILENAME | TYPE [NAME | -l label] | TYPE/NAME ...]",
     after_help = "\
-# What is not as it was asked for, and why?
+# What has not converged, and why?
 kloop why
 
 # The same with every chain
@@ -125,7 +125,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         None if nothing_named && answers.is_empty() => {
             let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
-            context.print(&format!("everything{place} is as it was asked for\n"))?;
+            context.print(&format!("everything{place} has converged\n"))?;
         }
         None if nothing_named && !globals::is_verbose(args.v.as_deref()) => {
             context.print_styled(&causes::lines(&answers))?;
@@ -156,14 +156,24 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let leader = leader::read_leader(store.home());
     let runs = leader.is_some();
     let stopped = leader.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| process::awaits_continue(*pid));
-    let left_out = meta(LEFT_OUT).unwrap_or_default();
-    let left_out = left_out.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let disabled_controllers = meta(LEFT_OUT).unwrap_or_default();
+    let disabled_controllers =
+        disabled_controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > HEARTBEAT_TIMEOUT);
     let lost = if runs && !is_silent && stopped.is_none() { HashMap::new() } else { unreported_exits(&world, store) };
     let halted = stopped_pods(&world, store);
     let is_closed = world.list("ingresses.networking.k8s.io").next().is_some() && !has_gateway(store.home());
-    let plane =
-        ControlPlaneState { runs, is_silent, stopped, left_out, heard, lost, halted, is_closed, pretends: false };
+    let plane = ControlPlaneState {
+        runs,
+        is_silent,
+        stopped,
+        disabled_controllers,
+        heard,
+        lost,
+        halted,
+        is_closed,
+        pretends: false,
+    };
     Ok((world, plane))
 }
 
@@ -461,7 +471,7 @@ mod tests {
             runs: about != "none" && about["runs"] != false,
             is_silent: is("silent"),
             stopped: about["stopped"].as_i64().map(|pid| pid as i32),
-            left_out: words(case, "left out").map(str::to_owned).collect(),
+            disabled_controllers: words(case, "left out").map(str::to_owned).collect(),
             heard: time(&about["heard"]),
             lost: map(&about["ended"], ended).collect(),
             halted: map(&about["halted"], stopped).collect(),

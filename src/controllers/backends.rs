@@ -1,6 +1,7 @@
 //! The pods behind a Service with their address, readiness and ports, for both Endpoints and EndpointSlices.
 
 use super::pods::controller_key;
+use crate::kinds::pod::ports::named_port;
 use crate::object::{Key, Object, Resource, Str};
 use crate::world::{Row, World};
 use serde_json::{Value, json};
@@ -94,15 +95,6 @@ fn resolve_port(port: &Value, pod: &Object) -> Option<Value> {
         resolve_port["appProtocol"] = application.into();
     }
     Some(resolve_port)
-}
-
-/// The number of a named container port, of containers and sidecars.
-fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
-    let sidecars = pod.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
-    let containers = pod.items(&["spec", "containers"]).iter().chain(sidecars);
-    let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
-    let found = ports.find(|port| port["name"] == name && port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
-    found["containerPort"].as_i64()
 }
 
 /// The Services that a row concerns: itself, or those that select the pod.

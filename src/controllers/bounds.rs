@@ -1,4 +1,4 @@
-//! Law 6 for every controller: one plan has few writes, even for objects with huge numbers or many dependents.
+//! The rule that plans are bounded, for every controller: one plan has few writes, even for objects with huge numbers or many dependents.
 
 use super::ALL;
 use super::pods::BURST;

@@ -1,8 +1,8 @@
 //! The controllers of workloads, Services, owners, namespaces and nodes: pure functions from the World to a Plan.
 //!
 //! Each file implements one controller of Kubernetes' controller manager. Never: writes, reads a clock, or calls
-//! another controller; controllers interact only through objects. Start reading at [`replicaset`], the simplest. A new
-//! controller needs one new file and one line in [`ALL`].
+//! another controller; controllers interact only through objects. Start reading at [`replicaset`]. A new controller
+//! needs one new file, its `mod`, and one line in [`ALL`].
 
 use crate::world::Loop;
 

@@ -126,7 +126,7 @@ fn report_unbound(world: &World, row: &Row, claim: Object, named: Option<String>
     } else if !known {
         let message = format!("storageclass.storage.k8s.io {class:?} not found");
         plan.event(row, EventType::Warning, "ProvisioningFailed", message);
-    } else if matches!(storage::place_of(world, row, &claim), ClaimSource::NotYet) {
+    } else if matches!(storage::claim_source(world, row, &claim), ClaimSource::NotYet) {
         await_consumer(world, row, plan);
     }
     plan.wait("no volume fulfils the claim");

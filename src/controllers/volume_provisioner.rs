@@ -53,7 +53,7 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
         let message = format!("failed to provision volume with StorageClass {:?}: {why}", class.name());
         return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
     }
-    if matches!(storage::place_of(world, row, claim), ClaimSource::NotYet) {
+    if matches!(storage::claim_source(world, row, claim), ClaimSource::NotYet) {
         return plan.wait("no pod that uses the claim has a node");
     }
     plan.event(row, EventType::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));

@@ -2,7 +2,7 @@
 //!
 //! Defines a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns
 //! and description. Never: does I/O; a kind's functions map values to values. Start reading at [`ALL`]; a new kind
-//! needs one new file and one line there.
+//! needs one new file, its `mod`, and one line there.
 
 pub mod address;
 mod admission_policy;

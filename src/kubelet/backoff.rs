@@ -4,10 +4,10 @@ use crate::object::Time;
 use crate::world::{AttemptEnd, ClusterSettings};
 use jiff::SignedDuration;
 
-/// For so long the error of a refused image, or of a container that cannot be started, shows, before the pause until the next try shows.
+/// Time for which the error of a refused image or container is shown before the back-off state.
 const ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
 
-/// An attempt that ran for so long starts the pauses over, whatever their cap (Kubernetes, KEP-4603).
+/// An attempt that ran at least this long resets the back-off, whatever its maximum (KEP-4603).
 const RESET_SECONDS: i64 = 600;
 
 /// Seconds from the end of an attempt to the start of the next: none after the first attempt and after one that ran for 10 minutes,

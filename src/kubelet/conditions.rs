@@ -58,7 +58,7 @@ fn to_pod_condition(pod: &LocalPod, verdict: &ConditionState) -> PodCondition {
 fn restarting(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Option<ConditionState> {
     let kind = restart_all::CONDITION;
     let is_begun = || restart_all::is_under_way(pod) && !order.steps.contains(&ContainerAction::Renew);
-    restart_all::is_known(pod).then(|| match status.phase.as_deref() {
+    restart_all::has_restart_all_rule(pod).then(|| match status.phase.as_deref() {
         Some("Succeeded") => false_condition(kind, "PodCompleted", None),
         Some("Failed") => false_condition(kind, "PodFailed", None),
         _ if is_begun() => ConditionState {

@@ -37,10 +37,10 @@ pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, ContainerAction::Start(_))) {
         resources::report_unenforced_limits(pod, plan);
         resources::report_volumes_on_disk(pod, plan);
-        volumes::report_shared_paths(pod, plan);
+        volumes::report_shared_files(pod, plan);
         volumes::report_unusable_names(pod, plan);
         security::report_missing_rights(pod, plan);
-        message::report_shared_paths(pod, plan);
+        message::report_shared_message_path(pod, plan);
         ports::report_low_ports(pod, plan);
     }
     ports::report_denied_connections(pod, plan);

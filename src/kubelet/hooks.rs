@@ -14,7 +14,7 @@ use crate::world::{ContainerFacts, Plan, ProbeKind};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Container;
 
-/// A postStart hook may take so long. Kubernetes waits without end; this is as good, and can be added to a time.
+/// Maximum time of a postStart hook. Kubernetes has no maximum; this one can be added to a time without overflow.
 const PATIENCE: i64 = 24 * 60 * 60;
 /// A container has at least so many seconds between its stop signal and its end (Kubernetes: minimumGracePeriodInSeconds).
 const LEAST_GRACE: i64 = 2;

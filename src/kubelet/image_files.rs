@@ -11,7 +11,8 @@ use crate::world::{AppliedReport, Effect, Loop, Plan, Row, SourceDigests, World,
 use serde_json::{Value, json};
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "image-controller", root: RESOURCE, concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop =
+    Loop { name: "image-controller", root: RESOURCE, concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
     if let AppliedReport::Image(key) = report { vec![key.clone()] } else { Vec::new() }

@@ -1,4 +1,4 @@
-//! Laws that hold whatever happens: lost orders, late, lost and repeated reports, restarts of the control plane, reboots.
+//! Invariants that hold whatever happens: lost orders, late, lost and repeated reports, restarts of the control plane, reboots.
 
 use super::LOOP;
 use super::testing::{ContainerBehaviour, TestMachine, key, pod};
@@ -97,16 +97,16 @@ proptest! {
             {"name": "i", "image": "a"}, {"name": "s", "image": "a", "restartPolicy": "Always"}]});
         let mut machine = TestMachine::new(pod(spec));
         machine.set_behaviour("i", ContainerBehaviour::Exit(1, 0));
-        let mut witness = InvariantChecker::default();
+        let mut checker = InvariantChecker::default();
         for chance in &chances {
             happens(&mut machine, chance);
             machine.settle();
-            witness.look(&machine);
+            checker.look(&machine);
         }
         machine.lost_orders = 0;
         let to = machine.second() + 2000;
         machine.run_to(to);
-        witness.look(&machine);
+        checker.look(&machine);
         let writes = machine.writes;
         machine.run_to(to + 2000);
         prop_assert_eq!(machine.writes, writes, "it stays settled");

@@ -30,7 +30,7 @@ pub fn truncate_message(containers: usize, message: &str) -> Option<String> {
 }
 
 /// Adds an event at a pod's first start about containers whose termination message has no file of its own.
-pub fn report_shared_paths(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_shared_message_path(pod: &LocalPod, plan: &mut Plan) {
     let without = |member: &&PodContainer| needs_file(&member.spec) && filesystem::sees_machine(pod, member);
     for member in pod.members.iter().filter(without) {
         let message = format!(

@@ -50,14 +50,14 @@ mod invariants;
 #[cfg(test)]
 mod testing;
 
-pub use restart_policy::again_as_written;
+pub use restart_policy::restart_decision_from_object;
 
 use crate::object::Key;
 use crate::world::{AppliedReport, Loop, NodeFacts, Phase, Plan, Row, World};
 use pod::LocalPod;
 
 /// The kubelet's loop.
-pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop = Loop { name: "kubelet", root: "pods", concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 /// The loop of nodes that run out of something.
 pub const PRESSURE: Loop = eviction::LOOP;

@@ -22,7 +22,7 @@ pub fn report_low_ports(pod: &LocalPod, plan: &mut Plan) {
                     EventType::Normal,
                     "PortMoved",
                     format!(
-                        "Container {name} declares port {port}, and ports below {lowest} are for root here: pods, Services, probes and \
+                        "Container {name} declares port {port}, and ports below {lowest} are reserved for root: pods, Services, probes and \
                          port-forward reach it at port {port}, other programs of this machine at {ip}:{moved}"
                     ),
                 ),
@@ -42,7 +42,7 @@ fn declared(member: &PodContainer) -> impl Iterator<Item = u16> {
 
 fn for_root(lowest: u16, port: u16) -> String {
     format!(
-        "ports below {lowest} are for root here: let it listen on another, run kloop as root, or set \
+        "ports below {lowest} are reserved for root: let it listen on another, run kloop as root, or set \
          net.ipv4.ip_unprivileged_port_start={port} with sysctl"
     )
 }
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn ports_that_are_kept_for_root_are_told_once() {
-        let on_machine = ["PortReserved ports below 1024 are for root here: let it listen on another"];
+        let on_machine = ["PortReserved ports below 1024 are reserved for root: let it listen on another"];
         let of_pod = [
-            "PortMoved ports below 1024 are for root here: pods, Services, probes and port-forward reach it at port 80",
+            "PortMoved ports below 1024 are reserved for root: pods, Services, probes and port-forward reach it at port 80",
         ];
         let table =
             [(0, false, &[][..]), (80, false, &[][..]), (1024, false, &of_pod[..]), (1024, true, &on_machine[..])];

@@ -20,7 +20,7 @@ pub const REASON: &str = "RestartingAllContainers";
 const ACTION: &str = "RestartAllContainers";
 
 /// Whether any container of the pod has such a rule.
-pub fn is_known(pod: &LocalPod) -> bool {
+pub fn has_restart_all_rule(pod: &LocalPod) -> bool {
     let rules = pod.members.iter().flat_map(|member| member.spec.restart_policy_rules.iter().flatten());
     !pod.simulated && rules.into_iter().any(|rule| rule.action == ACTION)
 }
@@ -31,7 +31,7 @@ pub fn is_under_way(pod: &LocalPod) -> bool {
     // An exit in a finished pod does not restart it.
     let is_over =
         || pod.with_role(ContainerRole::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));
-    is_known(pod) && (told() || (pod.members.iter().any(is_cause) && !is_over()))
+    has_restart_all_rule(pod) && (told() || (pod.members.iter().any(is_cause) && !is_over()))
 }
 
 /// Whether a container that has ended is started again.

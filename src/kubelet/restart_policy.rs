@@ -24,8 +24,8 @@ pub fn restart_decision(pod: &LocalPod, member: &PodContainer) -> RestartDecisio
     policy(member.role, pod.spec.restart_policy.as_deref(), member.spec.restart_policy.as_deref())
 }
 
-/// As [`restart_decision`], of a pod that is only read, by a container's name.
-pub fn again_as_written(pod: &Object, container: &str) -> RestartDecision {
+/// As [`restart_decision`], from the object of a pod and a container's name.
+pub fn restart_decision_from_object(pod: &Object, container: &str) -> RestartDecision {
     let of_pod = pod.text(&["spec", "restartPolicy"]);
     let find = |list: &str| pod.items(&["spec", list]).iter().find(|one| one["name"] == container);
     let own = |found: &Value| found["restartPolicy"].as_str().map(str::to_owned);

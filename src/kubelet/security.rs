@@ -74,9 +74,13 @@ const USUAL: [&str; 14] = [
 /// Returns the rights of a container; or the message of a `CreateContainerConfigError`.
 pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
     let Some(context) = &member.spec.security_context else { return Ok(ProcessRights::default()) };
-    let said = context.capabilities.as_ref().filter(|_| context.privileged != Some(true)).filter(|said| is_set(said));
+    let capabilities = context
+        .capabilities
+        .as_ref()
+        .filter(|_| context.privileged != Some(true))
+        .filter(|capabilities| is_set(capabilities));
     Ok(ProcessRights {
-        capabilities: said.map(remaining_capabilities).transpose()?,
+        capabilities: capabilities.map(remaining_capabilities).transpose()?,
         no_more: context.allow_privilege_escalation == Some(false),
     })
 }
@@ -97,8 +101,8 @@ pub fn processes(pod: &LocalPod, member: &PodContainer) -> ProcessNamespace {
     }
 }
 
-/// Whether any container of the pod is to find the machine's files closed to it.
-pub fn reads_only(container: &Container) -> bool {
+/// Whether the container asks for a read-only root file system.
+pub fn has_read_only_root(container: &Container) -> bool {
     container.security_context.as_ref().is_some_and(|context| context.read_only_root_filesystem == Some(true))
 }
 
@@ -107,8 +111,9 @@ fn is_set(capabilities: &Capabilities) -> bool {
 }
 
 /// The remaining capabilities as bits: `ALL` first, then the added, then the dropped ones (containerd: container_create_linux.go).
-fn remaining_capabilities(said: &Capabilities) -> Result<u64, String> {
-    let (add, drop) = (said.add.as_deref().unwrap_or_default(), said.drop.as_deref().unwrap_or_default());
+fn remaining_capabilities(capabilities: &Capabilities) -> Result<u64, String> {
+    let (add, drop) =
+        (capabilities.add.as_deref().unwrap_or_default(), capabilities.drop.as_deref().unwrap_or_default());
     let all = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case("ALL"));
     let mut left = match (all(add), all(drop)) {
         (_, true) => 0,
@@ -132,7 +137,8 @@ fn bit(name: &str) -> Option<u64> {
 
 /// Adds an event at a pod's first start about settings that only root could apply.
 pub fn report_missing_rights(pod: &LocalPod, plan: &mut Plan) {
-    for member in pod.members.iter().filter(|member| reads_only(&member.spec) && filesystem::sees_machine(pod, member))
+    for member in
+        pod.members.iter().filter(|member| has_read_only_root(&member.spec) && filesystem::sees_machine(pod, member))
     {
         let message = format!(
             "container {}: securityContext.readOnlyRootFilesystem needs a private view of files: it sees, and may change, the machine's",
@@ -150,7 +156,10 @@ pub fn report_missing_capabilities(pod: &LocalPod, member: &PodContainer, plan: 
     let (me, _) = pod.world.settings.runs_as;
     let Some(context) = member.spec.security_context.as_ref().filter(|_| me != 0) else { return };
     let adds = |context: &SecurityContext| {
-        context.capabilities.as_ref().is_some_and(|said| said.add.as_ref().is_some_and(|add| !add.is_empty()))
+        context
+            .capabilities
+            .as_ref()
+            .is_some_and(|capabilities| capabilities.add.as_ref().is_some_and(|add| !add.is_empty()))
     };
     let field = match () {
         () if context.privileged == Some(true) => "privileged",

@@ -17,8 +17,7 @@ use crate::world::{
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{
-    ConfigMapProjection, Container, ContainerState as ApiState, ContainerStateWaiting, ContainerStatus, PodSpec,
-    PodStatus, Volume, VolumeProjection,
+    Container, ContainerState as ApiState, ContainerStateWaiting, ContainerStatus, PodSpec, PodStatus,
 };
 
 /// Number of restarts of a simulated crash loop.
@@ -99,7 +98,7 @@ fn start_time(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
     if waits == Some("CrashLoopBackOff") { started } else { api_time(now).0 }
 }
 
-/// A container that ends with code 1 in the moment in which it is started, and where its restarts have got to by now.
+/// Returns the facts of a container that exits with code 1 at each start, with the restarts so far.
 fn crashed(world: &World, spec: &PodSpec, start_time: Time) -> ContainerFacts {
     let ended = |at: Time| AttemptEnd {
         code: 1,
@@ -175,16 +174,8 @@ fn has_references(container: &Container) -> bool {
 
 /// Whether a volume is made of ConfigMaps or Secrets.
 fn names_volumes(spec: &PodSpec) -> bool {
-    // Every pod mounts this one, and none waits for it.
-    let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
-    let is_part =
-        |source: &VolumeProjection| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named);
-    let is_one = |volume: &Volume| match VolumeSource::from_volume(volume) {
-        Some(VolumeSource::ConfigMap(_) | VolumeSource::Secret(_)) => true,
-        Some(VolumeSource::Projected(projected)) => projected.sources.iter().flatten().any(is_part),
-        _ => false,
-    };
-    spec.volumes.iter().flatten().any(is_one)
+    let mut sources = spec.volumes.iter().flatten().filter_map(VolumeSource::from_volume);
+    sources.any(VolumeSource::names_objects)
 }
 
 /// Whether the node starts its pods whatever they lack.

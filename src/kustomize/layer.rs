@@ -324,11 +324,11 @@ impl<'f> Layer<'f> {
             replacements::apply(&mut resources.0, files, root, entry)
                 .map_err(|why| self.with_hint(why, &format!("replacements[{at}]")))?;
         }
-        self.record_resources(resources)
+        self.apply_build_metadata(resources)
     }
 
     /// Applies the options of `buildMetadata` that concern all objects.
-    fn record_resources(&self, resources: &mut BuildResources) -> BuildResult {
+    fn apply_build_metadata(&self, resources: &mut BuildResources) -> BuildResult {
         for option in &self.file.build_metadata {
             match option.as_str() {
                 "managedByLabel" => resources.0.iter_mut().for_each(|resource| {

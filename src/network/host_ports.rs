@@ -12,7 +12,8 @@ use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The loop of pods with host ports.
-pub const LOOP: Loop = Loop { name: "hostport-controller", root: "pods", concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop =
+    Loop { name: "hostport-controller", root: "pods", concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
     match report {

@@ -7,7 +7,8 @@ use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, Row, SE
 use serde_json::Value;
 
 /// The loop, named after Kubernetes' component.
-pub const LOOP: Loop = Loop { name: "kube-proxy", root: SERVICES, concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop =
+    Loop { name: "kube-proxy", root: SERVICES, concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 fn reports(_world: &World, report: &AppliedReport) -> Vec<Key> {
     match report {

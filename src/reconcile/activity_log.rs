@@ -264,14 +264,16 @@ pub fn inventory_lines(world: &World) -> Vec<LogLine> {
             let row = world.get(&pod.key()).filter(|row| row.uid == *uid);
             let ended = pod.containers.iter().filter_map(|(name, one)| Some((name, one.attempt, one.ended()?)));
             let news = ended.filter(|(name, attempt, _)| row.is_some_and(|row| was_running(row, name, *attempt)));
-            news.map(|(name, _, ended)| line(Some(pod.key()), format!("{name} {} while nobody watched", end(ended))))
-                .collect::<Vec<_>>()
+            news.map(|(name, _, ended)| {
+                line(Some(pod.key()), format!("{name} {} while no control plane ran", end(ended)))
+            })
+            .collect::<Vec<_>>()
         })
         .collect();
     lines.sort_by(|one, other| (&one.about, &one.text).cmp(&(&other.about, &other.text)));
     if running > 0 {
-        let go = if running == 1 { "goes" } else { "go" };
-        lines.insert(0, line(None, format!("{} {go} on running", pods(running))));
+        let keep = if running == 1 { "keeps" } else { "keep" };
+        lines.insert(0, line(None, format!("{} {keep} running", pods(running))));
     }
     lines
 }
@@ -465,7 +467,7 @@ mod tests {
             finished: Time::UNIX_EPOCH,
         };
         for (state, attempt, expected) in [
-            (json!({"running": {}}), 2, vec!["main exited with code 9 while nobody watched"]),
+            (json!({"running": {}}), 2, vec!["main exited with code 9 while no control plane ran"]),
             (json!({"running": {}}), 1, vec![]),
             (json!({"terminated": {"exitCode": 9}}), 2, vec![]),
         ] {

@@ -117,13 +117,13 @@ pub struct ControlLoop {
 impl ControlLoop {
     /// Takes over: takes stock of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
-        runtime::allocator::suit_objects();
+        runtime::allocator::use_mimalloc();
         let (outbox, inbox) = channel();
         let program = settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS));
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(program);
         let missing_capabilities: Vec<_> =
-            node::missing_capabilities(pod_network, is_none || runtime::process::can_be_held()).collect();
+            node::missing_capabilities(pod_network, is_none || runtime::process::has_pidfds()).collect();
         let local = match &settings.node {
             Some(capacity) => {
                 retry_while_busy(|| Ok(node::register(&mut api, capacity, &missing_capabilities)?))
@@ -246,7 +246,7 @@ impl ControlLoop {
             self.log_may_have_changed |= ticked.is_err();
             let busy = match ticked {
                 Ok(busy) => {
-                    self.record_loop_time(log_sink);
+                    self.note_unblocked(log_sink);
                     busy
                 }
                 Err(TickError::Panicked(panic)) => {
@@ -319,7 +319,7 @@ impl ControlLoop {
         let network = self.plane.world.settings.network;
         self.machine.iter_mut().for_each(|machine| machine.answer_names(network));
         if !busy {
-            self.machine.iter_mut().for_each(Machine::run_deferred);
+            self.machine.iter_mut().for_each(Machine::drop_stale_network);
         }
         Ok(busy)
     }
@@ -379,7 +379,7 @@ impl ControlLoop {
         let path = if now.state == self.files.state { wal_path(path) } else { path.to_owned() };
         let pods = match self.running_pods() {
             0 => String::new(),
-            pods => format!("; the processes of {} go on running", super::activity_log::pods(pods)),
+            pods => format!("; the processes of {} keep running", super::activity_log::pods(pods)),
         };
         let what = format!("it was removed or replaced while this control plane ran{pods}");
         Err(StoreError::Io { path, what })
@@ -405,10 +405,10 @@ impl ControlLoop {
 
     /// Notes the settings that `why` and `plan` go by, too: the scheduler's profiles, and the controllers that do not run.
     fn note_settings(&mut self) -> anyhow::Result<()> {
-        let left_out = loops::left_out(&self.settings.loops).join(",");
+        let disabled = loops::disabled_controllers(&self.settings.loops).join(",");
         let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
         let mut is_news = false;
-        for (entry, text) in [(apiserver::PROFILES, &self.settings.scheduler), (LEFT_OUT, &left_out)] {
+        for (entry, text) in [(apiserver::PROFILES, &self.settings.scheduler), (LEFT_OUT, &disabled)] {
             if txn.meta(entry)?.unwrap_or_default() != *text {
                 txn.set_meta(entry, text)?;
                 is_news = true;
@@ -493,7 +493,7 @@ impl ControlLoop {
     }
 
     /// Logs that the write lock is free again, when it was waited for.
-    fn record_loop_time(&mut self, log_sink: &mut LogSink<'_>) {
+    fn note_unblocked(&mut self, log_sink: &mut LogSink<'_>) {
         if let Some((since, _)) = self.blocked.take() {
             log_text(log_sink, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
         }

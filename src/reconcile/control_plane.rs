@@ -248,7 +248,7 @@ impl ControlPlane {
     fn queue_reported(&mut self, applied: &AppliedReport, now: Time) -> Option<&'static str> {
         let mut by = None;
         for (place, each) in self.loops.iter().enumerate() {
-            for key in (each.reports)(&self.world, applied) {
+            for key in each.reports.map(|keys| keys(&self.world, applied)).unwrap_or_default() {
                 by = by.or(Some(each.name));
                 self.queue.add((place, key), now);
             }
@@ -286,7 +286,7 @@ impl ControlPlane {
             node::send_heartbeats(&mut self.world, self.local.as_deref());
             self.recorder.prune(&self.world);
             if let Some(place) = self.loops.iter().position(|each| each.wait_filter.is_some()) {
-                let late = self.queue.waiting.left_over(now);
+                let late = self.queue.waiting.take_overdue(now);
                 late.into_iter().for_each(|key| self.queue.add((place, key), now));
             }
         }

@@ -63,7 +63,7 @@ pub struct EventRecorder {
     /// When events were last written.
     written: Option<Time>,
     /// Events that are to go.
-    bygone: VecDeque<Key>,
+    expired: VecDeque<Key>,
     known: LruCache<EventIdentity, Key>,
     similar: LruCache<(Key, Str, &'static str, &'static str), SimilarEvents>,
     tokens: LruCache<(Key, Str, &'static str), (i64, Time)>,
@@ -76,7 +76,7 @@ impl Default for EventRecorder {
             waiting: VecDeque::new(),
             normal: 0,
             written: None,
-            bygone: VecDeque::new(),
+            expired: VecDeque::new(),
             known: LruCache::new(REMEMBERED),
             similar: LruCache::new(REMEMBERED),
             tokens: LruCache::new(REMEMBERED),
@@ -99,13 +99,13 @@ impl EventRecorder {
 
     /// Whether there is anything to write.
     pub fn is_due(&self, _now: Time) -> bool {
-        !self.waiting.is_empty() || !self.bygone.is_empty()
+        !self.waiting.is_empty() || !self.expired.is_empty()
     }
 
     /// Finds events that are no longer kept.
     pub fn prune(&mut self, world: &World) {
-        if self.bygone.is_empty() {
-            self.bygone = retention::bygone(world).into();
+        if self.expired.is_empty() {
+            self.expired = retention::expired_events(world).into();
         }
     }
 
@@ -120,7 +120,7 @@ impl EventRecorder {
     /// is terminating) is dropped.
     pub fn flush(&mut self, txn: &mut dyn Transaction, now: Time) {
         let kind = kinds::by_resource(Resource("events"));
-        for key in self.bygone.drain(..BATCH.min(self.bygone.len())) {
+        for key in self.expired.drain(..BATCH.min(self.expired.len())) {
             // Another process may have removed it.
             drop(kind.map(|kind| delete(txn, kind, &key, &DeleteOptions::default())));
         }

@@ -15,7 +15,7 @@ pub fn all_loops() -> Vec<&'static Loop> {
 /// The controllers that a list enables (kube-controller-manager's `--controllers`): `*` for all, `NAME` for one, `-NAME` for all but it,
 /// by names as `verbose` lines show them, with or without the ending `-controller`. Every other loop always runs. The error names what
 /// is not a controller, and lists the controllers.
-pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
+pub fn enabled_loops(list: &[String]) -> Result<Vec<&'static Loop>, String> {
     let is_controller = |each: &Loop| controllers::ALL.iter().any(|one| one.name == each.name);
     let is_meant = |word: &str, name: &str| word == name || word == short(name);
     let known = |word: &str| word == "*" || controllers::ALL.iter().any(|one| is_meant(word, one.name));
@@ -37,7 +37,7 @@ pub fn chosen(list: &[String]) -> Result<Vec<&'static Loop>, String> {
 }
 
 /// The names of the controllers that are not among these loops.
-pub fn left_out(chosen: &[&Loop]) -> Vec<&'static str> {
+pub fn disabled_controllers(chosen: &[&Loop]) -> Vec<&'static str> {
     let runs = |name: &str| chosen.iter().any(|each| each.name == name);
     controllers::ALL.iter().map(|each| each.name).filter(|name| !runs(name)).collect()
 }
@@ -55,7 +55,7 @@ mod tests {
     fn controllers_are_chosen_by_name() {
         let count = |list: &[&str]| {
             let list: Vec<String> = list.iter().map(|word| (*word).to_owned()).collect();
-            chosen(&list).map(|loops| all_loops().len() - loops.len())
+            enabled_loops(&list).map(|loops| all_loops().len() - loops.len())
         };
         let most = controllers::ALL.len();
         assert_eq!(count(&["*"]), Ok(0));
@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(count(&["job", "deployment"]), Ok(most - 2));
         let refused = count(&["*", "-jobs"]).unwrap_err();
         assert!(refused.starts_with("\"jobs\" is not in the list of known controllers: "), "{refused}");
-        assert_eq!(left_out(&chosen(&["*".into(), "-job".into()]).unwrap()), ["job-controller"]);
-        assert!(left_out(&all_loops()).is_empty());
+        assert_eq!(disabled_controllers(&enabled_loops(&["*".into(), "-job".into()]).unwrap()), ["job-controller"]);
+        assert!(disabled_controllers(&all_loops()).is_empty());
         for name in ["kubelet", "default-scheduler", "kube-proxy", "networkpolicy", "image-controller"] {
             let refused = count(&["*", &format!("-{name}")]).unwrap_err();
             let words = format!("{name:?} always runs, only controllers can be left out: ");

@@ -43,8 +43,8 @@ const NOT_HELD: MissingCapability = MissingCapability {
 };
 
 /// Returns the capabilities that this machine lacks.
-pub fn missing_capabilities(pod_network: bool, can_be_held: bool) -> impl Iterator<Item = &'static MissingCapability> {
-    [(pod_network, &NO_FILTER), (can_be_held, &NOT_HELD)].into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack)
+pub fn missing_capabilities(pod_network: bool, has_pidfds: bool) -> impl Iterator<Item = &'static MissingCapability> {
+    [(pod_network, &NO_FILTER), (has_pidfds, &NOT_HELD)].into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack)
 }
 
 /// Returns the sentences of a Node about missing capabilities.

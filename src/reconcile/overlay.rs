@@ -16,7 +16,7 @@ pub struct Overlay<'a> {
     pub revision: u64,
     /// The last states of the objects that this tick removes.
     pub last: &'a mut HashMap<Key, Arc<Object>>,
-    /// Whether this is all that a plan wants written: nothing that comes after it is refused, and takes it back.
+    /// Whether this plan ends with the last staged write, so that no later refusal can undo it.
     pub alone: bool,
     /// Chance.
     pub random: &'a mut dyn FnMut() -> u64,

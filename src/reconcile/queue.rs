@@ -27,7 +27,7 @@ pub type Item = (usize, Key);
 pub struct QueuePriority {
     /// The priority of a pod.
     pub priority: i32,
-    /// It is written by this tick anyway: whatever else becomes of it now is the same row and the same commit.
+    /// Whether this tick writes the key's object anyway: further changes of it cost no additional row.
     pub begun: bool,
 }
 
@@ -92,11 +92,11 @@ impl WorkQueue {
     }
 
     /// Queues all keys that a change concerns. When there are many, most enter the queue as [`WorkQueue::pop`] takes others out.
-    pub fn add_all(&mut self, place: usize, keys: Vec<Key>, at: Time) {
+    pub fn add_all(&mut self, loop_index: usize, keys: Vec<Key>, at: Time) {
         let mut keys = keys.into_iter();
-        keys.by_ref().take(FAN_OUT).for_each(|key| self.add((place, key), at));
+        keys.by_ref().take(FAN_OUT).for_each(|key| self.add((loop_index, key), at));
         if keys.len() > 0 {
-            self.backlog.push_back((place, keys, at));
+            self.backlog.push_back((loop_index, keys, at));
         }
     }
 
@@ -104,10 +104,10 @@ impl WorkQueue {
     fn take_from_backlog(&mut self) {
         let count = if self.order.len() + self.due.len() < FAN_OUT { FAN_OUT } else { 1 };
         for _ in 0..count {
-            let Some((place, keys, at)) = self.backlog.front_mut() else { return };
-            let (place, at) = (*place, *at);
+            let Some((loop_index, keys, at)) = self.backlog.front_mut() else { return };
+            let (loop_index, at) = (*loop_index, *at);
             match keys.next() {
-                Some(key) => self.add((place, key), at),
+                Some(key) => self.add((loop_index, key), at),
                 None => drop(self.backlog.pop_front()),
             }
         }

@@ -11,22 +11,23 @@ use std::sync::Arc;
 
 /// Time to live of an event that does not recur.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
-/// As many stay in any cluster, and so many for each pod that there is.
+/// Number of events that any cluster may keep.
 const MOST: usize = 10_000;
+/// Number of events that a cluster may keep for each pod, if that is more.
 const FOR_EACH_POD: usize = 10;
-/// One part of so many may come on top before the oldest go: they are looked for together.
+/// Divisor of the limit: events may exceed it by this part before old ones are deleted together.
 const SLACK: usize = 10;
 
 const EVENTS: &str = "events";
 
-/// Whether there are so many events that the oldest are to go.
+/// Whether the number of events exceeds the limit by so much that the oldest are deleted.
 pub fn is_crowded(world: &World) -> bool {
     let most = max_events(world);
     world.count_of(EVENTS) > most + most / SLACK
 }
 
-/// The events that are to go now, the oldest first.
-pub fn bygone(world: &World) -> Vec<Key> {
+/// Returns the events to delete now, the oldest first.
+pub fn expired_events(world: &World) -> Vec<Key> {
     let mut events: Vec<&Arc<Row>> = world.list(EVENTS).filter(|row| !row.is_deleting()).collect();
     let too_many = if is_crowded(world) { events.len().saturating_sub(max_events(world)) } else { 0 };
     events.sort_unstable_by_key(|row| row.revision);
@@ -74,7 +75,7 @@ mod tests {
     }
 
     fn names(world: &World) -> Vec<String> {
-        bygone(world).iter().map(|key| key.name.to_string()).collect()
+        expired_events(world).iter().map(|key| key.name.to_string()).collect()
     }
 
     #[test]
@@ -100,6 +101,6 @@ mod tests {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name}});
             world.put(Key::new(Resource("pods"), "default", &name), pod.to_string().into());
         }
-        assert!(bygone(&world).is_empty());
+        assert!(expired_events(&world).is_empty());
     }
 }

@@ -19,7 +19,7 @@ pub struct Idle {
 /// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// Nothing is left to do, and the world is as asked for.
+    /// Nothing is left to do, and the World has converged.
     Converged,
     /// This is missing: the time is over, or all of it has failed for good.
     Unmet(Vec<Unmet>),
@@ -51,10 +51,10 @@ pub struct Unmet {
     pub is_final: bool,
 }
 
-/// Distance of a cluster from what was asked for.
+/// Distance of a cluster from its specs.
 #[derive(Clone, Debug, Default)]
 pub struct Convergence {
-    /// The objects that are not as asked for; empty means converged.
+    /// The objects that have not converged; empty means converged.
     pub unmet: Vec<Unmet>,
     /// When the newest of the running pods of Jobs has run for long enough to count as running; `None` when no Job has one.
     pub proven: Option<Time>,
@@ -67,5 +67,5 @@ impl Convergence {
     }
 }
 
-/// Computes the distance of a World from what was asked for.
+/// Computes the distance of a World from its specs.
 pub type ConvergenceCheck = fn(&World) -> Convergence;

@@ -95,8 +95,8 @@ impl UnschedulablePods {
         woken
     }
 
-    /// Pods that have waited for so long that something may have been missed.
-    pub fn left_over(&mut self, now: Time) -> Vec<Key> {
+    /// Takes the pods that have waited for so long that a hint may have been missed (kube-scheduler: flushUnschedulablePodsLeftover).
+    pub fn take_overdue(&mut self, now: Time) -> Vec<Key> {
         let is_late = |known: &SchedulingAttempts| known.group.is_some() && now.duration_since(known.last) >= LEFT_OVER;
         let mut late: Vec<Key> =
             self.attempts.iter().filter(|(_, known)| is_late(known)).map(|(key, _)| key.clone()).collect();
@@ -149,7 +149,10 @@ mod tests {
         );
         waiting.forget_pod(&key);
         waiting.park(&key, scheduling_wait("a"), time_at(100));
-        assert_eq!((waiting.left_over(time_at(399)), waiting.left_over(time_at(400))), (vec![], vec![key.clone()]));
+        assert_eq!(
+            (waiting.take_overdue(time_at(399)), waiting.take_overdue(time_at(400))),
+            (vec![], vec![key.clone()])
+        );
         waiting.forget_pod(&key);
         assert!(waiting.groups.is_empty() && waiting.attempts.is_empty());
     }

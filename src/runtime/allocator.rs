@@ -1,8 +1,8 @@
-//! The memory allocator: the C library, which keeps a shim small, and in a control plane mimalloc, which is made for objects that
-//! are taken apart and put together all the time (a quarter of what a tick computes).
+//! The memory allocator. Shims use the C library's, which keeps them small. A control plane uses mimalloc, because the C library's took a
+//! quarter of each tick.
 //!
-//! Both are in the one binary. A process begins with the C library; [`suit_objects`] changes over, once and for good. What was had
-//! from the one is given back to the one.
+//! Both are linked in. A process begins with the C library's; [`use_mimalloc`] switches once. Each block is freed by the allocator that
+//! allocated it.
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static MEMORY: ProcessAllocator = ProcessAllocator;
 
 /// Whether memory comes from mimalloc from now on.
-static SUITS_OBJECTS: AtomicBool = AtomicBool::new(false);
+static USES_MIMALLOC: AtomicBool = AtomicBool::new(false);
 
-/// From now on memory comes from the allocator that suits objects.
-pub fn suit_objects() {
-    SUITS_OBJECTS.store(true, Ordering::Relaxed);
+/// Switches this process to mimalloc.
+pub fn use_mimalloc() {
+    USES_MIMALLOC.store(true, Ordering::Relaxed);
 }
 
 /// Both allocators.
@@ -29,38 +29,38 @@ unsafe extern "C" {
     safe fn mi_is_in_heap_region(pointer: *const c_void) -> bool;
 }
 
-fn suits_objects() -> bool {
-    SUITS_OBJECTS.load(Ordering::Relaxed)
+fn uses_mimalloc() -> bool {
+    USES_MIMALLOC.load(Ordering::Relaxed)
 }
 
-/// Whether this was had from mimalloc. A thread that has a pointer of its also knows that there are such.
-fn is_of_objects(pointer: *mut u8) -> bool {
-    suits_objects() && mi_is_in_heap_region(pointer.cast())
+/// Whether a block was allocated by mimalloc. A thread that has such a block also sees that the process has switched.
+fn is_from_mimalloc(pointer: *mut u8) -> bool {
+    uses_mimalloc() && mi_is_in_heap_region(pointer.cast())
 }
 
-// SAFETY: each call goes to one of two allocators that keep the contract, and what concerns a block to the one that the block is of.
+// SAFETY: each call is forwarded to an allocator that keeps the contract; a block goes back to the allocator that it came from.
 unsafe impl GlobalAlloc for ProcessAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is theirs.
-        unsafe { if suits_objects() { MiMalloc.alloc(layout) } else { System.alloc(layout) } }
+        unsafe { if uses_mimalloc() { MiMalloc.alloc(layout) } else { System.alloc(layout) } }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        unsafe { if suits_objects() { MiMalloc.alloc_zeroed(layout) } else { System.alloc_zeroed(layout) } }
+        unsafe { if uses_mimalloc() { MiMalloc.alloc_zeroed(layout) } else { System.alloc_zeroed(layout) } }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above; the block is of the allocator that is asked.
         unsafe {
-            if is_of_objects(pointer) { MiMalloc.dealloc(pointer, layout) } else { System.dealloc(pointer, layout) }
+            if is_from_mimalloc(pointer) { MiMalloc.dealloc(pointer, layout) } else { System.dealloc(pointer, layout) }
         }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
-            if is_of_objects(pointer) {
+            if is_from_mimalloc(pointer) {
                 MiMalloc.realloc(pointer, layout, size)
             } else {
                 System.realloc(pointer, layout, size)

@@ -67,14 +67,14 @@ impl Builds {
         known.insert(image.name.clone(), vec![waiting]);
         drop(known);
         let (builds, name) = (self.clone(), image.name.clone());
-        let (place, environment) = (place(state, &image.name), environment.clone());
+        let (folder_path, environment) = (build_folder(state, &image.name), environment.clone());
         let work = move || {
             let tell = |stage| {
                 let built = LastBuild { inputs: build.inputs.clone(), stage };
                 report(Report::Build { image: name.clone(), built });
             };
             let mut since = None;
-            let result = run(&place, &name, &build, &environment, |progress| match progress {
+            let result = run(&folder_path, &name, &build, &environment, |progress| match progress {
                 BuildProgress::Begun => {
                     let now = wire::moment(wire::now_nanos());
                     since = Some(now);
@@ -82,7 +82,7 @@ impl Builds {
                 }
                 BuildProgress::Running => builds.copy_output_to_logs(&name),
             });
-            let output = if since.is_some() { last_output(&place) } else { String::new() };
+            let output = if since.is_some() { last_output(&folder_path) } else { String::new() };
             let (at, error) = (wire::moment(wire::now_nanos()), result.as_ref().err().cloned());
             tell(BuildStage::Ended { since, at, output, error });
             for mut waiting in builds.take_waiting(&name) {
@@ -122,37 +122,43 @@ enum BuildProgress {
 
 /// Whether the last successful build had the inputs of this one.
 pub fn is_done(state: &Path, image: &str, build: &BuildCommand) -> bool {
-    fs::read_to_string(place(state, image).join("done")).is_ok_and(|done| done == build.inputs)
+    fs::read_to_string(build_folder(state, image).join("done")).is_ok_and(|done| done == build.inputs)
 }
 
-fn place(state: &Path, image: &str) -> PathBuf {
+fn build_folder(state: &Path, image: &str) -> PathBuf {
     state.join("builds").join(image)
 }
 
 fn run(
-    place: &Path,
+    folder_path: &Path,
     name: &str,
     build: &BuildCommand,
     environment: &Environment,
     mut tell: impl FnMut(BuildProgress),
 ) -> Result<(), String> {
     let failed = |error: io::Error| {
-        format!("cannot build image {name}: {}: {error}", place.display(), error = io_error_text(error))
+        format!("cannot build image {name}: {}: {error}", folder_path.display(), error = io_error_text(error))
     };
-    for folder in [place.parent().unwrap_or(place), place] {
+    for folder in [folder_path.parent().unwrap_or(folder_path), folder_path] {
         folder::private_folder(folder).map_err(|error| format!("{error:#}"))?;
     }
     let open = |file: &str, truncate: bool| {
-        fs::OpenOptions::new().read(true).write(true).create(true).truncate(truncate).mode(0o600).open(place.join(file))
+        fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(truncate)
+            .mode(0o600)
+            .open(folder_path.join(file))
     };
     // The lock is also the build's standard input, so that it stays locked until the last process of the build has ended.
     let lock = open("lock", true).map_err(failed)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
-    if fs::read_to_string(place.join("done")).is_ok_and(|done| done == build.inputs) {
+    if fs::read_to_string(folder_path.join("done")).is_ok_and(|done| done == build.inputs) {
         return Ok(());
     }
     let log = open("log", true).map_err(failed)?;
-    let _ = fs::remove_file(place.join("done"));
+    let _ = fs::remove_file(folder_path.join("done"));
     tell(BuildProgress::Begun);
     let program = program(build, environment, [&lock, &log])?;
     let said = |what: String| format!("build of image {name}: {what}");
@@ -169,12 +175,14 @@ fn run(
         }
     };
     let how = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
-        Some((Some(0), _)) => return folder::replace(&place.join("done"), build.inputs.as_bytes()).map_err(failed),
+        Some((Some(0), _)) => {
+            return folder::replace(&folder_path.join("done"), build.inputs.as_bytes()).map_err(failed);
+        }
         Some((Some(code), _)) => format!("exited with code {code}"),
         Some((_, Some(signal))) => format!("was ended by signal {signal}"),
         _ => "ended, and its exit status is unknown".to_owned(),
     };
-    let last = last_output(place);
+    let last = last_output(folder_path);
     Err(said(format!("{:?} {how}{}{last}", build.command.join(" "), if last.is_empty() { "" } else { ":\n" })))
 }
 
@@ -185,8 +193,8 @@ fn wait_for_progress(pid: Pid) -> bool {
 }
 
 /// Returns the last lines of a build's output.
-fn last_output(place: &Path) -> String {
-    last_lines(&fs::read(place.join("log")).unwrap_or_default())
+fn last_output(folder_path: &Path) -> String {
+    last_lines(&fs::read(folder_path.join("log")).unwrap_or_default())
 }
 
 fn program<'a>(
@@ -248,7 +256,7 @@ pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
         wire::RecordedState::Ended(end) => end.started,
         wire::RecordedState::Refused { .. } => None,
     };
-    let built = fs::metadata(place(state, image).join("done")).and_then(|done| done.modified());
+    let built = fs::metadata(build_folder(state, image).join("done")).and_then(|done| done.modified());
     let built = built.ok().and_then(|built| Time::try_from(built).ok());
     let is_later = began.zip(built).is_some_and(|(began, built)| wire::moment(began) < built);
     is_later && !pod.join(folder::log(&start.container, start.attempt)).exists()
@@ -296,7 +304,7 @@ impl BuildLogWriter {
         // Replaces output that an earlier try of this attempt has written.
         let mut options = fs::OpenOptions::new();
         let to = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
-        Ok(BuildLogWriter { from: place(state, image).join("log"), to, read: 0, rest: Vec::new() })
+        Ok(BuildLogWriter { from: build_folder(state, image).join("log"), to, read: 0, rest: Vec::new() })
     }
 
     /// Copies new output: complete lines, and when the build is over also an incomplete last one.

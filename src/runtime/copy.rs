@@ -4,7 +4,7 @@
 //! itself would, and what is walked through is opened by name below an open folder: no link and no `..` leads out, on neither side.
 //! Start reading at [`ContainerFilesystem::find`].
 
-use super::file_tree::{Found, Mounts, open_file, walk};
+use super::file_tree::{Mounts, WalkEvent, open_file, walk};
 use super::folder;
 use crate::object::io_error_text;
 use rustix::fs::{
@@ -156,24 +156,24 @@ fn take_folder(from: OwnedFd, to: &Path, links: &mut Vec<SkippedLink>) -> io::Re
     fs::create_dir_all(to)?;
     let mut to = to.to_owned();
     let mut failed = None;
-    let mut take = |found: Found| -> io::Result<()> {
+    let mut take = |found: WalkEvent| -> io::Result<()> {
         let below = |to: &Path, name: &CStr| to.join(OsStr::from_bytes(name.to_bytes()));
         match found {
-            Found::Folder { name, .. } => {
+            WalkEvent::Folder { name, .. } => {
                 to = below(&to, name);
                 fs::create_dir_all(&to)?;
             }
-            Found::Left => drop(to.pop()),
-            Found::Closed { error } => return Err(error.into()),
-            Found::Other { folder, name, kind: FileType::Symlink } => {
+            WalkEvent::Left => drop(to.pop()),
+            WalkEvent::Closed { error } => return Err(error.into()),
+            WalkEvent::Other { folder, name, kind: FileType::Symlink } => {
                 links.push(SkippedLink { at: below(&to, name), to: link_of(folder, name) })
             }
-            Found::Other { folder, name, kind: FileType::RegularFile } => match open_file(folder, name) {
+            WalkEvent::Other { folder, name, kind: FileType::RegularFile } => match open_file(folder, name) {
                 // It has gone, or is something else by now.
                 Err(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NXIO) => {}
                 file => take_file(file?.into(), &below(&to, name))?,
             },
-            Found::Other { .. } => {}
+            WalkEvent::Other { .. } => {}
         }
         Ok(())
     };

@@ -1,11 +1,11 @@
-//! Descriptors: a server takes as many as the system lets it have; the processes it starts get as many as its user gave it.
+//! Limits of file descriptors. A server raises its own soft limit to the hard one and starts processes with the original limit.
 //!
-//! Many programs walk all descriptors that they may have when they start, or keep a table of that size, so a raised limit is not passed on.
+//! Many programs loop over all possible descriptors at their start, or allocate a table of that size, so they must not inherit a raised limit.
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::sync::OnceLock;
 
-/// More are of no use to anything here.
+/// Maximum limit to set.
 const MOST: u64 = 1 << 20;
 
 /// The limit that this process was started with, once it was raised.

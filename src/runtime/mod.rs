@@ -1,8 +1,9 @@
 //! The machine: processes, their logs, their probes; and a simulated machine with the same interface.
 //!
 //! Knows: how an image becomes a command, how a process is started, watched, logged and ended with all that it started.
-//! Five kinds of process take part: the control plane, in which [`Machine`] lives; one shim per pod (`shim/`), which outlives it;
-//! the gateway (`network/gateway/`), which does too; a container's pause (`shim/pause.rs`); and the containers' own. Shims are forked from a zygote, this same binary run as `kloop shim`.
+//! Six kinds of process take part: the control plane, in which [`Machine`] lives; the zygote, this same binary run as `kloop shim`, which
+//! forks the shims; one shim per pod (`shim/`), which outlives the control plane; the gateway (`network/gateway/`), which does too; a pause
+//! (`shim/pause.rs`) for a process namespace that a pod's containers share; and the containers' own.
 //! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; whatever pods can write in is reached through [`file_tree`] alone.
 //! The only module that touches processes of pods, and the only one in which `unsafe` may stand.
 //! Never: decides what should run; orders come as an [`Effect`](crate::world::Effect), and results go back as a
@@ -53,7 +54,7 @@ pub mod wire;
 pub use machine::{Host, Machine};
 pub use network::{
     gateway::WORD as GATEWAY, gateway::is_free as is_network_free, gateway::runs as has_gateway, is_key_of_another,
-    listener_channel::is_possible as has_pod_network, resolver_of,
+    listener_channel::is_possible as has_pod_network, resolver_address,
 };
 
 use std::process::ExitCode;

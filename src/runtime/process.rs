@@ -112,7 +112,7 @@ fn is_refusal(error: Errno) -> bool {
 }
 
 /// Whether pidfds are available, so that a signal reaches exactly the intended process, whichever its parent.
-pub fn can_be_held() -> bool {
+pub fn has_pidfds() -> bool {
     // SIGCONT has no effect on a running process.
     let sent = pidfd_open(getpid(), PidfdFlags::empty()).and_then(|own| pidfd_send_signal(own, Signal::CONT));
     sent.is_ok()
@@ -135,7 +135,7 @@ pub fn children(pid: i32) -> Vec<i32> {
         match list {
             Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
             // Kernels without CONFIG_PROC_CHILDREN: compares the parent of every process.
-            Err(_) => return everybody().filter(|stat| stat.parent == pid).map(|stat| stat.identity.pid).collect(),
+            Err(_) => return all_processes().filter(|stat| stat.parent == pid).map(|stat| stat.identity.pid).collect(),
         }
     }
     found
@@ -154,7 +154,7 @@ pub fn descendants(pid: i32) -> Vec<ProcessStat> {
 }
 
 /// Returns every visible process.
-pub fn everybody() -> impl Iterator<Item = ProcessStat> {
+pub fn all_processes() -> impl Iterator<Item = ProcessStat> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat)
 }

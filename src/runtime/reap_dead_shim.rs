@@ -14,7 +14,7 @@ pub fn mark(pid: i32) -> Option<PathBuf> {
     process::environment(pid, TERMINATION_LOG).map(PathBuf::from)
 }
 
-/// Kills what a dead shim has left in a pod's folder and settles the record; true when it said anything else before.
+/// Kills what a dead shim has left in a pod's folder and settles the record; returns whether the record changed.
 ///
 /// Only the holder of the folder's lock may call this. Records of another boot are void: nothing of them runs, nothing is signalled.
 pub fn end_processes(pod: &Path, record: &mut ShimRecord) -> bool {
@@ -45,8 +45,8 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
     changed
 }
 
-/// An attempt has a log before it has a process, and a record after: one with a log alone may have run, and even ended. It counts as
-/// one whose end nobody saw, so that what is not to be restarted runs once at most.
+/// Records attempts that have a log but no record: they may have run. Their end counts as unknown, so that a container that must not restart
+/// runs at most once.
 fn note_begun(pod: &Path, record: &mut ShimRecord) -> bool {
     let begun = folder::newest_attempts(pod);
     let unrecorded = begun
@@ -122,19 +122,19 @@ fn sweep(dead: &[(&Path, &ShimRecord)]) {
 ///
 /// A session is the container's only if its leader was seen to be the recorded process: its number may have been handed out again.
 fn leftovers(dead: &[(&Path, &ShimRecord)], sessions: &mut HashSet<i32>) -> Vec<ProcessIdentity> {
-    let everybody: Vec<ProcessStat> = process::everybody().filter(|stat| !stat.zombie).collect();
+    let processes: Vec<ProcessStat> = process::all_processes().filter(|stat| !stat.zombie).collect();
     let mains = dead.iter().flat_map(|(_, record)| record.containers.values().filter_map(ContainerRecord::process));
     let mains: Vec<ProcessIdentity> =
-        mains.filter(|main| everybody.iter().any(|stat| stat.identity == *main)).collect();
+        mains.filter(|main| processes.iter().any(|stat| stat.identity == *main)).collect();
     sessions.extend(mains.iter().map(|main| main.pid));
     let is_marked = |pid: i32| mark(pid).is_some_and(|mark| dead.iter().any(|(pod, _)| mark.starts_with(pod)));
     let is_root = |stat: &ProcessStat| sessions.contains(&stat.session) || is_marked(stat.identity.pid);
     let own = std::process::id() as i32;
-    let others = everybody.iter().filter(|stat| stat.identity.pid != own);
+    let others = processes.iter().filter(|stat| stat.identity.pid != own);
     let mut victims: Vec<ProcessIdentity> = others.filter(|stat| is_root(stat)).map(|stat| stat.identity).collect();
     let mut seen: HashSet<i32> = victims.iter().map(|victim| victim.pid).collect();
     let mut below: HashMap<i32, Vec<ProcessIdentity>> = HashMap::new();
-    for stat in &everybody {
+    for stat in &processes {
         below.entry(stat.parent).or_default().push(stat.identity);
     }
     let mut next = 0;

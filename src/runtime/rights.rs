@@ -30,7 +30,7 @@ pub fn give_up(rights: &ProcessRights) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on no program that it executes gets more rights than it has.
-pub fn close(rights: &ProcessRights) -> io::Result<()> {
+/// Sets `no_new_privs` where the container may not gain rights.
+pub fn forbid_new_privileges(rights: &ProcessRights) -> io::Result<()> {
     if rights.no_more { Ok(rustix::thread::set_no_new_privs(true)?) } else { Ok(()) }
 }

@@ -125,7 +125,7 @@ pub fn fork<'a>(
                 unsafe { libc::_exit(127) }
             }
             // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
-            let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::can_be_held();
+            let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::has_pidfds();
             let execute = || match prepare() {
                 Ok(program) => match apply_settings(&program) {
                     Ok(()) => {
@@ -272,7 +272,7 @@ fn apply_settings(program: &SpawnProgram) -> io::Result<()> {
             done(libc::setgid(identity.group))?;
             done(libc::setuid(identity.user))?;
         }
-        rights::close(&program.rights)?;
+        rights::forbid_new_privileges(&program.rights)?;
         for signal in 1..65 {
             libc::signal(signal, libc::SIG_DFL);
         }

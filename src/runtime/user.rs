@@ -1,6 +1,6 @@
 //! Users other than the shim's: their ids on this machine, and the files that they own before a container starts.
 
-use super::file_tree::{self, Found, Mounts, set_mode, set_owner, walk};
+use super::file_tree::{self, Mounts, WalkEvent, set_mode, set_owner, walk};
 use super::spawn::UserAndGroups;
 use super::{folder, volumes};
 use crate::object::io_error_text;
@@ -124,13 +124,15 @@ fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
         let root = file_tree::open_folder(CWD, root)?;
         set_group(&root, group)?;
         walk(root, Mounts::Skipped, &mut |found| match found {
-            Found::Folder { folder, .. } => set_group(folder, group),
-            Found::Other { folder, name, kind: FileType::RegularFile } => match file_tree::open_path(folder, name) {
-                Err(Errno::NOENT) => Ok(()),
-                held => set_group(&held?, group),
-            },
-            Found::Closed { error } => Err(error),
-            Found::Other { .. } | Found::Left => Ok(()),
+            WalkEvent::Folder { folder, .. } => set_group(folder, group),
+            WalkEvent::Other { folder, name, kind: FileType::RegularFile } => {
+                match file_tree::open_path(folder, name) {
+                    Err(Errno::NOENT) => Ok(()),
+                    held => set_group(&held?, group),
+                }
+            }
+            WalkEvent::Closed { error } => Err(error),
+            WalkEvent::Other { .. } | WalkEvent::Left => Ok(()),
         })
     };
     (1..TRIES).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)

@@ -28,16 +28,19 @@ pub fn profiles(config: &Value) -> ConfigResult<Vec<SchedulerProfile>> {
         return Err("expected kind KubeSchedulerConfiguration of apiVersion kubescheduler.config.k8s.io/v1".into());
     }
     refuse_other_fields(config, "", &IDLE)?;
-    let everyone = percentage(config, "")?;
+    let default_percentage = percentage(config, "")?;
     let list = items(&config["profiles"], "profiles")?;
     if list.is_empty() {
-        return Ok(vec![SchedulerProfile { percentage: everyone.unwrap_or(0), ..SchedulerProfile::default() }]);
+        return Ok(vec![SchedulerProfile {
+            percentage: default_percentage.unwrap_or(0),
+            ..SchedulerProfile::default()
+        }]);
     }
     let mut profiles: Vec<SchedulerProfile> = Vec::new();
     for (place, value) in list.iter().enumerate() {
         let path = format!("profiles[{place}]");
         let mut profile = profile(value, &path)?;
-        profile.percentage = percentage(value, &format!("{path}."))?.or(everyone).unwrap_or(0);
+        profile.percentage = percentage(value, &format!("{path}."))?.or(default_percentage).unwrap_or(0);
         if profiles.iter().any(|other| other.name == profile.name) {
             return Err(format!("{path}.schedulerName: Duplicate value: {:?}", &*profile.name));
         }

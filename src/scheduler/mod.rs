@@ -79,7 +79,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     if let Err(problem) = &query.storage {
         let why = message::unschedulable_everywhere(nodes::count(world), problem);
         plan.scheduling_wait =
-            Some(queueing_hints::wait_for_events(row, &constraints, BTreeSet::from([volumes::BINDING]), None));
+            Some(queueing_hints::build_wait(row, &constraints, BTreeSet::from([volumes::BINDING]), None));
         record_unschedulable(
             world,
             row,
@@ -109,7 +109,7 @@ fn place(query: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &Sch
         Some(PreemptionOutcome::UnderWay) => query.fields.nominated.as_ref(),
         _ => None,
     };
-    plan.scheduling_wait = Some(queueing_hints::wait_for_events(row, constraints, refusal_counts.plugins(), nominated));
+    plan.scheduling_wait = Some(queueing_hints::build_wait(row, constraints, refusal_counts.plugins(), nominated));
     let mut wait = |why_not: Option<&str>, nominated: Option<&str>| {
         let message = &message::unschedulable(&refusal_counts, why_not);
         record_unschedulable(world, row, plan, &Unschedulable { reason: "Unschedulable", message, nominated });

@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// Returns the reasons that a pod refused by these plugins waits for. Pods with different nominated nodes have
 /// different reasons.
-pub fn wait_for_events(
+pub fn build_wait(
     row: &Row,
     constraints: &PodConstraints,
     causes: BTreeSet<&'static str>,
     nominated: Option<&Str>,
 ) -> SchedulingWait {
-    let terms = |pod_spec: &[PodTermConstraint]| -> Arc<[PodTerm]> {
-        pod_spec.iter().map(|wish| (*wish.term).clone()).collect()
+    let terms = |constraints: &[PodTermConstraint]| -> Arc<[PodTerm]> {
+        constraints.iter().map(|constraint| (*constraint.term).clone()).collect()
     };
     let spread = constraints.pod.items(&["spec", "topologySpreadConstraints"]);
     // Labels matter only for plugins that count pods. (Each pod of a StatefulSet has different labels and claims.)
@@ -139,7 +139,7 @@ fn node_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCh
 }
 
 fn pod_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowChange<'_>) -> bool {
-    let (was, is) = (change.before.and_then(place), change.after.and_then(place));
+    let (was, is) = (change.before.and_then(node_of), change.after.and_then(node_of));
     let labels = |row: Option<&Row>| row.map(|row| row.labels.clone());
     let relabelled = was.is_some() && is.is_some() && labels(change.before) != labels(change.after);
     let came = change.after.filter(|_| is.is_some() && (was != is || relabelled));
@@ -167,7 +167,7 @@ fn pod_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCha
 }
 
 /// Returns the pod's node, or its nominated node.
-fn place(row: &Row) -> Option<&Str> {
+fn node_of(row: &Row) -> Option<&Str> {
     let pod = row.pod().filter(|pod| !pod.phase.is_terminal())?;
     pod.node.as_ref().or(pod.nominated.as_ref())
 }
@@ -175,17 +175,17 @@ fn place(row: &Row) -> Option<&Str> {
 /// Whether a pod released resources that a waiting one requests. A pod with a nominated node reacts only to that node;
 /// a pod that may preempt reacts to every release, because fewer victims may then be enough.
 fn releases_resources(world: &World, waiting: &Row, change: RowChange<'_>) -> bool {
-    let Some(node) = change.before.and_then(place) else { return false };
+    let Some(node) = change.before.and_then(node_of) else { return false };
     let asked = |row: Option<&Row>| {
-        row.filter(|row| place(row) == Some(node)).and_then(|row| row.pod()).map(|pod| pod.requests.clone())
+        row.filter(|row| node_of(row) == Some(node)).and_then(|row| row.pod()).map(|pod| pod.requests.clone())
     };
     let Some(pod) = waiting.pod().filter(|_| asked(change.before) != asked(change.after)) else { return false };
     if let Some(nominated) = &pod.nominated {
         return nominated == node;
     }
-    let Some(place) = world.slot_of(node).map(|slot| &world.node_cache()[slot]) else { return false };
+    let Some(cached) = world.slot_of(node).map(|slot| &world.node_cache()[slot]) else { return false };
     pod.priority > 0
-        || place.row.node().is_some_and(|fields| pod.requests.fit_beside(&place.load.requests, &fields.allocatable))
+        || cached.row.node().is_some_and(|fields| pod.requests.fit_beside(&cached.load.requests, &fields.allocatable))
 }
 
 #[cfg(test)]
@@ -224,12 +224,8 @@ mod tests {
             world.put(row.key, body.to_string().into());
         }
         let waiting = world.find("pods", "default", "p").unwrap().clone();
-        let held = wait_for_events(
-            &waiting,
-            &PodConstraints::from_pod(&world, &waiting),
-            causes.iter().copied().collect(),
-            None,
-        );
+        let held =
+            build_wait(&waiting, &PodConstraints::from_pod(&world, &waiting), causes.iter().copied().collect(), None);
         let (before, after) = [before, after].map(|body| (!body.is_null()).then(|| row(body))).into();
         helps(&world, &held, &waiting, RowChange { before: before.as_ref(), after: after.as_ref() })
     }

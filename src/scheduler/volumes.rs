@@ -62,7 +62,7 @@ struct WaitingClaim<'w> {
 
 impl<'w> WaitingClaim<'w> {
     fn new(world: &'w World, row: &Arc<Row>, claim: Object, class: Object) -> WaitingClaim<'w> {
-        let selected = match storage::place_of(world, row, &claim) {
+        let selected = match storage::claim_source(world, row, &claim) {
             ClaimSource::On(node) => Some(node.key.name.clone()),
             _ => None,
         };

@@ -271,7 +271,7 @@ pub struct ContainerFacts {
     pub findable: bool,
     /// Last confirmed limits; `None` for an attempt older than this control plane.
     pub limits: Option<Limits>,
-    /// When it was last ordered that it may use something else.
+    /// When a resize was last ordered.
     pub resizing: Option<Time>,
     /// Why that was not done.
     pub resize_error: Option<String>,

@@ -41,7 +41,7 @@ struct NodeVersion {
 }
 
 impl NodeCache {
-    /// A node comes, or is another one than it was; `nominated` are the pods that were promised a node of this name.
+    /// Adds or replaces a node; `nominated` is the number of pods nominated for it.
     pub(super) fn put(&mut self, row: &Arc<Row>, nominated: usize) {
         self.changed.insert(row.key.name.clone());
         let mark = NodeVersion { version: self.next_version(), nominated };
@@ -100,7 +100,7 @@ impl NodeCache {
         }
     }
 
-    /// So many pods are promised a node now.
+    /// Sets the number of pods nominated for a node.
     pub(super) fn set_nominated_count(&mut self, name: &Str, nominated: usize) {
         if let Ok(slot) = self.slot(name) {
             self.marks[slot] = NodeVersion { version: self.next_version(), nominated };

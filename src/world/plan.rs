@@ -172,7 +172,7 @@ pub enum Effect {
         /// The pods.
         pods: Vec<Str>,
     },
-    /// Lets a running container use something else.
+    /// Changes the limits of a running container.
     Resize {
         /// The pod.
         pod_uid: Str,

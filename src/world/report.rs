@@ -31,7 +31,7 @@ pub enum Report {
         /// Running, Ended or Refused.
         state: ContainerState,
     },
-    /// The program is there now for want of which an attempt was refused.
+    /// The missing program of a refused attempt has been installed.
     Findable {
         /// The pod.
         pod_uid: Str,
@@ -73,7 +73,7 @@ pub enum Report {
         /// Inputs and progress.
         built: LastBuild,
     },
-    /// A container may use something else now, or still may not.
+    /// New limits of a container were applied, or could not be.
     Resized {
         /// The pod.
         pod_uid: Str,
@@ -271,7 +271,7 @@ impl Facts {
             Report::Probe { pod_uid, container, attempt, kind, verdict, message, at } => {
                 let pod = self.pods.get_mut(&pod_uid)?;
                 let known = pod.containers.get_mut(&container).filter(|known| known.attempt == attempt)?;
-                // An answer that nothing waits for is a late or a second one: counted, it would be a probe that never was due.
+                // An answer that no probe waits for is late or repeated, and is not counted.
                 let probe = known.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some())?;
                 let (successes, failures) = match verdict {
                     ProbeResult::Success | ProbeResult::Warning => (probe.successes + 1, 0),

@@ -238,7 +238,7 @@ impl Row {
         }
     }
 
-    /// The row is without its parsed object from now on.
+    /// Drops the parsed object of the row.
     pub(super) fn drop_parsed(&mut self) {
         if let RowBody::Parsed(_) = self.body {
             self.body = RowBody::Text(Str::from(""));

@@ -63,8 +63,7 @@ impl World {
         self.undo.clear();
     }
 
-    /// The commit succeeded: these are the texts that were written, with their revisions, and the World holds them from now on. Gives
-    /// the objects that it no longer needs.
+    /// Keeps the staged rows after a successful commit, with their stored texts and revisions. Returns objects that are no longer needed.
     pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) -> Vec<Arc<Object>> {
         let mut gone = Vec::new();
         self.staged.clear();

@@ -110,7 +110,7 @@ pub fn unprovisioned_class(world: &World, claim: &Object) -> Option<Object> {
 }
 
 /// Returns how a claim can be satisfied.
-pub fn place_of(world: &World, row: &Row, claim: &Object) -> ClaimSource {
+pub fn claim_source(world: &World, row: &Row, claim: &Object) -> ClaimSource {
     if unprovisioned_class(world, claim).is_none() {
         return ClaimSource::Anywhere;
     }
@@ -140,8 +140,8 @@ pub fn is_available_on(volume: &Object, node: &Row) -> bool {
 
 /// The volume that is kept for a claim, else the smallest that fulfils it where it may be met.
 pub fn best<'w>(world: &'w World, row: &Row, claim: &Object) -> Option<&'w Arc<Row>> {
-    let place = place_of(world, row, claim);
-    let wanted = |volume: &VolumeCandidate<'_>| match &place {
+    let source = claim_source(world, row, claim);
+    let wanted = |volume: &VolumeCandidate<'_>| match &source {
         _ if volume.is_kept => true,
         ClaimSource::Anywhere => true,
         ClaimSource::On(node) => is_available_on(&volume.body, node),

@@ -130,7 +130,7 @@ impl World {
         let counted = counted();
         let mut domain_counts = TopologyCounts { counts: Arc::new(vec![0; domains.count]), domains };
         let mut count = |pod: &Arc<Row>| {
-            let slot = place_of(pod).and_then(|node| self.slot_of(node));
+            let slot = node_of(pod).and_then(|node| self.slot_of(node));
             if let Some(slot) = slot.filter(|_| counted.counts(self, pod)) {
                 domain_counts.shift(slot, 1);
             }
@@ -170,7 +170,7 @@ impl World {
             return;
         }
         let shape = self.node_layout_version();
-        let Some(slot) = place_of(pod).and_then(|node| self.slot_of(node)) else { return };
+        let Some(slot) = node_of(pod).and_then(|node| self.slot_of(node)) else { return };
         let mut counts_cache = self.counts_cache.take();
         if counts_cache.shape == shape {
             let labelled = pod.labels.iter().filter_map(|label| counts_cache.by_label.get(label)).flatten();
@@ -192,6 +192,6 @@ impl World {
 }
 
 /// The node of a pod that has not ended.
-fn place_of(pod: &Row) -> Option<&Str> {
+fn node_of(pod: &Row) -> Option<&Str> {
     pod.pod().filter(|fields| !fields.phase.is_terminal())?.node.as_ref()
 }

@@ -16,7 +16,7 @@ const CHANGING: [(&str, &str, &str); 18] = [
     ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),
     ("src/serve/http/proxy/connect.rs", "TLS", "the TLS configuration for other servers, which is made once"),
     ("src/reconcile/drop_thread.rs", "SENDER", "the channel to the thread that frees memory"),
-    ("src/runtime/allocator.rs", "SUITS_OBJECTS", "the allocator that the process uses, changed once"),
+    ("src/runtime/allocator.rs", "USES_MIMALLOC", "the allocator that the process uses, changed once"),
     ("src/runtime/contain.rs", "CONTAINING", "the panic hook belongs to the process and has no argument"),
     ("src/runtime/contain.rs", "LAST", "as above: the message on its way from the hook to the caller"),
     ("src/runtime/contain.rs", "INSTALL", "the panic hook is set once per process"),

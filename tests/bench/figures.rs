@@ -269,7 +269,7 @@ fn adopt(pods: usize) {
         let mut next =
             cluster.command(&["reconcile", "--watch"]).stdout(Stdio::piped()).spawn().expect("reconcile runs");
         let mut lines = BufReader::new(next.stdout.take().expect("its output")).lines();
-        let wanted = format!("{pods} pods go on running");
+        let wanted = format!("{pods} pods keep running");
         assert!(lines.any(|line| line.is_ok_and(|line| line.contains(&wanted))), "it does not know them all");
         samples.push(start.elapsed());
         // Keeps reading its output.

@@ -86,8 +86,8 @@ fn burst(pods: usize, view: &FilesystemView) {
 
 /// Mean Pss and private memory of the shims of this process.
 fn memory() -> String {
-    let nurseries = kloop::runtime::process::children(std::process::id() as i32);
-    let shims: Vec<i32> = nurseries.into_iter().flat_map(kloop::runtime::process::children).collect();
+    let zygotes = kloop::runtime::process::children(std::process::id() as i32);
+    let shims: Vec<i32> = zygotes.into_iter().flat_map(kloop::runtime::process::children).collect();
     let (mut pss, mut private) = (0, 0);
     for shim in &shims {
         let rollup = std::fs::read_to_string(format!("/proc/{shim}/smaps_rollup")).unwrap_or_default();

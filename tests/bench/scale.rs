@@ -55,7 +55,7 @@ fn main() {
 }
 
 fn measure(case: &str, pods: usize, nodes: usize) {
-    kloop::runtime::allocator::suit_objects();
+    kloop::runtime::allocator::use_mimalloc();
     match case {
         "place" => place("pods without wishes", pods, nodes, |_| json!({})),
         "spread" => place("pods spread over zones", pods, nodes, |_| spread()),

@@ -25,9 +25,9 @@ pub enum Victim {
     Group,
 }
 
-/// The result of a hunt.
+/// The process that was killed, if it made that many calls.
 #[derive(Debug)]
-pub struct Catch {
+pub struct KilledProcess {
     /// The system call before which the process was killed; `None` when the program ended before.
     pub call: Option<&'static str>,
 }
@@ -69,7 +69,7 @@ pub fn is_possible() -> bool {
 
 /// Starts the command, sends its pid, and kills the victim before its `at`-th boundary. Returns after that or when the command has ended,
 /// and detaches the rest.
-pub fn hunt(command: &Command, victim: Victim, at: usize, started: &Sender<i32>) -> Catch {
+pub fn kill_at_call(command: &Command, victim: Victim, at: usize, started: &Sender<i32>) -> KilledProcess {
     let plane = start_stopped(command);
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACECLONE
@@ -80,7 +80,7 @@ pub fn hunt(command: &Command, victim: Victim, at: usize, started: &Sender<i32>)
     kill(plane, Signal::SIGCONT).expect("it goes on");
     started.send(plane.as_raw()).expect("somebody waits for it");
     let call = Hunt { plane, victim, left: at, caught: None, seen: HashMap::new() }.run();
-    Catch { call }
+    KilledProcess { call }
 }
 
 /// Starts the command behind a shell that stops itself first, so that no system call is missed.

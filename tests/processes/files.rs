@@ -217,7 +217,7 @@ fn missing_overlay_is_reported_once_per_pod() {
     assert_eq!(fs::read_to_string(path).expect("written"), "run\nrun\n", "the pod sees the machine's files");
     let told = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.count}:{.message};{end}");
     assert_eq!(told.matches("FilesShared").count(), 1, "{told}");
-    assert!(told.contains("FilesShared:1:this machine lets no process have mounts of its own"), "{told}");
+    assert!(told.contains("FilesShared:1:mount namespaces are not available on this machine"), "{told}");
 }
 
 #[test]

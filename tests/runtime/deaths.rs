@@ -140,9 +140,9 @@ fn dead_zygote_is_replaced_and_its_shims_continue() {
         rig.start(script(&format!("first-{number}"), 0, "exec sleep 1000"));
     }
     let pids: Vec<u32> = (0..4).map(|_| rig.any_running()).collect();
-    let nursery_of = |pid: &u32| process::stat(shim_of(*pid)).map(|shim| shim.parent);
-    let nurseries: BTreeSet<i32> = pids.iter().filter_map(nursery_of).collect();
-    for zygote in nurseries {
+    let zygote_of = |pid: &u32| process::stat(shim_of(*pid)).map(|shim| shim.parent);
+    let zygotes: BTreeSet<i32> = pids.iter().filter_map(zygote_of).collect();
+    for zygote in zygotes {
         let stat = process::stat(zygote).expect("it runs");
         assert_eq!(stat.parent, std::process::id() as i32, "the zygote is our child");
         assert!(stat.identity.kill());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const SECONDS: i64 = 300;
 
 /// Admits a write.
-pub fn admit(_ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }

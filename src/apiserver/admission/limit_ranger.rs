@@ -100,7 +100,9 @@ fn check_pod(limit: &Value, pod: &Object) -> Vec<String> {
     let of =
         |container: &Value| (amounts(&container["resources"]["requests"]), amounts(&container["resources"]["limits"]));
     match limit["type"].as_str() {
-        Some("Container") => main.iter().chain(init).flat_map(|one| env(limit, &of(one).0, &of(one).1)).collect(),
+        Some("Container") => {
+            main.iter().chain(init).flat_map(|one| range_problems(limit, &of(one).0, &of(one).1)).collect()
+        }
         Some("Pod") => {
             let (mut requests, mut limits) = (LimitAmounts::new(), LimitAmounts::new());
             for (more_requests, more_limits) in main.iter().map(of) {
@@ -111,7 +113,7 @@ fn check_pod(limit: &Value, pod: &Object) -> Vec<String> {
                 add(&mut requests, more_requests, Quantity::max);
                 add(&mut limits, more_limits, Quantity::max);
             }
-            env(limit, &requests, &limits)
+            range_problems(limit, &requests, &limits)
         }
         _ => Vec::new(),
     }
@@ -125,7 +127,7 @@ fn add(sum: &mut LimitAmounts, more: LimitAmounts, join: fn(Quantity, Quantity) 
 }
 
 /// The problems with requests and limits, in Kubernetes' order: too little, too much, too far apart.
-fn env(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts) -> Vec<String> {
+fn range_problems(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts) -> Vec<String> {
     let mut problems = Vec::new();
     let kind = limit["type"].as_str().unwrap_or_default();
     for (name, least) in amounts(&limit["min"]) {
@@ -169,7 +171,8 @@ fn check_claim(limit: &Value, claim: &Object) -> Vec<String> {
         return Vec::new();
     }
     let requests = amounts(claim.value_at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null));
-    let mut problems = env(&json!({"type": limit["type"], "min": limit["min"]}), &requests, &LimitAmounts::new());
+    let mut problems =
+        range_problems(&json!({"type": limit["type"], "min": limit["min"]}), &requests, &LimitAmounts::new());
     for (name, most) in amounts(&limit["max"]) {
         let text = format!("maximum {name} usage per PersistentVolumeClaim is {most}");
         match requests.get(&name) {
@@ -214,7 +217,7 @@ mod tests {
             ),
         ];
         for (requests, limits, problems) in cases {
-            assert_eq!(env(&limit, &amounts(&requests), &amounts(&limits)), problems);
+            assert_eq!(range_problems(&limit, &amounts(&requests), &amounts(&limits)), problems);
         }
     }
 

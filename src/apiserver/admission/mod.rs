@@ -1,7 +1,8 @@
 //! Admission: changes and refuses writes that are well-formed in themselves.
 //!
-//! Two tables, as in Kubernetes: plugins that may change the object run before validation, plugins that only refuse after it.
-//! A new plugin is one file and one line.
+//! Two tables: plugins in [`MUTATING`] run before validation, plugins in [`VALIDATING`] after it. [`service_addresses`] changes objects
+//! in the second, so that a refused Service takes no address.
+//! A new plugin is one file, its `mod`, and one line in a table.
 
 mod default_class;
 mod default_toleration_seconds;

@@ -18,8 +18,8 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     if let Some(class) = &class {
         request.object.set(&["spec", "priorityClassName"], class.name());
     }
-    agree(request, "priority", "the integer value of priority", value.into())?;
-    agree(request, "preemptionPolicy", "the string value of PreemptionPolicy", policy.into())
+    set_or_check(request, "priority", "the integer value of priority", value.into())?;
+    set_or_check(request, "preemptionPolicy", "the string value of PreemptionPolicy", policy.into())
 }
 
 fn class_of(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
@@ -37,8 +37,13 @@ fn class_of(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<
     Ok(classes.into_iter().filter(default).min_by_key(|class| class.int(&["value"])))
 }
 
-/// The value computed here stands; a pod that brings another is refused.
-fn agree(request: &mut AdmissionRequest<'_>, field: &str, what: &str, computed: serde_json::Value) -> ApiResult<()> {
+/// Sets the computed value, or refuses a pod that has another one.
+fn set_or_check(
+    request: &mut AdmissionRequest<'_>,
+    field: &str,
+    what: &str,
+    computed: serde_json::Value,
+) -> ApiResult<()> {
     let given = request.object.value_at(&["spec", field]).filter(|given| !given.is_null());
     if let Some(given) = given.filter(|given| **given != computed) {
         let plain = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

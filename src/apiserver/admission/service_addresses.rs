@@ -130,7 +130,7 @@ fn give_node_ports(
     request.object.set(&["spec", "ports"], ports);
     let health = health_port(request.object);
     if health.is_some() && request.old.and_then(health_port) != health {
-        request.warnings.push("spec.healthCheckNodePort: nobody answers there".into());
+        request.warnings.push("spec.healthCheckNodePort: has no effect, kloop opens no health check port".into());
     }
     let is_local = request.object.text(&["spec", "externalTrafficPolicy"]) == Some("Local");
     if is_local

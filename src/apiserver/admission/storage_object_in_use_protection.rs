@@ -5,7 +5,7 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 
 /// Admits a write.
-pub fn admit(_ledger: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let finalizer = match request.kind.resource.0 {
         "persistentvolumes" => "kubernetes.io/pv-protection",
         "persistentvolumeclaims" => "kubernetes.io/pvc-protection",

@@ -124,12 +124,12 @@ mod tests {
 
     #[test]
     fn missing_control_plane_is_the_only_cause() {
-        let plane = ("control plane", ConvergenceState::Stuck, "none runs");
+        let plane = ("control plane", ConvergenceState::Stuck, "not running");
         let of = |name: &str| answer(name, &[plane, (name, ConvergenceState::Stuck, "0 ready")]);
         colored::control::set_override(false);
         assert_eq!(
             lines(&[of("deployment/a"), of("pod/b")]),
-            "stuck      control plane: none runs; next: run: fix it\n"
+            "stuck      control plane: not running; next: run: fix it\n"
         );
     }
 }

@@ -29,7 +29,8 @@ const MEASURE_TIMEOUT: SignedDuration = SignedDuration::from_secs(2);
 const RETENTION: SignedDuration = SignedDuration::from_hours(1);
 
 /// The loop of HorizontalPodAutoscalers.
-pub const LOOP: Loop = Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop =
+    Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 /// The autoscalers in the namespace of a pod whose usage was measured.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {

@@ -1,4 +1,4 @@
-//! Convergence: compares a World with the specs of its objects, and reports each object that is not as specified.
+//! Convergence: compares a World with the specs of its objects, and reports each object that has not converged.
 
 pub mod reachability;
 
@@ -23,22 +23,22 @@ pub fn check_store(read: &dyn StoreRead, now: Time) -> Result<Convergence, Store
     Ok(check(&world))
 }
 
-/// Computes the distance of a World from what was asked for.
+/// Computes the distance of a World from its specs.
 pub fn check(world: &World) -> Convergence {
     Convergence { unmet: unmet(world), proven: proven(world) }
 }
 
-/// When the newest of the running pods of Jobs has run for long enough to count as running; none where no Job has one.
+/// Returns the time at which the newest running pod of a Job counts as running; `None` when no Job has a running pod.
 fn proven(world: &World) -> Option<Time> {
     let of_job = |row: &&Arc<Row>| row.controller().is_some_and(|owner| owner.kind == "Job");
     let pods = world.list("pods").filter(|row| row.is_active_pod()).filter(of_job);
     pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since.later(PROOF))
 }
 
-/// Everything that is not as asked for; empty means converged.
+/// The objects that have not converged; empty means converged.
 ///
-/// A workload is when its status has reached its spec; a Job when it has ended well or runs as asked; a pod when it is Ready or
-/// has succeeded; a Service when somebody answers for it. What another object owns is left to that object's line, unless it is a pod that says why.
+/// A workload has converged when its status matches its spec, a Job when it succeeded or its pods run, a pod when it is Ready or succeeded,
+/// a Service when it has a ready endpoint. An object with an owner is reported with its owner, except a pod that states a reason.
 pub fn unmet(world: &World) -> Vec<Unmet> {
     let unmet = |row: &Arc<Row>| {
         let why = missing(world, row)?;
@@ -47,7 +47,7 @@ pub fn unmet(world: &World) -> Vec<Unmet> {
     world.all_rows().filter_map(unmet).collect()
 }
 
-/// Whether no loop has anything more to do about an object that is not as it should be.
+/// Whether no loop has anything more to do about an object that has not converged.
 fn has_failed(row: &Row) -> bool {
     let failed = match row.key.resource.0 {
         "jobs.batch" => {
@@ -193,7 +193,7 @@ fn job(object: &Object) -> Option<String> {
     (ready < wanted).then(|| format!("{ready} of {wanted} pods run"))
 }
 
-/// Whether a Job has what it asked for but its end: its pods run.
+/// Whether a Job only has to finish: its pods run.
 pub fn job_runs(object: &Object) -> bool {
     let is_over = holds(object, "Complete") || holds(object, "Suspended");
     !is_over && job(object).is_none() && object.int(&["spec", "parallelism"]) != Some(0)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoEndpoints {
     /// No pod has its labels, and nothing that is there would make one.
-    Nobody,
+    NoPods,
     /// Its pods do not name the port that it leads to.
     UnnamedPort(String),
     /// None of its pods is ready.
@@ -29,14 +29,14 @@ pub fn is_about_pods(service: &Object) -> bool {
 }
 
 /// Why a Service has no ready endpoints; `None` when it has some, or needs none.
-pub fn silence(world: &World, row: &Row) -> Option<NoEndpoints> {
+pub fn missing_endpoints(world: &World, row: &Row) -> Option<NoEndpoints> {
     let service = row.object();
     if !is_about_pods(&service) {
         return None;
     }
     let pods = pods(world, row);
     if pods.is_empty() {
-        return idle(world, row, &service).is_none().then_some(NoEndpoints::Nobody);
+        return idle(world, row, &service).is_none().then_some(NoEndpoints::NoPods);
     }
     let unnamed = unnamed_port(&service, &pods).map(NoEndpoints::UnnamedPort);
     let is_ready = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.ready);
@@ -76,8 +76,8 @@ fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
 /// Returns the missing state of a Service, an Ingress or a claim.
 pub fn missing(world: &World, row: &Row) -> Option<String> {
     match row.key.resource.0 {
-        "services" => silence(world, row).map(|silence| match silence {
-            NoEndpoints::Nobody => "no pod has the labels that it selects".to_owned(),
+        "services" => missing_endpoints(world, row).map(|missing| match missing {
+            NoEndpoints::NoPods => "no pod has the labels that it selects".to_owned(),
             NoEndpoints::UnnamedPort(port) => format!("no container of its pods names a port {port:?}"),
             NoEndpoints::NoneReady => "none of its pods is ready".to_owned(),
         }),

@@ -185,7 +185,7 @@ impl Preview {
         Ok(PreviewResult { took, stuck, answers, created, changed, deleted, besides })
     }
 
-    /// Moves the clock from one due moment to the next, until all is well and nothing is under way, or for so long.
+    /// Moves the clock from one due moment to the next, until everything has converged and nothing is under way, or for so long.
     fn advance(
         &mut self,
         at_most: SignedDuration,

@@ -16,7 +16,7 @@ pub const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 /// The link of an autoscaler, by its status: what pods use is known to the control plane that runs alone.
-pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let (current, desired) = (count("currentReplicas"), count("desiredReplicas"));
@@ -30,7 +30,7 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     }
     match unable(&object) {
         Some(unable) if unable["reason"] == "ScalingDisabled" => CauseLink { seen: text(unable, "message"), ..link },
-        Some(unable) if of.pretends && is_unmeasured(unable) => {
+        Some(unable) if plane.pretends && is_unmeasured(unable) => {
             if let Some((resource, container, pod)) = unasked(world, row, &object) {
                 let error = format!(
                     "FailedGetResourceMetric: missing request for {resource} in container {container} of Pod {pod}"
@@ -44,10 +44,10 @@ pub fn link(world: &World, row: &Row, of: &ControlPlaneState) -> CauseLink {
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
             let link = CauseLink { error: Some(error), standing: ConvergenceState::Converging, ..link };
-            let (me, place) = (name(&row.key), in_namespace(&row.key));
+            let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
             let next = match unable["reason"] == "AmbiguousSelector" {
-                true => format!("delete all of them but one: kloop delete {me}{place}"),
-                false => format!("check its metrics: kloop describe {me}{place}"),
+                true => format!("delete all of them but one: kloop delete {me}{namespace_flag}"),
+                false => format!("check its metrics: kloop describe {me}{namespace_flag}"),
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }

@@ -4,7 +4,7 @@ use super::relations::{DEPTH, owners, target};
 use super::remedy::in_namespace;
 use super::{
     CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, autoscaler, container, disruption,
-    dry_run, image, ingress, last_activity, needs, node, plane, pod, row_name, service, workload,
+    dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service, workload,
 };
 use crate::diagnosis::convergence;
 use crate::object::Key;
@@ -13,24 +13,27 @@ use crate::world::{Row, World};
 use std::sync::Arc;
 
 /// The chain of one object; `None` when there is no such object.
-pub fn explain(world: &mut World, key: &Key, of: &ControlPlaneState) -> Option<CauseChain> {
+pub fn explain(world: &mut World, key: &Key, plane: &ControlPlaneState) -> Option<CauseChain> {
     let row = world.get(key)?.clone();
-    let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, of)).collect();
+    let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, plane)).collect();
     let above = links.len();
-    links.extend(causes_below(world, &row, of, DEPTH));
+    links.extend(causes_below(world, &row, plane, DEPTH));
     let missing = links[above..].iter().any(|link| link.standing != ConvergenceState::Converged);
     for link in links.iter_mut().filter(|link| link.standing != ConvergenceState::Converged) {
         link.last = link.about.as_ref().and_then(|subject| last_activity::last(world, subject));
         show_panic(world, link);
     }
-    links.insert(0, plane(of, world.now, missing));
+    links.insert(0, plane_link(plane, world.now, missing));
     Some(CauseChain { about: row_name(&row), links, place: above + 1 })
 }
 
 /// Shows that a loop panicked when it was last asked about an object, as its events tell. Loops that go by what machines report, as the
 /// kubelet, cannot be asked here.
 fn show_panic(world: &World, link: &mut CauseLink) {
-    let told = link.about.as_ref().and_then(|subject| last_activity::told_of(world, subject, INTERNAL_ERROR));
+    let told = link
+        .about
+        .as_ref()
+        .and_then(|subject| last_activity::last_activity_with_reason(world, subject, INTERNAL_ERROR));
     // Anything that was done after it shows that the loop goes on.
     let is_newest = |told: &LastActivity| link.last.as_ref().is_none_or(|last| last.at <= told.at);
     let Some(told) = told.filter(is_newest) else { return };
@@ -41,33 +44,33 @@ fn show_panic(world: &World, link: &mut CauseLink) {
 }
 
 /// The object's own link.
-fn link(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState) -> CauseLink {
+fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLink {
     let link = match row.key.resource.0 {
-        "pods" => pod::link(world, row, of),
+        "pods" => pod::link(world, row, plane),
         "nodes" => node::link(row),
-        "services" => service::link(world, row, of),
-        "ingresses.networking.k8s.io" => ingress::link(world, row, of),
+        "services" => service::link(world, row, plane),
+        "ingresses.networking.k8s.io" => ingress::link(world, row, plane),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
-        "persistentvolumeclaims" => needs::claim(world, row, of),
-        autoscaler::ROOT => autoscaler::link(world, row, of),
-        disruption::ROOT => disruption::link(world, row, of),
-        crate::kinds::image::RESOURCE => image::link(world, row, of),
-        _ => workload::link(world, row, of),
+        "persistentvolumeclaims" => needs::claim(world, row, plane),
+        autoscaler::ROOT => autoscaler::link(world, row, plane),
+        disruption::ROOT => disruption::link(world, row, plane),
+        crate::kinds::image::RESOURCE => image::link(world, row, plane),
+        _ => workload::link(world, row, plane),
     };
     let link = if row.is_deleting() { leaving(world, row, link) } else { link };
-    left_out(world, row, link, of)
+    explain_disabled_controller(world, row, link, plane)
 }
 
 /// Names the controller that does not run, where it is the one that would act next.
-fn left_out(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
-    if of.left_out.is_empty() || !of.runs || link.standing == ConvergenceState::Stuck {
+fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+    if plane.disabled_controllers.is_empty() || !plane.runs || link.standing == ConvergenceState::Stuck {
         return link;
     }
     let is_responsible =
-        link.standing != ConvergenceState::Converged && of.left_out.iter().any(|name| *name == link.by);
+        link.standing != ConvergenceState::Converged && plane.disabled_controllers.iter().any(|name| *name == link.by);
     let name = is_responsible.then_some(link.by).or_else(|| {
         let root = row.key.resource.0;
-        dry_run::left_out(of)
+        dry_run::disabled_loops(plane)
             .find(|each| each.root == root && dry_run::is_due(world, each, &row.key))
             .map(|each| each.name)
     });
@@ -88,7 +91,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
         .collect();
     let seen = match &finalizers[..] {
         [] => "it is being deleted".to_owned(),
-        held => format!("it is being deleted, and held by finalizers {}", held.join(", ")),
+        held => format!("it is being deleted and waits for the finalizers {}", held.join(", ")),
     };
     let link =
         CauseLink { wanted: "to be gone".into(), seen, standing: ConvergenceState::Converging, next: None, ..link };
@@ -104,13 +107,13 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
 }
 
 /// The object and what it leads to: at each step the child that is furthest from what was asked for.
-fn causes_below(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState, depth: usize) -> Vec<CauseLink> {
-    let own = link(world, row, of);
+fn causes_below(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState, depth: usize) -> Vec<CauseLink> {
+    let own = link(world, row, plane);
     let mut links = vec![own];
     if row.key.resource == "pods" && !awaits_dependents(row) {
-        links.extend(container::links(world, row, of));
-        links.extend(needs::links(world, row, of));
-        links.extend(image::links(world, row, of));
+        links.extend(container::links(world, row, plane));
+        links.extend(needs::links(world, row, plane));
+        links.extend(image::links(world, row, plane));
         return links;
     }
     if depth == 0 {
@@ -119,7 +122,7 @@ fn causes_below(world: &mut World, row: &Arc<Row>, of: &ControlPlaneState, depth
     let children = children(world, row);
     let all = children.len();
     let mut chains: Vec<Vec<CauseLink>> =
-        children.iter().take(FOLLOWED).map(|child| causes_below(world, child, of, depth - 1)).collect();
+        children.iter().take(FOLLOWED).map(|child| causes_below(world, child, plane, depth - 1)).collect();
     let worst = (0..chains.len()).max_by_key(|place| (standing(&chains[*place]), std::cmp::Reverse(*place)));
     if let Some(worst) = worst {
         let alike = chains.iter().filter(|chain| standing(chain) == standing(&chains[worst])).count();
@@ -140,7 +143,7 @@ fn standing(chain: &[CauseLink]) -> ConvergenceState {
     chain.iter().map(|link| link.standing).max().unwrap_or_default()
 }
 
-/// Whether it is deleted in the foreground, and so goes after those that hold it, whatever kind they and it are.
+/// Whether it is being deleted in the foreground, so that its dependents must go first.
 fn awaits_dependents(row: &Row) -> bool {
     row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion")
 }
@@ -162,14 +165,14 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             pods.filter(|pod| !is_job || !ended(pod)).cloned().collect()
         }
         "cronjobs.batch" => {
-            // That a Job of it runs is what a CronJob is for.
+            // A running Job is normal for a CronJob, so only other Jobs are examined.
             let runs = |job: &Row| !job.is_deleting() && convergence::job_runs(&job.object());
             world.controlled("jobs.batch", &row.uid).filter(|job| !runs(job)).cloned().collect()
         }
         "services" => {
             let pods = world.list_in("pods", &row.key.namespace).filter(|pod| pod.is_active_pod() && row.selects(pod));
             let unready = |pod: &Arc<Row>| !pod.pod().is_some_and(|pod| pod.ready);
-            // One pod that answers is enough of a Service.
+            // A Service needs only one ready pod.
             let pods: Vec<Arc<Row>> = pods.cloned().collect();
             if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
         }

@@ -1,7 +1,7 @@
 //! Containers: what has become of each, as the pod's status tells it.
 
 use super::ended::known_end;
-use super::last_activity::{EventSubject, last_told};
+use super::last_activity::{EventSubject, last_event_with_reason};
 use super::remedy::{handler, in_namespace, split_advice};
 use super::{
     CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, StoppedProcess, UnreportedExit,
@@ -12,25 +12,25 @@ use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// A container of which no probe asks anything and that runs for so long is not on its way any more.
+/// A container without probes that has run for this long counts as started.
 const UNASKED: SignedDuration = SignedDuration::from_secs(60);
 
 /// The annotation that keeps a pretended pod from being ready.
 const UNREADY: &str = "kloop.dev/simulate-ready";
 
 /// The containers that are not as they should be; when all are, the first one.
-pub fn links(world: &World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
+pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLink> {
     let pod = row.object();
     if row.pod().is_none_or(|pod| pod.node.is_none() || pod.phase.is_terminal()) || row.is_deleting() {
         return Vec::new();
     }
     let init = pod.items(&["spec", "initContainers"]).iter().map(|spec| (spec, "initContainerStatuses"));
     let main = pod.items(&["spec", "containers"]).iter().map(|spec| (spec, "containerStatuses"));
-    let link = |(spec, place): (&Value, &str)| {
-        let link = link(world, row, &pod, spec, place, of);
+    let link = |(spec, list): (&Value, &str)| {
+        let link = link(world, row, &pod, spec, list, plane);
         let name = spec["name"].as_str().unwrap_or_default();
-        match of.lost.get(&row.uid) {
-            Some(UnreportedExit::All) if status(&pod, place, name)["state"]["running"].is_object() => {
+        match plane.lost.get(&row.uid) {
+            Some(UnreportedExit::All) if status(&pod, list, name)["state"]["running"].is_object() => {
                 ended_since(link, row, name, "its process is gone")
             }
             Some(UnreportedExit::Some(ended)) if ended.contains_key(name) => {
@@ -38,7 +38,7 @@ pub fn links(world: &World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink>
                 let ago = time::age(world.now.duration_since(at).as_secs().max(0));
                 ended_since(link, row, name, &format!("ended with code {code} {ago} ago"))
             }
-            _ => halted(link, of.halted.get(&row.uid), name),
+            _ => halted(link, plane.halted.get(&row.uid), name),
         }
     };
     let all: Vec<CauseLink> = init.chain(main).map(link).collect();
@@ -48,14 +48,14 @@ pub fn links(world: &World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink>
 }
 
 /// A container's entry in one of the lists of statuses.
-fn status<'a>(pod: &'a Object, place: &str, name: &str) -> &'a Value {
-    pod.items(&["status", place]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
+fn status<'a>(pod: &'a Object, list: &str, name: &str) -> &'a Value {
+    pod.items(&["status", list]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
 }
 
-fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &ControlPlaneState) -> CauseLink {
+fn link(world: &World, row: &Row, pod: &Object, spec: &Value, list: &str, plane: &ControlPlaneState) -> CauseLink {
     let name = spec["name"].as_str().unwrap_or_default();
-    let runs_once = place == "initContainerStatuses" && spec["restartPolicy"] != "Always";
-    let status = status(pod, place, name);
+    let runs_once = list == "initContainerStatuses" && spec["restartPolicy"] != "Always";
+    let status = status(pod, list, name);
     let wanted = if runs_once { "done" } else { "running and ready" };
     let all = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
     let others = all.filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
@@ -68,7 +68,7 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, place: &str, of: &
         about: Some(EventSubject::container(row, name)),
         ..CauseLink::default()
     };
-    let one = ContainerFinding { world, row, spec, status, name, of };
+    let one = ContainerFinding { world, row, spec, status, name, plane };
     let state = &status["state"];
     if state["running"].is_object() {
         return one.running(link, runs_once);
@@ -87,7 +87,7 @@ fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> Caus
     CauseLink { seen, limited: None, ..link }.stuck(format!("kill -CONT {pid}"))
 }
 
-/// One that has ended since its status was written: what becomes of it is for the loop to say, which does not run.
+/// Describes a container that ended after its status was written. Only the loop, which does not run, knows what follows.
 fn ended_since(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
     let seen = format!("{how}; its status, from before that, says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));
@@ -101,7 +101,7 @@ struct ContainerFinding<'a> {
     spec: &'a Value,
     status: &'a Value,
     name: &'a str,
-    of: &'a ControlPlaneState,
+    plane: &'a ControlPlaneState,
 }
 
 impl ContainerFinding<'_> {
@@ -130,27 +130,28 @@ impl ContainerFinding<'_> {
         self.probed(link, for_how_long)
     }
 
-    /// A probe is given as many tries as it asks for; after that it is what keeps the container from being ready.
+    /// Reports a failing probe as the cause once it has failed as often as its threshold.
     fn probed(&self, link: CauseLink, ran: SignedDuration) -> CauseLink {
         let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
         let probe = &self.spec[kind];
         if !probe.is_object() {
             // It has no readiness probe: it is ready with the next plan.
             return link.stuck_if(ran > UNASKED, || {
-                let place = in_namespace(&self.row.key);
+                let namespace_flag = in_namespace(&self.row.key);
                 match self.row.body().annotation(UNREADY) {
                     Some(told) => {
-                        let correct = self.of.correct(self.world, self.row);
+                        let correct = self.plane.correct(self.world, self.row);
                         format!("its annotation {UNREADY}: {told:?} keeps it: {correct}")
                     }
-                    None => format!("see what keeps it: kloop describe pod/{}{place}", self.row.key.name),
+                    None => format!("see what keeps it: kloop describe pod/{}{namespace_flag}", self.row.key.name),
                 }
             });
         }
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
         let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
         let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
-        let said = last_told(self.world, self.row, "Unhealthy").filter(|activity| activity.message.starts_with(word));
+        let said = last_event_with_reason(self.world, self.row, "Unhealthy")
+            .filter(|activity| activity.message.starts_with(word));
         let Some(said) = said else { return link };
         let link = CauseLink { error: Some(said.message), ..link };
         let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
@@ -176,7 +177,8 @@ impl ContainerFinding<'_> {
         let link = CauseLink { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
         match reason {
             "" | "PodInitializing" | "ContainerCreating" => {
-                let failed = last_told(self.world, self.row, "FailedMount").map(|activity| activity.message);
+                let failed =
+                    last_event_with_reason(self.world, self.row, "FailedMount").map(|activity| activity.message);
                 let next = failed.as_deref().and_then(another_volume);
                 let link = CauseLink { standing: ConvergenceState::Converging, error: failed, ..link };
                 match next {
@@ -191,7 +193,7 @@ impl ContainerFinding<'_> {
                 let (message, next) = split_advice(message);
                 let link = CauseLink { error: Some(message), ..link };
                 link.stuck(next.unwrap_or_else(|| {
-                    let correct = self.of.correct_container(self.world, self.row);
+                    let correct = self.plane.correct_container(self.world, self.row);
                     format!("correct the image, or name a program in command: {correct}")
                 }))
             }
@@ -199,7 +201,9 @@ impl ContainerFinding<'_> {
                 let (message, next) = split_advice(message);
                 let link = CauseLink { error: Some(message).filter(|text| !text.is_empty()), ..link };
                 link.stuck(
-                    next.unwrap_or_else(|| format!("correct it: {}", self.of.correct_container(self.world, self.row))),
+                    next.unwrap_or_else(|| {
+                        format!("correct it: {}", self.plane.correct_container(self.world, self.row))
+                    }),
                 )
             }
         }
@@ -213,7 +217,7 @@ impl ContainerFinding<'_> {
         }
         let what = handler(hook);
         let seen = format!("{}, until its postStart hook has ended ({what})", link.seen);
-        let correct = self.of.correct_container(self.world, self.row);
+        let correct = self.plane.correct_container(self.world, self.row);
         let next = format!(
             "wait for the postStart hook of container {} to end ({what}); if it does not, correct it: {correct}",
             self.name
@@ -223,11 +227,12 @@ impl ContainerFinding<'_> {
 
     /// Returns the remedy when the container wants a port reserved for root.
     fn reserved(&self) -> Option<String> {
-        let activity = last_told(self.world, self.row, "PortReserved")?;
-        let (what, advice) = activity.message.rsplit_once(" here: ")?;
+        let activity = last_event_with_reason(self.world, self.row, "PortReserved")?;
+        let message = &activity.message;
         let is_meant =
-            what.starts_with(&format!("Container {} declares ", self.name)) || what.starts_with("A program ");
-        is_meant.then(|| format!("ports that low are for root: {advice}"))
+            message.starts_with(&format!("Container {} declares ", self.name)) || message.starts_with("A program ");
+        let cause = message.rfind("ports below ").filter(|_| is_meant)?;
+        Some(message[cause..].to_owned())
     }
 
     /// It ended badly, and will again: how, when it is tried again, and where its log is.
@@ -237,32 +242,32 @@ impl ContainerFinding<'_> {
         let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
         let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
         let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
-        let known = known_end(self.world, self.row, self.spec, ended, self.of);
+        let known = known_end(self.world, self.row, self.spec, ended, self.plane);
         let error = match (&known, restarts) {
             (Some(known), 0) => known.error.clone(),
             (Some(known), _) => format!("{}; restarted {}", known.error, times(restarts)),
             (None, 0) => format!("it ended with code {code}{by}{said}"),
             (None, _) => format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts)),
         };
-        let unhealthy = last_told(self.world, self.row, "Unhealthy").map(|activity| activity.message);
+        let unhealthy = last_event_with_reason(self.world, self.row, "Unhealthy").map(|activity| activity.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
         let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
-        let place = in_namespace(&self.row.key);
-        let logs = match self.of.pretends {
+        let namespace_flag = in_namespace(&self.row.key);
+        let logs = match self.plane.pretends {
             // A planned container has no log.
-            true => self.of.correct_container(self.world, self.row),
+            true => self.plane.correct_container(self.world, self.row),
             false => {
                 // For a container that is not restarted, or never was, the current log is the relevant one.
                 let is_over = self.status["state"]["terminated"].is_object() || restarts == 0;
                 let previous = if is_over { "" } else { " --previous" };
-                format!("kloop logs {} -c {}{previous}{place}", self.row.key.name, self.name)
+                format!("kloop logs {} -c {}{previous}{namespace_flag}", self.row.key.name, self.name)
             }
         };
         let probe =
             killed.map(|message| if message.starts_with("Liveness") { "livenessProbe" } else { "startupProbe" });
-        let its_log = if self.of.pretends { "" } else { "its log: " };
+        let its_log = if self.plane.pretends { "" } else { "its log: " };
         let next = match probe {
             _ if known.is_some() => known.map(|known| known.next).unwrap_or_default(),
             Some(kind) => format!(

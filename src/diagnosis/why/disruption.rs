@@ -15,7 +15,7 @@ pub const ROOT: &str = "poddisruptionbudgets.policy";
 const NAMED: usize = 5;
 
 /// The link of a budget.
-pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let (healthy, desired) = (count("currentHealthy"), count("desiredHealthy"));
@@ -26,20 +26,20 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     if let Some(failed) = failed {
         let error = failed["message"].as_str().unwrap_or_default().to_owned();
         let link = CauseLink { seen: "its pods cannot be counted, so that none may be evicted".into(), ..link };
-        let next = format!("say minAvailable as a number of pods: {}", of.correct(world, row));
+        let next = format!("say minAvailable as a number of pods: {}", plane.correct(world, row));
         return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     let pods = pods(world, row);
     if pods.is_empty() {
         let seen = "it is about no pods: none has the labels of spec.selector".to_owned();
-        let next = format!("if it is to be about some, correct spec.selector: {}", of.correct(world, row));
-        return with_dry_run(world, row, CauseLink { seen, next: Some(next), ..link }, of);
+        let next = format!("if it is to be about some, correct spec.selector: {}", plane.correct(world, row));
+        return with_dry_run(world, row, CauseLink { seen, next: Some(next), ..link }, plane);
     }
     let going =
         object.value_at(&["status", "disruptedPods"]).and_then(|gone| gone.as_object()).map_or(0, |gone| gone.len());
     let going = if going == 0 { String::new() } else { format!(", {going} being evicted") };
     let seen = format!("{healthy} of {expected} pods are healthy{going}; {allowed} more may be evicted");
-    let link = with_dry_run(world, row, CauseLink { seen, ..link }, of);
+    let link = with_dry_run(world, row, CauseLink { seen, ..link }, plane);
     if allowed > 0 || link.standing != ConvergenceState::Converged {
         return link;
     }
@@ -53,13 +53,17 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
         return CauseLink { standing: ConvergenceState::Converging, more, ..link };
     }
     let scale = owner(world, &pods[0]).map(|owner| {
-        let place = in_namespace(&owner.key);
-        format!("let there be more pods (kloop scale {}{place} --replicas={}), or ", name(&owner.key), expected + 1)
+        let namespace_flag = in_namespace(&owner.key);
+        format!(
+            "let there be more pods (kloop scale {}{namespace_flag} --replicas={}), or ",
+            name(&owner.key),
+            expected + 1
+        )
     });
     let next = format!(
         "evictions, as by kloop drain, are refused until more than {desired} are healthy: {}ask for less than {bound}: {}",
         scale.unwrap_or_default(),
-        of.correct(world, row)
+        plane.correct(world, row)
     );
     CauseLink { next: Some(next), ..link }
 }

@@ -1,8 +1,9 @@
 //! Dry run of the loops: asks them for their next writes, passes these to the API server, and rolls them back.
 
 use super::remedy::advice;
-use super::{CauseLink, ControlPlaneState, ConvergenceState, autoscaler};
+use super::{CauseLink, ControlPlaneState, ConvergenceState};
 use crate::apiserver::create::PodTemplateCache;
+use crate::controllers::garbage;
 use crate::object::{Key, Time};
 use crate::reconcile::{loops, tick};
 use crate::runtime::contain::contain;
@@ -31,31 +32,27 @@ pub fn responsible(row: &Row) -> &'static str {
     let all = loops::all_loops();
     let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
     match row.pod() {
-        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => {
-            "garbage-collector-controller"
-        }
+        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => garbage::LOOP.name,
         Some(pod) if pod.node.is_none() => scheduler::LOOP.name,
         Some(_) => kubelet::LOOP.name,
         None => of_root.unwrap_or("apiserver"),
     }
 }
 
-/// Whether a loop depends only on objects. The others also depend on reports of machines, which only the running control plane has.
+/// Whether a loop depends only on objects. The others also depend on reports of machines or, as loops of nodes, on heartbeats, which only
+/// the running control plane has. Loops of the network write nothing that could be refused.
 fn goes_by_objects(each: &Loop) -> bool {
-    each.root != "nodes"
-        && each.root != autoscaler::ROOT
-        && each.name != kubelet::LOOP.name
-        && !network::ALL.iter().any(|one| one.name == each.name)
+    each.reports.is_none() && each.root != "nodes" && !network::ALL.iter().any(|one| one.name == each.name)
 }
 
 /// Adds what the loops of an object are refused and when they look again.
-pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let result = dry_run(world, &row.key);
     let link = CauseLink { wake: result.wake.or(link.wake), ..link };
     let pending = !result.due.is_empty();
     match result.refused {
         Some(message) => {
-            let next = advice(world, row, &message, of);
+            let next = advice(world, row, &message, plane);
             CauseLink { error: Some(message), ..link }.stuck(next)
         }
         None if pending && link.standing == ConvergenceState::Converged => CauseLink {
@@ -74,27 +71,29 @@ pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, of: &ControlP
 pub fn dry_run(world: &mut World, key: &Key) -> DryRunResult {
     let mut result = DryRunResult::default();
     for each in loops::all_loops().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {
-        rehearse(world, each, key, &mut result);
+        dry_run_loop(world, each, key, &mut result);
     }
     result
 }
 
 /// The loops that the control plane leaves out and that can be asked here.
-pub fn left_out(of: &ControlPlaneState) -> impl Iterator<Item = &'static Loop> {
-    let is_out = |each: &&Loop| of.runs && of.left_out.iter().any(|name| name == each.name) && goes_by_objects(each);
+pub fn disabled_loops(plane: &ControlPlaneState) -> impl Iterator<Item = &'static Loop> {
+    let is_out = |each: &&Loop| {
+        plane.runs && plane.disabled_controllers.iter().any(|name| name == each.name) && goes_by_objects(each)
+    };
     loops::all_loops().into_iter().filter(is_out)
 }
 
 /// Whether a loop has anything to write for an object.
 pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
     let mut result = DryRunResult::default();
-    rehearse(world, each, key, &mut result);
+    dry_run_loop(world, each, key, &mut result);
     !result.due.is_empty() || result.refused.is_some()
 }
 
-fn rehearse(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
-    let place = (each.name, key.clone());
-    let known = world.loop_memory.refusals.remove(&place);
+fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
+    let loop_and_key = (each.name, key.clone());
+    let known = world.loop_memory.refusals.remove(&loop_and_key);
     // Refused once, a loop tries less, as it does when it runs.
     for _ in 0..2 {
         let plan = match contain(|| (each.plan)(world, key)) {
@@ -130,7 +129,7 @@ fn rehearse(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryR
         result.refused = Some(message);
     }
     match known {
-        Some(known) => drop(world.loop_memory.refusals.insert(place, known)),
-        None => drop(world.loop_memory.refusals.remove(&place)),
+        Some(known) => drop(world.loop_memory.refusals.insert(loop_and_key, known)),
+        None => drop(world.loop_memory.refusals.remove(&loop_and_key)),
     }
 }

@@ -3,7 +3,7 @@
 //! Knows: which ends these are, and what helps ([`known_end`]). Never: guesses at others. Start reading at [`known_end`].
 
 use super::ControlPlaneState;
-use super::last_activity::{EventSubject, told_of};
+use super::last_activity::{EventSubject, last_activity_with_reason};
 use super::remedy::{handler, split_advice};
 use crate::object::Time;
 use crate::world::{AttemptEnd, Row, World};
@@ -23,10 +23,10 @@ pub(super) fn known_end(
     row: &Row,
     spec: &Value,
     ended: &Value,
-    of: &ControlPlaneState,
+    plane: &ControlPlaneState,
 ) -> Option<ExitEvidence> {
     let name = spec["name"].as_str()?;
-    let correct = of.correct_container(world, row);
+    let correct = plane.correct_container(world, row);
     match ended["reason"].as_str() {
         Some(AttemptEnd::OOM_KILLED) => {
             let pod = row.object();
@@ -51,7 +51,7 @@ pub(super) fn known_end(
             Some(ExitEvidence { error: format!("it could not be started: {message}"), next })
         }
         _ => {
-            let failed = told_of(world, &EventSubject::container(row, name), "FailedPostStartHook")?;
+            let failed = last_activity_with_reason(world, &EventSubject::container(row, name), "FailedPostStartHook")?;
             // An earlier attempt's says nothing of this one.
             let began: Option<Time> = ended["startedAt"].as_str().and_then(|at| at.parse().ok());
             let hook = &spec["lifecycle"]["postStart"];

@@ -1,7 +1,7 @@
-//! Explains all objects that are not as specified, each cause once.
+//! Explains all objects that have not converged, each cause once.
 
 use super::relations::owners;
-use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane};
+use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane_link};
 use crate::diagnosis::convergence;
 use crate::kinds::image;
 use crate::object::Key;
@@ -19,33 +19,38 @@ const BY_CHAIN: [&str; 6] = [
     "horizontalpodautoscalers.autoscaling",
 ];
 
-/// The chains of everything in one namespace, or in all, that is not as it was asked for.
-pub fn unmet(world: &mut World, namespace: Option<&str>, of: &ControlPlaneState) -> Vec<CauseChain> {
+/// The chains of everything in one namespace, or in all, that has not converged.
+pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneState) -> Vec<CauseChain> {
     let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
     let judged = convergence::unmet(world).into_iter().map(|unmet| unmet.key).filter(is_meant);
     let judged =
         judged.filter(|key| !BY_CHAIN.contains(&key.resource.0) || world.get(key).is_some_and(|row| row.is_deleting()));
     let judged: Vec<Key> = judged.collect();
-    let mut answers: Vec<CauseChain> = judged.iter().filter_map(|key| explain(world, key, of)).collect();
-    for key in lost(world, of).into_iter().filter(is_meant).filter(|key| !judged.contains(key)) {
-        answers.extend(explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck));
+    let mut answers: Vec<CauseChain> = judged.iter().filter_map(|key| explain(world, key, plane)).collect();
+    for key in owners_of_lost_pods(world, plane).into_iter().filter(is_meant).filter(|key| !judged.contains(key)) {
+        answers.extend(explain(world, &key, plane).filter(|answer| answer.standing() == ConvergenceState::Stuck));
     }
     let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
     let mut others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
-    others.extend(awaiting_left_out(world, of).into_iter().filter(is_meant).filter(|key| !judged.contains(key)));
+    others.extend(
+        keys_awaiting_disabled_controllers(world, plane)
+            .into_iter()
+            .filter(is_meant)
+            .filter(|key| !judged.contains(key)),
+    );
     for key in others {
-        let answer = explain(world, &key, of).filter(|answer| answer.standing() == ConvergenceState::Stuck);
-        answers.extend(answer.filter(|answer| answer.root_cause().is_some_and(|cause| !is_told(&answers, cause))));
+        let answer = explain(world, &key, plane).filter(|answer| answer.standing() == ConvergenceState::Stuck);
+        answers.extend(answer.filter(|answer| answer.root_cause().is_some_and(|cause| !is_reported(&answers, cause))));
     }
-    if answers.is_empty() && (of.is_silent || of.stopped.is_some()) {
-        answers.push(CauseChain { about: PLANE.into(), links: vec![plane(of, world.now, false)], place: 0 });
+    if answers.is_empty() && (plane.is_silent || plane.stopped.is_some()) {
+        answers.push(CauseChain { about: PLANE.into(), links: vec![plane_link(plane, world.now, false)], place: 0 });
     }
     answers
 }
 
 /// Returns the objects of other kinds for which a controller has something to do that does not run.
-fn awaiting_left_out(world: &mut World, of: &ControlPlaneState) -> Vec<Key> {
-    let loops: Vec<&Loop> = dry_run::left_out(of).filter(|each| !BY_CHAIN.contains(&each.root)).collect();
+fn keys_awaiting_disabled_controllers(world: &mut World, plane: &ControlPlaneState) -> Vec<Key> {
+    let loops: Vec<&Loop> = dry_run::disabled_loops(plane).filter(|each| !BY_CHAIN.contains(&each.root)).collect();
     let mut found = Vec::new();
     for each in loops {
         let keys: Vec<Key> = world.list(each.root).map(|row| row.key.clone()).collect();
@@ -56,13 +61,13 @@ fn awaiting_left_out(world: &mut World, of: &ControlPlaneState) -> Vec<Key> {
 
 /// Returns the topmost owners of pods (or the pods) that have ended, or are stopped, although their status says that they run; the
 /// store alone does not know.
-fn lost(world: &World, of: &ControlPlaneState) -> BTreeSet<Key> {
-    let rows = of.lost.keys().chain(of.halted.keys()).filter_map(|uid| world.by_uid(uid));
+fn owners_of_lost_pods(world: &World, plane: &ControlPlaneState) -> BTreeSet<Key> {
+    let rows = plane.lost.keys().chain(plane.halted.keys()).filter_map(|uid| world.by_uid(uid));
     rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()
 }
 
 /// Whether a cause has its line already, such as the pod of a Deployment that is also behind a Service.
-fn is_told(answers: &[CauseChain], cause: &CauseLink) -> bool {
+fn is_reported(answers: &[CauseChain], cause: &CauseLink) -> bool {
     let same = |link: &CauseLink| (&link.what, &link.about, &link.seen) == (&cause.what, &cause.about, &cause.seen);
     answers.iter().flat_map(|answer| &answer.links).any(same)
 }

@@ -1,7 +1,7 @@
 //! Image objects: whether their build succeeded. A failed build does not affect running containers.
 
 use super::dry_run::with_dry_run;
-use super::last_activity::last_told;
+use super::last_activity::last_event_with_reason;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::kinds::image::RESOURCE;
 use crate::kubelet::image;
@@ -10,9 +10,9 @@ use crate::world::{Row, World};
 use std::collections::BTreeSet;
 
 /// The link of an Image object.
-pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let link = CauseLink { wanted: "there".into(), seen: "there".into(), ..CauseLink::from_row(row) };
-    let link = with_dry_run(world, row, link, of);
+    let link = with_dry_run(world, row, link, plane);
     let Some((how, last)) = failure(world, row) else { return link };
     let seen = format!("its last build failed: {how}");
     let me = name(&row.key);
@@ -22,7 +22,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
 }
 
 /// The images of a pod's containers whose last build has failed.
-pub fn links(world: &mut World, pod: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
+pub fn links(world: &mut World, pod: &Row, plane: &ControlPlaneState) -> Vec<CauseLink> {
     if pod.is_deleting() || pod.pod().is_none_or(|fields| fields.phase.is_terminal()) {
         return Vec::new();
     }
@@ -31,7 +31,7 @@ pub fn links(world: &mut World, pod: &Row, of: &ControlPlaneState) -> Vec<CauseL
     let images = containers.filter_map(|container| image::find_settings(world, container["image"].as_str()?));
     let names: BTreeSet<String> = images.map(|image| image.name().to_owned()).collect();
     let rows: Vec<_> = names.iter().filter_map(|name| world.find(RESOURCE, "", name).cloned()).collect();
-    let links = rows.iter().map(|row| link(world, row, of));
+    let links = rows.iter().map(|row| link(world, row, plane));
     links.filter(|link| link.standing == ConvergenceState::Stuck).collect()
 }
 
@@ -49,8 +49,8 @@ fn failure(world: &World, row: &Row) -> Option<(String, Option<String>)> {
         let text = |field: &str| object.text(&[build[0], build[1], field]).unwrap_or_default();
         return (text("state") == "Failed").then(|| (text("message").to_owned(), last(text("output"))));
     }
-    let failed = last_told(world, row, "ErrImageBuild")?;
-    let is_over = last_told(world, row, "Built").is_some_and(|built| built.at >= failed.at);
+    let failed = last_event_with_reason(world, row, "ErrImageBuild")?;
+    let is_over = last_event_with_reason(world, row, "Built").is_some_and(|built| built.at >= failed.at);
     let (how, output) = failed.message.split_once(":\n").unwrap_or((&failed.message, ""));
     (!is_over).then(|| (how.to_owned(), last(output)))
 }

@@ -47,7 +47,7 @@ impl EventSubject {
     }
 
     /// Whether an event's field, such as `spec.containers{web}`, is this subject.
-    fn is_meant(&self, event: &Object) -> bool {
+    fn matches(&self, event: &Object) -> bool {
         let field = event.text(&["involvedObject", "fieldPath"]).and_then(|path| path.split_once('{'));
         field.and_then(|(_, name)| name.strip_suffix('}')) == self.container.as_deref()
     }
@@ -55,30 +55,31 @@ impl EventSubject {
 
 /// Returns the last activity about a subject.
 pub(super) fn last(world: &World, subject: &EventSubject) -> Option<LastActivity> {
-    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
+    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.matches(event));
     let activities = events.filter_map(|event| activity(&event)).filter(|activity| !ASIDE.contains(&&*activity.reason));
     activities.max_by_key(|activity| activity.at)
 }
 
-/// The newest event with this reason about somebody.
-pub(super) fn told_of(world: &World, subject: &EventSubject, reason: &str) -> Option<LastActivity> {
-    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.is_meant(event));
+/// Returns the newest event with this reason about a subject.
+pub(super) fn last_activity_with_reason(world: &World, subject: &EventSubject, reason: &str) -> Option<LastActivity> {
+    let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.matches(event));
     events
         .filter_map(|event| activity(&event))
         .filter(|activity| activity.reason == reason)
         .max_by_key(|activity| activity.at)
 }
 
-/// The newest event with this reason about an object or its containers.
-pub(super) fn last_told(world: &World, row: &Row, reason: &str) -> Option<LastActivity> {
+/// Returns the newest event with this reason about an object or its containers.
+pub(super) fn last_event_with_reason(world: &World, row: &Row, reason: &str) -> Option<LastActivity> {
     let activities = events(world, &row.key.namespace, &row.uid).filter_map(|event| activity(&event));
     activities.filter(|activity| activity.reason == reason).max_by_key(|activity| activity.at)
 }
 
 /// Returns the message of an unavailable port, unless a later event says that it is available.
 pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
-    let unavailable = last_told(world, row, "PortUnavailable")?;
-    let is_over = last_told(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
+    let unavailable = last_event_with_reason(world, row, "PortUnavailable")?;
+    let is_over =
+        last_event_with_reason(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
     (!is_over).then_some(unavailable.message)
 }
 

@@ -1,9 +1,10 @@
-//! Explains why an object is not as specified: the chain over its owners and children down to its containers. Each link has the wanted and
+//! Explains why an object has not converged: the chain over its owners and children down to its containers. Each link has the wanted and
 //! the observed state, the responsible loop, its last refused write, its next plan, and a remedy.
 //!
 //! Knows: how each kind leads to the next ([`explain`]), and asks the loops themselves for their next writes and waits ([`dry_run`]). That
 //! needs no control plane, because loops are pure.
-//! Never: writes, reads a file, or asks a machine: its only input is a World. Start reading at [`explain`].
+//! Never: writes, reads a file, or asks a machine: its inputs are a World and a [`ControlPlaneState`] that the caller has read. Start
+//! reading at [`explain`].
 
 mod autoscaler;
 mod chain;
@@ -41,7 +42,7 @@ pub use relations::owners;
 /// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ConvergenceState {
-    /// It is as specified.
+    /// It matches its spec.
     #[default]
     Converged,
     /// It makes progress, or waits for an object that does.
@@ -71,7 +72,7 @@ pub struct ControlPlaneState {
     /// Its process, when a signal such as SIGSTOP has stopped it.
     pub stopped: Option<i32>,
     /// The controllers that it does not run, by name.
-    pub left_out: Vec<String>,
+    pub disabled_controllers: Vec<String>,
     /// The last heartbeat of a control plane.
     pub heard: Option<Time>,
     /// Pods, by uid, with processes that have ended although their status, which no control plane updates, says that they run.
@@ -227,7 +228,7 @@ impl CauseChain {
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 let waits =
                     below.find_map(|link| link.next.clone().filter(|_| link.standing == ConvergenceState::Converging));
-                waits.unwrap_or_else(|| "wait, it is on its way".into())
+                waits.unwrap_or_else(|| "wait, it is in progress".into())
             }
         }
     }
@@ -235,10 +236,10 @@ impl CauseChain {
     /// The text for an object with nothing to do, and since when no control plane runs.
     fn nothing(&self) -> String {
         match self.links.iter().find(|link| is_plane(link)) {
-            Some(CauseLink { next: Some(run), .. }) => format!(
-                "nothing, it was as it was asked for when a control plane last ran; none runs now, to start one: {run}"
-            ),
-            _ => "nothing, it is as it was asked for".into(),
+            Some(CauseLink { next: Some(run), .. }) => {
+                format!("nothing, it had converged when a control plane last ran; none runs now, to start one: {run}")
+            }
+            _ => "nothing, it has converged".into(),
         }
     }
 }
@@ -250,26 +251,26 @@ fn is_plane(link: &CauseLink) -> bool {
     link.what == PLANE
 }
 
-/// The link about the control plane itself. That none runs keeps nothing from being as it was asked for; where something is missing,
+/// The link about the control plane itself. Without one everything can still have converged; where something is missing,
 /// it is the first cause.
-fn plane(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
+fn plane_link(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink {
     if let Some(pid) = plane.stopped {
-        let seen = format!("one runs, but a signal has stopped its process {pid}");
+        let seen = format!("running, but a signal has stopped its process {pid}");
         let link =
-            CauseLink { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..CauseLink::default() };
+            CauseLink { what: PLANE.into(), wanted: "running".into(), seen, by: "reconcile", ..CauseLink::default() };
         return link.stuck(format!("kill -CONT {pid}"));
     }
     let ago = plane.heard.map(|heard| time::age((now.as_second() - heard.as_second()).max(0)));
     if let Some(ago) = ago.as_ref().filter(|_| plane.is_silent) {
-        let seen = format!("one runs, but has kept nothing for {ago}");
+        let seen = format!("running, but has kept nothing for {ago}");
         let link =
-            CauseLink { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..CauseLink::default() };
+            CauseLink { what: PLANE.into(), wanted: "running".into(), seen, by: "reconcile", ..CauseLink::default() };
         return link.stuck("kloop reconcile --watch, once the one that runs has ended (see what it says: its disk may be full, or it is stopped)");
     }
-    let heard = ago.map(|ago| format!("none runs; one was last heard of {ago} ago"));
-    let seen = if plane.runs { "one runs".into() } else { heard.unwrap_or_else(|| "none has run yet".into()) };
+    let heard = ago.map(|ago| format!("not running; last heard of {ago} ago"));
+    let seen = if plane.runs { "running".into() } else { heard.unwrap_or_else(|| "has never run".into()) };
     let link =
-        CauseLink { what: PLANE.into(), wanted: "one runs".into(), seen, by: "reconcile", ..CauseLink::default() };
+        CauseLink { what: PLANE.into(), wanted: "running".into(), seen, by: "reconcile", ..CauseLink::default() };
     let next = (!plane.runs && (missing || plane.heard.is_some())).then(|| "kloop reconcile --watch".to_owned());
     let standing = if next.is_some() && missing { ConvergenceState::Stuck } else { ConvergenceState::Converged };
     CauseLink { next, standing, ..link }

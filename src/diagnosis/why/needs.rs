@@ -3,6 +3,7 @@
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
+use crate::controllers::{node_lifecycle, pv_binder};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
@@ -11,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Returns the missing prerequisites of a pod; none for an ended pod.
-pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseLink> {
+pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLink> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
     if let Some(name) = &fields.node {
@@ -19,7 +20,7 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
             Some(found) => links.push(node::link(&found)),
             None => {
                 let next = format!("make the node, or let the pod go: kloop delete pod/{}", row.key.name);
-                links.push(absent(format!("node/{name}"), "Ready", "node-controller", next));
+                links.push(absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next));
             }
         }
     }
@@ -32,25 +33,20 @@ pub fn links(world: &mut World, row: &Row, of: &ControlPlaneState) -> Vec<CauseL
     for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
         let key = storage::key(&row.key.namespace, &name);
         match world.get(&key).cloned() {
-            Some(found) => links.push(claim(world, &found, of)),
+            Some(found) => links.push(claim(world, &found, plane)),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
-                links.push(absent(
-                    format!("persistentvolumeclaim/{name}"),
-                    "Bound",
-                    "persistentvolume-controller",
-                    next,
-                ));
+                links.push(absent(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next));
             }
         }
     }
     links.retain(|link| link.standing != ConvergenceState::Converged);
-    links.extend(references(&pod).iter().filter_map(|(place, keys)| source(world, row, place, keys, of)));
+    links.extend(references(&pod).iter().filter_map(|(reference, keys)| source(world, row, reference, keys, plane)));
     links
 }
 
 /// The link of a claim.
-pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::from_row(row) };
@@ -59,7 +55,7 @@ pub fn claim(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
-    let link = with_dry_run(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, of);
+    let link = with_dry_run(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
     let link =
         CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
@@ -136,13 +132,13 @@ fn source(
     pod: &Row,
     (resource, name): &RequiredObject,
     keys: &[String],
-    of: &ControlPlaneState,
+    plane: &ControlPlaneState,
 ) -> Option<CauseLink> {
     let key = Key::new(Resource(resource), &pod.key.namespace, name);
-    let (what, place) = (super::name(&key), in_namespace(&key));
+    let (what, namespace_flag) = (super::name(&key), in_namespace(&key));
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
     let Some(row) = world.get(&key) else {
-        let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{place}");
+        let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{namespace_flag}");
         return Some(absent(what, "there", kubelet::LOOP.name, next));
     };
     let object = row.object();
@@ -155,5 +151,5 @@ fn source(
         by: kubelet::LOOP.name,
         ..CauseLink::default()
     };
-    Some(link.stuck(format!("add the key {missing:?}: {}", of.correct(world, row))))
+    Some(link.stuck(format!("add the key {missing:?}: {}", plane.correct(world, row))))
 }

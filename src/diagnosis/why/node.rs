@@ -1,6 +1,7 @@
 //! Nodes: whether they answer.
 
 use super::{CauseLink, name};
+use crate::controllers::node_lifecycle;
 use crate::reconcile::node::{RUNTIME, STOPPED, logged_capabilities};
 use crate::world::Row;
 
@@ -19,7 +20,7 @@ pub fn link(row: &Row) -> CauseLink {
     let seen = if cordoned { format!("{seen}, takes no new pods (cordoned)") } else { seen };
     let seen = logged_capabilities(&object).fold(seen, |seen, lack| format!("{seen}; {lack}"));
     let link = CauseLink { wanted: "Ready".into(), seen, ..CauseLink::from_row(row) };
-    let link = CauseLink { by: "node-controller", ..link };
+    let link = CauseLink { by: node_lifecycle::LOOP.name, ..link };
     let me = name(&row.key);
     if object.annotation(STOPPED).is_some() {
         let seen = format!("{}, stopped by hand", link.seen);

@@ -14,17 +14,17 @@ use crate::world::{Row, World};
 use serde_json::Value;
 
 /// The link of a pod that the scheduler has not bound.
-pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let gates = object.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
         let seen = format!("{}, held by scheduling gates {}", link.seen, names.join(", "));
-        return CauseLink { seen, ..link }.stuck("take its spec.schedulingGates away");
+        return CauseLink { seen, ..link }.stuck("remove its spec.schedulingGates");
     }
     if profile_of(world, row).is_none() {
         let known: Vec<&str> = world.settings.profiles.iter().map(|profile| &*profile.name).collect();
         let asked = row.pod().map_or("", |pod| &*pod.scheduler);
-        let error = format!("no scheduler has the name {asked:?}; there are: {}", known.join(", "));
+        let error = format!("no scheduler is named {asked:?}; known: {}", known.join(", "));
         let next =
             "correct spec.schedulerName, or give kloop a profile of that name: kloop reconcile --scheduler-config FILE";
         return CauseLink { error: Some(error), ..link }.stuck(next);
@@ -35,23 +35,23 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, o
     let more = lines(&verdicts);
     match refusal {
         // The first control plane brings this machine along as a node.
-        Some(_) if verdicts.is_empty() && !of.runs => {
+        Some(_) if verdicts.is_empty() && !plane.runs => {
             CauseLink { seen: format!("{}, and there is no node yet", link.seen), ..link }
         }
         Some(message) => {
             let next = advice(world, row, object, &verdicts);
-            let queue = result.scheduling_wait.map(|scheduling_wait| queued(&scheduling_wait, of));
+            let queue = result.scheduling_wait.map(|scheduling_wait| queued(&scheduling_wait, plane));
             let more = more.into_iter().chain(queue).collect();
             CauseLink { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
-        None => CauseLink { more, ..with_dry_run(world, row, link, of) },
+        None => CauseLink { more, ..with_dry_run(world, row, link, plane) },
     }
 }
 
 /// Describes the pod's place in the queue, which exists only in a running control plane.
-fn queued(scheduling_wait: &SchedulingWait, of: &ControlPlaneState) -> String {
+fn queued(scheduling_wait: &SchedulingWait, plane: &ControlPlaneState) -> String {
     let events = queueing_hints::describe_wake_events(scheduling_wait).join(", or ");
-    if of.runs {
+    if plane.runs {
         format!("in the scheduler's queue of unschedulable pods until {events}; tried again after 5m in any case")
     } else {
         format!("not queued, because no scheduler runs: one that starts tries this pod at once, and then when {events}")
@@ -197,11 +197,11 @@ fn objections(
         "TaintToleration" => return taints(world, pod, verdict),
         "NodeAffinity" => return vec![labels(world, pod, name)],
         "NodeUnschedulable" => {
-            one(PlacementObstacle::Cordon, &[&format!("let {name} take pods again: kloop uncordon {name}")]).or_adding()
+            one(PlacementObstacle::Cordon, &[&format!("make {name} schedulable: kloop uncordon {name}")]).or_adding()
         }
         "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(),
         "PodTopologySpread" => return vec![spread(world, pod, name)],
-        // Near to pods that are not there is nowhere.
+        // Without any matching pod, required affinity fits no node.
         "InterPodAffinity" if refusal.reasons.iter().any(|reason| reason == AFFINITY) => {
             one(PlacementObstacle::Neighbours, &["run a pod that spec.affinity.podAffinity asks for", "loosen that"])
         }
@@ -244,7 +244,7 @@ fn resources(row: &Row, name: &str, refusal: &PluginRefusal) -> PlacementRemedy 
     PlacementRemedy { by_adding: Some(larger), ..PlacementRemedy::new(PlacementObstacle::Resources, [less]) }
 }
 
-/// A node that lacks the label over whose values a pod is to be spread is no place for it.
+/// Returns the remedy for a topology spread constraint: other pods, or the missing topology label on the node.
 fn spread(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
     let keys = pod.items(&["spec", "topologySpreadConstraints"]).iter();
     let keys =
@@ -259,7 +259,7 @@ fn spread(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
     PlacementRemedy::new(PlacementObstacle::Spread, [loosen, other])
 }
 
-/// Taints: those of people can be taken away; the others go when what they tell of is over.
+/// Returns remedies for taints. Users can remove their own; kloop's go when their cause is over.
 fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
     let Some(row) = world.find("nodes", "", &verdict.node) else { return Vec::new() };
     let (taints, name) = (repelling(pod, row), &verdict.node);
@@ -313,16 +313,16 @@ fn labels(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
                 ["ask for another node in spec.nodeSelector".to_owned()],
             );
         }
-        let ask = format!("ask for a node that there is in spec.nodeSelector (there is no {host})");
+        let ask = format!("name an existing node in spec.nodeSelector (node {host} does not exist)");
         return one(ask, format!("add it: kloop node add {host}"));
     }
     if missing.is_empty() {
         let label = "label a node as spec.affinity.nodeAffinity asks (kloop label node NAME KEY=VALUE)";
-        return one(label.into(), "ask otherwise".into());
+        return one(label.into(), "change spec.affinity.nodeAffinity".into());
     }
     let overwrite = if missing.iter().any(|(key, _)| has(key).is_some()) { " --overwrite" } else { "" };
     let pairs: Vec<String> = missing.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let label =
         format!("label a node as spec.nodeSelector asks (kloop label node {name} {}{overwrite})", pairs.join(" "));
-    one(label, "ask otherwise".into())
+    one(label, "change spec.nodeSelector".into())
 }

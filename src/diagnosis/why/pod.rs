@@ -1,7 +1,7 @@
 //! Pods: whether they run.
 
 use super::ended::known_end;
-use super::last_activity::{last_told, port_unavailable};
+use super::last_activity::{last_event_with_reason, port_unavailable};
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, name, placement};
 use crate::object::{Object, time};
@@ -13,7 +13,7 @@ use serde_json::Value;
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The link of a pod.
-pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let runs_to_its_end = object.text(&["spec", "restartPolicy"]).is_some_and(|policy| policy != "Always");
@@ -21,7 +21,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     let is_ready = row.pod().is_some_and(|pod| pod.ready);
     let seen = if is_ready { format!("{phase} and Ready") } else { phase_text(&object, phase) };
     let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::from_row(row) };
-    if let Some(StoppedProcess::Shim(pid)) = of.halted.get(&row.uid) {
+    if let Some(StoppedProcess::Shim(pid)) = plane.halted.get(&row.uid) {
         let seen =
             format!("a signal has stopped its shim, process {pid}; its status, from before that, says {}", link.seen);
         return CauseLink { seen, ..link }.stuck(format!("kill -CONT {pid}"));
@@ -29,7 +29,7 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     if row.is_deleting() {
         return ending(world, row, link);
     }
-    if let Some(lost) = of.lost.get(&row.uid) {
+    if let Some(lost) = plane.lost.get(&row.uid) {
         let what = match lost {
             UnreportedExit::All => "its processes are gone".to_owned(),
             UnreportedExit::Some(ended) => {
@@ -42,14 +42,14 @@ pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
     }
     match phase {
         "Succeeded" => return link,
-        "Failed" => return failed(world, row, &object, link, of),
+        "Failed" => return failed(world, row, &object, link, plane),
         "Running" if is_ready => return denied(world, row, link),
         _ => {}
     }
     let link = CauseLink { standing: ConvergenceState::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
         Some(_) => denied(world, row, gated(&object, link)),
-        None => placement::unbound(world, row, &object, link, of),
+        None => placement::unbound(world, row, &object, link, plane),
     }
 }
 
@@ -58,7 +58,7 @@ fn denied(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
     let unavailable = port_unavailable(world, row);
     link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
     link.more.extend(unavailable);
-    if let Some(activity) = last_told(world, row, "NetworkPolicyDenied") {
+    if let Some(activity) = last_event_with_reason(world, row, "NetworkPolicyDenied") {
         let ago = time::age((world.now.as_second() - activity.at.as_second()).max(0));
         link.more.push(format!("{} ({ago} ago)", activity.message));
     }
@@ -81,18 +81,18 @@ fn phase_text(object: &Object, phase: &str) -> String {
 }
 
 /// One that has ended badly for good: its owner makes another one, alone it stays so.
-fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
-    let (me, place) = (name(&row.key), in_namespace(&row.key));
+fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+    let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
-    let Some(FailedContainer { name, error, next }) = ended_badly(world, row, object, of) else {
+    let Some(FailedContainer { name, error, next }) = ended_badly(world, row, object, plane) else {
         return link.stuck_if(alone, || {
-            format!("look at its log (kloop logs {me}{place}), then delete it and apply it again")
+            format!("look at its log (kloop logs {me}{namespace_flag}), then delete it and apply it again")
         });
     };
     let log = Some((row.uid.clone(), name.clone()));
     CauseLink { error: Some(error), log, ..link }.stuck_if(alone, || {
         next.unwrap_or_else(|| {
-            format!("look at its log (kloop logs {me} -c {name}{place}), then delete it and apply it again")
+            format!("look at its log (kloop logs {me} -c {name}{namespace_flag}), then delete it and apply it again")
         })
     })
 }
@@ -106,14 +106,14 @@ struct FailedContainer {
 }
 
 /// The first container that ended badly: the pod waited for no other.
-fn ended_badly(world: &World, row: &Row, object: &Object, of: &ControlPlaneState) -> Option<FailedContainer> {
+fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneState) -> Option<FailedContainer> {
     let mut statuses =
         ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));
     let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
     let (status, code) = statuses.find_map(|status| Some((status, code(status)?)))?;
     let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
     let mut specs = ["initContainers", "containers"].iter().flat_map(|list| object.items(&["spec", list]));
-    let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known_end(world, row, spec, ended, of));
+    let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known_end(world, row, spec, ended, plane));
     let reason = ended["reason"].as_str().unwrap_or("Error");
     let said = ended["message"].as_str().and_then(|text| text.trim().lines().last());
     // A reason of its own says it already.
@@ -126,9 +126,11 @@ fn ended_badly(world: &World, row: &Row, object: &Object, of: &ControlPlaneState
 fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > PATIENCE);
     let me = name(&row.key);
-    let place = in_namespace(&row.key);
+    let namespace_flag = in_namespace(&row.key);
     link.stuck_if(late && row.finalizers.is_empty(), || {
-        format!("its node does not end it; if it never will: kloop delete {me}{place} --grace-period=0 --force")
+        format!(
+            "its node does not end it; if it never will: kloop delete {me}{namespace_flag} --grace-period=0 --force"
+        )
     })
 }
 

@@ -16,12 +16,12 @@ impl ControlPlaneState {
     pub fn correct(&self, world: &World, row: &Row) -> String {
         let owners = owners(world, row);
         let top = owners.first().map_or(row, |top| top);
-        let (me, place) = (row_name(top), in_namespace(&top.key));
+        let (me, namespace_flag) = (row_name(top), in_namespace(&top.key));
         match top.key.resource.0 {
             _ if self.pretends => format!("change the manifest of {me}"),
             // The template of a Job is immutable.
-            "jobs.batch" => format!("kloop delete {me}{place}, and apply it again"),
-            _ => format!("kloop edit {me}{place}"),
+            "jobs.batch" => format!("kloop delete {me}{namespace_flag}, and apply it again"),
+            _ => format!("kloop edit {me}{namespace_flag}"),
         }
     }
 
@@ -34,8 +34,8 @@ impl ControlPlaneState {
         if self.pretends || !owners(world, row).is_empty() {
             return self.correct(world, row);
         }
-        let (me, place) = (row_name(row), in_namespace(&row.key));
-        format!("change the manifest of {me}, and: kloop replace --force -f FILE{place}")
+        let (me, namespace_flag) = (row_name(row), in_namespace(&row.key));
+        format!("change the manifest of {me}, and: kloop replace --force -f FILE{namespace_flag}")
     }
 }
 
@@ -54,17 +54,17 @@ pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> Cau
 }
 
 /// Returns the remedy for a refused write.
-pub fn advice(world: &World, row: &Row, message: &str, of: &ControlPlaneState) -> String {
-    let place = in_namespace(&row.key);
-    let correct = of.correct(world, row);
+pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState) -> String {
+    let namespace_flag = in_namespace(&row.key);
+    let correct = plane.correct(world, row);
     if let Some(quota) = named(message, "exceeded quota: ") {
-        return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{place}");
+        return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
     }
     if let Some(quota) = named(message, "failed quota: ") {
-        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{place}");
+        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}");
     }
     if message.contains("serviceaccount") || message.contains("service account") {
-        return format!("make it: kloop create serviceaccount NAME{place}");
+        return format!("make it: kloop create serviceaccount NAME{namespace_flag}");
     }
     format!("correct what is refused: {correct}")
 }

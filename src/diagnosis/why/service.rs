@@ -9,13 +9,13 @@ use crate::world::{Row, World};
 use serde_json::Value;
 
 /// The link of a Service.
-pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
-    let mut link = behind_it(world, row, of);
+pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
+    let mut link = behind_it(world, row, plane);
     link.more.extend(port_unavailable(world, row));
     link
 }
 
-fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+fn behind_it(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let link = CauseLink { wanted: "a ready endpoint".into(), ..CauseLink::from_row(row) };
     if object.text(&["spec", "type"]) == Some("ExternalName") {
@@ -32,12 +32,12 @@ fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
     let pods = reachability::pods(world, row);
     let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
     let seen = format!("{ready} of {} pods are ready", pods.len());
-    let standing = match reachability::silence(world, row) {
-        Some(NoEndpoints::Nobody) => {
+    let standing = match reachability::missing_endpoints(world, row) {
+        Some(NoEndpoints::NoPods) => {
             let selector: Vec<String> =
                 object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
             let seen = format!("no pod has the labels {}", selector.join(","));
-            let next = format!("apply pods with these labels, or correct spec.selector: {}", of.correct(world, row));
+            let next = format!("apply pods with these labels, or correct spec.selector: {}", plane.correct(world, row));
             return CauseLink { seen, ..link }.stuck(next);
         }
         Some(NoEndpoints::UnnamedPort(port)) => {
@@ -48,7 +48,7 @@ fn behind_it(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink 
         Some(NoEndpoints::NoneReady) => ConvergenceState::Converging,
         None => ConvergenceState::Converged,
     };
-    with_dry_run(world, row, CauseLink { seen, standing, ..link }, of)
+    with_dry_run(world, row, CauseLink { seen, standing, ..link }, plane)
 }
 
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.

@@ -22,23 +22,23 @@ const COUNTS: [(&str, &str); 8] = [
 ];
 
 /// The link of a workload, or of an object that only has to be there.
-pub fn link(world: &mut World, row: &Row, of: &ControlPlaneState) -> CauseLink {
+pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let link =
         CauseLink { wanted: desired_text(row, &object), seen: observed_text(row, &object), ..CauseLink::from_row(row) };
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
-    let runs = row.key.resource == "jobs.batch" && !of.pretends && convergence::job_runs(&object);
+    let runs = row.key.resource == "jobs.batch" && !plane.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
     let link = CauseLink {
         standing: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged },
         ..link
     };
-    let link = with_dry_run(world, row, link, of);
+    let link = with_dry_run(world, row, link, plane);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
     let link = replaced(world, row, link);
-    let link = quota_link(world, row, &object, link);
-    refused(world, row, &object, link, of)
+    let link = explain_user_decision(world, row, &object, link);
+    refused(world, row, &object, link, plane)
 }
 
 /// A CronJob says when it starts its next Job, or what keeps it.
@@ -130,9 +130,11 @@ fn outdated(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> C
     let mut old: Vec<&str> = pods.filter(is_old).map(|pod| &*pod.key.name).collect();
     old.sort();
     if let Some(first) = old.first() {
-        let place = in_namespace(&row.key);
+        let namespace_flag = in_namespace(&row.key);
         let all = if old.len() == 1 { "1 pod has".to_owned() } else { format!("{} pods have", old.len()) };
-        link.more.push(format!("{all} an older template (OnDelete); to update one: kloop delete pod {first}{place}"));
+        link.more.push(format!(
+            "{all} an older template (OnDelete); to update one: kloop delete pod {first}{namespace_flag}"
+        ));
     }
     link
 }
@@ -173,15 +175,15 @@ fn observed_text(row: &Row, object: &Object) -> String {
 }
 
 /// Explains a state that only a user can change: a pause, a deadline, a failed Job.
-fn quota_link(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
-    let place = in_namespace(&row.key);
+fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
+    let namespace_flag = in_namespace(&row.key);
     let (kind, me) = (row.key.resource.0, name(&row.key));
     if kind == "deployments.apps"
         && is_true(object, "paused")
         && !newest_set(world, row).is_some_and(|set| has_template_of(&set, row))
     {
         let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
-        return CauseLink { seen, ..link }.stuck(format!("kloop rollout resume {me}{place}"));
+        return CauseLink { seen, ..link }.stuck(format!("kloop rollout resume {me}{namespace_flag}"));
     }
     let conditions = object.items(&["status", "conditions"]);
     let has = |kind: &str, reason: &str| {
@@ -189,13 +191,14 @@ fn quota_link(world: &World, row: &Row, object: &Object, link: CauseLink) -> Cau
     };
     if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
-        let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{place}");
+        let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{namespace_flag}");
         return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     if let Some(failed) = has("Failed", "").filter(|one| one["status"] == "True" && kind == "jobs.batch") {
         let text = |field: &str| failed[field].as_str().unwrap_or_default();
         let error = format!("{}: {}", text("reason"), text("message"));
-        let next = format!("look at its pods' logs (kloop logs {me}{place}), then delete it and apply it again");
+        let next =
+            format!("look at its pods' logs (kloop logs {me}{namespace_flag}), then delete it and apply it again");
         return CauseLink { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
     }
     link
@@ -210,12 +213,12 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 }
 
 /// Explains a refusal that the status reports.
-fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, of: &ControlPlaneState) -> CauseLink {
+fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
     match message {
         Some(message) if link.standing != ConvergenceState::Converged && link.error.is_none() => {
-            CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, of))
+            CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, plane))
         }
         _ => link,
     }

@@ -1,8 +1,8 @@
 //! Patterns of image names, with `*` for any text.
 //!
-//! Matching uses full_name names as in Docker: `nginx` is `docker.io/library/nginx`. A pattern without a tag or digest
+//! Matching uses full names as in Docker: `nginx` is `docker.io/library/nginx`. A pattern without a tag or digest
 //! matches every one; an image without either has the tag `latest`. A pattern that begins with `*` is matched against
-//! the full_name name, so that `*/nginx` matches every registry. Paths (`./server`) are matched literally.
+//! the full name, so that `*/nginx` matches every registry. Paths (`./server`) are matched literally.
 //!
 //! [`glob`] compiles nothing, since every plan of a pod matches its image against every pattern.
 

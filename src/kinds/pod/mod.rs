@@ -15,7 +15,7 @@ pub mod internal;
 mod mounts;
 mod paths;
 mod port_warnings;
-mod ports;
+pub mod ports;
 mod prepare;
 mod probes;
 pub mod resize;

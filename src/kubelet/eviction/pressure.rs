@@ -16,7 +16,8 @@ use serde_json::json;
 pub const REASON: &str = "Evicted";
 
 /// The loop of nodes under pressure.
-pub const LOOP: Loop = Loop { name: "eviction-manager", root: "nodes", concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop =
+    Loop { name: "eviction-manager", root: "nodes", concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 /// This machine's nodes, when the report is about its pressure, or about usage that an eviction needs.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {

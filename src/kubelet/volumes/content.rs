@@ -55,18 +55,14 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
     }
 }
 
-/// Whether a volume is made of objects of the cluster, which a machine that only pretends lacks, too.
-fn is_made_of_objects(volume: &Volume) -> bool {
-    use VolumeSource::{ConfigMap, DownwardApi, Projected, Secret};
-    matches!(VolumeSource::from_volume(volume), Some(ConfigMap(_) | Secret(_) | DownwardApi(_) | Projected(_)))
-}
-
 /// The first volume that cannot be set up. It is checked only until the pod's first start, because mounted volumes stay.
 pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     if pod.facts.is_some() {
         return None;
     }
-    // A machine that only pretends has every other kind of volume.
+    // A simulated machine has every other type of volume.
+    let is_made_of_objects =
+        |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
     let wanted = |volume: &&Volume| !pod.simulated || is_made_of_objects(volume);
     pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| {
         let what = source(pod, volume).err()?;

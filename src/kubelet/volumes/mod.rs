@@ -14,7 +14,7 @@ mod view;
 pub use content::missing;
 pub use dns::{names, report_unusable_names};
 pub use token::renewal as token_renewal;
-pub use view::{files, outdated, paths, report_shared_paths};
+pub use view::{files, outdated, paths, report_shared_files};
 
 #[cfg(test)]
 mod tests {
@@ -275,7 +275,7 @@ mod tests {
         let mut named = plain.clone();
         named["hostAliases"] = json!([{"ip": "1.2.3.4", "hostnames": ["far"]}]);
         assert!(
-            warning_text(plain.clone(), None, false).starts_with("this machine lets no process have mounts of its own")
+            warning_text(plain.clone(), None, false).starts_with("mount namespaces are not available on this machine")
         );
         assert_eq!(warning_text(plain, Some("host"), false), "");
         assert!(warning_text(named, Some("host"), true).ends_with("; hostAliases has no effect"));

@@ -48,7 +48,7 @@ pub fn files(
         view: FilesystemView::Private,
         volumes: Arc::from(volumes),
         mounts,
-        read_only: security::reads_only(&member.spec),
+        read_only: security::has_read_only_root(&member.spec),
     })
 }
 
@@ -121,29 +121,29 @@ pub fn paths(pod: &LocalPod, member: &PodContainer) -> Vec<(String, String)> {
 
 /// Adds an event at the first start of a pod that sees the machine's files: why it does, and which of its settings have no effect because
 /// of that.
-pub fn report_shared_paths(pod: &LocalPod, plan: &mut Plan) {
+pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
     let open: Vec<&PodContainer> = pod.members.iter().filter(|member| sees_machine(pod, member)).collect();
     let denied = open.iter().any(|member| !wants_machine(pod, member));
     let names = [
         ("hostAliases", pod.spec.host_aliases.iter().flatten().next().is_some()),
         ("dnsConfig", pod.spec.dns_config.is_some()),
     ];
-    let mut lost: Vec<String> = Vec::new();
+    let mut problems: Vec<String> = Vec::new();
     let unmounted = declared_volumes(pod).next().is_some();
     if unmounted {
-        lost.push(format!("its volumes are at the paths that {VARIABLE}<NAME> tells"));
+        problems.push(format!("the variables {VARIABLE}<NAME> contain the paths of its volumes"));
     }
-    lost.extend(names.iter().filter(|(_, said)| *said).map(|(name, _)| format!("{name} has no effect")));
-    if pod.simulated || open.is_empty() || (lost.is_empty() && !denied) {
+    problems.extend(names.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| format!("{name} has no effect")));
+    if pod.simulated || open.is_empty() || (problems.is_empty() && !denied) {
         return;
     }
     let why = match denied {
-        true => "this machine lets no process have mounts of its own (user namespaces are off, or a sandbox around kloop forbids it)".to_owned(),
-        false => format!("its files are to be the machine's ({ANNOTATION}: host, or its Image object says so)"),
+        true => "mount namespaces are not available on this machine (user namespaces are off, or a sandbox around kloop forbids them)".to_owned(),
+        false => format!("the pod requests the machine's files ({ANNOTATION}: host, or its Image object says so)"),
     };
-    let told = [vec![format!("{why}, so the pod sees, and may change, the machine's files")], lost].concat();
+    let message = [vec![format!("{why}, so the pod sees, and may change, the machine's files")], problems].concat();
     let reason = if unmounted { "VolumesNotMounted" } else { "FilesShared" };
-    plan.event(pod.row, EventType::Warning, reason, told.join("; "));
+    plan.event(pod.row, EventType::Warning, reason, message.join("; "));
 }
 
 /// The volumes of a running pod whose content differs from the last order. A pod without volumes of its own has nothing that changes.

@@ -20,7 +20,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The loop of Ingresses.
-pub const LOOP: Loop = Loop { name: "ingress-controller", root: INGRESSES, concerns, plan, reports, ..Loop::BASE };
+pub const LOOP: Loop =
+    Loop { name: "ingress-controller", root: INGRESSES, concerns, plan, reports: Some(reports), ..Loop::BASE };
 
 /// A change of the listeners concerns every Ingress, whose status contains their addresses.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {

@@ -10,8 +10,9 @@
 
 pub mod table;
 
+use crate::kinds::pod::ports::named_port;
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Str};
+use crate::object::{Key, Str};
 use crate::world::policy::{Cidr, NetworkPolicyRules, PolicyPeer, PolicyRule, PortRange};
 use crate::world::{Effect, Loop, Plan, Row, World};
 use serde_json::Value;
@@ -167,19 +168,10 @@ fn range(port: &Value, servers: &[&Row]) -> Vec<PortRange> {
     };
     let named = |server: &&Row| {
         let (object, on) = (server.body(), address(server));
-        let found = named_port(&object, name, &protocol)?;
+        let found = u16::try_from(named_port(&object, name, port["protocol"].as_str().unwrap_or("TCP"))?).ok()?;
         Some(PortRange { protocol: protocol.clone(), first: found, last: found, on })
     };
     servers.iter().filter_map(named).collect()
-}
-
-fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<u16> {
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
-    let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
-    let is_it = |port: &&Value| {
-        port["name"] == name && port["protocol"].as_str().unwrap_or("TCP").eq_ignore_ascii_case(protocol)
-    };
-    u16::try_from(ports.find(is_it)?["containerPort"].as_u64()?).ok()
 }
 
 #[cfg(test)]

@@ -118,6 +118,25 @@ fn ports_are_resolved_by_number_range_and_name() {
 }
 
 #[test]
+fn named_ports_are_of_containers_and_sidecars() {
+    let port = |number: u16| json!([{"name": "admin", "containerPort": number}]);
+    let init = json!([{"name": "setup", "ports": port(7001)}, {"name": "proxy", "ports": port(7002), "restartPolicy": "Always"}]);
+    let spec = json!({"nodeName": "n", "initContainers": init, "containers": [{"name": "c"}]});
+    let meta = json!({"name": "web-3", "namespace": "shop", "uid": "web-3"});
+    let mut world = world();
+    put(
+        &mut world,
+        "pods",
+        json!({"metadata": meta, "spec": spec, "status": {"phase": "Running", "podIP": "127.9.1.9"}}),
+    );
+    let ports = json!([{"protocol": "TCP", "port": "admin"}]);
+    let key =
+        put_policy(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"ports": ports}]}));
+    let text = table::text(&policy(&world, world.get(&key).unwrap()));
+    assert!(text.ends_with(" * =tcp:7002-7002@127.9.1.9\n"), "an ended init container has no port: {text}");
+}
+
+#[test]
 fn policy_effects_are_ordered_once_and_revoked() {
     let mut world = world();
     let key = put_policy(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"]}));

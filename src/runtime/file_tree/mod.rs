@@ -9,7 +9,7 @@ mod remove;
 mod walk;
 
 pub use remove::{move_folder, remove};
-pub use walk::{Found, Mounts, walk};
+pub use walk::{Mounts, WalkEvent, walk};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, chmodat, chownat, fchmod, fstat, mkdirat,
@@ -70,7 +70,7 @@ pub fn set_owner(file: impl AsFd, user: Option<u32>, group: Option<u32>) -> Resu
 }
 
 /// Opens what is at a path below a folder, through links as long as they stay below it. As a handle only, which opens nothing.
-pub fn inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
+pub fn open_handle_inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
     let path = if path.is_empty() { "." } else { path };
     let stay = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), stay)
@@ -79,7 +79,7 @@ pub fn inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
 /// Opens a regular file at a path below a folder to read it, through links as long as they stay below it. Anything else in its place, as
 /// a FIFO that would be waited for, is an error.
 pub fn open_inside(folder: &OwnedFd, path: &str) -> std::io::Result<File> {
-    let held = inside(folder, path)?;
+    let held = open_handle_inside(folder, path)?;
     if !is_kind(&held, FileType::RegularFile)? {
         return Err(std::io::Error::other("it is no file"));
     }
@@ -131,13 +131,13 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<String>> {
 /// The number of entries below a folder that are no folders; none when it cannot be read or there are more than `most`.
 pub fn count_files(folder: &OwnedFd, most: usize) -> Option<usize> {
     let mut sum = 0;
-    let mut count = |found: Found| match found {
-        Found::Other { .. } if sum == most => Err(Errno::TOOBIG),
-        Found::Other { .. } => {
+    let mut count = |found: WalkEvent| match found {
+        WalkEvent::Other { .. } if sum == most => Err(Errno::TOOBIG),
+        WalkEvent::Other { .. } => {
             sum += 1;
             Ok(())
         }
-        Found::Closed { error, .. } => Err(error),
+        WalkEvent::Closed { error, .. } => Err(error),
         _ => Ok(()),
     };
     walk(open_folder(folder, ".").ok()?, Mounts::Skipped, &mut count).ok()?;
@@ -145,7 +145,7 @@ pub fn count_files(folder: &OwnedFd, most: usize) -> Option<usize> {
 }
 
 /// Whether a regular file at a path below a folder has this mode and this content.
-pub fn reads(folder: &OwnedFd, path: &str, mode: u32, content: &[u8]) -> bool {
+pub fn has_content(folder: &OwnedFd, path: &str, mode: u32, content: &[u8]) -> bool {
     let stay = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let Ok(file) = openat2(folder, path, flags, Mode::empty(), stay) else { return false };

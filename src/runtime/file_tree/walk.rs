@@ -20,11 +20,11 @@ const SHALLOW: usize = 32;
 
 /// A device and an inode: which folder it is.
 #[derive(Clone, Copy, PartialEq)]
-struct Place(u64, u64);
+struct FileId(u64, u64);
 
-fn place_of(folder: &OwnedFd) -> Result<Place> {
+fn file_id(folder: &OwnedFd) -> Result<FileId> {
     let found = fstat(folder)?;
-    Ok(Place(found.st_dev, found.st_ino))
+    Ok(FileId(found.st_dev, found.st_ino))
 }
 
 /// Whether a walk goes into other file systems that are mounted below the folder.
@@ -41,13 +41,13 @@ struct Cursor {
     at: OwnedFd,
     device: u64,
     mounts: Mounts,
-    above: Vec<Place>,
+    above: Vec<FileId>,
 }
 
 impl Cursor {
     /// A cursor that stands at the top.
     fn new(top: OwnedFd, mounts: Mounts) -> Result<Cursor> {
-        let Place(device, _) = place_of(&top)?;
+        let FileId(device, _) = file_id(&top)?;
         Ok(Cursor { at: top, device, mounts, above: Vec::new() })
     }
 
@@ -57,10 +57,10 @@ impl Cursor {
             return Err(Errno::NAMETOOLONG);
         }
         let inner = open_folder(&self.at, name)?;
-        if self.mounts == Mounts::Skipped && place_of(&inner)?.0 != self.device {
+        if self.mounts == Mounts::Skipped && file_id(&inner)?.0 != self.device {
             return Err(Errno::XDEV);
         }
-        self.above.push(place_of(&self.at)?);
+        self.above.push(file_id(&self.at)?);
         self.at = inner;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Cursor {
     fn leave(&mut self) -> Result<()> {
         let Some(expected) = self.above.pop() else { return Ok(()) };
         let above = open_folder(&self.at, "..")?;
-        if place_of(&above)? != expected {
+        if file_id(&above)? != expected {
             return Err(Errno::STALE);
         }
         self.at = above;
@@ -78,8 +78,8 @@ impl Cursor {
 }
 
 /// A step of a walk.
-pub enum Found<'a> {
-    /// A subfolder was entered. What follows, until it is [left](Found::Left), lies in it.
+pub enum WalkEvent<'a> {
+    /// A subfolder was entered. What follows, until it is [left](WalkEvent::Left), lies in it.
     Folder {
         /// The subfolder itself, open.
         folder: &'a OwnedFd,
@@ -115,7 +115,7 @@ struct Level {
 
 /// Visits everything below a folder, each folder before what lies in it; the first error of `visit` ends it. Entries that vanish or are
 /// replaced during the walk are left out.
-pub fn walk(top: OwnedFd, mounts: Mounts, visit: &mut dyn FnMut(Found) -> Result<()>) -> Result<()> {
+pub fn walk(top: OwnedFd, mounts: Mounts, visit: &mut dyn FnMut(WalkEvent) -> Result<()>) -> Result<()> {
     let mut cursor = Cursor::new(top, mounts)?;
     let mut levels = vec![Level::default()];
     let mut space = vec![MaybeUninit::uninit(); BLOCK];
@@ -128,17 +128,17 @@ pub fn walk(top: OwnedFd, mounts: Mounts, visit: &mut dyn FnMut(Found) -> Result
             levels.pop();
             if !levels.is_empty() {
                 cursor.leave()?;
-                visit(Found::Left)?;
+                visit(WalkEvent::Left)?;
             }
             continue;
         };
         match cursor.enter(&name) {
             Ok(()) => {
-                visit(Found::Folder { folder: &cursor.at, name: &name })?;
+                visit(WalkEvent::Folder { folder: &cursor.at, name: &name })?;
                 levels.push(Level::default());
             }
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {}
-            Err(error) => visit(Found::Closed { error })?,
+            Err(error) => visit(WalkEvent::Closed { error })?,
         }
     }
     Ok(())
@@ -150,7 +150,7 @@ impl Level {
         &mut self,
         folder: &OwnedFd,
         space: &mut [MaybeUninit<u8>],
-        visit: &mut dyn FnMut(Found) -> Result<()>,
+        visit: &mut dyn FnMut(WalkEvent) -> Result<()>,
     ) -> Result<()> {
         seek(folder, SeekFrom::Start(self.position))?;
         let mut entries = RawDir::new(folder, space);
@@ -168,7 +168,7 @@ impl Level {
                     match kind_of(folder, name, entry.file_type()) {
                         _ if [c".", c".."].contains(&name) => {}
                         Some(FileType::Directory) => self.subfolders.push(name.to_owned()),
-                        Some(kind) => visit(Found::Other { folder, name, kind })?,
+                        Some(kind) => visit(WalkEvent::Other { folder, name, kind })?,
                         None => {}
                     }
                 }
@@ -216,19 +216,19 @@ mod tests {
         }
         let mut path = Vec::new();
         let mut seen = BTreeSet::new();
-        let mut visit = |found: Found| {
+        let mut visit = |found: WalkEvent| {
             let text = |name: &CStr| name.to_string_lossy().into_owned();
             match found {
-                Found::Folder { name, .. } => {
+                WalkEvent::Folder { name, .. } => {
                     path.push(text(name));
                     assert!(seen.insert(format!("{}/", path.join("/"))));
                 }
-                Found::Other { name, .. } => {
+                WalkEvent::Other { name, .. } => {
                     let name = path.iter().cloned().chain([text(name)]).collect::<Vec<_>>().join("/");
                     assert!(seen.insert(name));
                 }
-                Found::Left => drop(path.pop()),
-                Found::Closed { error } => panic!("{error}"),
+                WalkEvent::Left => drop(path.pop()),
+                WalkEvent::Closed { error } => panic!("{error}"),
             }
             Ok(())
         };
@@ -247,11 +247,11 @@ mod tests {
         }
         let work = move || {
             let (mut entered, mut left) = (0, 0);
-            let mut visit = |found: Found| {
+            let mut visit = |found: WalkEvent| {
                 match found {
-                    Found::Folder { .. } => entered += 1,
-                    Found::Left => left += 1,
-                    Found::Other { .. } | Found::Closed { .. } => panic!("only folders are there"),
+                    WalkEvent::Folder { .. } => entered += 1,
+                    WalkEvent::Left => left += 1,
+                    WalkEvent::Other { .. } | WalkEvent::Closed { .. } => panic!("only folders are there"),
                 }
                 Ok(())
             };

@@ -39,7 +39,7 @@ pub struct ImageRefusal {
 
 impl ImageRefusal {
     /// Whether only a missing program is the reason, so that a later attempt may succeed.
-    pub fn is_absent(&self) -> bool {
+    pub fn is_program_missing(&self) -> bool {
         matches!(self.reason, "ErrImagePull" | "ErrImageNeverPull")
     }
 }

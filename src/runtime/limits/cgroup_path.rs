@@ -1,7 +1,6 @@
 //! Finds the place for control groups, from this process's own group and the mounted hierarchies, never by a fixed path.
 //! All groups are made below this process's own group. In version 2 they are made below the nearest group at or above it that can enable
 //! controllers for children, because a group that contains processes cannot. So the limits of this process also apply to its pods.
-//! (there, a group that holds processes may not hand controllers down). So whatever bounds this process bounds its pods.
 
 use super::{CgroupBranch, CgroupTree};
 use crate::object::io_error_text;

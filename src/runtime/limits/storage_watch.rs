@@ -1,6 +1,6 @@
 //! Disk usage of pods with limits, measured every ten seconds.
 
-use super::super::file_tree::{self, Found, Mounts, walk};
+use super::super::file_tree::{self, Mounts, WalkEvent, walk};
 use super::super::{folder, volumes};
 use crate::object::Str;
 use crate::world::Report;
@@ -108,9 +108,9 @@ fn bytes_below(folder: &Path) -> u64 {
     let mut sum: u64 = 0;
     let _ = walk(top, Mounts::Skipped, &mut |found| {
         let bytes = match found {
-            Found::Folder { folder, .. } => fstat(folder).map_or(0, bytes),
-            Found::Other { folder, name, .. } => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, bytes),
-            Found::Closed { .. } | Found::Left => 0,
+            WalkEvent::Folder { folder, .. } => fstat(folder).map_or(0, bytes),
+            WalkEvent::Other { folder, name, .. } => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, bytes),
+            WalkEvent::Closed { .. } | WalkEvent::Left => 0,
         };
         sum = sum.saturating_add(bytes);
         Ok(())

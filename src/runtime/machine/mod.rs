@@ -260,7 +260,7 @@ impl Machine {
     }
 
     /// Drops network configuration of an earlier control plane, after this one has ordered all of its own.
-    pub fn run_deferred(&mut self) {
+    pub fn drop_stale_network(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
             self.network_publisher.order(PublishCommand::Settle);
         }

@@ -11,11 +11,11 @@ const LONGEST: usize = 64 * 1024 * 1024;
 /// State of a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub enum LinkState {
-    /// There is more to come.
+    /// Open.
     Stays,
-    /// The other side has closed it.
+    /// Closed by the other side.
     Gone,
-    /// Another language is spoken there.
+    /// The other side speaks another protocol.
     Foreign,
 }
 
@@ -40,7 +40,7 @@ pub struct ShimLink {
     pub token: u64,
     /// Since when.
     pub since: Instant,
-    /// The shim has said in our language who it is.
+    /// Whether the shim has identified itself in this protocol version.
     pub greeted: bool,
     /// When something was last sent or received.
     pub used: Instant,

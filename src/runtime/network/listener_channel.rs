@@ -68,7 +68,7 @@ impl ListenerChannel {
 
     /// Called in the parent once the child runs its program: returns the filter's server for the pod with this address, in the cluster with
     /// this folder; `affinity` is the pod's. `None` when there is no filter.
-    pub fn filter_connects(
+    pub fn into_filter_server(
         self,
         own: Ipv4Addr,
         state: &Path,

@@ -33,7 +33,7 @@ mod worker_pool;
 pub use affinity::SessionAffinity;
 pub use ingress::is_key_of_another;
 pub use listener_channel::ListenerChannel;
-pub use resolver::found as resolver_of;
+pub use resolver::resolver_address;
 
 use super::{low_ports, ports};
 use crate::network::policy::table::PolicyFlow;
@@ -163,8 +163,9 @@ impl FilterListener {
         if notice.call != SocketCall::Bind {
             self.tables.refresh();
         }
-        let leaves =
-            decision == CallDecision::GoOn && notice.call != SocketCall::Bind && policies::bind(&self.tables, self.own);
+        let leaves = decision == CallDecision::GoOn
+            && notice.call != SocketCall::Bind
+            && policies::may_restrict_egress(&self.tables, self.own);
         if decision == CallDecision::GoOn && !leaves {
             return None;
         }
@@ -239,7 +240,7 @@ impl FilterListener {
     fn is_kept_off(&self, socket: &CallerSocket, port: u16) -> bool {
         let (here, host) = (SocketAddrV4::new(self.own, port), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         let protocol = if socket.is_stream { "tcp" } else { "udp" };
-        !policies::allow(&self.tables, &PolicyFlow { from: self.own, to: host, protocol })
+        !policies::is_allowed(&self.tables, &PolicyFlow { from: self.own, to: host, protocol })
             && !match socket.is_stream {
                 true => socket_calls::listens_here(self.own, port),
                 false => socket_calls::is_bound_here(self.own, port) || self.is_reply(socket, here),
@@ -290,7 +291,7 @@ impl FilterListener {
     /// Whether a program only asks the kernel for its own source address, as resolvers do that sort addresses (RFC 6724). They connect a
     /// datagram socket without sending, before a TCP connection (glibc), or to one of these ports without any.
     fn is_look(&self, socket: &CallerSocket, to: SocketAddrV4) -> bool {
-        let is_meant = || policies::allow(&self.tables, &PolicyFlow { from: self.own, to, protocol: "tcp" });
+        let is_meant = || policies::is_allowed(&self.tables, &PolicyFlow { from: self.own, to, protocol: "tcp" });
         !socket.is_stream && socket.connects && (LOOKS.contains(&to.port()) || is_meant())
     }
 
@@ -316,7 +317,7 @@ impl FilterListener {
     /// Whether policies allow datagrams to all of these endpoints, so that the gateway may choose one.
     fn may_reach(&self, endpoints: &[SocketAddrV4]) -> bool {
         let flow = |to: &SocketAddrV4| PolicyFlow { from: self.own, to: *to, protocol: "udp" };
-        !endpoints.is_empty() && endpoints.iter().all(|to| policies::allow(&self.tables, &flow(to)))
+        !endpoints.is_empty() && endpoints.iter().all(|to| policies::is_allowed(&self.tables, &flow(to)))
     }
 
     /// Whether a datagram may be the reply to an allowed one: its receiver may send to the address that it leaves from.
@@ -325,7 +326,7 @@ impl FilterListener {
         let from = from.filter(|port| *port > 0 && *port < policies::EPHEMERAL);
         from.is_some_and(|port| {
             let asked = PolicyFlow { from: *to.ip(), to: SocketAddrV4::new(self.own, port), protocol: "udp" };
-            policies::allow(&self.tables, &asked)
+            policies::is_allowed(&self.tables, &asked)
         })
     }
 

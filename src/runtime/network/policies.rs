@@ -95,7 +95,7 @@ fn remove(file: &Path) -> io::Result<()> {
 }
 
 /// Whether any policy may restrict the egress of this pod.
-pub fn bind(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
+pub fn may_restrict_egress(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
     tables.text(FOLDER, pod.to_string()).map_or(true, |names| !names.is_empty())
 }
 
@@ -117,7 +117,7 @@ pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<De
 }
 
 /// Whether a connection is allowed.
-pub fn allow(tables: &NetworkTables, flow: &PolicyFlow) -> bool {
+pub fn is_allowed(tables: &NetworkTables, flow: &PolicyFlow) -> bool {
     matches!(denial(tables, flow), Ok(None))
 }
 
@@ -150,16 +150,16 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         let flow = PolicyFlow { from: ONE, to: SocketAddrV4::new(OTHER, 80), protocol: "tcp" };
-        assert!(allow(&tables, &flow) && !bind(&tables, ONE), "there is no policy");
+        assert!(is_allowed(&tables, &flow) && !may_restrict_egress(&tables, ONE), "there is no policy");
         for unreadable in [ONE, OTHER] {
             let file = state.path().join(FOLDER).join(unreadable.to_string());
             fs::create_dir_all(&file).unwrap();
             tables.refresh();
-            assert!(denial(&tables, &flow).is_err() && !allow(&tables, &flow));
-            assert_eq!(bind(&tables, ONE), unreadable == ONE);
+            assert!(denial(&tables, &flow).is_err() && !is_allowed(&tables, &flow));
+            assert_eq!(may_restrict_egress(&tables, ONE), unreadable == ONE);
             fs::remove_dir(&file).unwrap();
         }
-        assert!(allow(&tables, &flow), "the error is not cached");
+        assert!(is_allowed(&tables, &flow), "the error is not cached");
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         tables.refresh();
         let about = tables.text(FOLDER, OTHER.to_string()).unwrap();
         assert_eq!(
-            (&*about, allow(&tables, &flow)),
+            (&*about, is_allowed(&tables, &flow)),
             ("shop_p\n", false),
             "the pod's file is written with the next policy"
         );

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const CALM: Duration = Duration::from_secs(1);
 /// Otherwise, and before the first one.
 const CLOSE: Duration = Duration::from_millis(100);
-/// Pause between counts of processes while there are less than a quarter of the limit.
+/// Pause between counts of processes while at most a quarter of the limit exists.
 const FEW: Duration = Duration::from_secs(10);
 
 /// The exceeded limit.

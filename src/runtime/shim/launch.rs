@@ -168,7 +168,7 @@ pub fn prepare(
     }
     let groups = group::create_groups(&launch.groups)?;
     let context = launch_context(&launch, &stdio_pipes, &groups);
-    let is_plain = matches!(place, LaunchPlace::Here) && gate.is_none() && context.is_plain() && process::can_be_held();
+    let is_plain = matches!(place, LaunchPlace::Here) && gate.is_none() && context.is_plain() && process::has_pidfds();
     let process = if is_plain { None } else { Some(fork(&launch.argv, &context, place, gate.as_ref(), space)?) };
     // Volume contents may be secret, and large.
     launch.volumes.clear();

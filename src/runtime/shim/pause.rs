@@ -25,7 +25,7 @@ pub struct PauseProcess {
 impl PauseProcess {
     /// Starts the process; `None` without pidfds, because the shim could not end processes that it adopts and that are not the shim's children.
     fn spawn() -> Result<Option<PauseProcess>, String> {
-        if !process::can_be_held() {
+        if !process::has_pidfds() {
             return Ok(None);
         }
         let failed = |error| format!("cannot start the pod's pause process: {error}", error = io_error_text(error));

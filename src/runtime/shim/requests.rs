@@ -261,7 +261,8 @@ impl Shim {
     fn keep_guard(&mut self, gate: Option<ListenerChannel>, names: DnsTarget) {
         let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
         let affinity = self.affinity.clone();
-        let guard = self.address().zip(gate).and_then(|(own, gate)| gate.filter_connects(own, state, names, affinity));
+        let guard =
+            self.address().zip(gate).and_then(|(own, gate)| gate.into_filter_server(own, state, names, affinity));
         self.guards.extend(guard);
     }
 

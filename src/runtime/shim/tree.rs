@@ -16,16 +16,16 @@ pub fn kill_from(top: ProcessIdentity) {
     kill(&below);
 }
 
-/// Kills everything below this process. Whoever forks meanwhile is met the next time: a killed process cannot fork any more.
+/// Kills everything below this process. A child that is forked meanwhile is killed in the next pass.
 pub fn kill_all() {
     kill(&process::descendants(std::process::id() as i32));
 }
 
-/// Looks for what a command has left, at most.
+/// Maximum number of searches for processes that a command has left.
 const SWEEPS: usize = 64;
 
-/// Kills what a command that has ended has left: everything below this process that began after it and carries its mark or is of its
-/// session, whatever its parent is by now. What takes the mark off and leaves the session goes with its container.
+/// Kills what an ended command left: processes below this one that began after it and carry its mark or belong to its session, whatever
+/// their parent is by now. A process that removed the mark and left the session ends with its container.
 pub fn kill_marked(command: ProcessIdentity, mark: &str) {
     let is_its = |stat: &ProcessStat| {
         let marked = || process::environment(stat.identity.pid, folder::EXEC).as_deref() == Some(mark);

@@ -32,7 +32,7 @@ pub fn main() -> io::Result<()> {
     }
     let mut base_mounts = BaseMountsState::default();
     base_mounts.prepare_for_forks();
-    reap_children(false);
+    set_child_reaping(false);
     while let Some((folder, leader)) = receive(&control)? {
         base_mounts.prepare_for_forks();
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
@@ -49,17 +49,17 @@ pub fn main() -> io::Result<()> {
 }
 
 fn born(folder: &[u8], leader: OwnedFd, mut base_mounts: BaseMountsState) -> io::Result<()> {
-    reap_children(true);
+    set_child_reaping(true);
     setsid()?;
     base_mounts.inherit();
     std::env::set_current_dir(Path::new(std::ffi::OsStr::from_bytes(folder)))?;
-    // Nobody listens: what ends a shim is left where its pod's other traces are.
+    // The shim has no output: its error is written to the pod's folder.
     super::serve(leader, base_mounts)
         .inspect_err(|error| drop(std::fs::write("shim.error", format!("{error}\n", error = io_error_text(error)))))
 }
 
-/// Whether the children of this process wait to be reaped. Those of the zygote, the shims, do not.
-fn reap_children(wait: bool) {
+/// Sets whether ended children stay until they are reaped. The zygote does not reap its shims.
+fn set_child_reaping(wait: bool) {
     let action = if wait { libc::SIG_DFL } else { libc::SIG_IGN };
     // SAFETY: both are dispositions that run no code.
     unsafe { libc::signal(libc::SIGCHLD, action) };

@@ -92,7 +92,7 @@ impl BaseMountsState {
     pub fn prepare_for_forks(&mut self) {
         self.current();
         if geteuid().is_root() {
-            services::read_services(Path::new(services::FOLDER));
+            services::cache_service_entries(Path::new(services::FOLDER));
         }
     }
 

@@ -69,7 +69,7 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
         Errno::XDEV | Errno::INVAL => format!("subPath {path:?} not within volume path"),
         error => format!("subPath {path:?}: {error}", error = io_error_text(error)),
     };
-    match file_tree::inside(root, path) {
+    match file_tree::open_handle_inside(root, path) {
         Err(Errno::NOENT) => {
             let mode = fstat(root).map_err(failed)?.st_mode & 0o2777;
             file_tree::make_folders(root, path, mode).map_err(failed)
@@ -116,8 +116,8 @@ impl BindMount {
 
     /// Mounts it below the new root.
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
-        let place = self.place(root)?;
-        mount_bind_recursive(path_of(&self.source), path_of(&place)).map_err(describe_error("bind it"))?;
+        let mount_point = self.open_mount_point(root)?;
+        mount_bind_recursive(path_of(&self.source), path_of(&mount_point)).map_err(describe_error("bind it"))?;
         if self.read_only && !self.is_ours { self.make_read_only(root) } else { Ok(()) }
     }
 
@@ -133,7 +133,7 @@ impl BindMount {
     }
 
     /// Returns the mount point below the new root; creates it when it is missing.
-    pub fn place(&self, root: &OwnedFd) -> Result<OwnedFd, String> {
+    pub fn open_mount_point(&self, root: &OwnedFd) -> Result<OwnedFd, String> {
         let found = match resolve(root, &self.target, OFlags::PATH) {
             Err(Errno::NOENT) => {
                 let folder = if self.is_folder { Some(&*self.target) } else { self.target.parent() };

@@ -117,7 +117,7 @@ pub fn enter(
     for folder in &view.own {
         binds.push(bind::BindMount::same_path(Path::new(folder))?);
     }
-    let base = base_of(pod)?;
+    let base = mount_layer_tmpfs(pod)?;
     for (number, path) in view.new_folders.iter().enumerate() {
         binds.push(bind::BindMount::new_folder(&base.join(format!("v{number}")), path, view.new_folders_owner)?);
     }
@@ -133,7 +133,7 @@ pub fn enter(
     if view.read_only {
         // A failure here is reported when the mount is made.
         bind::make_folder(&root, cwd);
-        binds.iter().for_each(|bind| drop(bind.place(&root)));
+        binds.iter().for_each(|bind| drop(bind.open_mount_point(&root)));
         compose::close(&base)?;
     }
     for step in [bind::BindMount::mount, bind::BindMount::finish] {
@@ -151,7 +151,7 @@ pub fn enter(
 }
 
 /// Mounts a new tmpfs for the container's writes.
-fn base_of(pod: &Path) -> Result<PathBuf, String> {
+fn mount_layer_tmpfs(pod: &Path) -> Result<PathBuf, String> {
     // All containers use this path; none sees another's mount.
     let base = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;

@@ -1,6 +1,6 @@
 //! Sockets of the machine's services: a layer would hide their listeners, so their folders are bind-mounted.
 //!
-//! Searching all folders takes longer than all mounts together, and the result seldom changes. So the zygote caches it ([`read_services`])
+//! Searching all folders takes longer than all mounts together, and the result seldom changes. So the zygote caches it ([`cache_service_entries`])
 //! with the searched folders, and it stays valid while none of these folders changes.
 
 use std::cell::RefCell;
@@ -41,7 +41,7 @@ pub fn service_entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Caches the current result for processes forked from this one.
-pub fn read_services(folder: &Path) {
+pub fn cache_service_entries(folder: &Path) {
     KNOWN.with_borrow_mut(|known| {
         if !known.as_ref().is_some_and(|known| known.holds(folder)) {
             *known = Some(CachedServiceEntries::read_folder(folder)).filter(CachedServiceEntries::is_settled);

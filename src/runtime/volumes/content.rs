@@ -45,7 +45,7 @@ pub fn write_files(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     if files.iter().any(|file| !file_tree::is_plain(&file.path) || file.path.contains('/')) {
         return Err(Errno::INVAL);
     }
-    for file in files.iter().filter(|file| !file_tree::reads(volume, &file.path, file.mode, &file.content)) {
+    for file in files.iter().filter(|file| !file_tree::has_content(volume, &file.path, file.mode, &file.content)) {
         let _ = unlinkat(volume, &file.path, AtFlags::empty());
         write_all(volume, std::slice::from_ref(file))?;
     }
@@ -102,5 +102,5 @@ fn holds(volume: &OwnedFd, before: &str, files: &[VolumeFile]) -> bool {
     let there: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();
     there == top_names(files)
         && file_tree::count_files(&folder, files.len()) == Some(files.len())
-        && files.iter().all(|file| file_tree::reads(&folder, &file.path, file.mode, &file.content))
+        && files.iter().all(|file| file_tree::has_content(&folder, &file.path, file.mode, &file.content))
 }

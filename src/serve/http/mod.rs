@@ -27,7 +27,7 @@ use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::metrics::LoopMetrics;
 use crate::reconcile::store_files::identity;
-use crate::runtime::allocator::suit_objects;
+use crate::runtime::allocator::use_mimalloc;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
@@ -147,7 +147,7 @@ impl HttpServer {
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
         let advertised = self.advertised_address();
-        suit_objects();
+        use_mimalloc();
         let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
         let kinds = custom::kinds_in(&state);
         let shared = Arc::new(ServerState {

@@ -100,9 +100,9 @@ fn stuck_objects_are_listed_once_for_each_cause() {
     assert!(unmet(&mut world(&[node("True")]), None, &plane).is_empty());
 }
 
-fn runs_without(left_out: &[&str]) -> ControlPlaneState {
-    let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
-    ControlPlaneState { runs: true, left_out, ..ControlPlaneState::default() }
+fn runs_without(disabled_controllers: &[&str]) -> ControlPlaneState {
+    let disabled_controllers = disabled_controllers.iter().map(|name| (*name).to_owned()).collect();
+    ControlPlaneState { runs: true, disabled_controllers, ..ControlPlaneState::default() }
 }
 
 #[test]
@@ -117,23 +117,25 @@ fn a_controller_that_is_left_out_is_the_cause() {
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "p"}}}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-    for (object, about, left_out) in [
+    for (object, about, disabled_controllers) in [
         (&job, "jobs.batch", "job-controller"),
         (&deployment, "deployments.apps", "deployment-controller"),
         (&budget, "poddisruptionbudgets.policy", "controllermanager"),
     ] {
         let mut world = world(&[node("True"), namespace.clone(), account.clone(), object.clone()]);
         let key = Key::new(crate::object::Resource(about), "default", "x");
-        let plane = runs_without(&[left_out]);
+        let plane = runs_without(&[disabled_controllers]);
         let answer = explain(&mut world, &key, &plane).expect("it is there");
         let link = &answer.links[answer.place];
-        let error = format!("{left_out} is not running: it was left out by --controllers");
+        let error = format!("{disabled_controllers} is not running: it was left out by --controllers");
         assert_eq!((link.standing, link.error.as_deref()), (ConvergenceState::Stuck, Some(&*error)), "{answer:#?}");
-        assert!(answer.next().contains(&format!("start one that runs {left_out}")), "{}", answer.next());
+        assert!(answer.next().contains(&format!("start one that runs {disabled_controllers}")), "{}", answer.next());
         assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{about}");
         // Without a control plane, and with one that runs everything, this is no cause.
-        for plane in [ControlPlaneState { runs: false, ..runs_without(&[left_out]) }, runs_without(&["ttl-controller"])]
-        {
+        for plane in [
+            ControlPlaneState { runs: false, ..runs_without(&[disabled_controllers]) },
+            runs_without(&["ttl-controller"]),
+        ] {
             let answer = explain(&mut world, &key, &plane).expect("it is there");
             assert_eq!(answer.links[answer.place].error, None, "{answer:#?}");
         }

@@ -27,6 +27,14 @@ impl VolumeType for SecretVolumeSource {
         check_named("secretName", self.secret_name.as_deref(), path, errors);
         check_files(self.default_mode, self.items.as_deref(), path, errors);
     }
+
+    fn is_made_of_objects(&self) -> bool {
+        true
+    }
+
+    fn names_objects(&self) -> bool {
+        true
+    }
 }
 
 impl VolumeType for ConfigMapVolumeSource {
@@ -42,6 +50,14 @@ impl VolumeType for ConfigMapVolumeSource {
     fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {
         check_named("name", Some(&self.name), path, errors);
         check_files(self.default_mode, self.items.as_deref(), path, errors);
+    }
+
+    fn is_made_of_objects(&self) -> bool {
+        true
+    }
+
+    fn names_objects(&self) -> bool {
+        true
     }
 }
 
@@ -60,6 +76,10 @@ impl VolumeType for DownwardAPIVolumeSource {
         check_mode("defaultMode", self.default_mode, path, errors);
         let items = self.items.as_deref().unwrap_or_default();
         items.iter().for_each(|file| check_downward_file(file, path, errors));
+    }
+
+    fn is_made_of_objects(&self) -> bool {
+        true
     }
 }
 

@@ -39,6 +39,16 @@ pub trait VolumeType {
     fn claim_name(&self, _pod: &str, _volume: &str) -> Option<String> {
         None
     }
+
+    /// Whether it is made of objects of the cluster, so that a simulated machine lacks it as well when they are missing.
+    fn is_made_of_objects(&self) -> bool {
+        false
+    }
+
+    /// Whether it names ConfigMaps or Secrets that the cluster does not make itself.
+    fn names_objects(&self) -> bool {
+        false
+    }
 }
 
 /// Lists the types: variant, source, and field in a volume, in Kubernetes' order of checks.
@@ -146,6 +156,16 @@ impl<'v> VolumeSource<'v> {
     /// Returns the name of the claim behind this volume of this pod.
     pub fn claim_name(self, pod: &str, volume: &str) -> Option<String> {
         self.as_type().claim_name(pod, volume)
+    }
+
+    /// Whether it is made of objects of the cluster.
+    pub fn is_made_of_objects(self) -> bool {
+        self.as_type().is_made_of_objects()
+    }
+
+    /// Whether it names ConfigMaps or Secrets that the cluster does not make itself.
+    pub fn names_objects(self) -> bool {
+        self.as_type().names_objects()
     }
 }
 

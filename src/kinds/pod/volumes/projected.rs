@@ -5,12 +5,25 @@ use super::{VolumeType, check_named};
 use crate::kinds::omit::empty;
 use crate::kinds::pod::paths;
 use crate::kinds::{FieldErrors, FieldPath};
-use k8s_openapi::api::core::v1::{KeyToPath, ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection};
+use k8s_openapi::api::core::v1::{
+    ConfigMapProjection, KeyToPath, ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection,
+};
 use std::collections::BTreeSet;
 
 impl VolumeType for ProjectedVolumeSource {
     fn field(&self) -> &'static str {
         "projected"
+    }
+
+    fn is_made_of_objects(&self) -> bool {
+        true
+    }
+
+    fn names_objects(&self) -> bool {
+        // Every pod mounts this one, and none waits for it.
+        let is_named = |map: &ConfigMapProjection| map.name != "kube-root-ca.crt";
+        let mut sources = self.sources.iter().flatten();
+        sources.any(|source| source.secret.is_some() || source.config_map.as_ref().is_some_and(is_named))
     }
 
     fn fill_in_defaults(&mut self) {

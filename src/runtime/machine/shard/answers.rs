@@ -77,7 +77,7 @@ impl Shard {
             // Those are for who attaches, which this is not.
             ShimAnswer::Pong | ShimAnswer::Attached | ShimAnswer::Detached => {}
             ShimAnswer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
-            ShimAnswer::Removed => self.removed(uid),
+            ShimAnswer::Removed => self.report_removed(uid),
         }
     }
 

@@ -55,7 +55,7 @@ impl Shard {
         }
         let path = folder::pod(&self.context.state, uid);
         if !folder::is_plain_name(uid) || !path.exists() {
-            return self.without_folder(uid);
+            return self.handle_missing_folder(uid);
         }
         let record = folder::read_record(&path);
         let is_foreign = record.as_ref().is_some_and(|record| record.version != VERSION);
@@ -66,24 +66,24 @@ impl Shard {
             return self.connect(uid, socket);
         }
         match reap_dead_shim::take_over(std::slice::from_ref(&path), self.context.epoch).pop() {
-            Some((_, record)) => self.without_shim(uid, &record),
+            Some((_, record)) => self.take_over_folder(uid, &record),
             None if record.is_some_and(|record| record.epoch > self.context.epoch) => self.forget_pod(uid),
             None if is_foreign => self.replace_shim(uid),
             None => self.retry_later(uid),
         }
     }
 
-    pub(super) fn without_folder(&mut self, uid: &Str) {
+    pub(super) fn handle_missing_folder(&mut self, uid: &Str) {
         let pod = pod_mut(&mut self.pods, uid);
         if pod.removing {
-            return self.removed(uid);
+            return self.report_removed(uid);
         }
         let vanished = ShimRecord::default();
-        if pod.starts.is_empty() { self.settled(uid, &vanished) } else { self.spawn(uid) }
+        if pod.starts.is_empty() { self.report_final_record(uid, &vanished) } else { self.spawn(uid) }
     }
 
     /// The folder is ours alone now, nothing runs: the record is the truth.
-    pub(super) fn without_shim(&mut self, uid: &Str, record: &ShimRecord) {
+    pub(super) fn take_over_folder(&mut self, uid: &Str, record: &ShimRecord) {
         let pod = pod_mut(&mut self.pods, uid);
         if pod.removing {
             pod.clearing = true;
@@ -93,14 +93,14 @@ impl Shard {
                 .remover
                 .remove_pod(uid.clone(), move |done| inbox.put(ShardCommand::Cleared(about, done)));
         }
-        self.settled(uid, record);
+        self.report_final_record(uid, record);
         if self.pods.get(uid).is_some_and(|pod| !pod.starts.is_empty()) {
             self.spawn(uid);
         }
     }
 
     /// Takes a record as the last word of a pod without a shim.
-    pub(super) fn settled(&mut self, uid: &Str, record: &ShimRecord) {
+    pub(super) fn report_final_record(&mut self, uid: &Str, record: &ShimRecord) {
         let pod = pod_mut(&mut self.pods, uid);
         pod.deferred.clear();
         for (_, probe) in pod.execs.drain() {
@@ -126,9 +126,9 @@ impl Shard {
     }
 
     /// A folder that could not be removed is there until it can be: the kubelet asks again.
-    pub(super) fn cleared(&mut self, uid: &Str, result: Result<(), String>) {
+    pub(super) fn finish_removal(&mut self, uid: &Str, result: Result<(), String>) {
         match result {
-            Ok(()) => self.removed(uid),
+            Ok(()) => self.report_removed(uid),
             Err(why) => {
                 pod_mut(&mut self.pods, uid).clearing = false;
                 (self.context.report)(Report::NotRemoved { pod_uid: uid.clone(), why });
@@ -136,7 +136,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn removed(&mut self, uid: &Str) {
+    pub(super) fn report_removed(&mut self, uid: &Str) {
         if let Ok(tree) = &self.context.limits {
             tree.remove_pod(uid);
         }

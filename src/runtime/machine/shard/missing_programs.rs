@@ -1,19 +1,18 @@
-//! Starts that were refused because the image's program is not on this machine. Each second it is looked for again, which costs a few
-//! system calls, so that what is installed is found at once and not at the end of a long pause.
+//! Starts that were refused because the image's program is missing. The shard searches for it every second, so that an installed program
+//! starts at once and not after the backoff.
 //!
-//! Attempts that would run the same thing are one group: a thousand pods that lack one program cost one look. Start reading at
-//! [`Absent::found`].
+//! Attempts with the same image, arguments and PATH form a group, which is searched once. Start reading at [`MissingPrograms::take_found`].
 
 use super::super::super::image::{self, Environment};
 use crate::object::Str;
 use crate::world::start::Start;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Pause between two searches.
 const PAUSE: Duration = Duration::from_secs(1);
-/// More different programs than this are not looked for: the others are tried again when their pause is over.
+/// Maximum number of groups. Further attempts are tried again after their backoff.
 const MOST_GROUPS: usize = 256;
-/// Nor for more attempts of one group.
+/// Maximum number of attempts of one group.
 const MOST_ATTEMPTS: usize = 4096;
 
 /// An attempt: pod, container, number.
@@ -26,12 +25,12 @@ struct Group {
 
 /// The attempts that lack a program.
 #[derive(Default)]
-pub struct Absent {
+pub struct MissingPrograms {
     groups: Vec<Group>,
     due: Option<Instant>,
 }
 
-impl Absent {
+impl MissingPrograms {
     /// Looks for the program of a start that was refused.
     pub fn add(&mut self, start: &Start) {
         let attempt = (start.pod_uid.clone(), start.container.clone(), start.attempt);
@@ -68,7 +67,7 @@ impl Absent {
     }
 
     /// The attempts whose program is there now, when it is time to look. They are forgotten.
-    pub fn found(&mut self, environment: &Environment) -> Vec<Attempt> {
+    pub fn take_found(&mut self, environment: &Environment) -> Vec<Attempt> {
         let now = Instant::now();
         if self.due().is_none_or(|due| due > now) {
             return Vec::new();
@@ -92,25 +91,25 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let environment = Environment(vec![("PATH".into(), folder.path().display().to_string())]);
         let start = |uid: &str, image: &str| Start { image: image.into(), ..a_start(uid, "c", 3) };
-        let mut absent = Absent::default();
-        assert!(absent.due().is_none());
+        let mut missing = MissingPrograms::default();
+        assert!(missing.due().is_none());
         for (uid, image) in
             [("a", "team/server:1"), ("b", "team/server:1"), ("c", "team/other"), ("d", "team/server:1")]
         {
-            absent.add(&start(uid, image));
+            missing.add(&start(uid, image));
         }
-        absent.forget_pod(&"d".into(), None);
-        absent.forget_pod(&"b".into(), Some(&"another".into()));
-        assert_eq!(absent.groups.len(), 2);
-        assert!(absent.found(&environment).is_empty(), "it is not time yet");
+        missing.forget_pod(&"d".into(), None);
+        missing.forget_pod(&"b".into(), Some(&"another".into()));
+        assert_eq!(missing.groups.len(), 2);
+        assert!(missing.take_found(&environment).is_empty(), "it is not time yet");
         let program = folder.path().join("server");
         fs::write(&program, "#!/bin/sh\n").expect("written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
-        absent.due = Some(Instant::now());
-        let found = absent.found(&environment);
+        missing.due = Some(Instant::now());
+        let found = missing.take_found(&environment);
         assert_eq!(found, [("a".into(), "c".into(), 3), ("b".into(), "c".into(), 3)]);
-        assert!(absent.due().is_some(), "the other one is still looked for");
-        absent.forget_pod(&"c".into(), None);
-        assert!(absent.due().is_none());
+        assert!(missing.due().is_some(), "the other one is still looked for");
+        missing.forget_pod(&"c".into(), None);
+        assert!(missing.due().is_none());
     }
 }

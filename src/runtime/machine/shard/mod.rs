@@ -10,7 +10,7 @@ mod missing_programs;
 mod parking;
 
 use connect::end_shim;
-use missing_programs::Absent;
+use missing_programs::MissingPrograms;
 pub use parking::LinkBudget;
 
 use super::super::contain::contain;
@@ -171,7 +171,7 @@ pub struct Shard {
     /// Attempts with a failed build in their log.
     unbuilt: HashSet<(Str, Str)>,
     /// Attempts whose program is missing.
-    absent: Absent,
+    missing_programs: MissingPrograms,
 }
 
 impl Shard {
@@ -200,7 +200,7 @@ impl Shard {
             link_budget,
             building: HashMap::new(),
             unbuilt: HashSet::new(),
-            absent: Absent::default(),
+            missing_programs: MissingPrograms::default(),
         })
     }
 
@@ -210,7 +210,7 @@ impl Shard {
             self.balance_links();
             self.listen();
             self.retry();
-            for (pod_uid, container, attempt) in self.absent.found(&self.context.environment) {
+            for (pod_uid, container, attempt) in self.missing_programs.take_found(&self.context.environment) {
                 (self.context.report)(Report::Findable { pod_uid, container, attempt });
             }
             // One command per turn, so that a report never waits for many starts.
@@ -227,7 +227,7 @@ impl Shard {
                     self.contain(&Subject::for_start(&start), |shard| shard.finish_build(&start, result));
                 }
                 Some(ShardCommand::Cleared(uid, result)) => {
-                    self.contain(&Subject::for_pod(&uid), |shard| shard.cleared(&uid, result));
+                    self.contain(&Subject::for_pod(&uid), |shard| shard.finish_removal(&uid, result));
                 }
                 Some(ShardCommand::Quit) => return,
                 None => {}
@@ -253,7 +253,7 @@ impl Shard {
 
     fn timeout(&self) -> Option<Timespec> {
         let due = self.later.first().map(|(at, _)| *at);
-        let due = due.into_iter().chain(self.absent.due()).chain(self.link_budget.due()).min();
+        let due = due.into_iter().chain(self.missing_programs.due()).chain(self.link_budget.due()).min();
         let left = due.map(|at| at.saturating_duration_since(Instant::now()));
         let left = if self.inbox.is_empty() { left } else { Some(Duration::ZERO) };
         left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
@@ -327,7 +327,7 @@ impl Shard {
             Effect::Start(start) => self.start(&start),
             Effect::Stop { pod_uid, container, attempt, grace_seconds } => {
                 self.building.remove(&(pod_uid.clone(), container.clone()));
-                self.absent.forget_pod(&pod_uid, Some(&container));
+                self.missing_programs.forget_pod(&pod_uid, Some(&container));
                 let pod = self.pods.entry(pod_uid.clone()).or_default();
                 pod.stops.push((container.to_string(), attempt, (grace_seconds.max(0) as u64).saturating_mul(1000)));
                 self.pursue(&pod_uid);
@@ -335,7 +335,7 @@ impl Shard {
             Effect::Remove { pod_uid } => {
                 self.building.retain(|(uid, _), _| *uid != pod_uid);
                 self.unbuilt.retain(|(uid, _)| *uid != pod_uid);
-                self.absent.forget_pod(&pod_uid, None);
+                self.missing_programs.forget_pod(&pod_uid, None);
                 self.pods.entry(pod_uid.clone()).or_default().removing = true;
                 self.pursue(&pod_uid);
             }
@@ -361,7 +361,7 @@ impl Shard {
     }
 
     fn start(&mut self, start: &Start) {
-        self.absent.forget_pod(&start.pod_uid, Some(&start.container));
+        self.missing_programs.forget_pod(&start.pod_uid, Some(&start.container));
         if self.has_to_build(start) {
             return;
         }
@@ -371,8 +371,8 @@ impl Shard {
                 LaunchRequest { groups, watched: self.context.watched(&start.limits), ..launch }
             }
             Err(refusal) => {
-                if refusal.is_absent() {
-                    self.absent.add(start);
+                if refusal.is_program_missing() {
+                    self.missing_programs.add(start);
                 }
                 return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
             }

@@ -92,13 +92,13 @@ impl EndpointPool {
     ) -> Result<Response<Incoming>, String> {
         let again = is_repeatable(&request).then(|| copy(&request));
         let (mut request, mut why) = (request, String::new());
-        for place in places {
+        for address in places {
             loop {
-                let kept = self.take_idle(&place);
+                let kept = self.take_idle(&address);
                 let was_kept = kept.is_some();
                 let mut sender = match kept {
                     Some(sender) => sender,
-                    None => match connect(&place, is_h2).await {
+                    None => match connect(&address, is_h2).await {
                         Ok(sender) => sender,
                         Err(error) => {
                             why = error;
@@ -107,12 +107,12 @@ impl EndpointPool {
                     },
                 };
                 if let EndpointSender::Http2(shared) = &sender {
-                    self.put_back(place, EndpointSender::Http2(shared.clone()));
+                    self.put_back(address, EndpointSender::Http2(shared.clone()));
                 }
                 let mut failed = match sender.send(request).await {
                     Ok(response) => {
                         if let EndpointSender::Http1(_) = sender {
-                            self.put_back(place, sender);
+                            self.put_back(address, sender);
                         }
                         return Ok(response);
                     }
@@ -132,9 +132,9 @@ impl EndpointPool {
         Err(why)
     }
 
-    fn take_idle(&self, place: &SocketAddr) -> Option<EndpointSender> {
+    fn take_idle(&self, address: &SocketAddr) -> Option<EndpointSender> {
         let mut all = self.lock_idle();
-        let kept = all.get_mut(place)?;
+        let kept = all.get_mut(address)?;
         for _ in 0..TRIED.min(kept.len()) {
             let sender = kept.pop_front()?;
             if sender.is_ready() {
@@ -145,14 +145,14 @@ impl EndpointPool {
             }
         }
         if kept.is_empty() {
-            all.remove(place);
+            all.remove(address);
         }
         None
     }
 
-    fn put_back(&self, place: SocketAddr, sender: EndpointSender) {
+    fn put_back(&self, address: SocketAddr, sender: EndpointSender) {
         let mut all = self.lock_idle();
-        let kept = all.entry(place).or_default();
+        let kept = all.entry(address).or_default();
         kept.push_back(sender);
         // The oldest connection is idle, so enough idle ones exist without it.
         if kept.get(KEPT).is_some_and(|sender| sender.is_ready() || sender.is_closed()) {
@@ -161,10 +161,11 @@ impl EndpointPool {
     }
 }
 
-async fn connect(place: &SocketAddr, is_h2: bool) -> Result<EndpointSender, String> {
+async fn connect(address: &SocketAddr, is_h2: bool) -> Result<EndpointSender, String> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::socket_address(*place))).await;
-    let stream = stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&place.to_string(), &error))?;
+    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::socket_address(*address))).await;
+    let stream =
+        stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&address.to_string(), &error))?;
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(stream);
     let said = |error: hyper::Error| error.to_string();

@@ -62,7 +62,7 @@ pub fn start(state: &Path, network: u8, directory: &SharedDirectory) -> io::Resu
 }
 
 /// Returns the address at which the cluster's resolver answers the rest of the machine; `None` while it does not run.
-pub fn found(state: &Path, network: u8) -> Option<SocketAddrV4> {
+pub fn resolver_address(state: &Path, network: u8) -> Option<SocketAddrV4> {
     let cluster_address = SocketAddrV4::new(ingress_routes::resolver(network), routes::DNS_PORT);
     let text = std::fs::read_to_string(state.join(routes::FOLDER).join(routes::DNS)).unwrap_or_default();
     let own = routes::choose(&text, routes::DNS_PORT, false, Ipv4Addr::LOCALHOST, 0).endpoints;
