@@ -297,7 +297,8 @@ mod tests {
         let grammar = built();
         let path = |line: &str| lookup(&grammar, line.split(' ').map(str::to_owned)).0.join(" ");
         let table = [
-            ("auth can-i create pods", ""),
+            ("auth can-i create pods", "auth can-i"),
+            ("alpha create pods", ""),
             ("-n create get pods --bad", "get"),
             ("--namespace=a get pods create", "get"),
             ("create nonsense", "create"),
