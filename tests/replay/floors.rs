@@ -13,6 +13,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("apply-server-side", 21),
     ("apply-ssa-migrate", 11),
     ("apply-three-way", 10),
+    ("auth-can-i", 20),
     ("crd-invalid", 4),
     ("crd-structural", 30),
     ("create-generators-1", 23),
@@ -58,6 +59,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("raw-lists-watch", 18),
     ("raw-subresources", 17),
     ("raw-tables", 17),
+    ("rbac-rules", 23),
     ("replace-conflict", 13),
     ("rollout-deployment", 34),
     ("rollout-sts-ds", 31),
@@ -70,6 +72,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("storage-binding", 15),
     // One more is exact when the random names of two pods in different zones sort as in the recording.
     ("tables-workloads", 23),
+    ("tokens-and-reviews", 5),
     ("wait-forms", 23),
     ("yaml-quirks", 15),
 ];

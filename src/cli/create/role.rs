@@ -62,7 +62,7 @@ pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
     } else {
         body["rules"] = rules(&args, context, kind)?.into();
     }
-    args.generate.create(context, body, Some(&kind.to_lowercase()))
+    args.generate.create(context, body, None)
 }
 
 fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec<Value>> {
