@@ -1,7 +1,7 @@
 //! Server-side apply: a patch with all fields that one manager sets on an object (`application/apply-patch+yaml`).
 
 use super::apply::{Applied, ApplyOutcome};
-use super::authorization::check_verb;
+use super::authorization::{check_creation, check_verb};
 use super::create::create;
 use super::rules::field_manager;
 use super::rules::names::key_of;
@@ -39,6 +39,7 @@ pub fn apply_patch(
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
+        check_creation(txn, &key)?;
         return Ok(Applied::from_reply(ApplyOutcome::Created, create(txn, kind, &object, &options)?));
     }
     let reply = write_update(txn, kind, &object, part, &options)?;

@@ -1,7 +1,7 @@
 //! Update: the pipeline for an object that exists, as a whole or only its status.
 
 use super::admission::{self, AdmissionRequest};
-use super::authorization::check_verb;
+use super::authorization::{check_creation, check_verb};
 use super::create::{check, create, decode, refuse, warn};
 use super::custom;
 use super::rules::metadata;
@@ -81,6 +81,7 @@ pub fn write_update(
     let key = key_of(kind, body);
     let Some(old) = txn.get_shared(&key)? else {
         if kind.create_on_update && part == UpdatePart::Main {
+            check_creation(txn, &key)?;
             return create(txn, kind, body, options);
         }
         return Err(Status::not_found(kind.resource, &key.name));

@@ -28,9 +28,24 @@ pub struct Impersonation {
 /// Refuses a request that its user may not make.
 pub fn authorize(api: &Api, request: &ApiRequest) -> ServeResult<()> {
     match &request.user {
-        Some(user) => api.read_view(|txn| check_access(txn, user, &access_request(request))),
+        Some(user) => api.read_view(|txn| {
+            let access = access_request(request);
+            check_access(txn, user, &access)?;
+            if opens_streams(request, &access) {
+                check_access(txn, user, &AccessRequest { verb: "create".to_owned(), ..access })?;
+            }
+            Ok(())
+        }),
         None => Ok(()),
     }
+}
+
+/// Whether the request opens a stream into a container by GET, as WebSockets do: that needs the right to create, too
+/// (Kubernetes 1.35: AuthorizePodWebsocketUpgradeCreatePermission).
+fn opens_streams(request: &ApiRequest, access: &AccessRequest) -> bool {
+    let AccessTarget::Resource(accessed) = &access.target else { return false };
+    let is_stream = matches!(accessed.subresource.as_str(), "exec" | "attach" | "portforward");
+    request.method == "GET" && accessed.resource == "pods" && is_stream
 }
 
 /// Returns the user as whom the request is made; `user` has to be allowed to act as that one.

@@ -19,6 +19,26 @@ fn cluster() -> Cluster {
     cluster
 }
 
+#[test]
+fn creation_by_another_verb_needs_the_right_to_create() {
+    let cluster = cluster();
+    cluster.ok("create role changes --verb=get,patch,update --resource=configmaps,services");
+    cluster.ok("create rolebinding bot-changes --role=changes --serviceaccount=default:bot");
+    let server = Server::start(&cluster, &[]);
+    let bot = [("Impersonate-User", "system:serviceaccount:default:bot")];
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}).to_string();
+    let path = "/api/v1/namespaces/default/configmaps/a?fieldManager=test";
+    let apply = || server.ask_with("PATCH", path, "application/apply-patch+yaml", &map, &bot);
+    assert_eq!(apply().0, 403);
+    cluster.ok("create configmap a");
+    assert_eq!(apply().0, 200);
+    let ports = json!([{"port": 80}]);
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}});
+    let path = "/api/v1/namespaces/default/services/s";
+    assert_eq!(server.ask_with("PUT", path, JSON, &service.to_string(), &bot).0, 403);
+    assert_eq!(server.ask("PUT", path, JSON, &service.to_string()).0, 201);
+}
+
 fn message(body: &[u8]) -> String {
     serde_json::from_slice::<Value>(body).expect("JSON")["message"].as_str().unwrap_or_default().to_owned()
 }

@@ -125,7 +125,21 @@ pub fn check_access(txn: &dyn Transaction, user: &User, request: &AccessRequest)
 /// Refuses a verb on an object, or on all of its resource and namespace if the key has no name, to the user as whom a command acts. Requests over HTTP are authorized before
 /// they get here.
 pub fn check_verb(txn: &dyn Transaction, verb: &str, subresource: &str, key: &Key) -> ApiResult<()> {
-    let Some(user) = txn.acting_user() else { return Ok(()) };
+    match txn.acting_user() {
+        Some(user) => check_access(txn, user, &verb_request(verb, subresource, key)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a replacement or an apply that would create the object to a user who may not create it.
+pub fn check_creation(txn: &dyn Transaction, key: &Key) -> ApiResult<()> {
+    match txn.user() {
+        Some(user) => check_access(txn, user, &verb_request("create", "", key)),
+        None => Ok(()),
+    }
+}
+
+fn verb_request(verb: &str, subresource: &str, key: &Key) -> AccessRequest {
     let accessed = AccessedResource {
         group: key.resource.group().to_owned(),
         resource: key.resource.plural().to_owned(),
@@ -133,7 +147,7 @@ pub fn check_verb(txn: &dyn Transaction, verb: &str, subresource: &str, key: &Ke
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
     };
-    check_access(txn, user, &AccessRequest::for_resource(verb, accessed))
+    AccessRequest::for_resource(verb, accessed)
 }
 
 #[cfg(test)]
