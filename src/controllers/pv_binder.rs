@@ -86,7 +86,7 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     match storage::owner(&body, row) {
         VolumeOwner::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
         VolumeOwner::This => {}
-        VolumeOwner::Nobody => {
+        VolumeOwner::Unclaimed => {
             body.set(&["spec", "claimRef"], storage::reference(row));
             if named.is_none() {
                 body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");

@@ -34,7 +34,7 @@ pub struct Subresource {
     /// `status`, `log`.
     pub name: &'static str,
     /// Whether a kind has it.
-    pub is_of: fn(&Kind) -> bool,
+    pub applies_to: fn(&Kind) -> bool,
     /// The kind of its bodies; `None` for the object's own.
     pub kind: Option<&'static str>,
     /// Group and version of that kind, when they differ from the object's.
@@ -59,14 +59,14 @@ const fn pod_subresource(
     verbs: &'static [&'static str],
     answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
 ) -> Subresource {
-    Subresource { name, is_of: |kind| kind.resource == "pods", kind: None, version: None, verbs, answer }
+    Subresource { name, applies_to: |kind| kind.resource == "pods", kind: None, version: None, verbs, answer }
 }
 
 /// All subresources, for requests and for discovery.
 pub const ALL: &[Subresource] = &[
     Subresource {
         name: "status",
-        is_of: |kind| kind.status,
+        applies_to: |kind| kind.status,
         kind: None,
         version: None,
         verbs: PART,
@@ -74,7 +74,7 @@ pub const ALL: &[Subresource] = &[
     },
     Subresource {
         name: "scale",
-        is_of: |kind| kind.scale,
+        applies_to: |kind| kind.scale,
         kind: Some("Scale"),
         version: Some(("autoscaling", "v1")),
         verbs: PART,
@@ -102,18 +102,18 @@ pub const ALL: &[Subresource] = &[
     },
     Subresource { kind: Some("PodProxyOptions"), ..pod_subresource("proxy", PROXY, proxy::answer) },
     Subresource {
-        is_of: |kind| kind.resource == "services",
+        applies_to: |kind| kind.resource == "services",
         kind: Some("ServiceProxyOptions"),
         ..pod_subresource("proxy", PROXY, proxy::answer)
     },
     Subresource {
-        is_of: |kind| kind.resource == "nodes",
+        applies_to: |kind| kind.resource == "nodes",
         kind: Some("NodeProxyOptions"),
         ..pod_subresource("proxy", PROXY, proxy::answer)
     },
     Subresource {
         name: "finalize",
-        is_of: |kind| kind.resource == "namespaces",
+        applies_to: |kind| kind.resource == "namespaces",
         kind: None,
         version: None,
         verbs: &["update"],
@@ -121,7 +121,7 @@ pub const ALL: &[Subresource] = &[
     },
     Subresource {
         name: "approval",
-        is_of: |kind| kind.resource == "certificatesigningrequests.certificates.k8s.io",
+        applies_to: |kind| kind.resource == "certificatesigningrequests.certificates.k8s.io",
         kind: None,
         version: None,
         verbs: PART,
@@ -129,7 +129,7 @@ pub const ALL: &[Subresource] = &[
     },
     Subresource {
         name: "token",
-        is_of: |kind| kind.resource == "serviceaccounts",
+        applies_to: |kind| kind.resource == "serviceaccounts",
         kind: Some("TokenRequest"),
         version: Some(("authentication.k8s.io", "v1")),
         verbs: &["create"],
@@ -139,7 +139,7 @@ pub const ALL: &[Subresource] = &[
 
 /// The subresources of a kind.
 pub fn subresources(kind: &Kind) -> impl Iterator<Item = &'static Subresource> + use<'_> {
-    ALL.iter().filter(|known| (known.is_of)(kind))
+    ALL.iter().filter(|known| (known.applies_to)(kind))
 }
 
 /// Answers a request for a subresource.
@@ -225,11 +225,11 @@ enum ScaleUpdate {
 fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let form = AnswerForm::negotiate(request, || true)?;
     let options = options::write_options(request, "CreateOptions")?;
-    let wish = Object(body::value(request, ("v1", "Binding"))?);
-    let node = wish.text(&["target", "name"]).unwrap_or_default();
+    let binding = Object(body::value(request, ("v1", "Binding"))?);
+    let node = binding.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |txn| {
-        bind(txn, &pod, wish.uid(), node)?;
-        annotate_bound(txn, &pod, &wish, &options)
+        bind(txn, &pod, binding.uid(), node)?;
+        annotate_bound(txn, &pod, &binding, &options)
     })?;
     Ok(HttpAnswer::done(201, None, &form))
 }

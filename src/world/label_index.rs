@@ -3,7 +3,9 @@
 use super::{Row, World};
 use crate::object::selector::Selector;
 use crate::object::{Key, Resource, Str};
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// The resource of EndpointSlices.
@@ -52,17 +54,17 @@ impl LabelIndex {
     pub(super) fn drop(&mut self, row: &Row, after: Option<&Row>) {
         for (label, value) in labels_of_pod(row) {
             if after.is_none_or(|after| after.label(label) != Some(&**value)) {
-                drop_from(&mut self.labels, place(row, label, value), &row.key);
+                drop_from(&mut self.labels, &place(row, label, value), &row.key);
             }
         }
         if let Some(place) = selecting(row) {
-            drop_from(&mut self.selecting, place, &row.key);
+            drop_from(&mut self.selecting, &place, &row.key);
         }
         if let Some(place) = service_of(row) {
-            drop_from(&mut self.slices, place, &row.key);
+            drop_from(&mut self.slices, &place, &row.key);
         }
         if is_orphan(row) && !after.is_some_and(is_orphan) {
-            drop_from(&mut self.orphans, (row.key.resource, row.key.namespace.clone()), &row.key);
+            drop_from(&mut self.orphans, &(row.key.resource, row.key.namespace.clone()), &row.key);
         }
     }
 }
@@ -139,11 +141,16 @@ fn is_orphan(row: &Row) -> bool {
     adoptable && row.controller().is_none()
 }
 
-fn drop_from<K: std::hash::Hash + Eq>(index: &mut HashMap<K, BTreeSet<Key>>, at: K, key: &Key) {
-    if let Some(keys) = index.get_mut(&at) {
+/// Removes a key from the set of an index, and the set once it is empty.
+pub(super) fn drop_from<K, Q>(index: &mut HashMap<K, BTreeSet<Key>>, at: &Q, key: &Key)
+where
+    K: Borrow<Q> + Hash + Eq,
+    Q: Hash + Eq + ?Sized,
+{
+    if let Some(keys) = index.get_mut(at) {
         keys.remove(key);
         if keys.is_empty() {
-            index.remove(&at);
+            index.remove(at);
         }
     }
 }

@@ -40,6 +40,7 @@ pub use facts::{
     AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
     ProbeResult, SourceDigests, StaticPod,
 };
+use label_index::drop_from;
 pub use label_index::{SERVICE_NAME, SLICES};
 pub use loop_memory::{LoopMemory, Memory};
 pub use node_cache::NodeSlot;
@@ -414,8 +415,8 @@ impl World {
     fn unindex(&mut self, row: &Row, after: Option<&Row>) {
         let stays = |owners: &Row| owners.owners == row.owners;
         for owner in row.owners.iter().filter(|_| !after.is_some_and(stays)) {
-            drop_from(&mut self.dependents, &owner.uid, &row.key);
-            drop_from(&mut self.blocking_dependents, &owner.uid, &row.key);
+            drop_from(&mut self.dependents, &*owner.uid, &row.key);
+            drop_from(&mut self.blocking_dependents, &*owner.uid, &row.key);
         }
         self.unready.remove(&row.key);
         if let Some(pod) = row.pod() {
@@ -447,13 +448,4 @@ impl World {
 /// The node that a pod is bound to, empty for an unbound pod; `None` for an object that is not a pod.
 fn node_of(row: &Row) -> Option<&str> {
     row.pod().map(|pod| pod.node.as_deref().unwrap_or(""))
-}
-
-fn drop_from(index: &mut HashMap<Str, BTreeSet<Key>>, at: &str, key: &Key) {
-    if let Some(keys) = index.get_mut(at) {
-        keys.remove(key);
-        if keys.is_empty() {
-            index.remove(at);
-        }
-    }
 }

@@ -55,7 +55,7 @@ pub fn used_by<'a>(world: &'a World, pod: &Row) -> impl Iterator<Item = &'a Arc<
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeOwner {
     /// It is free.
-    Nobody,
+    Unclaimed,
     /// It is bound to, or kept for, the claim.
     This,
     /// It is another's.
@@ -65,12 +65,12 @@ pub enum VolumeOwner {
 /// A volume that names a claim without its uid is kept for whichever claim has that name.
 pub fn owner(volume: &Object, claim: &Row) -> VolumeOwner {
     let Some(reference) = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object()) else {
-        return VolumeOwner::Nobody;
+        return VolumeOwner::Unclaimed;
     };
     let same = reference["name"] == *claim.key.name && reference["namespace"] == *claim.key.namespace;
     match reference["uid"].as_str() {
         Some(uid) if same && *uid == *claim.uid => VolumeOwner::This,
-        None | Some("") if same => VolumeOwner::Nobody,
+        None | Some("") if same => VolumeOwner::Unclaimed,
         _ => VolumeOwner::Other,
     }
 }

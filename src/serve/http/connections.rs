@@ -23,10 +23,10 @@ struct State {
     next: u64,
     open: usize,
     /// Unauthenticated connections, the oldest first.
-    unknown: VecDeque<Unknown>,
+    unauthenticated: VecDeque<UnauthenticatedConnection>,
 }
 
-struct Unknown {
+struct UnauthenticatedConnection {
     id: u64,
     peer: Peer,
     end: Option<AbortHandle>,
@@ -47,20 +47,20 @@ impl Connections {
     /// Registers a connection of a peer; `None` when authenticated clients have taken all places.
     pub fn open(self: &Arc<Connections>, peer: Peer) -> Option<Connection> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.unknown.len() >= MOST_UNKNOWN || state.open >= self.most {
+        if state.unauthenticated.len() >= MOST_UNKNOWN || state.open >= self.most {
             state.dismiss(peer)?.end.inspect(AbortHandle::abort);
         }
         state.open += 1;
         state.next += 1;
         let id = state.next;
-        state.unknown.push_back(Unknown { id, peer, end: None });
+        state.unauthenticated.push_back(UnauthenticatedConnection { id, peer, end: None });
         Some(Connection { all: self.clone(), id })
     }
 
     /// Records the handle that ends a connection while it is unauthenticated.
-    pub fn can_end(&self, id: u64, handle: AbortHandle) {
+    pub fn set_abort_handle(&self, id: u64, handle: AbortHandle) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = state.unknown.iter_mut().find(|known| known.id == id) {
+        if let Some(entry) = state.unauthenticated.iter_mut().find(|known| known.id == id) {
             entry.end = Some(handle);
         }
     }
@@ -68,12 +68,12 @@ impl Connections {
 
 impl State {
     /// Removes the oldest connection of the peer with the most unauthenticated ones, counting the new one. `None` when there are none.
-    fn dismiss(&mut self, newest: Peer) -> Option<Unknown> {
+    fn dismiss(&mut self, newest: Peer) -> Option<UnauthenticatedConnection> {
         let mut counts = HashMap::from([(newest, 1_usize)]);
-        self.unknown.iter().for_each(|known| *counts.entry(known.peer).or_default() += 1);
-        let most = self.unknown.iter().map(|known| counts[&known.peer]).max()?;
-        let oldest = self.unknown.iter().position(|known| counts[&known.peer] == most)?;
-        self.unknown.remove(oldest)
+        self.unauthenticated.iter().for_each(|known| *counts.entry(known.peer).or_default() += 1);
+        let most = self.unauthenticated.iter().map(|known| counts[&known.peer]).max()?;
+        let oldest = self.unauthenticated.iter().position(|known| counts[&known.peer] == most)?;
+        self.unauthenticated.remove(oldest)
     }
 }
 
@@ -84,21 +84,21 @@ impl Connection {
     }
 
     /// Marks the client as authenticated.
-    pub fn is_known(&self) {
+    pub fn mark_authenticated(&self) {
         let mut state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unknown.retain(|known| known.id != self.id);
+        state.unauthenticated.retain(|known| known.id != self.id);
     }
 
     /// Whether the client is still unauthenticated.
-    pub fn is_unknown(&self) -> bool {
+    pub fn is_unauthenticated(&self) -> bool {
         let state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unknown.iter().any(|known| known.id == self.id)
+        state.unauthenticated.iter().any(|known| known.id == self.id)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.is_known();
+        self.mark_authenticated();
         self.all.state.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
     }
 }
@@ -116,10 +116,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let waiting = |id: u64| {
             let task = runtime.spawn(std::future::pending::<()>());
-            all.can_end(id, task.abort_handle());
+            all.set_abort_handle(id, task.abort_handle());
             task
         };
-        kept[0].is_known();
+        kept[0].mark_authenticated();
         let (known, first, second) = (waiting(kept[0].id()), waiting(kept[1].id()), waiting(kept[2].id()));
         kept.extend(all.open(NEIGHBOUR));
         kept.extend(all.open(NEIGHBOUR));
@@ -133,19 +133,19 @@ mod tests {
         let all = Connections::new(1000);
         let first = all.open(Peer::User(1002)).unwrap();
         let mut many: Vec<Connection> = (0..2 * MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
-        assert!(first.is_unknown(), "the oldest connection belongs to another peer");
-        assert!(!many[0].is_unknown() && many.pop().unwrap().is_unknown());
+        assert!(first.is_unauthenticated(), "the oldest connection belongs to another peer");
+        assert!(!many[0].is_unauthenticated() && many.pop().unwrap().is_unauthenticated());
         let second = all.open(Peer::User(1002)).unwrap();
         many.extend(all.open(NEIGHBOUR));
-        assert!(first.is_unknown() && second.is_unknown());
+        assert!(first.is_unauthenticated() && second.is_unauthenticated());
     }
 
     #[test]
     fn authenticated_clients_stay_connected() {
         let all = Connections::new(2);
         let (one, two) = (all.open(NEIGHBOUR).unwrap(), all.open(NEIGHBOUR).unwrap());
-        one.is_known();
-        two.is_known();
+        one.mark_authenticated();
+        two.mark_authenticated();
         assert!(all.open(NEIGHBOUR).is_none());
         drop(one);
         assert!(all.open(NEIGHBOUR).is_some());

@@ -178,7 +178,7 @@ impl HttpServer {
                 let Some(connection) = connections.open(peer) else { return };
                 let id = connection.id();
                 let task = tokio::spawn(accept_connection(client, serving.clone(), connection));
-                connections.can_end(id, task.abort_handle());
+                connections.set_abort_handle(id, task.abort_handle());
             }));
             stop.await;
             clients.abort();
@@ -262,7 +262,7 @@ async fn serve_connection(
         Box::pin(server.serve_connection(TokioIo::new(stream), service).with_upgrades())
     };
     let mut conversation = pin!(conversation);
-    if timeout_at(until, conversation.as_mut()).await.is_err() && !own.is_unknown() {
+    if timeout_at(until, conversation.as_mut()).await.is_err() && !own.is_unauthenticated() {
         let _ = conversation.await;
     }
 }
@@ -366,7 +366,7 @@ async fn listen(
     if access == Access::Account || impersonation.is_some() {
         request = identify(request, access, impersonation, shared).await?;
     }
-    connection.is_known();
+    connection.mark_authenticated();
     let too_large = || {
         let text = format!("Request entity too large: limit is {LARGEST}");
         Status::new(Reason::RequestEntityTooLarge, text)
