@@ -150,14 +150,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     if args.pruning.prune && failures.is_empty() {
         prune::run(args, context, &applied, dry_run)?;
     }
-    if let Some(mut printer) = args.change.print.printer()? {
-        let shown: Vec<Value> = applied.iter().map(|object| manifest_folder::cleaned(object).0).collect();
-        let text = match &shown[..] {
-            [object] => printer.object(object)?,
-            _ => printer.list(shown)?,
-        };
-        context.print(&text)?;
-    }
+    print_objects(args, context, &applied)?;
     if let Some(kind) = needs_plane.filter(|_| !again) {
         control_plane::print_hint_for(kind, dry_run, context)?;
     }
@@ -245,6 +238,17 @@ fn object_to_send(
     }
     targets::refuse_duplicates(kind, manifest, validation)?;
     Ok(object)
+}
+
+/// Prints the applied objects, if `--output` asks for them.
+fn print_objects(args: &Args, context: &mut CommandContext, applied: &[Object]) -> CliResult {
+    let Some(mut printer) = args.change.print.printer()? else { return Ok(()) };
+    let shown: Vec<Value> = applied.iter().map(|object| manifest_folder::cleaned(object).0).collect();
+    let text = match &shown[..] {
+        [object] => printer.object(object)?,
+        _ => printer.list(shown)?,
+    };
+    context.print(&text)
 }
 
 /// Prints the result of one manifest, unless objects are printed with `--output`.

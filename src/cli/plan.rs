@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         None => context.print_styled(&summary(&result, now))?,
     }
     Failure::from_failures(failures)?;
-    match result.standing() {
+    match result.state() {
         ConvergenceState::Converged => Ok(()),
         ConvergenceState::Stuck => Err(Failure::Code(1)),
         ConvergenceState::Converging => Err(Failure::Code(2)),
@@ -168,7 +168,7 @@ fn summary(result: &PreviewResult, now: crate::object::Time) -> String {
     let duration = |after: SignedDuration| clock(after).trim().trim_start_matches('+').to_owned();
     let after = duration(result.took);
     let [created, changed, deleted] = counts;
-    let ends = match result.standing() {
+    let ends = match result.state() {
         ConvergenceState::Converged => format!("converges after {after}"),
         ConvergenceState::Converging => format!("is still converging after {after}"),
         ConvergenceState::Stuck => match result.stuck.map(duration).filter(|since| *since != after) {
@@ -178,7 +178,7 @@ fn summary(result: &PreviewResult, now: crate::object::Time) -> String {
     };
     text.push_str(&format!("{ends}: {created} created, {changed} changed, {deleted} deleted\n"));
     let mut text = escape::text(&text);
-    let troubled = result.answers.iter().filter(|answer| answer.standing() != ConvergenceState::Converged);
+    let troubled = result.answers.iter().filter(|answer| answer.state() != ConvergenceState::Converged);
     troubled.for_each(|answer| text.push_str(&format!("\n{}", why::page(answer, now + result.took))));
     text
 }
@@ -191,7 +191,7 @@ fn value(result: &PreviewResult, steps: &[PlanStep], now: crate::object::Time) -
         .iter()
         .map(|step| json!({"after": seconds(step.after), "loop": step.by, "about": step.about, "what": step.what}));
     json!({
-        "standing": result.standing().word(), "after": seconds(result.stuck.unwrap_or(result.took)),
+        "standing": result.state().word(), "after": seconds(result.stuck.unwrap_or(result.took)),
         "until": seconds(result.took), "film": steps.collect::<Vec<_>>(),
         "created": names(&result.created), "changed": names(&result.changed), "deleted": names(&result.deleted),
         "besides": result.besides,

@@ -7,7 +7,7 @@ use crate::diagnosis::convergence;
 use crate::object::{Time, io_error_text, time, yaml};
 use crate::reconcile::activity_log::pods;
 use crate::reconcile::control_loop::is_busy;
-use crate::reconcile::leader::Election;
+use crate::reconcile::leader::{Election, Leadership};
 use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::image::Environment;
@@ -260,9 +260,7 @@ fn print_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     print_line(log_sink, format!("next, in another terminal: {export}kloop apply -f FILE; kloop get pods; kloop why"));
 }
 
-/// Waits until this process leads, as a standby if another control plane leads. Returns `None` if a
-/// signal stops it, or if the other control plane has completed a one-shot run. A one-shot run
-/// waits at most for its timeout.
+/// Starts the control plane once this process leads. Returns `None` when [`wait_to_lead`] does.
 fn lead(
     args: &Args,
     until: RunUntil,
@@ -272,52 +270,7 @@ fn lead(
     log_sink: &mut dyn FnMut(&LogLine),
 ) -> CliResult<Option<ControlLoop>> {
     let mut api = context.take_api()?;
-    let mut is_announced = false;
-    let (started, mut seen) = (Time::now(), None);
-    let mut standby = leader::Standby::default();
-    let mut blocked = None;
-    let leadership = loop {
-        match standby.try_lead(api.store_mut()) {
-            Err(error) if is_busy(&error) => {
-                // Print this once for each process with the lock.
-                let text = error.to_string();
-                let holder = text.split(" has been writing").next().unwrap_or_default().to_owned();
-                if blocked.as_ref() != Some(&holder) {
-                    print_line(
-                        log_sink,
-                        format!("waiting to write to the cluster's file: {holder} holds its write lock"),
-                    );
-                    blocked = Some(holder);
-                }
-                if matches!(until, RunUntil::Converged(patience) if Time::now().duration_since(started) >= patience) {
-                    return Err(error.into());
-                }
-                if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
-                    return Ok(None);
-                }
-            }
-            Err(error) => return Err(error.into()),
-            Ok(Election::Leads(leadership)) => break leadership,
-            Ok(Election::Waits(pid)) => {
-                if !std::mem::replace(&mut is_announced, true) {
-                    print_line(log_sink, format!("the control plane with pid {pid} leads; standing by"));
-                }
-                if let RunUntil::Converged(patience) = until {
-                    let Convergence { unmet, proven } = check_changed_store(&api, &mut seen)?;
-                    if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
-                        return if args.quiet { Ok(None) } else { context.print_line("converged").map(|()| None) };
-                    }
-                    if has_failed(unmet) || Time::now().duration_since(started) >= patience {
-                        return Err(not_converged(args, unmet));
-                    }
-                }
-                if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
-                    return Ok(None);
-                }
-                std::thread::sleep(STANDBY);
-            }
-        }
-    };
+    let Some(leadership) = wait_to_lead(args, until, context, &mut api, signals, log_sink)? else { return Ok(None) };
     let control = ControlLoop::start(api, leadership, settings.clone())?;
     if args.watch {
         print_ready(settings, log_sink);
@@ -335,6 +288,65 @@ fn lead(
         });
     }
     Ok(Some(control))
+}
+
+/// Waits until this process leads, as a standby if another control plane leads. Returns `None` if a
+/// signal stops it, or if the other control plane has completed a one-shot run. A one-shot run
+/// waits at most for its timeout.
+fn wait_to_lead(
+    args: &Args,
+    until: RunUntil,
+    context: &mut CommandContext,
+    api: &mut Api,
+    signals: &mut Option<signal_hook::iterator::Signals>,
+    log_sink: &mut dyn FnMut(&LogLine),
+) -> CliResult<Option<Leadership>> {
+    let patience = if let RunUntil::Converged(patience) = until { Some(patience) } else { None };
+    let started = Time::now();
+    let is_over = || patience.is_some_and(|patience| Time::now().duration_since(started) >= patience);
+    let (mut standby, mut is_announced) = (leader::Standby::default(), false);
+    let (mut logged_holder, mut seen) = (None, None);
+    loop {
+        let is_standby = match standby.try_lead(api.store_mut()) {
+            Ok(Election::Leads(leadership)) => return Ok(Some(leadership)),
+            Ok(Election::Waits(pid)) => {
+                if !std::mem::replace(&mut is_announced, true) {
+                    print_line(log_sink, format!("the control plane with pid {pid} leads; standing by"));
+                }
+                true
+            }
+            Err(error) if is_busy(&error) && is_over() => return Err(error.into()),
+            Err(error) if is_busy(&error) => {
+                print_lock_holder(&error.to_string(), &mut logged_holder, log_sink);
+                false
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if is_standby && patience.is_some() {
+            let Convergence { unmet, proven } = check_changed_store(api, &mut seen)?;
+            if unmet.is_empty() && proven.is_none_or(|at| at <= Time::now()) {
+                return if args.quiet { Ok(None) } else { context.print_line("converged").map(|()| None) };
+            }
+            if has_failed(unmet) || is_over() {
+                return Err(not_converged(args, unmet));
+            }
+        }
+        if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
+            return Ok(None);
+        }
+        if is_standby {
+            std::thread::sleep(STANDBY);
+        }
+    }
+}
+
+/// Prints the process that holds the store's write lock, once for each.
+fn print_lock_holder(error: &str, logged: &mut Option<String>, log_sink: &mut dyn FnMut(&LogLine)) {
+    let holder = error.split(" has been writing").next().unwrap_or_default();
+    if logged.as_deref() != Some(holder) {
+        print_line(log_sink, format!("waiting to write to the cluster's file: {holder} holds its write lock"));
+        *logged = Some(holder.to_owned());
+    }
 }
 
 /// Returns the convergence of a cluster with another control plane; computes it again after each

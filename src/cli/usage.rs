@@ -45,20 +45,8 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
     };
     let see = format!("See '{} --help' for usage.", format!("kloop {path}").trim_end());
     match error.kind() {
-        ErrorKind::InvalidSubcommand if path.starts_with("create") => {
-            let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-            format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples")
-        }
-        ErrorKind::InvalidSubcommand if !path.is_empty() => {
-            let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-            format!("error: unknown command {word:?}\nSee 'kloop {path} -h' for help and examples")
-        }
         ErrorKind::InvalidSubcommand => {
-            let word = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-            let near = help::topics::similar(&word, GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()));
-            let near: String = near.iter().map(|verb| format!("\n\t{verb}")).collect();
-            let hint = if near.is_empty() { near } else { format!("\n\nDid you mean this?{near}") };
-            format!("error: unknown command {word:?} for \"kloop\"{hint}")
+            unknown_command(path, &context(ContextKind::InvalidSubcommand).unwrap_or_default())
         }
         ErrorKind::UnknownArgument => {
             let flag = context(ContextKind::InvalidArg).unwrap_or_default();
@@ -88,17 +76,11 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
                 context(ContextKind::InvalidValue).unwrap_or_default(),
             );
             let flag = flag.split([' ', '[', '=']).next().unwrap_or_default();
-            let source = match std::error::Error::source(error) {
-                Some(source) if source.is::<std::num::ParseIntError>() => {
-                    format!(": strconv.ParseInt: parsing {value:?}: invalid syntax")
-                }
-                Some(source) => format!(": {source}"),
-                None => String::new(),
-            };
             if value.is_empty() {
                 return format!("error: flag needs an argument: {flag}\n{see}");
             }
-            format!("error: invalid argument {value:?} for \"{}\" flag{source}\n{see}", with_letter(verb, flag))
+            let cause = invalid_value_cause(error, &value);
+            format!("error: invalid argument {value:?} for \"{}\" flag{cause}\n{see}", with_letter(verb, flag))
         }
         ErrorKind::InvalidUtf8 => format!("error: an argument is not valid UTF-8\n{see}"),
         _ => {
@@ -111,6 +93,31 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
                 .trim_end()
                 .to_owned()
         }
+    }
+}
+
+/// Words the refusal of a command or subcommand that does not exist, as kubectl does.
+fn unknown_command(path: &str, word: &str) -> String {
+    if path.starts_with("create") {
+        return format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples");
+    }
+    if !path.is_empty() {
+        return format!("error: unknown command {word:?}\nSee 'kloop {path} -h' for help and examples");
+    }
+    let near = help::topics::similar(word, GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()));
+    let near: String = near.iter().map(|verb| format!("\n\t{verb}")).collect();
+    let hint = if near.is_empty() { near } else { format!("\n\nDid you mean this?{near}") };
+    format!("error: unknown command {word:?} for \"kloop\"{hint}")
+}
+
+/// Returns the cause of an invalid value, in Go's words where it is no number.
+fn invalid_value_cause(error: &clap::Error, value: &str) -> String {
+    match std::error::Error::source(error) {
+        Some(source) if source.is::<std::num::ParseIntError>() => {
+            format!(": strconv.ParseInt: parsing {value:?}: invalid syntax")
+        }
+        Some(source) => format!(": {source}"),
+        None => String::new(),
     }
 }
 

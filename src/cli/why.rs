@@ -81,67 +81,75 @@ const LOG_LINES: usize = 3;
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let nothing_named = args.which.is_empty();
-    let (keys, failures) = match nothing_named {
-        true => (Vec::new(), Vec::new()),
-        false => {
-            let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
-            let (found, failures) = targets::find(context, &scope)?;
-            (found.iter().map(|target| key_of(target.kind, &target.object)).collect(), failures)
-        }
-    };
+    let is_overview = args.which.is_empty();
+    let (keys, failures) = if is_overview { (None, Vec::new()) } else { named_keys(&args, context)? };
     let namespace = Some(context.namespace().to_owned()).filter(|_| !args.all_namespaces);
-    if let Some(name) = namespace.as_ref().filter(|_| nothing_named && context.globals.namespace.is_some()) {
+    if let Some(name) = namespace.as_ref().filter(|_| is_overview && context.globals.namespace.is_some()) {
         // Check a namespace given by flag: a mistyped one would otherwise count as converged.
         let key = Key::new(Resource("namespaces"), "", name);
         context.read_view(|txn| read::exact(txn, &key))?;
     }
-    if nothing_named && context.existing()?.is_none() {
-        let state = context.state();
-        let text =
-            format!("there is no cluster yet: there is no file {}; kloop apply -f FILE makes one", state.display());
-        return Err(Failure::plain(text));
-    }
-    let mut answers = Vec::new();
-    if let Some(api) = context.existing()? {
-        let (mut world, plane) = load_world(api.store())?;
-        let found: Vec<CauseChain> = match nothing_named {
-            true => unmet(&mut world, namespace.as_deref(), &plane),
-            false => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
-        };
-        let store = api.store();
-        answers.extend(
-            found.into_iter().map(|answer| with_ports(with_throttling(with_logs(answer, store), store), store)),
-        );
-    }
-    match args.print.answer_printer()? {
-        Some(mut printer) => {
-            let values: Vec<Value> = answers.iter().map(|answer| answer_value(answer, Time::now())).collect();
-            let text = match &values[..] {
-                [value] if !nothing_named => printer.object(value)?,
-                _ => printer.list(values)?,
-            };
-            context.print(&text)?;
+    let answers = match context.existing()? {
+        Some(api) => explain_objects(api.store(), keys.as_deref(), namespace.as_deref())?,
+        None if is_overview => {
+            let file = context.state().display().to_string();
+            let text = format!("there is no cluster yet: there is no file {file}; kloop apply -f FILE makes one");
+            return Err(Failure::plain(text));
         }
-        None if nothing_named && answers.is_empty() => {
-            let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
-            context.print(&format!("everything{place} has converged\n"))?;
-        }
-        None if nothing_named && !globals::is_verbose(args.v.as_deref()) => {
-            context.print_styled(&causes::lines(&answers))?;
-            context.print_notice("hint: kloop why -v shows every chain");
-        }
-        None => {
-            let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
-            context.print_styled(&texts.join("\n"))?;
-        }
-    }
+        None => Vec::new(),
+    };
+    print_answers(&args, context, &answers, namespace.as_deref())?;
     Failure::from_failures(failures)?;
-    match answers.iter().map(CauseChain::standing).max().unwrap_or_default() {
+    match answers.iter().map(CauseChain::state).max().unwrap_or_default() {
         ConvergenceState::Converged => Ok(()),
         ConvergenceState::Stuck => Err(Failure::Code(1)),
         ConvergenceState::Converging => Err(Failure::Code(2)),
     }
+}
+
+/// Returns the keys of the objects that the arguments name, and failures to find others.
+fn named_keys(args: &Args, context: &mut CommandContext) -> CliResult<(Option<Vec<Key>>, Vec<Failure>)> {
+    let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
+    let (found, failures) = targets::find(context, &scope)?;
+    Ok((Some(found.iter().map(|target| key_of(target.kind, &target.object)).collect()), failures))
+}
+
+/// Explains the objects with these keys; without keys, all of a namespace or of the cluster that have not converged.
+fn explain_objects(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Vec<CauseChain>> {
+    let (mut world, plane) = load_world(store)?;
+    let chains: Vec<CauseChain> = match keys {
+        None => unmet(&mut world, namespace, &plane),
+        Some(keys) => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
+    };
+    Ok(chains.into_iter().map(|chain| with_ports(with_throttling(with_logs(chain, store), store), store)).collect())
+}
+
+fn print_answers(
+    args: &Args,
+    context: &mut CommandContext,
+    answers: &[CauseChain],
+    namespace: Option<&str>,
+) -> CliResult {
+    let is_overview = args.which.is_empty();
+    if let Some(mut printer) = args.print.answer_printer()? {
+        let values: Vec<Value> = answers.iter().map(|answer| answer_value(answer, Time::now())).collect();
+        let text = match &values[..] {
+            [value] if !is_overview => printer.object(value)?,
+            _ => printer.list(values)?,
+        };
+        return context.print(&text);
+    }
+    if is_overview && answers.is_empty() {
+        let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
+        return context.print(&format!("everything{place} has converged\n"));
+    }
+    if is_overview && !globals::is_verbose(args.v.as_deref()) {
+        context.print_styled(&causes::lines(answers))?;
+        context.print_notice("hint: kloop why -v shows every chain");
+        return Ok(());
+    }
+    let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
+    context.print_styled(&texts.join("\n"))
 }
 
 /// Loads the state, and whether a control plane runs.
@@ -355,9 +363,9 @@ fn with_logs(mut answer: CauseChain, store: &Store) -> CauseChain {
 }
 
 /// Formats a convergence state in its colour, padded to the longest word.
-fn coloured(standing: ConvergenceState) -> String {
-    let word = format!("{:10}", standing.word());
-    match standing {
+fn coloured(state: ConvergenceState) -> String {
+    let word = format!("{:10}", state.word());
+    match state {
         ConvergenceState::Converged => word.green().to_string(),
         ConvergenceState::Converging => word.yellow().to_string(),
         ConvergenceState::Stuck => word.red().to_string(),
@@ -373,7 +381,7 @@ pub fn page(answer: &CauseChain, now: Time) -> String {
         let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
         let mark = if is_cause { ">" } else { " " };
         let text_of_link = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
-        text.push_str(&format!("{mark} {} {text_of_link}\n", coloured(link.standing)));
+        text.push_str(&format!("{mark} {} {text_of_link}\n", coloured(link.state)));
         // Do not repeat a message that the line already contains.
         let is_new = |activity: &&LastActivity| link.error.as_deref() != Some(&*activity.message);
         let last = link.last.as_ref().filter(is_new).map(|activity| last(activity, now));
@@ -396,13 +404,13 @@ fn one_line(text: &str) -> String {
 /// Formats the observed and the desired state in one line.
 fn sentence(link: &CauseLink, now: Time) -> String {
     let mut text = link.seen.clone();
-    if link.standing != ConvergenceState::Converged {
+    if link.state != ConvergenceState::Converged {
         text.push_str(&format!("; wanted: {}", link.wanted));
     }
     if let Some(error) = &link.error {
         text.push_str(&format!("; {}", one_line(error)));
     }
-    if let Some(wake) = link.wake.filter(|wake| *wake > now && link.standing != ConvergenceState::Converged) {
+    if let Some(wake) = link.wake.filter(|wake| *wake > now && link.state != ConvergenceState::Converged) {
         let seconds = wake.duration_since(now).as_secs().max(1);
         text.push_str(&format!("; looks again in {}", time::age(seconds)));
     }
@@ -416,13 +424,13 @@ pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
         let last =
             last.map(|activity| json!({"reason": activity.reason, "message": activity.message, "at": time::rfc3339(activity.at)}));
         json!({
-            "what": link.what, "standing": link.standing.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
+            "what": link.what, "standing": link.state.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
             "error": link.error, "wake": link.wake.filter(|wake| *wake > now).map(time::rfc3339), "next": link.next, "more": link.more,
             "last": last,
         })
     };
     json!({
-        "about": answer.about, "standing": answer.standing().word(), "cause": answer.root_cause().map(|link| &link.what),
+        "about": answer.about, "standing": answer.state().word(), "cause": answer.root_cause().map(|link| &link.what),
         "next": answer.next(), "links": answer.links.iter().map(link).collect::<Vec<_>>(),
     })
 }

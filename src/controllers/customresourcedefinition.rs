@@ -86,52 +86,14 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
 /// stays established.
 fn establish(world: &World, row: &Row, plan: &mut Plan) {
     let object = row.object();
-    let group = group_of(&row.key.name);
-    let others: Vec<Object> = world
-        .list(DEFINITIONS.0)
-        .filter(|other| other.key != row.key && group_of(&other.key.name) == group)
-        .map(|other| other.object())
-        .collect();
-    let find_taken = |field: &[&str], name: &Value| {
-        !name.is_null()
-            && others.iter().any(|other| {
-                let accepted = &other.0["status"]["acceptedNames"];
-                field.iter().any(|field| accepted[*field] == *name)
-                    || accepted["shortNames"]
-                        .as_array()
-                        .is_some_and(|short| field.contains(&"plural") && short.contains(name))
-            })
-    };
-    let wanted = &object.0["spec"]["names"];
-    let known = object.value_at(&["status", "acceptedNames"]).filter(|known| known.is_object());
-    let mut accepted = known.cloned().unwrap_or_else(|| json!({"kind": "", "plural": ""}));
-    let mut refused: Option<(&str, String)> = None;
-    let resources: &[&str] = &["plural", "singular"];
-    let kinds: &[&str] = &["kind", "listKind"];
-    for (field, reason, others_names) in [
-        ("plural", "PluralConflict", resources),
-        ("singular", "SingularConflict", resources),
-        ("kind", "KindConflict", kinds),
-        ("listKind", "ListKindConflict", kinds),
-    ] {
-        match find_taken(others_names, &wanted[field]) {
-            true => drop(refused.get_or_insert((reason, format!("{} is already in use", wanted[field])))),
-            false => set_or_drop(&mut accepted, field, wanted),
-        }
-    }
-    let short = wanted["shortNames"].as_array().cloned().unwrap_or_default();
-    match short.iter().find(|name| find_taken(resources, name)) {
-        Some(name) => drop(refused.get_or_insert(("ShortNamesConflict", format!("{name} is already in use")))),
-        None => set_or_drop(&mut accepted, "shortNames", wanted),
-    }
-    set_or_drop(&mut accepted, "categories", wanted);
+    let NameCheck { accepted, conflict } = check_names(world, row, &object);
     let mut new = status::status_map(&object);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let was_established = status::is_true(&conditions, "Established");
     let condition = |kind: &str, value: &str, reason: &str, message: &str| {
         status::condition(kind, value, reason, message, world.now)
     };
-    let (names, established) = match &refused {
+    let (names, established) = match &conflict {
         None => (
             condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
             condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -148,6 +110,56 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     new.insert("acceptedNames".into(), accepted);
     status::conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its names were checked");
+}
+
+/// The names that a definition may have.
+struct NameCheck {
+    /// Its `acceptedNames`: a refused name keeps its earlier value.
+    accepted: Value,
+    /// Reason and message of the first name that another definition of the group has.
+    conflict: Option<(&'static str, String)>,
+}
+
+fn check_names(world: &World, row: &Row, object: &Object) -> NameCheck {
+    let group = group_of(&row.key.name);
+    let others: Vec<Object> = world
+        .list(DEFINITIONS.0)
+        .filter(|other| other.key != row.key && group_of(&other.key.name) == group)
+        .map(|other| other.object())
+        .collect();
+    let is_taken =
+        |fields: &[&str], name: &Value| !name.is_null() && others.iter().any(|other| has_name(other, fields, name));
+    let wanted = &object.0["spec"]["names"];
+    let known = object.value_at(&["status", "acceptedNames"]).filter(|known| known.is_object());
+    let mut accepted = known.cloned().unwrap_or_else(|| json!({"kind": "", "plural": ""}));
+    let mut conflict = None;
+    let resources: &[&str] = &["plural", "singular"];
+    let kinds: &[&str] = &["kind", "listKind"];
+    for (field, reason, fields) in [
+        ("plural", "PluralConflict", resources),
+        ("singular", "SingularConflict", resources),
+        ("kind", "KindConflict", kinds),
+        ("listKind", "ListKindConflict", kinds),
+    ] {
+        match is_taken(fields, &wanted[field]) {
+            true => drop(conflict.get_or_insert((reason, format!("{} is already in use", wanted[field])))),
+            false => set_or_drop(&mut accepted, field, wanted),
+        }
+    }
+    let short = wanted["shortNames"].as_array().cloned().unwrap_or_default();
+    match short.iter().find(|name| is_taken(resources, name)) {
+        Some(name) => drop(conflict.get_or_insert(("ShortNamesConflict", format!("{name} is already in use")))),
+        None => set_or_drop(&mut accepted, "shortNames", wanted),
+    }
+    set_or_drop(&mut accepted, "categories", wanted);
+    NameCheck { accepted, conflict }
+}
+
+/// Whether a definition's accepted names have this one in one of the fields. Short names share the names of resources.
+fn has_name(definition: &Object, fields: &[&str], name: &Value) -> bool {
+    let accepted = &definition.0["status"]["acceptedNames"];
+    let is_short = || accepted["shortNames"].as_array().is_some_and(|short| short.contains(name));
+    fields.iter().any(|field| accepted[*field] == *name) || fields.contains(&"plural") && is_short()
 }
 
 fn set_or_drop(accepted: &mut Value, field: &str, wanted: &Value) {

@@ -2,7 +2,8 @@
 
 use super::BuildResult;
 use super::root::FileText;
-use crate::kinds::typed;
+use crate::kinds::read::UnknownField;
+use crate::kinds::typed::{self, DecodeError};
 use crate::object::io_error_text;
 use crate::object::yaml::{self, BooleanWords, YamlDocument};
 use serde::Deserialize;
@@ -294,13 +295,8 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
     if fields.is_empty() {
         return Err("kustomization.yaml is empty".to_owned());
     }
-    for (field, instead) in DEPRECATED.iter().filter(|(field, _)| fields.contains_key(*field)) {
-        let experimental = if *field == "vars" { "[EXPERIMENTAL] " } else { "" };
-        warnings.push(format!(
-            "# Warning: '{field}' is deprecated. Please use '{instead}' instead. {experimental}Run 'kustomize edit fix' to \
-             update your Kustomization automatically."
-        ));
-    }
+    let deprecated = DEPRECATED.iter().filter(|(field, _)| fields.contains_key(*field));
+    warnings.extend(deprecated.map(|(field, instead)| deprecation_warning(field, instead)));
     fields.retain(|field, value| !has_no_effect(field, value));
     if let Some((field, instead)) = REFUSED.iter().find(|(field, _)| fields.contains_key(*field)) {
         return Err(format!(
@@ -308,22 +304,7 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
             hint(field, document.line, instead)
         ));
     }
-    let (read, unknown) = loop {
-        let mut unknown = Vec::new();
-        let read = typed::read::<Kustomization>(&value, &mut |field| unknown.push(field));
-        // As in Go, the case of field names does not matter.
-        let renames = unknown.iter().filter_map(|field| {
-            let name = field.path.rsplit('.').next()?;
-            let known = field.nearest.filter(|known| known.eq_ignore_ascii_case(name))?;
-            Some((field.path.as_str(), known))
-        });
-        let renames: Vec<(String, String)> =
-            renames.map(|(path, known)| (path.to_owned(), known.to_string())).collect();
-        let renamed = renames.iter().filter(|(path, known)| rename(&mut value, path, known)).count();
-        if renamed == 0 {
-            break (read, unknown);
-        }
-    };
+    let (read, unknown) = read_any_case(&mut value);
     if let Some(field) = unknown.first() {
         let name = field.path.rsplit('.').next().unwrap_or_default();
         let suggestion = field.nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
@@ -341,6 +322,33 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
         .map_err(|why| format!("Failed to read kustomization file under {}:\n{why}", folder(text)))?;
     document.value = Value::Null;
     Ok(ReadFile { kustomization, document: Rc::new(document) })
+}
+
+fn deprecation_warning(field: &str, instead: &str) -> String {
+    let experimental = if field == "vars" { "[EXPERIMENTAL] " } else { "" };
+    format!(
+        "# Warning: '{field}' is deprecated. Please use '{instead}' instead. {experimental}Run 'kustomize edit fix' to \
+         update your Kustomization automatically."
+    )
+}
+
+/// Reads the fields, and returns the unknown ones. As in Go, the case of names does not matter: `value` gets their usual case.
+fn read_any_case(value: &mut Value) -> (Result<Kustomization, DecodeError>, Vec<UnknownField>) {
+    loop {
+        let mut unknown = Vec::new();
+        let read = typed::read::<Kustomization>(value, &mut |field| unknown.push(field));
+        let renames = unknown.iter().filter_map(|field| {
+            let name = field.path.rsplit('.').next()?;
+            let known = field.nearest.filter(|known| known.eq_ignore_ascii_case(name))?;
+            Some((field.path.as_str(), known))
+        });
+        let renames: Vec<(String, String)> =
+            renames.map(|(path, known)| (path.to_owned(), known.to_string())).collect();
+        let renamed = renames.iter().filter(|(path, known)| rename(value, path, known)).count();
+        if renamed == 0 {
+            return (read, unknown);
+        }
+    }
 }
 
 /// Renames the field at a path such as `patches[0].Path`, unless the new name exists. Returns

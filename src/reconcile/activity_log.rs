@@ -7,7 +7,7 @@
 use super::{LogLevel, LogLine};
 use crate::kinds;
 use crate::object::{Key, Time};
-use crate::world::facts::BuildStage;
+use crate::world::facts::{BuildStage, ProbeFacts};
 use crate::world::{
     AttemptEnd, ContainerState, EventType, Facts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report, Row, World,
     WriteVerb,
@@ -313,44 +313,58 @@ pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
             BuildStage::Ended { error: None, .. } => Some("is built".into()),
         },
         Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => None,
-        Report::Container { container, attempt, state, .. } => match state {
-            ContainerState::Starting { .. } => None,
-            ContainerState::Running { pid, .. } if *attempt == 0 => Some(format!("started {container} (pid {pid})")),
-            ContainerState::Running { pid, .. } => {
-                Some(format!("started {container} again (pid {pid}, restart {attempt})"))
-            }
-            ContainerState::Ended(ended) => Some(format!("{container} {}", end(ended))),
-            // Other refusals are about the image, and logged by their events.
-            ContainerState::Refused { reason, message, .. } => {
-                (reason == "StartError").then(|| format!("{container} cannot be started: {message}"))
-            }
-        },
+        Report::Container { container, attempt, state, .. } => container_line(container, *attempt, state),
         Report::Probe { pod_uid, container, kind, verdict, message, .. } => {
-            let known = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
-            let (successes, failures) = known.map_or((0, 0), |known| (known.successes, known.failures));
-            let is_new = known.is_none_or(|known| known.message != *message);
-            let name = match kind {
-                ProbeKind::Startup => "startup probe",
-                ProbeKind::Liveness => "liveness probe",
-                ProbeKind::Readiness => "readiness probe",
-                ProbeKind::PostStart => "postStart hook",
-                ProbeKind::PreStop => "preStop hook",
-            };
-            match verdict {
-                ProbeResult::Unknown if is_new => Some(format!("{name} of {container} cannot be made: {message}")),
-                ProbeResult::Failure if failures == 0 => match message.lines().next() {
-                    None => Some(format!("{name} of {container} fails")),
-                    Some(line) => Some(format!("{name} of {container} fails: {line}")),
-                },
-                // That a program lives from the start is nothing new.
-                ProbeResult::Success | ProbeResult::Warning
-                    if failures > 0 || (successes == 0 && *kind != ProbeKind::Liveness) =>
-                {
-                    Some(format!("{name} of {container} succeeds"))
-                }
-                _ => None,
-            }
+            let before = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
+            probe_line(before, container, *kind, *verdict, message)
         }
+    }
+}
+
+fn container_line(container: &str, attempt: u32, state: &ContainerState) -> Option<String> {
+    match state {
+        ContainerState::Starting { .. } => None,
+        ContainerState::Running { pid, .. } if attempt == 0 => Some(format!("started {container} (pid {pid})")),
+        ContainerState::Running { pid, .. } => {
+            Some(format!("started {container} again (pid {pid}, restart {attempt})"))
+        }
+        ContainerState::Ended(ended) => Some(format!("{container} {}", end(ended))),
+        // Other refusals are about the image, and logged by their events.
+        ContainerState::Refused { reason, message, .. } => {
+            (reason == "StartError").then(|| format!("{container} cannot be started: {message}"))
+        }
+    }
+}
+
+fn probe_line(
+    before: Option<&ProbeFacts>,
+    container: &str,
+    kind: ProbeKind,
+    result: ProbeResult,
+    message: &str,
+) -> Option<String> {
+    let (successes, failures) = before.map_or((0, 0), |before| (before.successes, before.failures));
+    let is_new = before.is_none_or(|before| before.message != message);
+    let name = match kind {
+        ProbeKind::Startup => "startup probe",
+        ProbeKind::Liveness => "liveness probe",
+        ProbeKind::Readiness => "readiness probe",
+        ProbeKind::PostStart => "postStart hook",
+        ProbeKind::PreStop => "preStop hook",
+    };
+    match result {
+        ProbeResult::Unknown if is_new => Some(format!("{name} of {container} cannot be made: {message}")),
+        ProbeResult::Failure if failures == 0 => match message.lines().next() {
+            None => Some(format!("{name} of {container} fails")),
+            Some(line) => Some(format!("{name} of {container} fails: {line}")),
+        },
+        // That a program lives from the start is nothing new.
+        ProbeResult::Success | ProbeResult::Warning
+            if failures > 0 || (successes == 0 && kind != ProbeKind::Liveness) =>
+        {
+            Some(format!("{name} of {container} succeeds"))
+        }
+        _ => None,
     }
 }
 

@@ -114,24 +114,36 @@ pub struct ControlLoop {
     blocked: Option<(Instant, Option<Option<u32>>)>,
 }
 
+/// The program that is run as a shim.
+fn shim_program(settings: &ControlSettings) -> &Path {
+    settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS))
+}
+
+fn open_machine(
+    api: &Api,
+    leadership: &Leadership,
+    settings: &ControlSettings,
+    reports: Sender<WakeUp>,
+) -> anyhow::Result<Machine> {
+    let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
+    let (dir, program) = (api.store().home(), shim_program(settings));
+    Machine::open_with(dir, leadership.epoch, program, settings.environment.clone(), report)
+}
+
 impl ControlLoop {
-    /// Takes over: takes stock of the machine, then of the store, and makes everything due.
+    /// Takes over: reads the state of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::use_mimalloc();
         let (outbox, inbox) = channel();
-        let program = settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS));
         let is_none = settings.node.is_none();
-        let pod_network = is_none || runtime::has_pod_network(program);
+        let pod_network = is_none || runtime::has_pod_network(shim_program(&settings));
         let missing_capabilities: Vec<_> =
             node::missing_capabilities(pod_network, is_none || runtime::process::has_pidfds()).collect();
-        let local = match &settings.node {
+        let machine = match &settings.node {
             Some(capacity) => {
                 retry_while_busy(|| Ok(node::register(&mut api, capacity, &missing_capabilities)?))
                     .context("cannot register this machine as a node")?;
-                let reports = outbox.clone();
-                let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
-                let (dir, epoch) = (api.store().home(), leadership.epoch);
-                Some(Machine::open_with(dir, epoch, program, settings.environment.clone(), report)?)
+                Some(open_machine(&api, &leadership, &settings, outbox.clone())?)
             }
             None => None,
         };
@@ -144,7 +156,7 @@ impl ControlLoop {
         let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
         let mut control = ControlLoop {
             plane: ControlPlane::with_loops(settings.loops.clone(), name, Time::now()),
-            machine: local,
+            machine,
             inbox,
             outbox,
             _hint: hint,
@@ -158,25 +170,9 @@ impl ControlLoop {
             settings,
             leadership,
         };
-        control.plane.world.settings.backoff_cap_seconds = control.settings.backoff_cap_seconds;
-        control.plane.world.settings.private_files = control.machine.as_ref().is_none_or(Machine::has_private_files);
-        // Makes the keys of a new cluster, so that the World can be loaded with its authority.
-        let keys = retry_while_busy(|| Ok(control.api.keys()?))?;
-        control.plane.world.settings.claim_signer = Some(claim_signer(keys.signer.clone()));
-        if let Some(machine) = &mut control.machine {
-            machine.sign_tokens_with(keys.signer.clone());
-            machine.open_node_ports(&control.settings.node_ports);
-            control.plane.world.settings.runs_as = machine.runs_as();
-            control.plane.world.settings.lowest_port = machine.lowest_port();
-            control.plane.world.settings.resolver = machine.resolver();
-            control.plane.world.settings.unlimited = machine.unlimited();
-        }
-        control.plane.world.settings.pod_network = pod_network;
-        control.plane.world.settings.pids_per_pod = control.settings.pids_per_pod;
-        control.plane.world.settings.eviction = control.settings.eviction.clone();
-        control.plane.world.settings.memory = control.settings.node.as_ref().map_or(0, |node| node.memory);
-        for lack in &missing_capabilities {
-            control.plane.log_text(Time::now(), lack.message);
+        control.configure(pod_network)?;
+        for missing in &missing_capabilities {
+            control.plane.log_text(Time::now(), missing.message);
         }
         retry_while_busy(|| control.note_settings())?;
         control.files = StoreFiles::identify(control.api.store().path());
@@ -185,6 +181,29 @@ impl ControlLoop {
         control.log_unknown_processes();
         control.plane.log_missing_capabilities(&missing_capabilities, Time::now());
         Ok(control)
+    }
+
+    /// Gives the machine the keys and ports of the cluster, and the World the settings and the abilities of the machine.
+    fn configure(&mut self, pod_network: bool) -> anyhow::Result<()> {
+        // Makes the keys of a new cluster, so that the World can be loaded with its authority.
+        let keys = retry_while_busy(|| Ok(self.api.keys()?))?;
+        let world = &mut self.plane.world.settings;
+        world.claim_signer = Some(claim_signer(keys.signer.clone()));
+        world.backoff_cap_seconds = self.settings.backoff_cap_seconds;
+        world.private_files = self.machine.as_ref().is_none_or(Machine::has_private_files);
+        if let Some(machine) = &mut self.machine {
+            machine.sign_tokens_with(keys.signer.clone());
+            machine.open_node_ports(&self.settings.node_ports);
+            world.runs_as = machine.runs_as();
+            world.lowest_port = machine.lowest_port();
+            world.resolver = machine.resolver();
+            world.unlimited = machine.unlimited();
+        }
+        world.pod_network = pod_network;
+        world.pids_per_pod = self.settings.pids_per_pod;
+        world.eviction = self.settings.eviction.clone();
+        world.memory = self.settings.node.as_ref().map_or(0, |node| node.memory);
+        Ok(())
     }
 
     /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them any more.

@@ -20,7 +20,7 @@ use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Status, Str, Time};
 use crate::runtime::contain::contain;
 use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn};
-use crate::world::{Effect, EventType, Loop, Memory, PlannedEvent, Row, World, Write, WriteVerb};
+use crate::world::{Effect, EventType, Loop, Memory, Plan, PlannedEvent, Row, World, Write, WriteVerb};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -105,6 +105,19 @@ struct TickPlans {
     restarts: bool,
     /// Log lines to write after the commit.
     activity: ActivityLog,
+}
+
+/// Failure to stage a plan's writes.
+enum StageFailure {
+    /// The API server panicked, with this message.
+    Panicked(String),
+    /// The API server refused a write.
+    Refused {
+        /// The reason of the write.
+        why: String,
+        /// The refusal.
+        status: Status,
+    },
 }
 
 /// Reason why a tick failed.
@@ -233,34 +246,46 @@ impl Tick<'_> {
         };
         drop(planning);
         let _staging = trace_span!("stage", by = each.name, key = %item.1, writes = plan.writes.len()).entered();
-        let now = self.world.now;
-        let mut mine = Vec::new();
         let stage = self.world.stage_mark();
-        let mut template_cache = (plan.writes.len() > 1).then(PodTemplateCache::default);
-        for write in &plan.writes {
-            match contain(|| self.stage(&write.verb, &mut mine, (&mut plans.last, template_cache.as_mut()))) {
-                Ok(Ok(())) => {}
-                Err(panic) => {
-                    self.world.undo_to(stage);
-                    return self.plan_failed(item, panic);
-                }
-                Ok(Err(status)) => {
-                    // A plan is applied whole or not at all.
-                    self.world.undo_to(stage);
-                    let is_first = self.world.refuse(each.name, &item.1, &status.message);
-                    let level = if is_first { LogLevel::Action } else { LogLevel::Detail };
-                    let text = format!("{}: refused: {status}", write.why);
-                    (self.log_sink)(&LogLine { at: now, by: each.name, about: Some(item.1.clone()), text, level });
-                    self.queue.add_failed(item.clone(), now);
-                    if is_first {
-                        self.queue.add(item, now);
-                    }
-                    return 0;
+        match self.stage_writes(&plan, &mut plans.last) {
+            Ok(attempts) => {
+                plans.attempts.extend(attempts);
+                self.accept_plan(item, plan, stage, plans)
+            }
+            Err(failure) => {
+                // A plan is applied whole or not at all.
+                self.world.undo_to(stage);
+                match failure {
+                    StageFailure::Panicked(panic) => self.plan_failed(item, panic),
+                    StageFailure::Refused { why, status } => self.plan_refused(item, &why, &status),
                 }
             }
         }
-        drop(template_cache);
-        self.world.forget_refusal(each.name, &item.1);
+    }
+
+    /// Stages the writes of a plan until one fails. Returns the attempts of containers to record with them.
+    fn stage_writes(
+        &mut self,
+        plan: &Plan,
+        last: &mut HashMap<Key, Arc<Object>>,
+    ) -> Result<Vec<ContainerAttempt>, StageFailure> {
+        let mut attempts = Vec::new();
+        let mut template_cache = (plan.writes.len() > 1).then(PodTemplateCache::default);
+        for write in &plan.writes {
+            match contain(|| self.stage(&write.verb, &mut attempts, (&mut *last, template_cache.as_mut()))) {
+                Ok(Ok(())) => {}
+                Ok(Err(status)) => return Err(StageFailure::Refused { why: write.why.to_string(), status }),
+                Err(panic) => return Err(StageFailure::Panicked(panic)),
+            }
+        }
+        Ok(attempts)
+    }
+
+    /// Takes a plan whose writes are staged into the tick: queues the keys that it concerns, and keeps its effects, events and memory for
+    /// the commit.
+    fn accept_plan(&mut self, item: Item, plan: Plan, stage: usize, plans: &mut TickPlans) -> usize {
+        let (by, now) = (self.loops[item.0].name, self.world.now);
+        self.world.forget_refusal(by, &item.1);
         self.queue.forget_failures(&item);
         // Registers the wait before the changes of this plan, because one of them may end it.
         if let Some(wait) = plan.scheduling_wait.clone() {
@@ -271,10 +296,9 @@ impl Tick<'_> {
             store_tail::queue_concerned(self.world, self.loops, self.queue, before.as_ref(), &key, now);
         }
         self.world.accept_staged();
-        plans.attempts.extend(mine);
-        plans.activity.record_plan(each.name, &item.1, &plan);
+        plans.activity.record_plan(by, &item.1, &plan);
         let profile = self.world.get(&item.1).and_then(|row| row.pod()).map(|pod| pod.scheduler.clone());
-        self.recorder.extend(&EventReporter { by: each.name, profile }, plan.events, now);
+        self.recorder.extend(&EventReporter { by, profile }, plan.events, now);
         let is_passive = plan.effects.is_empty() && plan.memory.is_empty();
         if !is_passive {
             plans.acting.insert(item.clone());
@@ -289,6 +313,20 @@ impl Tick<'_> {
             self.queue.add(item, at.max(soonest));
         }
         writes
+    }
+
+    /// Handles the refusal of a plan's write: the key is tried again with backoff, and once at once after its first refusal.
+    fn plan_refused(&mut self, item: Item, why: &str, status: &Status) -> usize {
+        let (by, now) = (self.loops[item.0].name, self.world.now);
+        let is_first = self.world.refuse(by, &item.1, &status.message);
+        let level = if is_first { LogLevel::Action } else { LogLevel::Detail };
+        let text = format!("{why}: refused: {status}");
+        (self.log_sink)(&LogLine { at: now, by, about: Some(item.1.clone()), text, level });
+        self.queue.add_failed(item.clone(), now);
+        if is_first {
+            self.queue.add(item, now);
+        }
+        0
     }
 
     /// Handles a panic of a plan: the key is tried again with backoff, and its object gets an event. The panic is logged once until a plan of

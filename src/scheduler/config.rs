@@ -149,40 +149,7 @@ fn arguments(profile: &mut SchedulerProfile, value: &Value, path: &str) -> Confi
         }
         "PodTopologySpread" => {
             with_type(&["defaultConstraints", "defaultingType"])?;
-            let constraints = items(&args["defaultConstraints"], &format!("{at}.defaultConstraints"))?;
-            let defaulting = text(&args["defaultingType"], &format!("{at}.defaultingType"), "System")?;
-            match (defaulting, constraints.is_empty()) {
-                ("List", _) | ("System", true) => {}
-                ("System", false) => {
-                    let what = "when .defaultingType is System, no default constraints may be there";
-                    return Err(format!("{at}.defaultConstraints: Invalid value: {what}"));
-                }
-                (other, _) => {
-                    return Err(format!(
-                        "{at}.defaultingType: Unsupported value: {other:?}: supported values: \"System\", \"List\""
-                    ));
-                }
-            }
-            for (place, one) in constraints.iter().enumerate() {
-                let path = format!("{at}.defaultConstraints[{place}]");
-                refuse_other_fields(one, &path, &["maxSkew", "topologyKey", "whenUnsatisfiable"])?;
-                let mode = text(&one["whenUnsatisfiable"], &format!("{path}.whenUnsatisfiable"), "")?;
-                if one["maxSkew"].as_i64().is_none_or(|skew| skew < 1) {
-                    return Err(format!(
-                        "{path}.maxSkew: Invalid value: {}: must be greater than zero",
-                        one["maxSkew"]
-                    ));
-                }
-                if text(&one["topologyKey"], &format!("{path}.topologyKey"), "")?.is_empty() {
-                    return Err(format!("{path}.topologyKey: Required value: can not be empty"));
-                }
-                if !["DoNotSchedule", "ScheduleAnyway"].contains(&mode) {
-                    return Err(format!(
-                        "{path}.whenUnsatisfiable: Unsupported value: {mode:?}: supported values: \"DoNotSchedule\", \"ScheduleAnyway\""
-                    ));
-                }
-            }
-            profile.constraints = (defaulting == "List").then(|| constraints.to_vec());
+            profile.constraints = default_constraints(args, &at)?;
         }
         "InterPodAffinity" => {
             with_type(&["hardPodAffinityWeight"])?;
@@ -202,6 +169,44 @@ fn arguments(profile: &mut SchedulerProfile, value: &Value, path: &str) -> Confi
                 "{path}.name: Unsupported value: {other:?}: arguments of this plugin change nothing here"
             ));
         }
+    }
+    Ok(())
+}
+
+/// The constraints of pods that have none of their own; `None` for Kubernetes' own.
+fn default_constraints(args: &Value, at: &str) -> ConfigResult<Option<Vec<Value>>> {
+    let constraints = items(&args["defaultConstraints"], &format!("{at}.defaultConstraints"))?;
+    match (text(&args["defaultingType"], &format!("{at}.defaultingType"), "System")?, constraints.is_empty()) {
+        ("List", _) => {}
+        ("System", true) => return Ok(None),
+        ("System", false) => {
+            let rule = "when .defaultingType is System, no default constraints may be there";
+            return Err(format!("{at}.defaultConstraints: Invalid value: {rule}"));
+        }
+        (other, _) => {
+            let supported = "supported values: \"System\", \"List\"";
+            return Err(format!("{at}.defaultingType: Unsupported value: {other:?}: {supported}"));
+        }
+    }
+    for (place, constraint) in constraints.iter().enumerate() {
+        check_default_constraint(constraint, &format!("{at}.defaultConstraints[{place}]"))?;
+    }
+    Ok(Some(constraints.to_vec()))
+}
+
+fn check_default_constraint(constraint: &Value, path: &str) -> ConfigResult<()> {
+    refuse_other_fields(constraint, path, &["maxSkew", "topologyKey", "whenUnsatisfiable"])?;
+    let (skew, mode_path) = (&constraint["maxSkew"], format!("{path}.whenUnsatisfiable"));
+    let mode = text(&constraint["whenUnsatisfiable"], &mode_path, "")?;
+    if skew.as_i64().is_none_or(|skew| skew < 1) {
+        return Err(format!("{path}.maxSkew: Invalid value: {skew}: must be greater than zero"));
+    }
+    if text(&constraint["topologyKey"], &format!("{path}.topologyKey"), "")?.is_empty() {
+        return Err(format!("{path}.topologyKey: Required value: can not be empty"));
+    }
+    if !["DoNotSchedule", "ScheduleAnyway"].contains(&mode) {
+        let supported = "supported values: \"DoNotSchedule\", \"ScheduleAnyway\"";
+        return Err(format!("{mode_path}: Unsupported value: {mode:?}: {supported}"));
     }
     Ok(())
 }

@@ -185,111 +185,93 @@ impl Effect {
 }
 
 impl Facts {
-    /// Takes a report in. Gives the key of the pod concerned when anything changed.
+    /// Applies a report. Returns the key of the object concerned when anything changed.
     pub fn apply_report(&mut self, report: Report) -> Option<Key> {
         match report {
-            Report::Removed { pod_uid } => {
-                let gone = self.pods.remove(&pod_uid)?;
-                Some(gone.key())
-            }
-            Report::NotRemoved { pod_uid, why } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
-                let is_new = pod.not_removed.replace(why.clone()) != Some(why);
-                is_new.then(|| pod.key())
-            }
-            Report::SharedNetwork(_) | Report::NotDiscarded { .. } => None,
-            Report::IngressListeners(listeners) => {
-                self.ingress_listeners = listeners;
-                None
-            }
-            Report::Sources { image, files, sources } => {
-                let key = Key::new(Resource(RESOURCE), "", &image);
-                let found = (files, sources);
-                let is_news = self.sources.get(&image) != Some(&found);
-                self.sources.insert(image, found);
-                is_news.then_some(key)
-            }
-            Report::Build { image, built } => {
-                let key = Key::new(Resource(RESOURCE), "", &image);
-                let is_news = self.builds.get(&image) != Some(&built);
-                self.builds.insert(image, built);
-                is_news.then_some(key)
-            }
-            Report::Container { pod_uid, container, attempt, state } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
-                let known = pod.containers.get_mut(&container)?;
-                if known.attempt != attempt || !is_news(&known.state, &state) {
-                    return None;
-                }
-                known.refusals += u32::from(matches!(state, ContainerState::Refused { .. }));
-                known.state = state;
-                Some(pod.key())
-            }
-            Report::Findable { pod_uid, container, attempt } => {
-                let key = self.pods.get(&pod_uid)?.key();
-                let known = self.container(&pod_uid, &container, attempt)?;
-                known.findable = matches!(known.state, ContainerState::Refused { .. });
-                Some(key)
-            }
-            Report::Resized { pod_uid, container, attempt, limits, error } => {
-                let key = self.pods.get(&pod_uid)?.key();
-                let known = self.container(&pod_uid, &container, attempt)?;
-                if error.is_none() {
-                    (known.limits, known.resizing) = (Some(*limits), None);
-                }
-                known.resize_error = error;
-                Some(key)
-            }
-            Report::Over { pod_uid, of } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
-                pod.over.get_or_insert(of);
-                Some(pod.key())
-            }
+            Report::Sources { image, files, sources } => self.record_sources(image, (files, sources)),
+            Report::Build { image, built } => self.record_build(image, built),
             Report::Blocked { about, listeners } => {
                 self.blocked.insert(about.clone(), listeners);
                 Some(about)
             }
-            Report::Denied { pod_uid, denial } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
-                if !pod.denied.contains(&denial) {
-                    pod.denied.push(denial);
-                }
-                Some(pod.key())
+            Report::IngressListeners(listeners) => {
+                self.ingress_listeners = listeners;
+                None
             }
-            Report::Unbound { pod_uid, port } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
-                if !pod.unbound.contains(&port) {
-                    pod.unbound.push(port);
-                }
-                Some(pod.key())
+            Report::SharedNetwork(_) | Report::NotDiscarded { .. } => None,
+            Report::Removed { pod_uid } => Some(self.pods.remove(&pod_uid)?.key()),
+            Report::NotRemoved { pod_uid, why } => {
+                self.change_pod(&pod_uid, |pod| pod.not_removed.replace(why.clone()) != Some(why))
             }
-            Report::Usage { pod_uid, at, samples } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
+            Report::Over { pod_uid, of } => self.change_pod(&pod_uid, |pod| {
+                pod.over.get_or_insert(of);
+                true
+            }),
+            Report::Denied { pod_uid, denial } => self.change_pod(&pod_uid, |pod| {
+                push_new(&mut pod.denied, denial);
+                true
+            }),
+            Report::Unbound { pod_uid, port } => self.change_pod(&pod_uid, |pod| {
+                push_new(&mut pod.unbound, port);
+                true
+            }),
+            Report::Usage { pod_uid, at, samples } => self.change_pod(&pod_uid, |pod| {
                 pod.take_usage(at, samples);
-                Some(pod.key())
+                true
+            }),
+            Report::Container { pod_uid, container, attempt, state } => {
+                self.change_container(&pod_uid, &container, attempt, |container| container.record_state(state))
+            }
+            Report::Findable { pod_uid, container, attempt } => {
+                self.change_container(&pod_uid, &container, attempt, |container| {
+                    container.findable = matches!(container.state, ContainerState::Refused { .. });
+                    true
+                })
+            }
+            Report::Resized { pod_uid, container, attempt, limits, error } => {
+                self.change_container(&pod_uid, &container, attempt, |container| {
+                    container.record_resize(*limits, error);
+                    true
+                })
             }
             Report::Probe { pod_uid, container, attempt, kind, verdict, message, at } => {
-                let pod = self.pods.get_mut(&pod_uid)?;
-                let known = pod.containers.get_mut(&container).filter(|known| known.attempt == attempt)?;
-                // An answer that no probe waits for is late or repeated, and is not counted.
-                let probe = known.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some())?;
-                let (successes, failures) = match verdict {
-                    ProbeResult::Success | ProbeResult::Warning => (probe.successes + 1, 0),
-                    ProbeResult::Failure => (0, probe.failures + 1),
-                    ProbeResult::Unknown => (probe.successes, probe.failures),
-                };
-                *probe = ProbeFacts {
-                    since: probe.since,
-                    in_flight: None,
-                    last: Some(at),
-                    successes,
-                    failures,
-                    message,
-                    untold: Some(verdict).filter(|verdict| *verdict != ProbeResult::Success),
-                };
-                Some(pod.key())
+                self.change_container(&pod_uid, &container, attempt, |container| {
+                    container.record_probe(kind, verdict, message, at)
+                })
             }
         }
+    }
+
+    fn record_sources(&mut self, image: Str, sources: (FilePatterns, SourceDigests)) -> Option<Key> {
+        let is_new = self.sources.get(&image) != Some(&sources);
+        self.sources.insert(image.clone(), sources);
+        is_new.then(|| Key::new(Resource(RESOURCE), "", &image))
+    }
+
+    fn record_build(&mut self, image: Str, build: LastBuild) -> Option<Key> {
+        let is_new = self.builds.get(&image) != Some(&build);
+        self.builds.insert(image.clone(), build);
+        is_new.then(|| Key::new(Resource(RESOURCE), "", &image))
+    }
+
+    /// Changes a pod's facts. Returns its key when `change` says that anything changed.
+    fn change_pod(&mut self, uid: &Str, change: impl FnOnce(&mut PodFacts) -> bool) -> Option<Key> {
+        let pod = self.pods.get_mut(uid)?;
+        change(pod).then(|| pod.key())
+    }
+
+    /// Changes the facts of a container unless a later attempt replaced the one that is meant.
+    fn change_container(
+        &mut self,
+        pod_uid: &Str,
+        container: &Str,
+        attempt: u32,
+        change: impl FnOnce(&mut ContainerFacts) -> bool,
+    ) -> Option<Key> {
+        self.change_pod(pod_uid, |pod| {
+            let container = pod.containers.get_mut(container).filter(|known| known.attempt == attempt);
+            container.is_some_and(change)
+        })
     }
 
     /// Notes that an effect was handed to the machine: a pending effect is a fact, too.
@@ -423,6 +405,52 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
         // A refusal that is older than the newest order is outdated.
         (ContainerState::Starting { since }, ContainerState::Refused { at, .. }) => at >= since,
         _ => rank(report) > rank(known),
+    }
+}
+
+impl ContainerFacts {
+    /// Moves the attempt forward. Returns whether the state is news.
+    fn record_state(&mut self, state: ContainerState) -> bool {
+        let is_news = is_news(&self.state, &state);
+        if is_news {
+            self.refusals += u32::from(matches!(state, ContainerState::Refused { .. }));
+            self.state = state;
+        }
+        is_news
+    }
+
+    fn record_resize(&mut self, limits: Limits, error: Option<String>) {
+        if error.is_none() {
+            (self.limits, self.resizing) = (Some(limits), None);
+        }
+        self.resize_error = error;
+    }
+
+    /// Counts a probe's result. Returns false for an answer that no probe waits for: it is late or repeated.
+    fn record_probe(&mut self, kind: ProbeKind, result: ProbeResult, message: String, at: Time) -> bool {
+        let Some(probe) = self.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some()) else { return false };
+        let (successes, failures) = match result {
+            ProbeResult::Success | ProbeResult::Warning => (probe.successes + 1, 0),
+            ProbeResult::Failure => (0, probe.failures + 1),
+            ProbeResult::Unknown => (probe.successes, probe.failures),
+        };
+        *probe = ProbeFacts {
+            since: probe.since,
+            in_flight: None,
+            last: Some(at),
+            successes,
+            failures,
+            message,
+            untold: Some(result).filter(|result| *result != ProbeResult::Success),
+        };
+        true
+    }
+}
+
+/// Appends an item that the list does not have yet.
+fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
     }
 }
 

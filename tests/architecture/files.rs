@@ -1,10 +1,13 @@
-//! Files: each is documented and short enough, and unsafe code is only in `runtime`, with the reason beside it.
+//! Files: each is documented and short enough, as are functions, and unsafe code is only in `runtime`, with the reason beside it.
 
 use super::assert_none;
 use super::sources::{Source, every_file, product};
 
 /// Maximum number of lines of a file.
 const LONGEST: usize = 600;
+
+/// Maximum number of lines of a function, from its name to its last brace. Tests may be longer.
+const LONGEST_FUNCTION: usize = 60;
 
 #[test]
 fn unsafe_code_is_only_in_runtime() {
@@ -48,4 +51,16 @@ fn files_have_at_most_600_lines() {
     let long = every_file().iter().filter(|source| lines(source) > LONGEST);
     let long: Vec<String> = long.map(|source| format!("{}: {} lines", source.path, lines(source))).collect();
     assert_none(&long, "files that should be folders");
+}
+
+#[test]
+fn functions_have_at_most_60_lines() {
+    let mut wrong = Vec::new();
+    for source in product() {
+        let long = source.parsed.functions.iter().filter(|function| function.lines > LONGEST_FUNCTION);
+        wrong.extend(
+            long.map(|function| source.locate(function.line, format!("{}: {} lines", function.name, function.lines))),
+        );
+    }
+    assert_none(&wrong, "functions that should be several");
 }

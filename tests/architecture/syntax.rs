@@ -52,6 +52,8 @@ pub struct Function {
     pub name: String,
     /// Whether it has the attribute `#[test]`.
     pub is_test: bool,
+    /// Lines from the name to the last brace; 0 in tests, in macros and without a body.
+    pub lines: usize,
 }
 
 /// A sum or difference of two named values.
@@ -210,7 +212,7 @@ impl Visitor {
                 TokenTree::Ident(ident) if ident == "fn" => {
                     if let Some(TokenTree::Ident(name)) = trees.get(at + 1) {
                         let (line, name) = (line(name.span()), name.to_string());
-                        self.parsed.functions.push(Function { line, name, is_test: follows_test });
+                        self.parsed.functions.push(Function { line, name, is_test: follows_test, lines: 0 });
                         follows_test = false;
                         at += 1;
                     }
@@ -264,9 +266,12 @@ impl Visitor {
         }
     }
 
-    fn read_function(&mut self, name: &Ident, attributes: &[Attribute]) {
+    fn read_function(&mut self, name: &Ident, attributes: &[Attribute], body: Option<&syn::Block>) {
         let is_test = attributes.iter().any(|attribute| attribute.path().is_ident("test"));
-        self.parsed.functions.push(Function { line: line(name.span()), name: name.to_string(), is_test });
+        let start = line(name.span());
+        let end = body.filter(|_| self.tests == 0).map(|body| line(body.brace_token.span.close()));
+        let lines = end.map_or(0, |end| end - start + 1);
+        self.parsed.functions.push(Function { line: start, name: name.to_string(), is_test, lines });
     }
 
     fn define(&mut self, item: &Item) {
@@ -337,7 +342,7 @@ impl<'ast> Visit<'ast> for Visitor {
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.read_function(&item.sig.ident, &item.attrs);
+        self.read_function(&item.sig.ident, &item.attrs, Some(&item.block));
         self.parsed.unsafe_lines.extend(item.sig.unsafety.map(|word| line(word.span)));
         visit::visit_item_fn(self, item);
     }
@@ -345,13 +350,13 @@ impl<'ast> Visit<'ast> for Visitor {
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         let for_tests = usize::from(is_for_tests(&item.attrs));
         self.tests += for_tests;
-        self.read_function(&item.sig.ident, &item.attrs);
+        self.read_function(&item.sig.ident, &item.attrs, Some(&item.block));
         visit::visit_impl_item_fn(self, item);
         self.tests -= for_tests;
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.read_function(&item.sig.ident, &item.attrs);
+        self.read_function(&item.sig.ident, &item.attrs, item.default.as_ref());
         visit::visit_trait_item_fn(self, item);
     }
 

@@ -10,7 +10,7 @@ const NAMED: usize = 3;
 
 /// A root cause, and the objects that have not converged because of it.
 struct CauseLine<'a> {
-    standing: ConvergenceState,
+    state: ConvergenceState,
     link: &'a CauseLink,
     next: String,
     about: Vec<&'a str>,
@@ -21,33 +21,25 @@ struct CauseLine<'a> {
 pub fn lines(answers: &[CauseChain]) -> String {
     if let Some(plane) = answers.iter().find_map(CauseChain::missing_control_plane) {
         let next = plane.next.clone().unwrap_or_default();
-        return line(&CauseLine {
-            standing: plane.standing,
-            link: plane,
-            next: format!("run: {next}"),
-            about: Vec::new(),
-        });
+        return line(&CauseLine { state: plane.state, link: plane, next: format!("run: {next}"), about: Vec::new() });
     }
     let mut causes: Vec<CauseLine<'_>> = Vec::new();
     for answer in answers {
         let Some(link) = root(answer) else { continue };
-        match causes.iter_mut().find(|cause| cause.standing == answer.standing() && is_same(cause.link, link)) {
+        match causes.iter_mut().find(|cause| cause.state == answer.state() && is_same(cause.link, link)) {
             Some(cause) => cause.about.push(&answer.about),
-            None => causes.push(CauseLine {
-                standing: answer.standing(),
-                link,
-                next: answer.next(),
-                about: vec![&answer.about],
-            }),
+            None => {
+                causes.push(CauseLine { state: answer.state(), link, next: answer.next(), about: vec![&answer.about] })
+            }
         }
     }
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.standing));
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.state));
     causes.iter().map(line).collect()
 }
 
 /// Returns the link that the others wait for: the stuck one, else the last converging one.
 fn root(answer: &CauseChain) -> Option<&CauseLink> {
-    let converging = || answer.links.iter().rev().find(|link| link.standing == ConvergenceState::Converging);
+    let converging = || answer.links.iter().rev().find(|link| link.state == ConvergenceState::Converging);
     answer.root_cause().or_else(converging).or(answer.links.get(answer.place))
 }
 
@@ -69,7 +61,7 @@ fn line(cause: &CauseLine<'_>) -> String {
     }
     let escaped = |text: &str| escape::text(&one_line(text));
     let (word, what, seen, next) =
-        (coloured(cause.standing), escaped(&what), escaped(&seen), escaped(&format!("next: {}", cause.next)));
+        (coloured(cause.state), escaped(&what), escaped(&seen), escaped(&format!("next: {}", cause.next)));
     format!("{word} {what}: {seen}; {}\n", next.bold())
 }
 
@@ -87,9 +79,9 @@ mod tests {
     use super::*;
 
     fn answer(about: &str, links: &[(&str, ConvergenceState, &str)]) -> CauseChain {
-        let link = |(what, standing, seen): &(&str, ConvergenceState, &str)| {
+        let link = |(what, state, seen): &(&str, ConvergenceState, &str)| {
             let mut link = CauseLink::default();
-            (link.what, link.seen, link.standing) = ((*what).to_owned(), (*seen).to_owned(), *standing);
+            (link.what, link.seen, link.state) = ((*what).to_owned(), (*seen).to_owned(), *state);
             (link.next, link.by) = (Some("fix it".to_owned()), "kubelet");
             link
         };

@@ -21,12 +21,12 @@ pub struct CronFilter {
 impl CronFilter {
     /// Makes the filter for a World at the start of a preview.
     pub fn from_world(world: &World, applied: &[Key]) -> CronFilter {
-        let mut clockwork = CronFilter { applied: applied.to_vec(), known: HashMap::new() };
+        let mut filter = CronFilter { applied: applied.to_vec(), known: HashMap::new() };
         for row in [CLOCK, "jobs.batch", "pods"].into_iter().flat_map(|resource| world.list(resource)) {
-            let is_driven = clockwork.is_below(world, row) && has_ended(row);
-            clockwork.known.insert(row.key.clone(), is_driven);
+            let is_driven = filter.is_below(world, row) && has_ended(row);
+            filter.known.insert(row.key.clone(), is_driven);
         }
-        clockwork
+        filter
     }
 
     /// Whether an object exists only because of the schedule of such a CronJob.

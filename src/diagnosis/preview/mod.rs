@@ -38,7 +38,7 @@ const STOP: SignedDuration = SignedDuration::from_millis(200);
 const FOLLOWED: usize = 50;
 
 /// Maximum number of ticks; more mean that a loop never comes to rest.
-const BEATS: usize = 200_000;
+const MOST_TICKS: usize = 200_000;
 
 /// Fixed random seed, so that two previews of one state are equal.
 const SEED: u64 = 5;
@@ -75,28 +75,28 @@ pub struct PreviewResult {
 
 impl PreviewResult {
     /// Convergence of the applied objects.
-    pub fn standing(&self) -> ConvergenceState {
-        self.answers.iter().map(CauseChain::standing).max().unwrap_or_default()
+    pub fn state(&self) -> ConvergenceState {
+        self.answers.iter().map(CauseChain::state).max().unwrap_or_default()
     }
 }
 
 impl Preview {
     /// A copy of a store, or a new cluster, with this machine as its node unless the copy has nodes of its own and none on it.
     pub fn new(store: Option<&Store>, machine: MachineCapacity, now: Time) -> anyhow::Result<Preview> {
-        let mut plan =
+        let mut config =
             SimulationConfig { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all_loops() };
         let refused = |status: crate::object::Status| anyhow::anyhow!(status.message);
         let api = match store {
-            Some(store) => Api::copy_of(&store.read()?, "plan", plan.env(1)).map_err(refused)?,
-            None => Api::in_memory_with("plan", plan.env(1))?,
+            Some(store) => Api::copy_of(&store.read()?, "plan", config.env(1)).map_err(refused)?,
+            None => Api::in_memory_with("plan", config.env(1))?,
         };
         let mut world = World::new(now);
         store_tail::load(&api.store().read()?, &mut world)?;
-        plan.node = local_capacity(&world, machine);
+        config.node = local_capacity(&world, machine);
         let mut simulated = SimulatedMachine::new();
         simulated.knobs.judge = Some(failure_of_start);
         (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START, STOP);
-        let local = plan.node.as_ref().map(|node| node.name.clone());
+        let local = config.node.as_ref().map(|node| node.name.clone());
         for row in world.list("pods") {
             let node = row.pod().and_then(|pod| pod.node.as_deref()).unwrap_or_default();
             let is_local = local.as_deref() == Some(node) || runtime_of(&world, node).as_deref() == Some(LOCAL);
@@ -104,13 +104,13 @@ impl Preview {
                 simulated.adopt(row.uid.clone(), running(&row.object()));
             }
         }
-        let simulation = Simulation::with_cluster(api, simulated, plan)?;
-        let mut forecast = Preview { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
-        forecast.advance(HEAD_START, &mut |_, _| {}, &mut |_| false)?;
-        forecast.before = objects(forecast.simulation.world());
-        forecast.missing = unmet(forecast.simulation.world()).into_iter().map(|one| one.key).collect();
-        forecast.begin = forecast.simulation.now();
-        Ok(forecast)
+        let simulation = Simulation::with_cluster(api, simulated, config)?;
+        let mut preview = Preview { simulation, before: BTreeMap::new(), missing: HashSet::new(), begin: now };
+        preview.advance(HEAD_START, &mut |_, _| {}, &mut |_| false)?;
+        preview.before = objects(preview.simulation.world());
+        preview.missing = unmet(preview.simulation.world()).into_iter().map(|unmet| unmet.key).collect();
+        preview.begin = preview.simulation.now();
+        Ok(preview)
     }
 
     /// Writes to the copy as a user does.
@@ -126,62 +126,47 @@ impl Preview {
         &mut self,
         applied: &[Key],
         until: SignedDuration,
-        tell: &mut dyn FnMut(SignedDuration, &LogLine),
+        log: &mut dyn FnMut(SignedDuration, &LogLine),
     ) -> anyhow::Result<PreviewResult> {
-        let (begin, mut told, mut besides) = (self.begin, BTreeSet::new(), 0);
-        let clockwork = RefCell::new(CronFilter::from_world(self.simulation.world(), applied));
-        let is_apart = |world: &World, key: &Key| clockwork.borrow_mut().drives(world, key);
-        let mut tell = |world: &World, line: &LogLine| {
-            let what = (line.by, line.about.clone(), line.text.clone());
-            if line.level != LogLevel::Action || !told.insert(what) {
+        let (begin, mut logged, mut besides) = (self.begin, BTreeSet::new(), 0);
+        let cron_filter = RefCell::new(CronFilter::from_world(self.simulation.world(), applied));
+        let is_apart = |world: &World, key: &Key| cron_filter.borrow_mut().drives(world, key);
+        let mut log = |world: &World, line: &LogLine| {
+            let action = (line.by, line.about.clone(), line.text.clone());
+            if line.level != LogLevel::Action || !logged.insert(action) {
                 return;
             }
             if line.about.as_ref().is_some_and(|about| is_apart(world, about)) {
                 besides += 1;
             } else {
-                tell(line.at.duration_since(begin), line);
+                log(line.at.duration_since(begin), line);
             }
         };
-        let missing = self.missing.clone();
+        let (missing, plane) = (self.missing.clone(), simulated_plane());
         let is_new =
             |world: &World, key: &Key| applied.contains(key) || !missing.contains(key) && !is_apart(world, key);
-        let plane = ControlPlaneState { runs: true, pretends: true, ..ControlPlaneState::default() };
         let mut stuck: Option<Time> = None;
-        let mut settled = |world: &mut World| {
-            let unmet = unmet(world).into_iter().map(|one| one.key);
+        let mut has_converged = |world: &mut World| {
+            let unmet = unmet(world).into_iter().map(|unmet| unmet.key);
             let unmet = unmet.filter(|key| is_new(world, key)).collect::<Vec<_>>();
             let is_stuck =
-                |key: &Key| explain(world, key, &plane).is_some_and(|one| one.standing() == ConvergenceState::Stuck);
+                |key: &Key| explain(world, key, &plane).is_some_and(|chain| chain.state() == ConvergenceState::Stuck);
             let is_stuck = unmet.iter().take(FOLLOWED).any(is_stuck);
             stuck = is_stuck.then(|| stuck.unwrap_or(world.now));
             unmet.is_empty()
         };
-        self.advance(until, &mut tell, &mut settled)?;
+        self.advance(until, &mut log, &mut has_converged)?;
         let took = self.simulation.now().duration_since(begin);
-        let world = &mut self.simulation.plane.world;
-        let mut answers: Vec<CauseChain> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
-        // Effects on other objects, such as preempted pods.
-        let others = unmet(world).into_iter().map(|one| one.key);
-        let others = others.filter(|key| !applied.contains(key) && is_new(world, key)).collect::<Vec<_>>();
-        let others = others.iter().filter_map(|key| explain(world, key, &plane));
-        let is_told = |answers: &[CauseChain], other: &CauseChain| {
-            let cause = other.root_cause().map(|cause| &cause.what);
-            answers.iter().any(|answer| answer.root_cause().map(|cause| &cause.what) == cause)
-        };
-        for other in others.filter(|other| other.standing() == ConvergenceState::Stuck).collect::<Vec<_>>() {
-            if !is_told(&answers, &other) {
-                answers.push(other);
-            }
-        }
-        let is_stuck = answers.iter().any(|answer| answer.standing() == ConvergenceState::Stuck);
+        let answers = explain_affected(&mut self.simulation.plane.world, applied, &is_new);
+        let is_stuck = answers.iter().any(|answer| answer.state() == ConvergenceState::Stuck);
         let stuck = is_stuck.then(|| stuck.map_or(took, |since| since.duration_since(begin)));
+        let world = self.simulation.world();
         let (before, after) = (&self.before, objects(world));
-        let world = &self.simulation.plane.world;
-        let told = |keys: &mut dyn Iterator<Item = &Key>| keys.filter(|key| !is_apart(world, key)).cloned().collect();
-        let created = told(&mut after.keys().filter(|key| !before.contains_key(key)));
+        let shown = |keys: &mut dyn Iterator<Item = &Key>| keys.filter(|key| !is_apart(world, key)).cloned().collect();
+        let created = shown(&mut after.keys().filter(|key| !before.contains_key(key)));
         let changed = after.iter().filter(|(key, body)| before.get(key).is_some_and(|old| old != *body));
-        let changed = told(&mut changed.map(|(key, _)| key));
-        let deleted = told(&mut before.keys().filter(|key| !after.contains_key(key)));
+        let changed = shown(&mut changed.map(|(key, _)| key));
+        let deleted = shown(&mut before.keys().filter(|key| !after.contains_key(key)));
         Ok(PreviewResult { took, stuck, answers, created, changed, deleted, besides })
     }
 
@@ -189,21 +174,21 @@ impl Preview {
     fn advance(
         &mut self,
         at_most: SignedDuration,
-        tell: &mut dyn FnMut(&World, &LogLine),
-        settled: &mut dyn FnMut(&mut World) -> bool,
+        log: &mut dyn FnMut(&World, &LogLine),
+        has_converged: &mut dyn FnMut(&mut World) -> bool,
     ) -> anyhow::Result<()> {
         let end = self.simulation.now() + at_most;
-        for _ in 0..BEATS {
+        for _ in 0..MOST_TICKS {
             while !self.simulation.mail.is_empty() {
                 self.simulation.deliver(0);
             }
             let mut lines = Vec::new();
             let ticked = self.simulation.tick(None, |line| lines.push(line.clone()))?;
-            lines.iter().for_each(|line| tell(self.simulation.world(), line));
+            lines.iter().for_each(|line| log(self.simulation.world(), line));
             if ticked == SimulatedTick::Busy || !self.simulation.mail.is_empty() {
                 continue;
             }
-            if settled(&mut self.simulation.plane.world) && !self.is_under_way() {
+            if has_converged(&mut self.simulation.plane.world) && !self.is_under_way() {
                 return Ok(());
             }
             let Some(pause) = self.simulation.pause() else { return Ok(()) };
@@ -224,6 +209,26 @@ impl Preview {
             || world.facts.pods.iter().any(|(_, pod)| pod.removing.is_some())
             || world.list("pods").any(|row| kubelet::pretends_to_work(world, row))
     }
+}
+
+fn simulated_plane() -> ControlPlaneState {
+    ControlPlaneState { runs: true, pretends: true, ..ControlPlaneState::default() }
+}
+
+/// Explains the applied objects, and each other new object that is stuck for another cause, such as a preempted pod.
+fn explain_affected(world: &mut World, applied: &[Key], is_new: &dyn Fn(&World, &Key) -> bool) -> Vec<CauseChain> {
+    let plane = simulated_plane();
+    let mut answers: Vec<CauseChain> = applied.iter().filter_map(|key| explain(world, key, &plane)).collect();
+    let others = unmet(world).into_iter().map(|unmet| unmet.key);
+    let others = others.filter(|key| !applied.contains(key) && is_new(world, key)).collect::<Vec<_>>();
+    let root = |chain: &CauseChain| chain.root_cause().map(|cause| cause.what.clone());
+    for other in others.iter().filter_map(|key| explain(world, key, &plane)) {
+        let is_explained = answers.iter().any(|answer| root(answer) == root(&other));
+        if other.state() == ConvergenceState::Stuck && !is_explained {
+            answers.push(other);
+        }
+    }
+    answers
 }
 
 /// This machine as a node: under the name that it has in the copy; as it is when there are no nodes, or when nodes were added that are to
@@ -325,13 +330,13 @@ mod tests {
         }
     }
 
-    fn forecast(store: Option<&Store>, cpu: &str, image: &str) -> PreviewResult {
+    fn run_preview(store: Option<&Store>, cpu: &str, image: &str) -> PreviewResult {
         let key = Key::new(Resource("deployments.apps"), "default", "web");
         written(store, cpu, image).run(&[key], SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
     }
 
     fn written(store: Option<&Store>, cpu: &str, image: &str) -> Preview {
-        let mut forecast = Preview::new(store, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let mut preview = Preview::new(store, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         let deployment = Object(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
             "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
@@ -340,36 +345,36 @@ mod tests {
             }},
         }));
         let kind = kinds::by_name("deployments").unwrap();
-        forecast.write(|txn| create(txn, kind, &deployment, &WriteOptions::default())).unwrap();
-        forecast
+        preview.write(|txn| create(txn, kind, &deployment, &WriteOptions::default())).unwrap();
+        preview
     }
 
     #[test]
     fn preview_names_objects_that_would_be_made() {
-        let outlook = forecast(None, "100m", "busybox");
-        assert_eq!(outlook.standing(), ConvergenceState::Converged, "{outlook:#?}");
-        let count = |resource: &str| outlook.created.iter().filter(|key| key.resource == resource).count();
+        let result = run_preview(None, "100m", "busybox");
+        assert_eq!(result.state(), ConvergenceState::Converged, "{result:#?}");
+        let count = |resource: &str| result.created.iter().filter(|key| key.resource == resource).count();
         assert_eq!([count("deployments.apps"), count("replicasets.apps"), count("pods")], [1, 1, 2]);
-        assert!(outlook.deleted.is_empty() && outlook.took < SignedDuration::from_secs(60), "{outlook:#?}");
+        assert!(result.deleted.is_empty() && result.took < SignedDuration::from_secs(60), "{result:#?}");
     }
 
     #[test]
     fn preview_names_objects_that_would_be_stuck() {
         for (cpu, image, cause) in [("100m", "no-such-program-at-all", "container c"), ("50", "busybox", "pod/web")] {
-            let outlook = forecast(None, cpu, image);
-            assert_eq!(outlook.standing(), ConvergenceState::Stuck, "{outlook:#?}");
-            let found = outlook.answers[0].root_cause().unwrap();
+            let result = run_preview(None, cpu, image);
+            assert_eq!(result.state(), ConvergenceState::Stuck, "{result:#?}");
+            let found = result.answers[0].root_cause().unwrap();
             assert!(found.what.starts_with(cause), "{found:?}");
         }
     }
 
     #[test]
     fn since_when_it_is_stuck_is_told_and_what_to_change_in_the_manifest() {
-        let stuck = forecast(None, "100m", "no-such-program-at-all");
+        let stuck = run_preview(None, "100m", "no-such-program-at-all");
         let since = stuck.stuck.unwrap();
         assert!(since < SignedDuration::from_secs(60) && stuck.took > since, "{stuck:#?}");
-        assert_eq!(forecast(None, "100m", "busybox").stuck, None);
-        let invalid = forecast(None, "100m", "No/Such:image@x").answers.remove(0);
+        assert_eq!(run_preview(None, "100m", "busybox").stuck, None);
+        let invalid = run_preview(None, "100m", "No/Such:image@x").answers.remove(0);
         let next = invalid.next();
         assert!(next.contains("change the manifest of deployment/web") && !next.contains("pod/"), "{next}");
     }
@@ -381,7 +386,7 @@ mod tests {
         let node = node::additional(&machine(), node::SIMULATED, now);
         let kind = kinds::by_name("nodes").unwrap();
         api.write(false, |txn| create(txn, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
-        for (code, standing, word) in
+        for (code, state, word) in
             [("0", ConvergenceState::Converged, "Complete"), ("3", ConvergenceState::Stuck, "Failed")]
         {
             let job = Object(json!({
@@ -391,14 +396,14 @@ mod tests {
                     "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]},
                 }},
             }));
-            let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();
+            let mut preview = Preview::new(Some(api.store()), machine(), now).unwrap();
             let kind = kinds::by_name("jobs").unwrap();
-            forecast.write(|txn| create(txn, kind, &job, &WriteOptions::default())).unwrap();
+            preview.write(|txn| create(txn, kind, &job, &WriteOptions::default())).unwrap();
             let key = Key::new(Resource("jobs.batch"), "default", "j");
-            let outlook = forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut |_, _| {});
-            let outlook = outlook.unwrap();
-            assert_eq!(outlook.standing(), standing, "{outlook:#?}");
-            let ended = forecast.simulation.world().get(&key).unwrap().object();
+            let result = preview.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut |_, _| {});
+            let result = result.unwrap();
+            assert_eq!(result.state(), state, "{result:#?}");
+            let ended = preview.simulation.world().get(&key).unwrap().object();
             let holds = |one: &Value| one["type"] == word && one["status"] == "True";
             assert!(ended.items(&["status", "conditions"]).iter().any(holds), "{ended:?}");
         }
@@ -411,7 +416,7 @@ mod tests {
         let node = node::additional(&machine(), node::SIMULATED, now);
         let kind = kinds::by_name("nodes").unwrap();
         api.write(false, |txn| create(txn, kind, &node, &WriteOptions::default()).map(|_| ())).unwrap();
-        let mut forecast = Preview::new(Some(api.store()), machine(), now).unwrap();
+        let mut preview = Preview::new(Some(api.store()), machine(), now).unwrap();
         let key = Key::new(Resource("deployments.apps"), "default", "web");
         for command in ["one", "two"] {
             let deployment = Object(json!({
@@ -423,10 +428,10 @@ mod tests {
             }));
             let kind = kinds::by_name("deployments").unwrap();
             let apply = crate::apiserver::apply::apply;
-            forecast.write(|txn| apply(txn, kind, &deployment, true, &WriteOptions::default()).map(|_| ())).unwrap();
+            preview.write(|txn| apply(txn, kind, &deployment, true, &WriteOptions::default()).map(|_| ())).unwrap();
             let mut film = Vec::new();
             let mut tell = |_, line: &LogLine| film.push(line.text.clone());
-            forecast.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut tell).unwrap();
+            preview.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut tell).unwrap();
             let over = film.iter().position(|text| text.starts_with("rolled out")).expect("a rollout");
             let bound = film.iter().rposition(|text| text.starts_with("bound to")).expect("pods");
             assert!(bound < over, "{film:#?}");
@@ -444,31 +449,31 @@ mod tests {
         let keys = [("deployments.apps", "web"), ("cronjobs.batch", "tick")];
         let keys = keys.map(|(resource, name)| Key::new(Resource(resource), "default", name));
         let film = |applied: &[Key]| {
-            let mut forecast = written(None, "100m", "no-such-program-at-all");
+            let mut preview = written(None, "100m", "no-such-program-at-all");
             let kind = kinds::by_name("cronjobs").unwrap();
-            forecast.write(|txn| create(txn, kind, &cron, &WriteOptions::default())).unwrap();
-            forecast.run(applied, SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
+            preview.write(|txn| create(txn, kind, &cron, &WriteOptions::default())).unwrap();
+            preview.run(applied, SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
         };
-        let outlook = film(&keys[..1]);
-        assert!(outlook.besides > 30, "{outlook:#?}");
-        assert_eq!((outlook.answers.len(), outlook.created.len()), (1, 4), "{outlook:#?}");
-        let outlook = film(&keys);
-        assert!(outlook.besides == 0 && outlook.created.len() > 5, "{outlook:#?}");
+        let result = film(&keys[..1]);
+        assert!(result.besides > 30, "{result:#?}");
+        assert_eq!((result.answers.len(), result.created.len()), (1, 4), "{result:#?}");
+        let result = film(&keys);
+        assert!(result.besides == 0 && result.created.len() > 5, "{result:#?}");
     }
 
     #[test]
-    fn two_forecasts_of_one_state_are_equal_and_leave_it_alone() {
+    fn two_previews_of_one_state_are_equal_and_leave_it_alone() {
         let api = Api::in_memory("user").unwrap();
         let before = api.store().read().unwrap().revision().unwrap();
-        let one = forecast(Some(api.store()), "100m", "busybox");
-        let other = forecast(Some(api.store()), "100m", "busybox");
+        let one = run_preview(Some(api.store()), "100m", "busybox");
+        let other = run_preview(Some(api.store()), "100m", "busybox");
         assert_eq!((one.created, one.took), (other.created, other.took));
         assert_eq!(api.store().read().unwrap().revision().unwrap(), before);
     }
 
     #[test]
     fn those_who_have_to_make_room_for_good_are_told() {
-        let mut forecast = Preview::new(None, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let mut preview = Preview::new(None, machine(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         let deployment = |name: &str, class: &str| {
             Object(json!({
                 "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
@@ -483,18 +488,18 @@ mod tests {
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000,
         }));
         let key = |name: &str| Key::new(Resource("deployments.apps"), "default", name);
-        let apply = |forecast: &mut Preview, resource: &str, object: &Object| {
+        let apply = |preview: &mut Preview, resource: &str, object: &Object| {
             let kind = kinds::by_name(resource).unwrap();
-            forecast.write(|txn| create(txn, kind, object, &WriteOptions::default())).unwrap();
+            preview.write(|txn| create(txn, kind, object, &WriteOptions::default())).unwrap();
         };
-        apply(&mut forecast, "priorityclasses", &class);
-        apply(&mut forecast, "deployments", &deployment("low", ""));
-        let ends = forecast.run(&[key("low")], SignedDuration::from_mins(1), &mut |_, _| {}).unwrap();
-        assert_eq!(ends.standing(), ConvergenceState::Converged, "{ends:#?}");
-        apply(&mut forecast, "deployments", &deployment("top", "high"));
-        let ends = forecast.run(&[key("top")], SignedDuration::from_mins(2), &mut |_, _| {}).unwrap();
-        assert_eq!(ends.standing(), ConvergenceState::Stuck, "{ends:#?}");
-        let about: Vec<_> = ends.answers.iter().map(|answer| (&*answer.about, answer.standing())).collect();
+        apply(&mut preview, "priorityclasses", &class);
+        apply(&mut preview, "deployments", &deployment("low", ""));
+        let ends = preview.run(&[key("low")], SignedDuration::from_mins(1), &mut |_, _| {}).unwrap();
+        assert_eq!(ends.state(), ConvergenceState::Converged, "{ends:#?}");
+        apply(&mut preview, "deployments", &deployment("top", "high"));
+        let ends = preview.run(&[key("top")], SignedDuration::from_mins(2), &mut |_, _| {}).unwrap();
+        assert_eq!(ends.state(), ConvergenceState::Stuck, "{ends:#?}");
+        let about: Vec<_> = ends.answers.iter().map(|answer| (&*answer.about, answer.state())).collect();
         assert_eq!(
             about,
             [("deployment/top", ConvergenceState::Converged), ("deployment/low", ConvergenceState::Stuck)]

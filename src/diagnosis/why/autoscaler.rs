@@ -26,7 +26,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         ..CauseLink::from_row(row)
     };
     if object.items(&["status", "conditions"]).is_empty() {
-        return CauseLink { seen: "not looked at yet".into(), standing: ConvergenceState::Converging, ..link };
+        return CauseLink { seen: "not looked at yet".into(), state: ConvergenceState::Converging, ..link };
     }
     match unable(&object) {
         Some(unable) if unable["reason"] == "ScalingDisabled" => CauseLink { seen: text(unable, "message"), ..link },
@@ -43,7 +43,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         }
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
-            let link = CauseLink { error: Some(error), standing: ConvergenceState::Converging, ..link };
+            let link = CauseLink { error: Some(error), state: ConvergenceState::Converging, ..link };
             let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
             let next = match unable["reason"] == "AmbiguousSelector" {
                 true => format!("delete all of them but one: kloop delete {me}{namespace_flag}"),
@@ -51,7 +51,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }
-        None if current != desired => CauseLink { standing: ConvergenceState::Converging, ..link },
+        None if current != desired => CauseLink { state: ConvergenceState::Converging, ..link },
         None => link,
     }
 }

@@ -18,8 +18,8 @@ pub fn explain(world: &mut World, key: &Key, plane: &ControlPlaneState) -> Optio
     let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, plane)).collect();
     let above = links.len();
     links.extend(causes_below(world, &row, plane, DEPTH));
-    let missing = links[above..].iter().any(|link| link.standing != ConvergenceState::Converged);
-    for link in links.iter_mut().filter(|link| link.standing != ConvergenceState::Converged) {
+    let missing = links[above..].iter().any(|link| link.state != ConvergenceState::Converged);
+    for link in links.iter_mut().filter(|link| link.state != ConvergenceState::Converged) {
         link.last = link.about.as_ref().and_then(|subject| last_activity::last(world, subject));
         show_panic(world, link);
     }
@@ -37,7 +37,7 @@ fn show_panic(world: &World, link: &mut CauseLink) {
     // Anything that was done after it shows that the loop goes on.
     let is_newest = |told: &LastActivity| link.last.as_ref().is_none_or(|last| last.at <= told.at);
     let Some(told) = told.filter(is_newest) else { return };
-    link.standing = ConvergenceState::Stuck;
+    link.state = ConvergenceState::Stuck;
     link.next = Some("this is a bug in kloop, please report it; it is tried again, less and less often".into());
     link.error.get_or_insert_with(|| told.message.clone());
     link.last = Some(told);
@@ -63,11 +63,11 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
 
 /// Names the controller that does not run, where it is the one that would act next.
 fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
-    if plane.disabled_controllers.is_empty() || !plane.runs || link.standing == ConvergenceState::Stuck {
+    if plane.disabled_controllers.is_empty() || !plane.runs || link.state == ConvergenceState::Stuck {
         return link;
     }
     let is_responsible =
-        link.standing != ConvergenceState::Converged && plane.disabled_controllers.iter().any(|name| *name == link.by);
+        link.state != ConvergenceState::Converged && plane.disabled_controllers.iter().any(|name| *name == link.by);
     let name = is_responsible.then_some(link.by).or_else(|| {
         let root = row.key.resource.0;
         dry_run::disabled_loops(plane)
@@ -93,8 +93,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
         [] => "it is being deleted".to_owned(),
         held => format!("it is being deleted and waits for the finalizers {}", held.join(", ")),
     };
-    let link =
-        CauseLink { wanted: "to be gone".into(), seen, standing: ConvergenceState::Converging, next: None, ..link };
+    let link = CauseLink { wanted: "to be gone".into(), seen, state: ConvergenceState::Converging, next: None, ..link };
     let is_pod_that_ends = row.pod().is_some_and(|_| world.now < row.deletion.unwrap_or(world.now));
     link.stuck_if(!foreign.is_empty() && !is_pod_that_ends, || {
         let kind = row_name(row);
@@ -123,11 +122,11 @@ fn causes_below(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState, de
     let all = children.len();
     let mut chains: Vec<Vec<CauseLink>> =
         children.iter().take(FOLLOWED).map(|child| causes_below(world, child, plane, depth - 1)).collect();
-    let worst = (0..chains.len()).max_by_key(|place| (standing(&chains[*place]), std::cmp::Reverse(*place)));
+    let worst = (0..chains.len()).max_by_key(|place| (state(&chains[*place]), std::cmp::Reverse(*place)));
     if let Some(worst) = worst {
-        let alike = chains.iter().filter(|chain| standing(chain) == standing(&chains[worst])).count();
+        let alike = chains.iter().filter(|chain| state(chain) == state(&chains[worst])).count();
         let mut chain = chains.swap_remove(worst);
-        if alike > 1 && standing(&chain) != ConvergenceState::Converged {
+        if alike > 1 && state(&chain) != ConvergenceState::Converged {
             let and = if all > FOLLOWED { "more than " } else { "" };
             chain[0].more.insert(0, format!("and {and}{} more like it", alike - 1));
         }
@@ -139,8 +138,8 @@ fn causes_below(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState, de
 /// Maximum number of children to examine for the least converged one.
 const FOLLOWED: usize = 50;
 
-fn standing(chain: &[CauseLink]) -> ConvergenceState {
-    chain.iter().map(|link| link.standing).max().unwrap_or_default()
+fn state(chain: &[CauseLink]) -> ConvergenceState {
+    chain.iter().map(|link| link.state).max().unwrap_or_default()
 }
 
 /// Whether it is being deleted in the foreground, so that its dependents must go first.

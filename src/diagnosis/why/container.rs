@@ -42,8 +42,7 @@ pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLi
         }
     };
     let all: Vec<CauseLink> = init.chain(main).map(link).collect();
-    let stuck: Vec<CauseLink> =
-        all.iter().filter(|link| link.standing != ConvergenceState::Converged).cloned().collect();
+    let stuck: Vec<CauseLink> = all.iter().filter(|link| link.state != ConvergenceState::Converged).cloned().collect();
     if !stuck.is_empty() { stuck } else { all.into_iter().rev().take(1).collect() }
 }
 
@@ -91,7 +90,7 @@ fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> Caus
 fn ended_since(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
     let seen = format!("{how}; its status, from before that, says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));
-    CauseLink { seen, standing: ConvergenceState::Converging, log, limited: None, ..link }
+    CauseLink { seen, state: ConvergenceState::Converging, log, limited: None, ..link }
 }
 
 /// A container and where it belongs.
@@ -120,13 +119,12 @@ impl ContainerFinding<'_> {
         });
         let link = CauseLink { seen: format!("running for {ago}{restarts}"), limited, ..link };
         if runs_once {
-            return CauseLink { standing: ConvergenceState::Converging, ..link };
+            return CauseLink { state: ConvergenceState::Converging, ..link };
         }
         if self.status["ready"] == true {
             return link;
         }
-        let link =
-            CauseLink { seen: format!("{}, not ready", link.seen), standing: ConvergenceState::Converging, ..link };
+        let link = CauseLink { seen: format!("{}, not ready", link.seen), state: ConvergenceState::Converging, ..link };
         self.probed(link, for_how_long)
     }
 
@@ -168,7 +166,7 @@ impl ContainerFinding<'_> {
         if code != 0 {
             return self.crashed(link, state, pod);
         }
-        CauseLink { standing: ConvergenceState::Converging, ..link }
+        CauseLink { state: ConvergenceState::Converging, ..link }
     }
 
     fn waiting(&self, link: CauseLink, state: &Value, pod: &Object) -> CauseLink {
@@ -180,7 +178,7 @@ impl ContainerFinding<'_> {
                 let failed =
                     last_event_with_reason(self.world, self.row, "FailedMount").map(|activity| activity.message);
                 let next = failed.as_deref().and_then(another_volume);
-                let link = CauseLink { standing: ConvergenceState::Converging, error: failed, ..link };
+                let link = CauseLink { state: ConvergenceState::Converging, error: failed, ..link };
                 match next {
                     Some(next) => link.stuck(next),
                     None => self.hooked(link),

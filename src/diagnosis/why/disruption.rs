@@ -40,7 +40,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     let going = if going == 0 { String::new() } else { format!(", {going} being evicted") };
     let seen = format!("{healthy} of {expected} pods are healthy{going}; {allowed} more may be evicted");
     let link = with_dry_run(world, row, CauseLink { seen, ..link }, plane);
-    if allowed > 0 || link.standing != ConvergenceState::Converged {
+    if allowed > 0 || link.state != ConvergenceState::Converged {
         return link;
     }
     if healthy < desired {
@@ -50,7 +50,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
         if unready.len() > NAMED {
             more.push(format!("and {} more are not", unready.len() - NAMED));
         }
-        return CauseLink { standing: ConvergenceState::Converging, more, ..link };
+        return CauseLink { state: ConvergenceState::Converging, more, ..link };
     }
     let scale = owner(world, &pods[0]).map(|owner| {
         let namespace_flag = in_namespace(&owner.key);

@@ -55,12 +55,12 @@ pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, plane: &Contr
             let next = advice(world, row, &message, plane);
             CauseLink { error: Some(message), ..link }.stuck(next)
         }
-        None if pending && link.standing == ConvergenceState::Converged => CauseLink {
-            standing: ConvergenceState::Converging,
+        None if pending && link.state == ConvergenceState::Converged => CauseLink {
+            state: ConvergenceState::Converging,
             seen: format!("{}; due: {}", link.seen, result.due[0]),
             ..link
         },
-        None if link.standing == ConvergenceState::Converging && pending => {
+        None if link.state == ConvergenceState::Converging && pending => {
             CauseLink { seen: format!("{}; due: {}", link.seen, result.due[0]), ..link }
         }
         None => link,

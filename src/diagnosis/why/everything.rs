@@ -28,7 +28,7 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneSta
     let judged: Vec<Key> = judged.collect();
     let mut answers: Vec<CauseChain> = judged.iter().filter_map(|key| explain(world, key, plane)).collect();
     for key in owners_of_lost_pods(world, plane).into_iter().filter(is_meant).filter(|key| !judged.contains(key)) {
-        answers.extend(explain(world, &key, plane).filter(|answer| answer.standing() == ConvergenceState::Stuck));
+        answers.extend(explain(world, &key, plane).filter(|answer| answer.state() == ConvergenceState::Stuck));
     }
     let rows = BY_CHAIN.iter().flat_map(|resource| world.list(resource)).filter(|row| !row.is_deleting());
     let mut others: Vec<Key> = rows.map(|row| row.key.clone()).filter(is_meant).collect();
@@ -39,7 +39,7 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneSta
             .filter(|key| !judged.contains(key)),
     );
     for key in others {
-        let answer = explain(world, &key, plane).filter(|answer| answer.standing() == ConvergenceState::Stuck);
+        let answer = explain(world, &key, plane).filter(|answer| answer.state() == ConvergenceState::Stuck);
         answers.extend(answer.filter(|answer| answer.root_cause().is_some_and(|cause| !is_reported(&answers, cause))));
     }
     if answers.is_empty() && (plane.is_silent || plane.stopped.is_some()) {

@@ -32,7 +32,7 @@ pub fn links(world: &mut World, pod: &Row, plane: &ControlPlaneState) -> Vec<Cau
     let names: BTreeSet<String> = images.map(|image| image.name().to_owned()).collect();
     let rows: Vec<_> = names.iter().filter_map(|name| world.find(RESOURCE, "", name).cloned()).collect();
     let links = rows.iter().map(|row| link(world, row, plane));
-    links.filter(|link| link.standing == ConvergenceState::Stuck).collect()
+    links.filter(|link| link.state == ConvergenceState::Stuck).collect()
 }
 
 /// Returns the failure of the last build, and the last line of its output.

@@ -21,14 +21,14 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         return match &fault.next {
             Some(next) => link.stuck(next.clone()),
             // The Service's own link tells what is behind that.
-            None => CauseLink { standing: ConvergenceState::Converging, ..link },
+            None => CauseLink { state: ConvergenceState::Converging, ..link },
         };
     }
     let places = places(row);
     if places.is_empty() {
         return CauseLink {
             seen: "the Ingress proxy does not listen for it yet".into(),
-            standing: ConvergenceState::Converging,
+            state: ConvergenceState::Converging,
             ..link
         };
     }

@@ -118,7 +118,7 @@ pub struct CauseLink {
     /// `deployment/web`, `container app`, `control plane`.
     pub what: String,
     /// Its state.
-    pub standing: ConvergenceState,
+    pub state: ConvergenceState,
     /// The desired state.
     pub wanted: String,
     /// The observed state.
@@ -173,7 +173,7 @@ impl CauseLink {
 
     /// Stuck, with what to do about it.
     fn stuck(self, next: impl Into<String>) -> CauseLink {
-        CauseLink { standing: ConvergenceState::Stuck, next: Some(next.into()), ..self }
+        CauseLink { state: ConvergenceState::Stuck, next: Some(next.into()), ..self }
     }
 
     /// Stuck when this is so.
@@ -195,19 +195,19 @@ pub struct CauseChain {
 
 impl CauseChain {
     /// State of the object with everything that it depends on, and of the control plane when work is pending.
-    pub fn standing(&self) -> ConvergenceState {
+    pub fn state(&self) -> ConvergenceState {
         let below = self.links.iter().enumerate().filter(|(place, link)| *place >= self.place || is_plane(link));
-        below.map(|(_, link)| link.standing).max().unwrap_or_default()
+        below.map(|(_, link)| link.state).max().unwrap_or_default()
     }
 
     /// The link at which it is stuck: the last one of the chain, on which the others wait.
     pub fn root_cause(&self) -> Option<&CauseLink> {
-        self.links.iter().rev().find(|link| link.standing == ConvergenceState::Stuck)
+        self.links.iter().rev().find(|link| link.state == ConvergenceState::Stuck)
     }
 
     /// The link about the control plane, where none runs and something waits for one.
     pub fn missing_control_plane(&self) -> Option<&CauseLink> {
-        self.links.iter().find(|link| is_plane(link) && link.standing == ConvergenceState::Stuck)
+        self.links.iter().find(|link| is_plane(link) && link.state == ConvergenceState::Stuck)
     }
 
     /// The one thing to do next.
@@ -218,7 +218,7 @@ impl CauseChain {
             (Some(cause), Some(run)) => format!("{cause}; then run: {run}"),
             (Some(cause), None) => cause,
             (None, Some(run)) => format!("run: {run}"),
-            (None, None) if self.standing() == ConvergenceState::Converged => {
+            (None, None) if self.state() == ConvergenceState::Converged => {
                 // A converged object may still have a remedy; the exit of a finished container is history.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
@@ -227,7 +227,7 @@ impl CauseChain {
                 // An object in progress may say what it waits for.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 let waits =
-                    below.find_map(|link| link.next.clone().filter(|_| link.standing == ConvergenceState::Converging));
+                    below.find_map(|link| link.next.clone().filter(|_| link.state == ConvergenceState::Converging));
                 waits.unwrap_or_else(|| "wait, it is in progress".into())
             }
         }
@@ -272,8 +272,8 @@ fn plane_link(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink 
     let link =
         CauseLink { what: PLANE.into(), wanted: "running".into(), seen, by: "reconcile", ..CauseLink::default() };
     let next = (!plane.runs && (missing || plane.heard.is_some())).then(|| "kloop reconcile --watch".to_owned());
-    let standing = if next.is_some() && missing { ConvergenceState::Stuck } else { ConvergenceState::Converged };
-    CauseLink { next, standing, ..link }
+    let state = if next.is_some() && missing { ConvergenceState::Stuck } else { ConvergenceState::Converged };
+    CauseLink { next, state, ..link }
 }
 
 /// `deployment/web`, `boat/ida`: by the kind that the object itself names, which may be a custom one.

@@ -25,7 +25,7 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
         }
     }
     // A node that is fine is worth a line only where the pod is not.
-    links.retain(|link| link.standing != ConvergenceState::Converged);
+    links.retain(|link| link.state != ConvergenceState::Converged);
     if fields.ready || row.is_deleting() {
         return links;
     }
@@ -40,7 +40,7 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
             }
         }
     }
-    links.retain(|link| link.standing != ConvergenceState::Converged);
+    links.retain(|link| link.state != ConvergenceState::Converged);
     links.extend(references(&pod).iter().filter_map(|(reference, keys)| source(world, row, reference, keys, plane)));
     links
 }
@@ -55,7 +55,7 @@ pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     }
     let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
-    let link = with_dry_run(world, row, CauseLink { standing: ConvergenceState::Converging, ..link }, plane);
+    let link = with_dry_run(world, row, CauseLink { state: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
     let link =
         CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };

@@ -272,7 +272,7 @@ fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRe
     let mut remedies = Vec::new();
     if let Some(first) = own.first() {
         let link = node::link(row);
-        let next = link.next.filter(|_| link.standing == ConvergenceState::Stuck);
+        let next = link.next.filter(|_| link.state == ConvergenceState::Stuck);
         let next = next.map_or_else(
             || format!("fix the cause of the taint {}: kloop describe node/{name}", first.key),
             |next| format!("{} is {}: {next}", link.what, link.seen),

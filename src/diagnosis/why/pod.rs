@@ -38,7 +38,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
             }
         };
         let seen = format!("{what}; its status, from before that, says {}", link.seen);
-        return CauseLink { seen, standing: ConvergenceState::Converging, ..link };
+        return CauseLink { seen, state: ConvergenceState::Converging, ..link };
     }
     match phase {
         "Succeeded" => return link,
@@ -46,7 +46,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
         "Running" if is_ready => return denied(world, row, link),
         _ => {}
     }
-    let link = CauseLink { standing: ConvergenceState::Converging, ..link };
+    let link = CauseLink { state: ConvergenceState::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
         Some(_) => denied(world, row, gated(&object, link)),
         None => placement::unbound(world, row, &object, link, plane),

@@ -32,7 +32,7 @@ fn behind_it(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     let pods = reachability::pods(world, row);
     let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
     let seen = format!("{ready} of {} pods are ready", pods.len());
-    let standing = match reachability::missing_endpoints(world, row) {
+    let state = match reachability::missing_endpoints(world, row) {
         Some(NoEndpoints::NoPods) => {
             let selector: Vec<String> =
                 object.pairs(&["spec", "selector"]).map(|(key, value)| format!("{key}={value}")).collect();
@@ -48,7 +48,7 @@ fn behind_it(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
         Some(NoEndpoints::NoneReady) => ConvergenceState::Converging,
         None => ConvergenceState::Converged,
     };
-    with_dry_run(world, row, CauseLink { seen, standing, ..link }, plane)
+    with_dry_run(world, row, CauseLink { seen, state, ..link }, plane)
 }
 
 /// The link of a NetworkPolicy: the pods that it is about, and what it says of them.

@@ -162,7 +162,7 @@ fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
         "active": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "namespace": "default", "uid": "Job-j", "resourceVersion": "1"}]}});
     let running = json!({"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}, "startTime": "2026-01-01T00:05:00Z"});
     let complete = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
-    for (status, pretends, standing) in [
+    for (status, pretends, state) in [
         (&running, false, ConvergenceState::Converging),
         (&running, true, ConvergenceState::Converged),
         (&complete, false, ConvergenceState::Converged),
@@ -173,10 +173,10 @@ fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
             explain(&mut world, &Key::new(crate::object::Resource(resource), "default", name), &plane).unwrap()
         };
         let answer = ask("jobs.batch", "j");
-        assert_eq!(answer.links[answer.place].standing, standing, "{answer:#?}");
+        assert_eq!(answer.links[answer.place].state, state, "{answer:#?}");
         let answer = ask("cronjobs.batch", "t");
         assert!(
-            answer.links.iter().all(|link| !(link.what == "job/j" && link.standing != ConvergenceState::Converged)),
+            answer.links.iter().all(|link| !(link.what == "job/j" && link.state != ConvergenceState::Converged)),
             "{answer:#?}"
         );
     }
@@ -203,7 +203,7 @@ fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
             let panic = event("x.1", uid, "InternalError", 1);
             let answer = ask(&[&objects[..], &[panic, event("x.2", uid, "Scheduled", second)]].concat(), about, true);
             let link = &answer.links[answer.place];
-            let is_told = link.error.as_deref() == Some("InternalError it") && link.standing == ConvergenceState::Stuck;
+            let is_told = link.error.as_deref() == Some("InternalError it") && link.state == ConvergenceState::Stuck;
             assert_eq!(is_told, is_shown, "{about} {second}: {answer:#?}");
             let next = link.next.as_deref().unwrap_or_default();
             assert_eq!(next.contains("bug in kloop"), is_shown, "{about}: {next}");

@@ -29,10 +29,8 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
     let runs = row.key.resource == "jobs.batch" && !plane.pretends && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
-    let link = CauseLink {
-        standing: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged },
-        ..link
-    };
+    let link =
+        CauseLink { state: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged }, ..link };
     let link = with_dry_run(world, row, link, plane);
     let link = scheduled(world, row, &object, link);
     let link = outdated(world, row, &object, link);
@@ -43,10 +41,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
 
 /// A CronJob says when it starts its next Job, or what keeps it.
 fn scheduled(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
-    if row.key.resource != "cronjobs.batch"
-        || is_true(object, "suspend")
-        || link.standing != ConvergenceState::Converged
-    {
+    if row.key.resource != "cronjobs.batch" || is_true(object, "suspend") || link.state != ConvergenceState::Converged {
         return link;
     }
     let waits = dry_run(world, &row.key).waits;
@@ -217,7 +212,7 @@ fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &C
     let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
     let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
     match message {
-        Some(message) if link.standing != ConvergenceState::Converged && link.error.is_none() => {
+        Some(message) if link.state != ConvergenceState::Converged && link.error.is_none() => {
             CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, plane))
         }
         _ => link,

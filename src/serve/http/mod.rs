@@ -19,7 +19,7 @@ mod streams;
 use super::access::{self, Impersonation};
 use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
-use super::{AnswerBody, ApiRequest, HttpAnswer, advertise, answer_brief};
+use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
 use crate::apiserver::tokens::authenticate::authenticate;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
@@ -285,25 +285,7 @@ async fn respond(
     asked.path = shared.guard.path_of_api(&asked.path).to_owned();
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
     let answer = match listen((&head.headers, asked), body, &shared, &connection).await {
-        Ok((request, access)) => {
-            let _turn = match access {
-                Access::Anonymous => shared.anonymous.acquire().await.ok(),
-                Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => {
-                    shared.measuring.acquire().await.ok()
-                }
-                Access::Full | Access::Account => None,
-            };
-            let brief = (access == Access::Full).then(|| shared.answer_here(&request, &span)).flatten();
-            match brief {
-                Some(answer) => Ok(answer),
-                None => {
-                    let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
-                    let answer =
-                        move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics));
-                    shared.work(answer).await
-                }
-            }
-        }
+        Ok((request, access)) => answer_request(request, access, &shared, exchange.is_gzip(), &span).await,
         Err(status) => Err(status),
     };
     let refuse = |status: Status| {
@@ -332,6 +314,27 @@ async fn respond(
         }
         (body, _) => carried(HttpAnswer { body, ..answer }, shared),
     }
+}
+
+/// Answers here what is brief, and on a worker what is not. Anonymous requests and measurements take turns.
+async fn answer_request(
+    request: ApiRequest,
+    access: Access,
+    shared: &Arc<ServerState>,
+    is_gzip: bool,
+    span: &Span,
+) -> ServeResult<HttpAnswer> {
+    let _turn = match access {
+        Access::Anonymous => shared.anonymous.acquire().await.ok(),
+        Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => shared.measuring.acquire().await.ok(),
+        Access::Full | Access::Account => None,
+    };
+    let brief = (access == Access::Full).then(|| shared.answer_here(&request, span)).flatten();
+    if let Some(answer) = brief {
+        return Ok(answer);
+    }
+    let (working, metrics) = (span.clone(), shared.metrics.clone());
+    shared.work(move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics))).await
 }
 
 /// Returns a request without its body.

@@ -33,7 +33,7 @@ fn an_autoscaler_that_holds_its_size_is_as_it_was_asked_for() {
         let key = Key::new(crate::object::Resource("horizontalpodautoscalers.autoscaling"), "default", "h");
         let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
         let answer = explain(&mut world(&[scaler]), &key, &plane).unwrap();
-        assert_eq!(answer.standing(), expected, "{answer:#?}");
+        assert_eq!(answer.state(), expected, "{answer:#?}");
     }
 }
 
@@ -65,7 +65,7 @@ fn an_autoscaler_whose_pods_ask_for_nothing_is_found_before_anybody_has_measured
         )
         .unwrap();
         let link = &answer.links[1];
-        assert_eq!(link.standing, expected, "{answer:#?}");
+        assert_eq!(link.state, expected, "{answer:#?}");
         if expected == ConvergenceState::Stuck {
             let error = "FailedGetResourceMetric: missing request for cpu in container c of Pod p";
             assert_eq!(link.error.as_deref(), Some(error));

@@ -36,7 +36,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
     };
     let failed = json!([{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "found no controller ref",
         "lastTransitionTime": "2026-01-01T00:05:00Z"}]);
-    for (case, budget, pods, standing, seen, said) in [
+    for (case, budget, pods, state, seen, said) in [
         (
             "one may go",
             budget(json!({"maxUnavailable": "50%"}), [2, 1, 2, 1], told(true)),
@@ -84,7 +84,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
         let answer =
             explain(&mut world, &key, &ControlPlaneState { runs: true, ..ControlPlaneState::default() }).unwrap();
         let link = &answer.links[1];
-        assert_eq!(link.standing, standing, "{case}: {link:#?}");
+        assert_eq!(link.state, state, "{case}: {link:#?}");
         assert!(link.seen.contains(seen), "{case}: {link:#?}");
         let told = format!("{:?} {:?} {:?}", link.next, link.more, link.wanted);
         assert!(told.contains(said), "{case}: {told}");

@@ -128,7 +128,7 @@ fn a_controller_that_is_left_out_is_the_cause() {
         let answer = explain(&mut world, &key, &plane).expect("it is there");
         let link = &answer.links[answer.place];
         let error = format!("{disabled_controllers} is not running: it was left out by --controllers");
-        assert_eq!((link.standing, link.error.as_deref()), (ConvergenceState::Stuck, Some(&*error)), "{answer:#?}");
+        assert_eq!((link.state, link.error.as_deref()), (ConvergenceState::Stuck, Some(&*error)), "{answer:#?}");
         assert!(answer.next().contains(&format!("start one that runs {disabled_controllers}")), "{}", answer.next());
         assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{about}");
         // Without a control plane, and with one that runs everything, this is no cause.

@@ -16,7 +16,8 @@ use crate::object::{Key, Reason, Status, Time};
 use crate::serve::form::AnswerForm;
 use crate::serve::request::ApiRequest;
 use crate::serve::resolve::api_version;
-use crate::serve::{HttpAnswer, KUBERNETES, ServeResult, subresource, unknown_path};
+use crate::serve::subresource::{Subresource, subresources};
+use crate::serve::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
 use crate::show::schema::KindSchemas;
 use jiff::SignedDuration;
 use operations::DescribedResource;
@@ -181,14 +182,9 @@ fn describe(
         if kind.custom.is_none() {
             set.add_shape(&name, kind.shape);
         }
-        let subresources: Vec<_> = subresource::subresources(kind).filter(|known| !known.verbs.is_empty()).collect();
+        let subresources: Vec<_> = subresources(kind).filter(|known| !known.verbs.is_empty()).collect();
         for below in &subresources {
-            let (group, version) = below.version.unwrap_or((group, version));
-            if let Some((kind, name)) =
-                below.kind.and_then(|kind| Some((kind, bodies(&api_version(group, version), kind)?)))
-            {
-                set.add_named(&name, Some(json!({"group": group, "version": version, "kind": kind})));
-            }
+            add_subresource_body(&mut set, schemas, below, (group, version));
         }
         let resource = DescribedResource {
             group,
@@ -221,6 +217,15 @@ fn describe(
     }
     found.extend(set.finish());
     Ok(())
+}
+
+/// Adds the body of a subresource that has a kind of its own.
+fn add_subresource_body(set: &mut SchemaSet, schemas: &KindSchemas, below: &Subresource, parent: (&str, &str)) {
+    let (group, version) = below.version.unwrap_or(parent);
+    let Some(kind) = below.kind else { return };
+    if let Some(name) = schemas.name(&api_version(group, version), kind) {
+        set.add_named(name, Some(json!({"group": group, "version": version, "kind": kind})));
+    }
 }
 
 /// Returns the resources of a version that can only be created and are not stored.

@@ -35,6 +35,49 @@ struct ForwardedConnection {
     task: AbortHandle,
 }
 
+/// The connections of one client to one pod.
+struct Connections {
+    target: PortTarget,
+    permits: Arc<Semaphore>,
+    to_client: Sender<Outgoing>,
+    by_id: HashMap<u32, ForwardedConnection>,
+    /// Dropping it aborts all tasks.
+    tasks: JoinSet<()>,
+    /// Bytes that wait until their connection has room.
+    held: Option<(Sender<Bytes>, Bytes)>,
+}
+
+impl Connections {
+    /// Starts a connection, or returns its failure when the server has too many.
+    fn open(&mut self, (data, error): (u32, u32), port: u16) -> Result<(), Outgoing> {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            let why = format!("error forwarding port {port} to pod {}: too many open streams", self.target.pod);
+            return Err(Outgoing::Failed { data, error, why });
+        };
+        let (input, from_client) = channel(PIECES);
+        let (target, to_client) = (self.target.clone(), self.to_client.clone());
+        let task = self.tasks.spawn(async move {
+            carry(target, port, (data, error), from_client, to_client).await;
+            drop(permit);
+        });
+        self.by_id.insert(data, ForwardedConnection { input: Some(input), task });
+        Ok(())
+    }
+
+    /// Holds bytes of the client for their connection. The last ones close its input.
+    fn hold(&mut self, id: u32, bytes: Bytes, is_last: bool) {
+        let Some(connection) = self.by_id.get_mut(&id) else { return };
+        let input = if is_last { connection.input.take() } else { connection.input.clone() };
+        self.held = input.filter(|_| !bytes.is_empty()).map(|input| (input, bytes));
+    }
+
+    fn abort(&mut self, id: u32) {
+        if let Some(connection) = self.by_id.remove(&id) {
+            connection.task.abort();
+        }
+    }
+}
+
 /// Forwards until the client disconnects.
 pub async fn serve(target: PortTarget, codec: ForwardingCodec, mut socket: MessageSocket, permits: Arc<Semaphore>) {
     if forward(target, codec, &mut socket, permits).await.is_ok() {
@@ -49,54 +92,35 @@ async fn forward(
     permits: Arc<Semaphore>,
 ) -> io::Result<()> {
     let (to_client, mut from_pod) = channel::<Outgoing>(PIECES);
-    let mut connections: HashMap<u32, ForwardedConnection> = HashMap::new();
-    // Dropping it aborts all tasks.
-    let mut tasks = JoinSet::new();
+    let (by_id, tasks) = (HashMap::new(), JoinSet::new());
+    let mut connections = Connections { target, permits, to_client, by_id, tasks, held: None };
     let mut events: VecDeque<ForwardingEvent> = codec.first_events().into();
-    let mut held: Option<(Sender<Bytes>, Bytes)> = None;
     let mut pings = interval(PING);
     let mut idle_until = Instant::now() + IDLE;
     for message in codec.greeting() {
         socket.send(message).await?;
     }
     loop {
-        while let Some(event) = held.is_none().then(|| events.pop_front()).flatten() {
+        while let Some(event) = connections.held.is_none().then(|| events.pop_front()).flatten() {
             match event {
                 ForwardingEvent::Open { data, error, port } => {
-                    let Ok(permit) = permits.clone().try_acquire_owned() else {
-                        let why = format!("error forwarding port {port} to pod {}: too many open streams", target.pod);
-                        socket_send_all(socket, codec.encode(Outgoing::Failed { data, error, why })?).await?;
-                        continue;
-                    };
-                    let (input, from_client) = channel(PIECES);
-                    let (target, to_client) = (target.clone(), to_client.clone());
-                    let task = tasks.spawn(async move {
-                        carry(target, port, (data, error), from_client, to_client).await;
-                        drop(permit);
-                    });
-                    connections.insert(data, ForwardedConnection { input: Some(input), task });
-                }
-                ForwardingEvent::Data { id, bytes, is_last } => {
-                    let Some(connection) = connections.get_mut(&id) else { continue };
-                    let input = if is_last { connection.input.take() } else { connection.input.clone() };
-                    held = input.filter(|_| !bytes.is_empty()).map(|input| (input, bytes));
-                }
-                ForwardingEvent::Reset(id) => {
-                    if let Some(connection) = connections.remove(&id) {
-                        connection.task.abort();
+                    if let Err(failure) = connections.open((data, error), port) {
+                        socket_send_all(socket, codec.encode(failure)?).await?;
                     }
                 }
+                ForwardingEvent::Data { id, bytes, is_last } => connections.hold(id, bytes, is_last),
+                ForwardingEvent::Reset(id) => connections.abort(id),
                 ForwardingEvent::Answer(message) => socket.send(message).await?,
             }
         }
         select! {
             // Sends the waiting bytes once the connection has room; drops them when it has ended.
-            permit = reserve(&held) => {
-                if let (true, Some((input, bytes))) = (permit, held.take()) {
+            permit = reserve(&connections.held) => {
+                if let (true, Some((input, bytes))) = (permit, connections.held.take()) {
                     let _ = input.try_send(bytes);
                 }
             }
-            message = socket.receive(), if held.is_none() => match message {
+            message = socket.receive(), if connections.held.is_none() => match message {
                 Some(message) => {
                     idle_until = Instant::now() + IDLE;
                     events.extend(codec.decode(message)?);
@@ -106,14 +130,14 @@ async fn forward(
             Some(outgoing) = from_pod.recv() => {
                 idle_until = Instant::now() + IDLE;
                 if let Outgoing::Failed { data, .. } | Outgoing::Done { data, .. } = &outgoing {
-                    connections.remove(data);
+                    connections.by_id.remove(data);
                 }
                 socket_send_all(socket, codec.encode(outgoing)?).await?;
-                if codec.is_fixed() && connections.is_empty() {
+                if codec.is_fixed() && connections.by_id.is_empty() {
                     return Ok(());
                 }
             }
-            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+            Some(_) = connections.tasks.join_next(), if !connections.tasks.is_empty() => {}
             _ = pings.tick() => socket.ping().await?,
             () = sleep_until(idle_until) => return Ok(()),
         }
