@@ -1,6 +1,6 @@
 //! Create: the whole pipeline, from a body to a kept object.
 
-use super::admission::{self, AdmissionRequest};
+use super::admission::{self, AdmissionRequest, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
 use super::custom;
 use super::rules::metadata;
@@ -41,12 +41,14 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         break;
     }
     let key = key_of(kind, &object);
-    admit(txn, kind, &mut object, &mut warnings, options, admission::mutate)?;
+    let named = if generated { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };
+    let target = target(kind, body, &named, options);
+    admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(txn, kind, body.api_version(), &object, None)?;
     check_free(txn, kind, &key)?;
-    admit(txn, kind, &mut object, &mut warnings, options, admission::validate)?;
+    admit(txn, target, &mut object, &mut warnings, admission::validate)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
         managed_fields::update::created(kind, &mut object, manager, txn.now());
@@ -95,29 +97,36 @@ pub fn create_like(
     let mut warnings = Vec::new();
     let admitted_before = object.clone();
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
-    admit(txn, kind, &mut object, &mut warnings, options, admission::mutate)?;
+    let target = target(kind, body, &key, options);
+    admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
     if object != admitted_before {
         (kind.prepare)(&mut object, None);
         check(txn, kind, body.api_version(), &object, None)?;
     }
     check_free(txn, kind, &key)?;
-    admit(txn, kind, &mut object, &mut warnings, options, admission::validate)?;
+    admit(txn, target, &mut object, &mut warnings, admission::validate)?;
     Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
 }
 
 /// One of the two phases of admission.
 type AdmissionPhase = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>;
 
+/// A request to create an object.
+fn target<'a>(kind: &'a Kind, body: &'a Object, key: &'a Key, options: &'a WriteOptions) -> AdmissionTarget<'a> {
+    let (operation, options) = (Operation::Create, RequestOptions::Write(options));
+    AdmissionTarget { operation, kind, api_version: body.api_version(), subresource: "", key, options }
+}
+
 /// Runs a phase of admission on a new object.
 fn admit(
     txn: &mut dyn Transaction,
-    kind: &Kind,
+    target: AdmissionTarget<'_>,
     object: &mut Object,
     warnings: &mut Vec<String>,
-    options: &WriteOptions,
     phase: AdmissionPhase,
 ) -> ApiResult<()> {
-    phase(txn, &mut AdmissionRequest { kind, object, old: None, warnings, dry_run: options.dry_run })
+    let mut request = target.request(txn, object, None, warnings);
+    phase(txn, &mut request)
 }
 
 /// Refuses a name that is taken.

@@ -1,5 +1,8 @@
 //! Delete: graceful for pods, through finalizers for all kinds.
 
+pub use super::DeleteOptions;
+
+use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
@@ -9,31 +12,57 @@ use crate::object::time::Shift;
 use crate::object::{Key, Object, Reason, Status, Time, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
-
-/// Options of a deletion. Kubernetes: `DeleteOptions`.
-#[derive(Clone, Debug, Default)]
-pub struct DeleteOptions {
-    /// Seconds of grace; none for the object's own.
-    pub grace: Option<i64>,
-    /// Treatment of dependents.
-    pub propagation: Propagation,
-    /// Only if the uid is this one.
-    pub uid: Option<String>,
-    /// Only if the revision is this one.
-    pub revision: Option<String>,
-}
-
-/// Namespaces that cannot be deleted.
-const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+use serde_json::Value;
+use std::sync::Arc;
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
 pub fn delete(txn: &mut dyn Transaction, kind: &Kind, key: &Key, options: &DeleteOptions) -> ApiResult<WriteReply> {
     check_verb(txn, "delete", "", key)?;
     let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;
-    if kind.resource == "namespaces" && PROTECTED.contains(&&*key.name) {
-        return Err(Status::forbidden(kind.resource, &key.name, "this namespace may not be deleted"));
-    }
+    let mut warnings = Vec::new();
+    admit(txn, (kind, key), &old, options, &mut warnings)?;
+    mark_or_remove(txn, (kind, key), old, options, warnings)
+}
+
+/// Asks admission for a deletion.
+fn admit(
+    txn: &mut dyn Transaction,
+    (kind, key): (&Kind, &Key),
+    old: &Object,
+    options: &DeleteOptions,
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
+    let newest = kind.api_version();
+    let api_version = options.api_version.as_deref().unwrap_or(&newest);
+    let (operation, options) = (Operation::Delete, RequestOptions::Delete(options));
+    let target = AdmissionTarget { operation, kind, api_version, subresource: "", key, options };
+    let mut nothing = Object(Value::Null);
+    let mut request = target.request(txn, &mut nothing, Some(old), warnings);
+    admission::admit(txn, &mut request)
+}
+
+/// Deletes an object whose deletion was admitted in another form: an eviction.
+pub(super) fn delete_admitted(
+    txn: &mut dyn Transaction,
+    (kind, key): (&Kind, &Key),
+    options: &DeleteOptions,
+    warnings: Vec<String>,
+) -> ApiResult<WriteReply> {
+    check_verb(txn, "delete", "", key)?;
+    let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+    check_preconditions(kind, &old, options)?;
+    mark_or_remove(txn, (kind, key), old, options, warnings)
+}
+
+/// Carries out a deletion.
+fn mark_or_remove(
+    txn: &mut dyn Transaction,
+    (kind, key): (&Kind, &Key),
+    old: Arc<Object>,
+    options: &DeleteOptions,
+    warnings: Vec<String>,
+) -> ApiResult<WriteReply> {
     let mut object = Object::clone(&old);
     add_finalizer(&mut object, options.propagation);
     let grace = grace_of(kind, &object, options);
@@ -47,12 +76,12 @@ pub fn delete(txn: &mut dyn Transaction, kind: &Kind, key: &Key, options: &Delet
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
         let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
-        return Ok(WriteReply::changed(txn.remove(key, last)?, Vec::new()));
+        return Ok(WriteReply::changed(txn.remove(key, last)?, warnings));
     }
     if object == *old {
-        return Ok(WriteReply::unchanged(old, Vec::new()));
+        return Ok(WriteReply::unchanged(old, warnings));
     }
-    Ok(WriteReply::changed(txn.put(key, object)?, Vec::new()))
+    Ok(WriteReply::changed(txn.put(key, object)?, warnings))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for: no finalizer, no grace.

@@ -1,6 +1,7 @@
 //! Evict: a deletion of a pod that its disruption budget has to allow. Kubernetes: `pkg/registry/core/pod/storage/eviction.go`.
 
-use super::delete::{DeleteOptions, delete};
+use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
+use super::delete::{DeleteOptions, delete_admitted};
 use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
@@ -17,6 +18,8 @@ const MAX_DISRUPTED: usize = 2000;
 pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let pod = read::exact(txn, key)?;
+    let mut warnings = Vec::new();
+    admit(txn, (kind, key), options, dry_run, &mut warnings)?;
     if !needs_no_budget(&pod) {
         let mut budgets = txn.list(Resource("poddisruptionbudgets.policy"), Some(&key.namespace))?;
         budgets.retain(|budget| selects(budget, &pod));
@@ -33,7 +36,34 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
     }
     let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
     mark(txn, kind, pod, dry_run)?;
-    delete(txn, kind, key, &options)
+    delete_admitted(txn, (kind, key), &options, warnings)
+}
+
+/// Asks admission for an eviction.
+fn admit(
+    txn: &mut dyn Transaction,
+    (kind, key): (&Kind, &Key),
+    options: &DeleteOptions,
+    dry_run: bool,
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
+    let mut eviction = Object(json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": &*key.name, "namespace": &*key.namespace},
+    }));
+    if let Some(grace) = options.grace {
+        eviction.set(&["deleteOptions", "gracePeriodSeconds"], grace);
+    }
+    let write = WriteOptions { dry_run, ..WriteOptions::default() };
+    let target = AdmissionTarget {
+        operation: Operation::Create,
+        kind,
+        api_version: kind.version,
+        subresource: "eviction",
+        key,
+        options: RequestOptions::Write(&write),
+    };
+    let mut request = target.request(txn, &mut eviction, None, warnings);
+    admission::admit(txn, &mut request)
 }
 
 /// Tells on the pod why it goes (KEP-3329); a Job's pod failure policy goes by it.

@@ -40,6 +40,7 @@ pub use transaction::Transaction;
 
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status};
+use crate::world::Propagation;
 use std::sync::Arc;
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
@@ -69,6 +70,17 @@ pub enum FieldValidation {
     Ignore,
 }
 
+impl FieldValidation {
+    /// The name in the options of a request: `Strict`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FieldValidation::Strict => "Strict",
+            FieldValidation::Warn => "Warn",
+            FieldValidation::Ignore => "Ignore",
+        }
+    }
+}
+
 /// Options of a write.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
@@ -87,6 +99,23 @@ impl WriteOptions {
     pub fn check_manager(&self, of: &str) -> ApiResult<()> {
         self.manager.as_ref().map_or(Ok(()), |manager| rules::field_manager::check(&manager.name, of))
     }
+}
+
+/// Options of a deletion. Kubernetes: `DeleteOptions`.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// Seconds of grace; none for the object's own.
+    pub grace: Option<i64>,
+    /// Treatment of dependents.
+    pub propagation: Propagation,
+    /// Only if the uid is this one.
+    pub uid: Option<String>,
+    /// Only if the revision is this one.
+    pub revision: Option<String>,
+    /// Everything is done but the keeping.
+    pub dry_run: bool,
+    /// The `apiVersion` of the request; none for the kind's newest.
+    pub api_version: Option<String>,
 }
 
 /// A write that went through.

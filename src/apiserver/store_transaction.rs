@@ -342,6 +342,10 @@ impl Transaction for WriteTxn<'_> {
         self.user.as_deref()
     }
 
+    fn request_user(&self) -> Arc<User> {
+        self.user.clone().unwrap_or_else(|| Arc::new(User::administrator()))
+    }
+
     fn acting_user(&self) -> Option<&User> {
         self.user.as_deref().filter(|_| self.checks_access)
     }

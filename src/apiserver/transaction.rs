@@ -91,6 +91,11 @@ pub trait Transaction {
         None
     }
 
+    /// The user as admission sees the request: the administrator where no other is known.
+    fn request_user(&self) -> Arc<User> {
+        Arc::new(self.user().cloned().unwrap_or_else(User::administrator))
+    }
+
     /// The user whose rights each verb has to check; `None` where the request was authorized before, and for the
     /// administrator.
     fn acting_user(&self) -> Option<&User> {

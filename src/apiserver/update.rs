@@ -1,6 +1,6 @@
 //! Update: the pipeline for an object that exists, as a whole or only its status.
 
-use super::admission::{self, AdmissionRequest};
+use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::{check_creation, check_verb};
 use super::create::{check, create, decode, refuse, warn};
 use super::custom;
@@ -88,47 +88,65 @@ pub fn write_update(
     };
     check_preconditions(kind, body, &old)?;
     let mut warnings = Vec::new();
+    let target = AdmissionTarget {
+        operation: Operation::Update,
+        kind,
+        api_version: body.api_version(),
+        subresource: part.subresource(),
+        key: &key,
+        options: RequestOptions::Write(options),
+    };
     let mut object = match part {
-        UpdatePart::Status | UpdatePart::StatusAlone | UpdatePart::Approval => {
-            return update_status(txn, (kind, &key), body, part, old, options);
+        UpdatePart::StatusAlone => return update_status_alone(txn, (kind, &key), body, old, options),
+        UpdatePart::Status | UpdatePart::Approval => {
+            return update_status(txn, target, body, (part, old), options);
         }
-        UpdatePart::EphemeralContainers => with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?,
-        UpdatePart::Resize => resized(kind, &decode(kind, body, options, &mut warnings)?, &old)?,
-        UpdatePart::Main | UpdatePart::Finalize => whole(txn, kind, body, &old, part, options, &mut warnings)?,
+        UpdatePart::EphemeralContainers => {
+            let object = with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?;
+            admitted_part(txn, target, object, &old, &mut warnings)?
+        }
+        UpdatePart::Resize => {
+            let object = resized(kind, &decode(kind, body, options, &mut warnings)?, &old)?;
+            admitted_part(txn, target, object, &old, &mut warnings)?
+        }
+        UpdatePart::Main | UpdatePart::Finalize => whole(txn, target, body, (part, &old), options, &mut warnings)?,
     };
     raise_generation(kind, &mut object, &old);
     let manager = part.written_by(options.manager.as_ref());
     put_update(txn, (kind, &key), object, old, manager.as_ref(), warnings)
 }
 
-/// Replaces a status, and unless it is a loop that writes, also the metadata that the kind lets such a write change.
-fn update_status(
+/// Replaces the status alone, as loops write it.
+fn update_status_alone(
     txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
     body: &Object,
-    part: UpdatePart,
     old: Arc<Object>,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
-    let mut warnings = Vec::new();
-    let fields = if part == UpdatePart::StatusAlone { &[] } else { kind.status_metadata };
-    let (mut status, new_metadata) = decode_status(kind, body, fields, options, &mut warnings)?;
-    if kind.resource == SIGNING_REQUESTS {
-        status = Some(signing_request_status(kind, status, &old, part, txn.now())?);
-    }
-    if kind.custom.is_some() {
-        let mut object = Object::clone(&old);
-        object.set(&["status"], status.clone().unwrap_or_default());
-        check(txn, kind, body.api_version(), &object, Some(&old))?;
-    }
+    let (part, mut warnings) = (UpdatePart::StatusAlone, Vec::new());
+    let (status, _) = decode_status(kind, body, &[], options, &mut warnings)?;
+    let status = checked_status(txn, kind, (part, body.api_version()), status, &old)?;
+    let noted = match part.written_by(options.manager.as_ref()) {
+        Some(manager) => StatusOwnership::By(manager),
+        None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
+    };
+    keep_status(txn, (kind, key), status, old, noted, warnings)
+}
+
+/// Replaces a status, and the metadata that the kind lets such a write change.
+fn update_status(
+    txn: &mut dyn Transaction,
+    target: AdmissionTarget<'_>,
+    body: &Object,
+    (part, old): (UpdatePart, Arc<Object>),
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
+    let (kind, key, mut warnings) = (target.kind, target.key, Vec::new());
+    let fields = kind.status_metadata;
+    let (status, new_metadata) = decode_status(kind, body, fields, options, &mut warnings)?;
+    let status = checked_status(txn, kind, (part, body.api_version()), status, &old)?;
     let manager = part.written_by(options.manager.as_ref());
-    if fields.iter().all(|field| new_metadata.get(*field) == old.value_at(&["metadata", field])) {
-        let noted = match manager {
-            Some(manager) => StatusOwnership::By(manager),
-            None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
-        };
-        return keep_status(txn, (kind, key), status, old, noted, warnings);
-    }
     let mut object = Object::clone(&old);
     let managed = body.value_at(&["metadata", "managedFields"]).filter(|_| manager.is_none()).cloned();
     let taken = fields.iter().map(|field| (*field, new_metadata.get(*field).cloned()));
@@ -142,8 +160,42 @@ fn update_status(
         Some(status) => object.set(&["status"], status),
         None => drop(object.unset(&["status"])),
     }
+    let object = admitted_part(txn, target, object, &old, &mut warnings)?;
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, Some(&old), kind))?;
     put_update(txn, (kind, key), object, old, manager.as_ref(), warnings)
+}
+
+/// The status as it is kept, checked where the kind has rules for it.
+fn checked_status(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    (part, api_version): (UpdatePart, &str),
+    status: Option<Value>,
+    old: &Object,
+) -> ApiResult<Option<Value>> {
+    let status = match kind.resource == SIGNING_REQUESTS {
+        true => Some(signing_request_status(kind, status, old, part, txn.now())?),
+        false => status,
+    };
+    if kind.custom.is_some() {
+        let mut object = old.clone();
+        object.set(&["status"], status.clone().unwrap_or_default());
+        check(txn, kind, api_version, &object, Some(old))?;
+    }
+    Ok(status)
+}
+
+/// A changed part of an object after admission.
+fn admitted_part(
+    txn: &mut dyn Transaction,
+    target: AdmissionTarget<'_>,
+    mut object: Object,
+    old: &Object,
+    warnings: &mut Vec<String>,
+) -> ApiResult<Object> {
+    let mut request = target.request(txn, &mut object, Some(old), warnings);
+    admission::admit(txn, &mut request)?;
+    Ok(object)
 }
 
 const SIGNING_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
@@ -280,19 +332,18 @@ fn resized(kind: &Kind, decoded: &Object, old: &Object) -> ApiResult<Object> {
 /// The object with new metadata and spec, through the whole pipeline.
 fn whole(
     txn: &mut dyn Transaction,
-    kind: &Kind,
+    target: AdmissionTarget<'_>,
     body: &Object,
-    old: &Object,
-    part: UpdatePart,
+    (part, old): (UpdatePart, &Object),
     options: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Object> {
+    let kind = target.kind;
     let mut object = decode(kind, body, options, warnings)?;
     keep_other_parts(kind, &mut object, old, part);
     metadata::carry_over(&mut object, old);
     (kind.prepare)(&mut object, Some(old));
-    let mut request =
-        AdmissionRequest { kind, object: &mut object, old: Some(old), warnings, dry_run: options.dry_run };
+    let mut request = target.request(txn, &mut object, Some(old), warnings);
     admission::mutate(txn, &mut request)?;
     check(txn, kind, body.api_version(), request.object, Some(old))?;
     admission::validate(txn, &mut request)?;

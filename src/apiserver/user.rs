@@ -36,6 +36,21 @@ impl User {
         }
     }
 
+    /// The user of a component of the control plane, as Kubernetes names it: the kubelet, the scheduler, or the controller with this name.
+    pub fn component(name: &str) -> User {
+        match name {
+            "default-scheduler" => User::impersonated("system:kube-scheduler", "", &[], BTreeMap::new()),
+            "kubelet" => {
+                let groups = ["system:nodes".to_owned()];
+                User::impersonated("system:node:kloop", "", &groups, BTreeMap::new())
+            }
+            controller => {
+                let name = format!("{ACCOUNT_PREFIX}kube-system:{controller}");
+                User::impersonated(&name, "", &[], BTreeMap::new())
+            }
+        }
+    }
+
     /// A client that showed no credentials.
     pub fn anonymous() -> User {
         User { name: "system:anonymous".to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }

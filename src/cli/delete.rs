@@ -102,6 +102,7 @@ pub struct Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (options, timeout) = check(&args)?;
     let dry_run = args.write.dry_run(context)?;
+    let options = DeleteOptions { dry_run: dry_run != DryRun::None, ..options };
     if args.force {
         context.warn(&[
             "Immediate deletion does not wait for confirmation that the running resource has been terminated. \
@@ -198,7 +199,7 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let week = Duration::from_secs(7 * 24 * 3600);
     let timeout = if timeout.is_positive() { timeout.unsigned_abs() } else { week };
-    Ok((DeleteOptions { grace, propagation, uid: None, revision: None }, timeout))
+    Ok((DeleteOptions { grace, propagation, ..DeleteOptions::default() }, timeout))
 }
 
 /// Asks on the terminal for confirmation.

@@ -1,6 +1,7 @@
 //! The overlay of a tick as a transaction: writes are staged in the World, so that the next plan sees them.
 
 use crate::apiserver::transaction::{BindPreconditions, Binding};
+use crate::apiserver::user::User;
 use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::KindRegistry;
 use crate::object::{Key, Object, Resource, Time};
@@ -18,6 +19,8 @@ pub struct Overlay<'a> {
     pub last: &'a mut HashMap<Key, Arc<Object>>,
     /// Whether this plan ends with the last staged write, so that no later refusal can undo it.
     pub alone: bool,
+    /// The user that admission sees: that of the loop whose plan it is.
+    pub user: &'a Arc<User>,
     /// Chance.
     pub random: &'a mut dyn FnMut() -> u64,
 }
@@ -102,6 +105,10 @@ impl Transaction for Overlay<'_> {
 
     fn random(&mut self) -> u64 {
         (self.random)()
+    }
+
+    fn request_user(&self) -> Arc<User> {
+        self.user.clone()
     }
 
     fn network(&self) -> u8 {

@@ -14,6 +14,7 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::metadata;
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, update, update_pod_status};
+use crate::apiserver::user::User;
 use crate::apiserver::{Transaction, WriteOptions, create};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
@@ -247,7 +248,7 @@ impl Tick<'_> {
         drop(planning);
         let _staging = trace_span!("stage", by = each.name, key = %item.1, writes = plan.writes.len()).entered();
         let stage = self.world.stage_mark();
-        match self.stage_writes(&plan, &mut plans.last) {
+        match self.stage_writes(each.name, &plan, &mut plans.last) {
             Ok(attempts) => {
                 plans.attempts.extend(attempts);
                 self.accept_plan(item, plan, stage, plans)
@@ -266,13 +267,15 @@ impl Tick<'_> {
     /// Stages the writes of a plan until one fails. Returns the attempts of containers to record with them.
     fn stage_writes(
         &mut self,
+        by: &str,
         plan: &Plan,
         last: &mut HashMap<Key, Arc<Object>>,
     ) -> Result<Vec<ContainerAttempt>, StageFailure> {
+        let user = Arc::new(User::component(by));
         let mut attempts = Vec::new();
         let mut template_cache = (plan.writes.len() > 1).then(PodTemplateCache::default);
         for write in &plan.writes {
-            match contain(|| self.stage(&write.verb, &mut attempts, (&mut *last, template_cache.as_mut()))) {
+            match contain(|| self.stage(&write.verb, &user, &mut attempts, (&mut *last, template_cache.as_mut()))) {
                 Ok(Ok(())) => {}
                 Ok(Err(status)) => return Err(StageFailure::Refused { why: write.why.to_string(), status }),
                 Err(panic) => return Err(StageFailure::Panicked(panic)),
@@ -354,6 +357,7 @@ impl Tick<'_> {
     fn stage(
         &mut self,
         verb: &WriteVerb,
+        user: &Arc<User>,
         attempts: &mut Vec<ContainerAttempt>,
         (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     ) -> Result<(), Status> {
@@ -365,7 +369,7 @@ impl Tick<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, (last, template_cache), self.random)
+        stage(self.world, verb, user, (last, template_cache), self.random)
     }
 
     fn record_events(&mut self, plans: &mut TickPlans) {
@@ -373,7 +377,8 @@ impl Tick<'_> {
         let revision = self.world.revision + self.world.staged_count() as u64;
         let now = self.world.now;
         let last = &mut plans.last;
-        let mut txn = Overlay { world: self.world, revision, last, alone: false, random: self.random };
+        let user = Arc::new(User::component("event-recorder"));
+        let mut txn = Overlay { world: self.world, revision, last, alone: false, user: &user, random: self.random };
         self.recorder.flush(&mut txn, now);
         if retention::is_crowded(self.world) {
             self.recorder.prune(self.world);
@@ -446,13 +451,14 @@ pub fn restarts(effect: &Effect) -> bool {
 pub fn stage(
     world: &mut World,
     verb: &WriteVerb,
+    user: &Arc<User>,
     (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     random: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
     let alone = template_cache.is_none();
     let revision = world.revision + world.staged_count() as u64;
     let kinds = world.kinds.clone();
-    let mut txn = Overlay { world, revision, last, alone, random };
+    let mut txn = Overlay { world, revision, last, alone, user, random };
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {
@@ -518,7 +524,7 @@ fn stage_delete(
         .kinds()
         .by_resource(key.resource)
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
-    let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), revision: None };
+    let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), ..DeleteOptions::default() };
     match delete(txn, kind, key, &options) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),
         other => other.map(|_| ()),

@@ -92,13 +92,16 @@ pub fn read_delete_options(request: &ApiRequest, options: &Value) -> ServeResult
             return Err(wrong("DeleteOptions", "propagationPolicy", "FieldValueNotSupported", message));
         }
     };
+    let dry_run = dry_run(request, "DeleteOptions", options.get("dryRun"))?;
     let deletion = DeleteOptions {
+        dry_run,
+        api_version: None,
         grace: options["gracePeriodSeconds"].as_i64().or(request.number("gracePeriodSeconds")?),
         propagation,
         uid: text(&options["preconditions"]["uid"]),
         revision: text(&options["preconditions"]["resourceVersion"]),
     };
-    Ok((deletion, dry_run(request, "DeleteOptions", options.get("dryRun"))?))
+    Ok((deletion, dry_run))
 }
 
 /// The revision of a list.

@@ -15,6 +15,7 @@ use crate::object::{Reason, Status};
 pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::delete_options(request)?;
+    let deletion = DeleteOptions { api_version: Some(asked.api_version.clone()), ..deletion };
     let key = asked.key();
     let (is_gone, reply) = api.write(dry_run, |txn| {
         let reply = delete(txn, asked.kind, &key, &deletion)?;
@@ -43,7 +44,8 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     let mut deleted = Vec::new();
     while rest.peek().is_some() {
         let done = api.write_next(dry_run, &mut rest, |txn, object| {
-            let own = DeleteOptions { uid: Some(object.uid().to_owned()), ..deletion.clone() };
+            let api_version = Some(asked.api_version.clone());
+            let own = DeleteOptions { uid: Some(object.uid().to_owned()), api_version, ..deletion.clone() };
             delete(txn, asked.kind, &key_of(asked.kind, object), &own)
         });
         for (_, outcome) in done {

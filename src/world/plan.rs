@@ -115,6 +115,17 @@ pub enum Propagation {
     Orphan,
 }
 
+impl Propagation {
+    /// The name in `propagationPolicy`: `Background`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+            Propagation::Orphan => "Orphan",
+        }
+    }
+}
+
 /// An action on the machine. Effects name the attempt, so that repeating one is harmless.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {

@@ -6,7 +6,7 @@ use super::sources::{Named, Source, product};
 use super::{assert_none, target};
 
 /// The pure modules: without file, network, process, thread, environment, clock, random number or database.
-pub const PURE: [&str; 12] = [
+pub const PURE: [&str; 13] = [
     "go",
     "object",
     "kinds",
@@ -17,6 +17,7 @@ pub const PURE: [&str; 12] = [
     "network",
     "show",
     "apiserver/rules",
+    "apiserver/admission/matching",
     "managed_fields",
     "kustomize",
 ];

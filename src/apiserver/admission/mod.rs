@@ -1,74 +1,92 @@
 //! Admission: changes and refuses writes that are well-formed in themselves.
 //!
 //! Two tables: plugins in [`MUTATING`] run before validation, plugins in [`VALIDATING`] after it. [`service_addresses`] changes objects
-//! in the second, so that a refused Service takes no address.
+//! in the second, so that a refused Service takes no address. Every stage sees the same [`AdmissionRequest`]; deletions, connections and
+//! subresources pass the plugins that handle them.
 //! A new plugin is one file, its `mod`, and one line in a table.
 
 mod default_class;
 mod default_toleration_seconds;
 mod limit_ranger;
+pub mod matching;
 mod namespace_lifecycle;
 pub mod pod_topology_labels;
 mod priority;
 mod rbac_escalation;
+mod request;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod service_addresses;
 mod storage_object_in_use_protection;
 
+pub use matching::Operation;
+pub use request::{AdmissionRequest, AdmissionTarget, RequestOptions};
+
 use super::ApiResult;
 use super::transaction::Transaction;
-use crate::kinds::Kind;
-use crate::object::Object;
+use Operation::{Create, Delete, Update};
 
-/// A write on its way through admission.
-pub struct AdmissionRequest<'a> {
-    /// Its kind.
-    pub kind: &'a Kind,
-    /// The object as it is to be kept.
-    pub object: &'a mut Object,
-    /// The object as it stands; none on create.
-    pub old: Option<&'a Object>,
-    /// Warnings for the client.
-    pub warnings: &'a mut Vec<String>,
-    /// Whether nothing will be kept.
-    pub dry_run: bool,
+/// One plugin, and the requests that it handles.
+struct AdmissionPlugin {
+    admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>,
+    operations: &'static [Operation],
+    /// Whether it handles writes to subresources, too.
+    subresources: bool,
 }
 
-impl AdmissionRequest<'_> {
-    /// Whether this creates an object of the resource.
-    fn creates(&self, resource: &str) -> bool {
-        self.old.is_none() && self.kind.resource.0 == resource
-    }
+/// A plugin that handles writes of whole objects.
+const fn writes(admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>) -> AdmissionPlugin {
+    AdmissionPlugin { admit, operations: &[Create, Update], subresources: false }
 }
 
-/// One plugin.
-type AdmissionPlugin = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>;
+/// A plugin that handles writes and deletions of whole objects.
+const fn writes_and_deletions(
+    admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>,
+) -> AdmissionPlugin {
+    AdmissionPlugin { operations: &[Create, Update, Delete], ..writes(admit) }
+}
 
 /// Plugins that may change the object, in order.
 const MUTATING: &[AdmissionPlugin] = &[
-    namespace_lifecycle::admit,
-    limit_ranger::fill,
-    service_account::admit,
-    priority::admit,
-    default_toleration_seconds::admit,
-    pod_topology_labels::admit,
-    default_class::admit,
-    storage_object_in_use_protection::admit,
-    runtime_class::admit,
+    writes_and_deletions(namespace_lifecycle::admit),
+    writes(limit_ranger::fill),
+    writes(service_account::admit),
+    writes(priority::admit),
+    writes(default_toleration_seconds::admit),
+    writes(pod_topology_labels::admit),
+    writes(default_class::admit),
+    writes(storage_object_in_use_protection::admit),
+    writes(runtime_class::admit),
 ];
 
 /// Plugins that run on a valid object, in order. Addresses are given out last, so that nothing refused takes one.
-const VALIDATING: &[AdmissionPlugin] =
-    &[rbac_escalation::admit, limit_ranger::check, resource_quota::admit, service_addresses::admit];
+const VALIDATING: &[AdmissionPlugin] = &[
+    writes(rbac_escalation::admit),
+    writes(limit_ranger::check),
+    writes(resource_quota::admit),
+    writes(service_addresses::admit),
+];
 
 /// Before validation.
 pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    MUTATING.iter().try_for_each(|plugin| plugin(txn, request))
+    run(MUTATING, txn, request)
 }
 
 /// After validation.
 pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    VALIDATING.iter().try_for_each(|plugin| plugin(txn, request))
+    run(VALIDATING, txn, request)
+}
+
+/// Admits a request without validation in between: a deletion, a connection, or the body of a subresource that is not stored.
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    mutate(txn, request)?;
+    validate(txn, request)
+}
+
+fn run(plugins: &[AdmissionPlugin], txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    let (operation, is_part) = (request.operation, !request.subresource.is_empty());
+    let handles =
+        |plugin: &&AdmissionPlugin| plugin.operations.contains(&operation) && (plugin.subresources || !is_part);
+    plugins.iter().filter(handles).try_for_each(|plugin| (plugin.admit)(txn, request))
 }

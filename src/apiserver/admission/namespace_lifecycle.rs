@@ -1,13 +1,20 @@
-//! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
+//! NamespaceLifecycle: nothing is created in a namespace that is missing or being deleted, and some namespaces cannot be deleted.
 
-use super::AdmissionRequest;
+use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::object::{Cause, Key, Resource, Status};
 
-/// Admits a write.
+/// Namespaces that cannot be deleted.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Admits a write or a deletion.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.kind.namespaced || request.old.is_some() {
+    let is_deletion = request.operation == Operation::Delete;
+    if is_deletion && request.kind.resource == "namespaces" && PROTECTED.contains(&request.name()) {
+        return Err(Status::forbidden(request.kind.resource, request.name(), "this namespace may not be deleted"));
+    }
+    if !request.kind.namespaced || request.operation != Operation::Create {
         return Ok(());
     }
     let name = request.object.namespace();

@@ -1,6 +1,6 @@
 //! ResourceQuota: refuses objects that would exceed a namespace's quota. Usage is counted as the controller counts it.
 
-use super::AdmissionRequest;
+use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::transaction::Transaction;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// Admits a write.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let namespace = request.object.namespace().to_owned();
-    if request.old.is_some() || namespace.is_empty() {
+    if request.operation != Operation::Create || namespace.is_empty() {
         return Ok(());
     }
     for quota in txn.list(Resource("resourcequotas"), Some(&namespace))? {

@@ -1,6 +1,6 @@
 //! StorageObjectInUseProtection: claims and volumes carry a finalizer that keeps them while they are used.
 
-use super::AdmissionRequest;
+use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 
@@ -11,7 +11,7 @@ pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> 
         "persistentvolumeclaims" => "kubernetes.io/pvc-protection",
         _ => return Ok(()),
     };
-    if request.old.is_none() && !request.object.finalizers().contains(&finalizer) {
+    if request.operation == Operation::Create && !request.object.finalizers().contains(&finalizer) {
         let mut finalizers = request.object.items(&["metadata", "finalizers"]).to_vec();
         finalizers.push(finalizer.into());
         request.object.set(&["metadata", "finalizers"], finalizers);

@@ -121,9 +121,10 @@ pub fn remove(
     dry_run: DryRun,
 ) -> CliResult {
     if dry_run != DryRun::Client {
-        let options = DeleteOptions { uid: Some(object.uid().to_owned()), ..DeleteOptions::default() };
+        let (uid, is_dry) = (Some(object.uid().to_owned()), dry_run == DryRun::Server);
+        let options = DeleteOptions { uid, dry_run: is_dry, ..DeleteOptions::default() };
         let key = key_of(kind, object);
-        context.api()?.write(dry_run == DryRun::Server, |txn| delete(txn, kind, &key, &options))?;
+        context.api()?.write(is_dry, |txn| delete(txn, kind, &key, &options))?;
     }
     if args.change.tells() {
         context.print_line(&format!("{} pruned{}", context.name_of(kind, object), dry_run.suffix()))?;

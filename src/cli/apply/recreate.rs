@@ -19,7 +19,8 @@ pub fn recreate(
     object: &Object,
     options: &WriteOptions,
 ) -> CliResult<Applied> {
-    let how = DeleteOptions { grace: None, propagation: Propagation::Background, uid: None, revision: None };
+    let how =
+        DeleteOptions { propagation: Propagation::Background, dry_run: options.dry_run, ..DeleteOptions::default() };
     if options.dry_run {
         let made = context.api_for(true)?.write(true, |txn| {
             delete(txn, kind, key, &how)?;

@@ -32,7 +32,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     for target in &found {
         let key = key_of(target.kind, &target.object);
         let is_dry = dry_run != Default::default();
-        let deleted = context.api()?.write(is_dry, |txn| delete(txn, target.kind, &key, &DeleteOptions::default()));
+        let options = DeleteOptions { dry_run: is_dry, ..DeleteOptions::default() };
+        let deleted = context.api()?.write(is_dry, |txn| delete(txn, target.kind, &key, &options));
         match deleted {
             Ok(_) => context.print_line(&format!("node/{} removed{}", target.object.name(), dry_run.suffix()))?,
             Err(status) => failures.push(status.into()),

@@ -3,6 +3,7 @@
 use super::remedy::advice;
 use super::{CauseLink, ControlPlaneState, ConvergenceState};
 use crate::apiserver::create::PodTemplateCache;
+use crate::apiserver::user::User;
 use crate::controllers::garbage;
 use crate::object::{Key, Time};
 use crate::reconcile::{loops, tick};
@@ -11,6 +12,7 @@ use crate::world::plan::SchedulingWait;
 use crate::world::{Loop, Row, World};
 use crate::{kubelet, network, scheduler};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Result for the loops of one object.
 #[derive(Debug, Default)]
@@ -105,8 +107,9 @@ fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut 
         };
         let (mark, mut last) = (world.stage_mark(), HashMap::new());
         let (mut due, mut refused, mut template_cache) = (Vec::new(), None, PodTemplateCache::default());
+        let user = Arc::new(User::component(each.name));
         for write in &plan.writes {
-            match tick::stage(world, &write.verb, (&mut last, Some(&mut template_cache)), &mut || 7) {
+            match tick::stage(world, &write.verb, &user, (&mut last, Some(&mut template_cache)), &mut || 7) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);

@@ -1,0 +1,168 @@
+//! The request that every stage of admission sees.
+//!
+//! Knows: the operation, the object in its new and its old form, and the client that asks. Never: reads or writes the state.
+//! Start reading at [`AdmissionRequest`].
+
+use super::matching::Operation;
+use crate::apiserver::transaction::Transaction;
+use crate::apiserver::user::User;
+use crate::apiserver::{DeleteOptions, WriteOptions};
+use crate::kinds::Kind;
+use crate::object::{Key, Object};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The options that came with a request.
+#[derive(Clone, Copy, Debug)]
+pub enum RequestOptions<'a> {
+    /// Those of a create or an update.
+    Write(&'a WriteOptions),
+    /// Those of a deletion.
+    Delete(&'a DeleteOptions),
+    /// A connection has none.
+    None,
+}
+
+/// The properties of a request that stay the same on its way.
+#[derive(Clone, Copy)]
+pub struct AdmissionTarget<'a> {
+    /// See [`AdmissionRequest::operation`].
+    pub operation: Operation,
+    /// See [`AdmissionRequest::kind`].
+    pub kind: &'a Kind,
+    /// See [`AdmissionRequest::api_version`].
+    pub api_version: &'a str,
+    /// See [`AdmissionRequest::subresource`].
+    pub subresource: &'a str,
+    /// See [`AdmissionRequest::key`].
+    pub key: &'a Key,
+    /// See [`AdmissionRequest::options`].
+    pub options: RequestOptions<'a>,
+}
+
+impl<'a> AdmissionTarget<'a> {
+    /// A request of the user of a transaction.
+    pub fn request(
+        self,
+        txn: &dyn Transaction,
+        object: &'a mut Object,
+        old: Option<&'a Object>,
+        warnings: &'a mut Vec<String>,
+    ) -> AdmissionRequest<'a> {
+        let AdmissionTarget { operation, kind, api_version, subresource, key, options } = self;
+        let dry_run = match options {
+            RequestOptions::Write(options) => options.dry_run,
+            RequestOptions::Delete(options) => options.dry_run,
+            RequestOptions::None => false,
+        };
+        let user = txn.request_user();
+        AdmissionRequest {
+            user,
+            operation,
+            kind,
+            api_version,
+            subresource,
+            key,
+            object,
+            old,
+            options,
+            warnings,
+            dry_run,
+        }
+    }
+}
+
+/// A request on its way through admission.
+pub struct AdmissionRequest<'a> {
+    /// The user who asks; the administrator where no other is known.
+    pub user: Arc<User>,
+    /// The operation.
+    pub operation: Operation,
+    /// The kind of the stored object, which has the resource and its preferred version.
+    pub kind: &'a Kind,
+    /// The `apiVersion` of the resource in the request: one of those that the kind is served in.
+    pub api_version: &'a str,
+    /// `status`; empty for the object itself.
+    pub subresource: &'a str,
+    /// The object that the request names. A new object whose name is generated has none here.
+    pub key: &'a Key,
+    /// The object as it is to be kept, or the body of a subresource (an Eviction). Null in a deletion.
+    pub object: &'a mut Object,
+    /// The object as it stands; none on create and connect.
+    pub old: Option<&'a Object>,
+    /// The options.
+    pub options: RequestOptions<'a>,
+    /// Warnings for the client.
+    pub warnings: &'a mut Vec<String>,
+    /// Whether nothing will be kept.
+    pub dry_run: bool,
+}
+
+impl AdmissionRequest<'_> {
+    /// Whether this creates an object of the resource.
+    pub fn creates(&self, resource: &str) -> bool {
+        self.operation == Operation::Create && self.subresource.is_empty() && self.kind.resource.0 == resource
+    }
+
+    /// The new object; none in a deletion.
+    pub fn new_object(&self) -> Option<&Object> {
+        Some(&*self.object).filter(|object| !object.0.is_null())
+    }
+
+    /// The namespace of the object; a Namespace is in its own.
+    pub fn namespace(&self) -> &str {
+        if self.kind.resource == "namespaces" { self.name() } else { &self.key.namespace }
+    }
+
+    /// The name of the object; empty while it is to be generated.
+    pub fn name(&self) -> &str {
+        &self.key.name
+    }
+
+    /// `apiVersion` and `kind` of the body: those of the object, or of the subresource where that has its own.
+    pub fn requested_kind(&self) -> (&str, &str) {
+        match self.new_object() {
+            Some(body) if !self.subresource.is_empty() && body.kind() != self.kind.kind => {
+                (body.api_version(), body.kind())
+            }
+            _ => (self.api_version, self.kind.kind),
+        }
+    }
+
+    /// The options object, such as `CreateOptions`; null for a connection.
+    pub fn options_object(&self) -> Value {
+        let mut object = match self.options {
+            RequestOptions::None => return Value::Null,
+            RequestOptions::Write(options) => write_options(options, self.operation),
+            RequestOptions::Delete(options) => delete_options(options),
+        };
+        if self.dry_run {
+            object["dryRun"] = json!(["All"]);
+        }
+        object
+    }
+}
+
+fn write_options(options: &WriteOptions, operation: Operation) -> Value {
+    let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
+    let mut object = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+    if let Some(manager) = &options.manager {
+        object["fieldManager"] = manager.name.as_str().into();
+    }
+    object["fieldValidation"] = options.field_validation.name().into();
+    object
+}
+
+fn delete_options(options: &DeleteOptions) -> Value {
+    let mut object = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+    if let Some(grace) = options.grace {
+        object["gracePeriodSeconds"] = grace.into();
+    }
+    for (field, value) in [("uid", &options.uid), ("resourceVersion", &options.revision)] {
+        if let Some(value) = value {
+            object["preconditions"][field] = value.as_str().into();
+        }
+    }
+    object["propagationPolicy"] = options.propagation.name().into();
+    object
+}
