@@ -37,6 +37,7 @@ mod security;
 mod spaces;
 mod static_pods;
 mod terminals;
+mod up;
 mod users;
 mod volumes;
 mod watching;

@@ -50,6 +50,11 @@ pub fn open(place: &LogSource, pod: &Object, container: &str, options: &LogOptio
     }
 }
 
+/// Whether containers of this pod may log more, now or later.
+pub fn may_begin(pod: &Object) -> bool {
+    pod.deletion().is_none() && !matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"))
+}
+
 /// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
 fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     let again = restart_decision_from_object(pod, container);
@@ -58,8 +63,7 @@ fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     let is_alive = move || {
         let api = Api::open(&state, OpenMode::Existing, "logs").ok()?;
         let pod = api.read_view(|txn| read::get(txn, &key)).ok()?;
-        let is_over = matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"));
-        Some(pod.uid() == uid && pod.deletion().is_none() && !is_over)
+        Some(pod.uid() == uid && may_begin(&pod))
     };
     Box::new(move |code| again.follows(code) && is_alive().unwrap_or(false))
 }

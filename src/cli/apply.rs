@@ -11,7 +11,7 @@ use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::Value;
 
-mod follow;
+pub mod follow;
 mod last_applied;
 mod prune;
 mod recreate;
@@ -75,6 +75,21 @@ pub struct Args {
     pruning: prune::PruneFlags,
     #[command(flatten)]
     follow: follow::FollowFlags,
+    #[arg(skip)]
+    caller: ApplyCaller,
+}
+
+/// Another verb that applies manifests as a part of its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ApplyCaller {
+    /// None: this is `kloop apply`.
+    #[default]
+    Apply,
+    /// `kloop up`, which starts a control plane itself, and removes what is taken out of the manifests.
+    Up {
+        /// Whether each object is printed.
+        is_quiet: bool,
+    },
 }
 
 /// Runs the verb.
@@ -88,6 +103,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 impl Args {
+    /// The arguments of `kloop apply -f FILES` for `kloop up`.
+    pub fn for_up(files: FileFlags, is_quiet: bool) -> Args {
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("apply"));
+        let matches = command.get_matches_from(["apply"]);
+        let args = <Args as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        Args { files, caller: ApplyCaller::Up { is_quiet }, ..args }
+    }
+
     /// Checks the flags that are independent of the manifests.
     fn check(&self, context: &mut CommandContext) -> CliResult {
         let dry_run = self.change.dry_run(context)?;
@@ -151,7 +174,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         prune::run(args, context, &applied, dry_run)?;
     }
     print_objects(args, context, &applied)?;
-    if let Some(kind) = needs_plane.filter(|_| !again) {
+    if let Some(kind) = needs_plane.filter(|_| !again && args.caller == ApplyCaller::Apply) {
         control_plane::print_hint_for(kind, dry_run, context)?;
     }
     Failure::from_failures(failures).map(|()| applied)
@@ -266,7 +289,8 @@ fn print_result(
         ApplyOutcome::Configured => "configured",
         ApplyOutcome::Unchanged => "unchanged",
     };
-    if args.change.tells() && !(again && done.outcome == ApplyOutcome::Unchanged) {
+    let is_quiet = args.caller == ApplyCaller::Up { is_quiet: true };
+    if args.change.tells() && !is_quiet && !(again && done.outcome == ApplyOutcome::Unchanged) {
         let name = context.name_of(kind, &done.object);
         context.print_line(&format!("{name} {word}{}", dry_run.suffix()))?;
     }

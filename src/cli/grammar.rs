@@ -23,7 +23,7 @@ pub fn manager(matches: &ArgMatches) -> FieldManager {
         at = inner;
     }
     let default_name = match verb {
-        "apply" | "diff" => "kubectl-client-side-apply".to_owned(),
+        "apply" | "diff" | "up" => "kubectl-client-side-apply".to_owned(),
         "annotate" | "autoscale" | "create" | "edit" | "expose" | "label" | "patch" | "replace" | "rollout" | "run"
         | "set" | "taint" => format!("kubectl-{verb}"),
         _ => "kubectl".to_owned(),

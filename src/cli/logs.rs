@@ -12,7 +12,14 @@ use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Time, time};
 use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
-use std::io::{IsTerminal, Write};
+use lines::{LineStyle, LineWriter};
+use std::collections::HashMap;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use streams::{LogStreams, PrefixForm, Prefixes, copy_log};
+
+pub mod lines;
+pub mod streams;
 
 /// Print the logs for a container in a pod or specified resource.
 ///
@@ -46,7 +53,13 @@ kloop logs --since=1h nginx
 kloop logs job/hello
 
 # Return snapshot logs from container nginx-1 of a deployment named nginx
-kloop logs deployment/nginx -c nginx-1"
+kloop logs deployment/nginx -c nginx-1
+
+# Follow all pods with label app=web, also those that come later, and print only lines that match
+kloop logs -f -l app=web --grep 'ERROR|WARN'
+
+# Follow JSON logs as text, from the start of each container
+kloop logs -f deployment/web --all-pods --pretty --since-start"
 )]
 pub struct Args {
     /// POD or TYPE/NAME, then the container.
@@ -75,6 +88,15 @@ pub struct Args {
     /// Only return logs after a specific date (RFC3339).
     #[arg(long, value_name = "TIME")]
     since_time: Option<String>,
+    /// Print everything since the container was started, also with a selector.
+    #[arg(long, conflicts_with_all = ["since", "since_time", "tail"])]
+    since_start: bool,
+    /// Print only lines that match this regular expression.
+    #[arg(long, value_name = "PATTERN")]
+    grep: Option<String>,
+    /// Print lines that are JSON objects as text: time, level, message, and the other fields.
+    #[arg(long)]
+    pretty: bool,
     /// Lines of recent log file to display. Defaults to -1, showing all; to 10 with a selector.
     #[arg(long, value_name = "LINES", allow_negative_numbers = true)]
     tail: Option<i64>,
@@ -105,6 +127,22 @@ pub struct Args {
 const SELECTOR_TAIL: i64 = 10;
 
 impl Args {
+    /// The selection and form of lines.
+    fn style(&self) -> CliResult<LineStyle> {
+        let refused = |error: regex::Error| Failure::plain(format!("invalid argument for \"--grep\" flag: {error}"));
+        let grep = self.grep.as_deref().map(regex::bytes::Regex::new).transpose().map_err(refused)?;
+        Ok(LineStyle { grep, pretty: self.pretty, whole_lines: false })
+    }
+
+    /// The form of prefixes: kubectl's on request; on a terminal, several logs always have one.
+    fn prefix_form(&self, has_several: bool) -> PrefixForm {
+        match self.prefix || self.all_pods {
+            true => PrefixForm::Kubectl,
+            false if has_several && std::io::stdout().is_terminal() => PrefixForm::Column,
+            false => PrefixForm::None,
+        }
+    }
+
     /// The requested container. As in kubectl, an empty name counts as none.
     fn requested_container(&self) -> Option<&String> {
         self.container.as_ref().or(self.words.get(1)).filter(|name| !name.is_empty())
@@ -120,6 +158,7 @@ struct LogRequest {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     check(&args)?;
+    let style = args.style()?;
     let pods = pods(&args, context)?;
     if pods.is_empty() {
         context.print_notice(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
@@ -141,12 +180,19 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     control_plane::print_hint(context)?;
     let place = LogSource::from_api(context.api()?);
     let options = options(&args, context.now())?;
-    if args.follow && requests.len() > 1 {
-        return follow_all(&args, &place, &requests, &options);
+    let form = args.prefix_form(requests.len() > 1);
+    if args.follow && !args.previous && (args.selector.is_some() || args.all_pods || requests.len() > 1) {
+        return follow_all(
+            &args,
+            context,
+            &requests,
+            LogStreams::new(place, options, style, form, args.max_log_requests),
+        );
     }
-    for request in &requests {
-        let done = copy(&args, &place, request, &options);
-        match done {
+    let (style, mut prefixes) = (Arc::new(style), Prefixes::new(form));
+    for LogRequest { pod, container } in &requests {
+        let writer = LineWriter::new(prefixes.format(pod, container), style.clone());
+        match copy_log(&place, pod, container, &options, writer) {
             Err(failure) if args.ignore_errors => context.print_line(&failure.to_string())?,
             done => done?,
         }
@@ -192,7 +238,8 @@ fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
         (None, false) => Some(now - SignedDuration::from_secs(since.as_secs().max(1))),
         (None, true) => None,
     };
-    let tail = args.tail.unwrap_or(if args.selector.is_some() { SELECTOR_TAIL } else { -1 });
+    let is_short = args.selector.is_some() && !args.since_start;
+    let tail = args.tail.unwrap_or(if is_short { SELECTOR_TAIL } else { -1 });
     Ok(LogOptions {
         follow: args.follow,
         previous: args.previous,
@@ -270,78 +317,62 @@ fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
     Ok(known.default(pod, context, false).into_iter().collect())
 }
 
-/// Returns `[pod/web/main] ` if a prefix is requested.
-fn prefix(args: &Args, request: &LogRequest) -> Option<String> {
-    let has_prefix = args.prefix || args.all_pods;
-    has_prefix.then(|| format!("[pod/{}/{}] ", request.pod.name(), request.container))
-}
-
-fn copy(args: &Args, place: &LogSource, request: &LogRequest, options: &LogOptions) -> CliResult {
-    let logs = log::open(place, &request.pod, &request.container, options)?;
-    let mut lines = PrefixedLines { prefix: prefix(args, request), within: false };
-    for piece in logs.into_iter().flatten() {
-        lines.write(&piece?)?;
+/// Follows several logs at once. Pods of the selector or workload that come later are followed, too, until no pod is
+/// left that could log more. The first error ends all streams, unless `--ignore-errors` is set.
+fn follow_all(
+    args: &Args,
+    context: &mut CommandContext,
+    requests: &[LogRequest],
+    mut streams: LogStreams,
+) -> CliResult {
+    let deadline = Deadline::new(context, None)?;
+    let grows = args.selector.is_some() || args.all_pods;
+    if !grows {
+        requests.iter().for_each(|LogRequest { pod, container }| streams.follow_container(pod, container));
     }
-    Ok(())
-}
-
-/// Writes chunks to standard output, each line with its prefix.
-struct PrefixedLines {
-    prefix: Option<String>,
-    within: bool,
-}
-
-impl PrefixedLines {
-    fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
-        let mut out = std::io::stdout().lock();
-        let harmless;
-        let piece = if out.is_terminal() {
-            harmless = crate::show::escape::output(piece);
-            &harmless
-        } else {
-            piece
-        };
-        let Some(prefix) = &self.prefix else {
-            out.write_all(piece)?;
-            return out.flush();
-        };
-        for line in piece.split_inclusive(|byte| *byte == b'\n') {
-            if !self.within {
-                out.write_all(prefix.as_bytes())?;
-            }
-            out.write_all(line)?;
-            self.within = !line.ends_with(b"\n");
-        }
-        out.flush()
-    }
-}
-
-/// Follows several logs at once, with one thread each. The first error ends all of them, unless
-/// `--ignore-errors` is set.
-fn follow_all(args: &Args, place: &LogSource, requests: &[LogRequest], options: &LogOptions) -> CliResult {
-    let (send, ended) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        for request in requests {
-            let send = send.clone();
-            scope.spawn(move || {
-                let done = copy(args, place, request, options);
-                // The receiver is gone after another log has failed.
-                drop(send.send(done));
-            });
-        }
-        drop(send);
-        for done in ended {
-            match done {
-                Err(failure) if args.ignore_errors => println!("{failure}"),
-                Err(Failure::BrokenPipe) => std::process::exit(0),
-                Err(failure) => {
-                    // The other threads would continue to follow.
-                    eprintln!("{failure}");
-                    std::process::exit(1);
+    let mut chosen: HashMap<String, Vec<String>> = HashMap::new();
+    let mut is_told = false;
+    loop {
+        let mut may_log = false;
+        if grows {
+            let pods = current_pods(args, context)?;
+            for pod in &pods {
+                if !chosen.contains_key(pod.uid()) {
+                    chosen.insert(pod.uid().to_owned(), containers(args, context, pod)?);
                 }
-                Ok(()) => {}
+            }
+            chosen.retain(|uid, _| pods.iter().any(|pod| pod.uid() == uid));
+            let left_out = streams.follow_pods(&pods, |pod| chosen.get(pod.uid()).cloned().unwrap_or_default());
+            if left_out > 0 && !std::mem::replace(&mut is_told, true) {
+                context.print_notice(&format!(
+                    "hint: {left_out} more log streams are not followed; use --max-log-requests to increase the limit"
+                ));
+            }
+            may_log = pods.iter().any(log::may_begin);
+        }
+        for failure in streams.take_ended() {
+            match failure {
+                failure if args.ignore_errors => context.print_line(&failure.to_string())?,
+                failure => return Err(failure),
             }
         }
-        Ok(())
+        if streams.count_open() == 0 && !may_log {
+            return Ok(());
+        }
+        deadline.wait();
+    }
+}
+
+/// The pods of the selector, or of the workload, as they are now.
+fn current_pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
+    let selection = |labels| ListSelection { labels: Some(labels), fields: None };
+    let namespace = context.namespace().to_owned();
+    let Some(word) = args.words.first() else { return pods(args, context) };
+    let (kind, name) = one_pod::named(context.kinds(), word)?;
+    let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+    context.read_view(|txn| {
+        let selector = txn.get(&key)?.and_then(|owner| targets::selector_of(kind, &owner));
+        selector
+            .map_or(Ok(Vec::new()), |labels| read::list(txn, &kinds::pod::KIND, Some(&namespace), &selection(labels)))
     })
 }

@@ -6,6 +6,7 @@
 //! through it.
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
+mod address;
 mod api_resources;
 mod api_versions;
 mod apply;
@@ -32,6 +33,7 @@ mod describe;
 mod diagnostics;
 mod diff;
 mod dns;
+mod down;
 mod dry_run;
 mod edit;
 mod events;
@@ -59,6 +61,7 @@ mod plan;
 mod plugin;
 mod port_forward;
 mod proxy;
+mod ps;
 mod reconcile;
 mod relative;
 mod replace;
@@ -70,6 +73,7 @@ mod serve;
 mod set;
 mod targets;
 mod top;
+mod up;
 mod usage;
 mod verbs;
 mod version;

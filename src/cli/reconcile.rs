@@ -177,13 +177,36 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
-    let duration = |flag: &str, text: &str| {
-        time::parse_duration(text)
-            .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
-    };
     let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
+    let settings = settings(&args, context)?;
+    check_descriptors()?;
+    let server = args.serve.map(|port| start_server(port, &settings, context)).transpose()?;
+    let outcome = run_loops(&args, until, &settings, context);
+    if let Some((stop, thread)) = server {
+        drop(stop);
+        // A panic has been printed; the cluster is as the loops left it.
+        let _ = thread.join();
+    }
+    outcome
+}
+
+fn duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
+    time::parse_duration(text)
+        .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
+}
+
+/// Returns the settings of a control plane without any flags, for `kloop up`.
+pub fn default_settings(context: &CommandContext) -> CliResult<ControlSettings> {
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("reconcile"));
+    let matches = command.get_matches_from(["reconcile"]);
+    let args = <Args as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    settings(&args, context)
+}
+
+/// Returns the settings of the control plane that the flags ask for.
+fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings> {
     let node = (!args.no_local_node).then(|| capacity::measure_capacity(args.node_name.as_deref(), &context.state()));
-    let settings = ControlSettings {
+    Ok(ControlSettings {
         state: context.state(),
         node,
         shim: None,
@@ -196,13 +219,17 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
         manifests: args.manifests.clone(),
         node_ports: blocks(&args.nodeport_addresses)?,
         eviction: lines(
-            &args,
+            args,
             duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,
         )?,
         convergence: convergence::check,
         metrics: Arc::default(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
-    };
+    })
+}
+
+/// Raises the limit of open files, and fails if it stays too low for a control plane.
+pub fn check_descriptors() -> CliResult {
     descriptors::raise();
     let files = descriptors::soft_limit();
     if files < FEWEST_FILES {
@@ -210,14 +237,7 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
             "this process may open {files} files, and reconcile needs {FEWEST_FILES}: raise the limit (ulimit -n {FEWEST_FILES})"
         )));
     }
-    let server = args.serve.map(|port| start_server(port, &settings, context)).transpose()?;
-    let outcome = run_loops(&args, until, &settings, context);
-    if let Some((stop, thread)) = server {
-        drop(stop);
-        // A panic has been printed; the cluster is as the loops left it.
-        let _ = thread.join();
-    }
-    outcome
+    Ok(())
 }
 
 /// Serves the API on a thread of its own, until the sender is dropped.

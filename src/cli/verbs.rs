@@ -38,6 +38,9 @@ type Context<'a> = &'a mut CommandContext;
 
 verbs! {
     "Control Plane Commands" {
+        "up" Up(up::Args) => up::run,
+        "down" Down(down::Args) => down::run,
+        "ps" Ps(ps::Args) => ps::run,
         "reconcile" Reconcile(reconcile::Args) => reconcile::run,
         "why" Why(why::Args) => why::run,
         "plan" Plan(plan::Args) => plan::run,
@@ -98,6 +101,8 @@ kloop uncordon foo"
         "cp" Cp(cp::Args) => cp::run,
         "debug" Debug(Box<debug::Args>) => |args: Box<debug::Args>, context: Context| debug::run(*args, context),
         "events" Events(events::Args) => events::run,
+        "url" Url(address::Args) => address::run,
+        "open" Open(address::OpenArgs) => address::open,
     }
     "Advanced Commands" {
         "diff" Diff(diff::Args) => diff::run,

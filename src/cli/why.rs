@@ -152,6 +152,12 @@ fn print_answers(
     context.print_styled(&texts.join("\n"))
 }
 
+/// Explains one object for another verb, with the last lines of logs and the holders of ports; `None` when it does not exist.
+pub fn explain_object(store: &Store, key: &Key) -> CliResult<Option<CauseChain>> {
+    let (mut world, plane) = load_world(store)?;
+    Ok(explain(&mut world, key, &plane).map(|answer| with_ports(with_logs(answer, store), store)))
+}
+
 /// Loads the state, and whether a control plane runs.
 fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let now = Time::now();
@@ -376,18 +382,34 @@ fn coloured(state: ConvergenceState) -> String {
 pub fn page(answer: &CauseChain, now: Time) -> String {
     let width = answer.links.iter().map(|link| link.what.len()).max().unwrap_or(0);
     let cause = answer.root_cause();
+    let is_cause = |link: &CauseLink| cause.is_some_and(|cause| std::ptr::eq(cause, link));
     let mut text = String::new();
     for link in &answer.links {
-        let is_cause = cause.is_some_and(|cause| std::ptr::eq(cause, link));
-        let mark = if is_cause { ">" } else { " " };
-        let text_of_link = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
-        text.push_str(&format!("{mark} {} {text_of_link}\n", coloured(link.state)));
-        // Do not repeat a message that the line already contains.
-        let is_new = |activity: &&LastActivity| link.error.as_deref() != Some(&*activity.message);
-        let last = link.last.as_ref().filter(is_new).map(|activity| last(activity, now));
-        last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
+        text.push_str(&format_link(link, is_cause(link), width, now));
     }
-    format!("{text}{}\n", format!("next: {}", escape::text(&answer.next())).bold())
+    text + &format_next(answer)
+}
+
+/// Formats the link at which a chain is stuck, and the next step, for an output that names the object already. `None` when it
+/// is not stuck.
+pub fn root_cause_lines(answer: &CauseChain, now: Time) -> Option<String> {
+    let cause = answer.root_cause()?;
+    Some(format_link(cause, true, 0, now) + &format_next(answer))
+}
+
+fn format_link(link: &CauseLink, is_cause: bool, width: usize, now: Time) -> String {
+    let mark = if is_cause { ">" } else { " " };
+    let text_of_link = escape::text(&format!("{:width$}  {}", link.what, sentence(link, now)));
+    let mut text = format!("{mark} {} {text_of_link}\n", coloured(link.state));
+    // Do not repeat a message that the line already contains.
+    let is_new = |activity: &&LastActivity| link.error.as_deref() != Some(&*activity.message);
+    let last = link.last.as_ref().filter(is_new).map(|activity| last(activity, now));
+    last.iter().chain(&link.more).for_each(|line| text.push_str(&format!("{:14}{}\n", "", escape::text(line))));
+    text
+}
+
+fn format_next(answer: &CauseChain) -> String {
+    format!("{}\n", format!("next: {}", escape::text(&answer.next())).bold())
 }
 
 /// Formats the last activity: `last: ScalingReplicaSet 9s ago: Scaled up replica set web-1 from 0 to 2`.

@@ -184,6 +184,13 @@ pub fn read_record(pod: &Path) -> Option<ShimRecord> {
     serde_json::from_slice(&text).ok().or_else(|| ShimRecord::salvage(&text))
 }
 
+/// The records of this boot in the folders of all pods.
+pub fn read_records(state: &Path) -> impl Iterator<Item = ShimRecord> {
+    let boot = process::boot_id();
+    let pods = fs::read_dir(state.join("pods")).into_iter().flatten().flatten();
+    pods.filter_map(|folder| read_record(&folder.path())).filter(move |record| record.boot == boot)
+}
+
 /// The main process of a pod's container, as its shim has recorded it; none when none runs on this machine.
 pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<ProcessIdentity> {
     let record = read_record(&pod(state, uid)).filter(|record| record.boot == process::boot_id())?;
@@ -202,8 +209,7 @@ pub fn owner(state: &Path, pid: u32) -> Option<(PodName, Option<String>)> {
     let pid = i32::try_from(pid).ok()?;
     let above = |pid: &i32| process::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
     let line: Vec<i32> = std::iter::successors(Some(pid), above).collect();
-    let pods = fs::read_dir(state.join("pods")).into_iter().flatten().flatten();
-    let mut records = pods.filter_map(|folder| read_record(&folder.path()));
+    let mut records = read_records(state);
     let is_below = |record: &ShimRecord| record.shim.is_some_and(|shim| shim.lives() && line.contains(&shim.pid));
     let record = records.find(is_below)?;
     let is_its = |container: &ContainerRecord| match &container.state {

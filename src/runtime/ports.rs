@@ -36,6 +36,15 @@ pub fn holder_where(port: u16, is_meant: impl Fn(Ipv4Addr) -> bool) -> Option<(I
     find(tcp_listeners(), port, &is_meant).or_else(|| find(udp_sockets(), port, &is_meant))
 }
 
+/// Returns the addresses and ports of this machine at which programs listen over TCP, IPv4 only.
+pub fn listeners() -> Vec<(Ipv4Addr, u16)> {
+    let at = |(address, _): (SocketAddr, u64)| match address.ip().to_canonical() {
+        IpAddr::V4(ip) => Some((ip, address.port())),
+        IpAddr::V6(_) => None,
+    };
+    tcp_listeners().filter_map(at).collect()
+}
+
 /// The addresses and inodes of the sockets that listen over TCP.
 fn tcp_listeners() -> impl Iterator<Item = (SocketAddr, u64)> {
     let all = [net::tcp(), net::tcp6()].into_iter().flatten().flatten();

@@ -2,7 +2,7 @@
 //! applied shortly after the change; manual changes are undone every `--interval`. A failure is
 //! reported and tried again; nothing is pruned meanwhile.
 
-use super::{Args, apply_once, prune};
+use super::{ApplyCaller, Args, apply_once, prune};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
 use crate::object::Object;
@@ -29,36 +29,76 @@ const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.check(context)?;
     let interval = flags::duration("interval", &args.follow.interval)?.unwrap_or(NEVER);
-    let mut folders = watched_folders(args)?;
-    let mut last_applied: Option<Vec<Object>> = None;
-    let mut last_failure = String::new();
+    let mut following = Following::start(args)?;
     loop {
-        // A change may add folders to a kustomization or remove some.
-        folders = watched_folders(args).unwrap_or(folders);
-        // Start the watch before applying, so that no change is missed in between.
-        let watch = DebouncedWatch::watch(&folders, args.files.recursive);
-        match apply_once(args, context, last_applied.is_some()) {
-            Ok(applied) => {
-                last_failure.clear();
-                let before = last_applied.replace(applied).unwrap_or_default();
-                prune_removed(args, context, &before, last_applied.as_deref().unwrap_or_default())?;
-            }
-            Err(failure @ (Failure::BrokenPipe | Failure::Open(_) | Failure::Machine(..))) => return Err(failure),
-            Err(failure) => {
-                print_once(context, &failure, &mut last_failure);
-                last_applied.get_or_insert_default();
-            }
-        }
+        let watch = following.watch(args);
+        following.apply(args, context)?;
         watch.wait(interval);
         context.reopen()?;
     }
+}
+
+/// Manifests that are followed, and the objects that they had last.
+pub struct Following {
+    folders: Vec<PathBuf>,
+    last_applied: Option<Vec<Object>>,
+    last_failure: String,
+}
+
+impl Following {
+    /// Finds the folders to watch; an error if the manifests cannot be watched.
+    pub fn start(args: &Args) -> CliResult<Following> {
+        Ok(Following { folders: watched_folders(args)?, last_applied: None, last_failure: String::new() })
+    }
+
+    /// Starts a watch of the folders. Start it before applying, so that no change is missed in between.
+    pub fn watch(&mut self, args: &Args) -> DebouncedWatch {
+        // A change may add folders to a kustomization or remove some.
+        if let Ok(folders) = watched_folders(args) {
+            self.folders = folders;
+        }
+        DebouncedWatch::watch(&self.folders, args.files.recursive)
+    }
+
+    /// Applies the manifests. A refused manifest is printed once and is no error; only an unusable state is one.
+    pub fn apply(&mut self, args: &Args, context: &mut CommandContext) -> CliResult {
+        match apply_once(args, context, self.last_applied.is_some()) {
+            Ok(applied) => {
+                self.last_failure.clear();
+                let before = self.last_applied.replace(applied).unwrap_or_default();
+                prune_removed(args, context, &before, self.applied())
+            }
+            Err(failure @ (Failure::BrokenPipe | Failure::Open(_) | Failure::Machine(..))) => Err(failure),
+            Err(failure) => {
+                print_once(context, &failure, &mut self.last_failure);
+                self.last_applied.get_or_insert_default();
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes objects as applied, which [`apply_first`] has returned.
+    pub fn note_applied(&mut self, applied: Vec<Object>) {
+        self.last_applied = Some(applied);
+    }
+
+    /// The objects of the last successful apply.
+    pub fn applied(&self) -> &[Object] {
+        self.last_applied.as_deref().unwrap_or_default()
+    }
+}
+
+/// Applies the manifests for the first time, and returns the objects as stored.
+pub fn apply_first(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
+    args.check(context)?;
+    apply_once(args, context, false)
 }
 
 /// Deletes objects that the previous apply had and this one has not, of any kind and in any
 /// namespace. kubectl's pruning covers only common kinds, in the namespaces that the manifests
 /// still name.
 fn prune_removed(args: &Args, context: &mut CommandContext, before: &[Object], now: &[Object]) -> CliResult {
-    if !args.pruning.prune {
+    if !args.pruning.prune && args.caller == ApplyCaller::Apply {
         return Ok(());
     }
     let dry_run = args.change.dry_run(context)?;

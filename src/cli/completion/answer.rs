@@ -115,10 +115,14 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
     match (argument, verb.split(' ').next().unwrap_or_default()) {
         ("namespace", _) => ask(|state, _| state.namespaces()),
         ("container", _) => ask(|state, _| state.containers()),
-        ("filenames" | "state" | "kustomize", _) | ("file", "backup") | ("folder" | "output", "kustomize") => {
-            Some(ArgValueCompleter::new(PathCompleter::any()))
-        }
+        ("filenames" | "state" | "kustomize", _)
+        | ("file", "backup")
+        | ("folder" | "output", "kustomize")
+        | ("words" | "junit", "up") => Some(ArgValueCompleter::new(PathCompleter::any())),
         ("output", "explain") => texts(&["plaintext", "plaintext-openapiv2"]),
+        ("output", "up" | "ps") => texts(&["json"]),
+        ("annotations", "up") => texts(&["github"]),
+        ("object", "url" | "open") => ask(CompletionState::targets),
         ("output", "delete") => texts(&["name"]),
         ("output", verb) => listed(print::formats(verb == "get")),
         ("dry_run", _) => texts(&["none", "server", "client"]),

@@ -19,6 +19,7 @@ macro_rules! topics {
 
 /// All topics, in the order of the list: running programs first, then the network, the control plane, and reference.
 pub static ALL: &[Topic] = &topics! {
+    "development"
     "images"
     "files"
     "processes"
