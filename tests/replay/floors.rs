@@ -49,6 +49,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("namespaces", 22),
     ("node-commands", 33),
     ("patch-kinds", 38),
+    ("pod-security", 9),
     ("pod-states", 20),
     ("pods-replaced", 13),
     ("preemption", 13),

@@ -10,6 +10,7 @@ mod default_toleration_seconds;
 mod limit_ranger;
 pub mod matching;
 mod namespace_lifecycle;
+mod pod_security;
 pub mod pod_topology_labels;
 mod priority;
 mod rbac_escalation;
@@ -64,6 +65,7 @@ const MUTATING: &[AdmissionPlugin] = &[
 const VALIDATING: &[AdmissionPlugin] = &[
     writes(rbac_escalation::admit),
     writes(limit_ranger::check),
+    AdmissionPlugin { subresources: true, ..writes(pod_security::admit) },
     writes(resource_quota::admit),
     writes(service_addresses::admit),
 ];
