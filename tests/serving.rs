@@ -1,6 +1,8 @@
 //! `kloop serve` as API clients see it: over sockets, with plain HTTP.
 
 mod access;
+mod audit;
+mod certificates;
 mod computed;
 mod endpoints;
 mod helm;

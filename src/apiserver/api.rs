@@ -1,9 +1,10 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
+use super::authorization::cache::AccessCache;
 use super::env::Env;
 use super::shared_writer::{ATTEMPTS, PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn, object_of, refused};
-use super::tokens::keys::{AUTHORITY, ClusterKeys};
+use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::user::User;
 use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
@@ -42,6 +43,8 @@ pub struct Api {
     kinds: KindRegistry,
     /// The keys of the cluster, once they were needed.
     keys: Option<Arc<ClusterKeys>>,
+    /// Roles and bindings by user.
+    access_cache: AccessCache,
     /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
     /// Makes the writes together with those of other threads.
@@ -63,6 +66,12 @@ impl Api {
         self
     }
 
+    /// The same API with a shared index of roles and bindings.
+    pub fn with_access_cache(mut self, cache: &AccessCache) -> Api {
+        self.access_cache = cache.clone();
+        self
+    }
+
     /// The same API, whose single writes are made by a writer that threads share.
     pub fn with_writer(mut self, writer: &Arc<SharedWriter>) -> Api {
         self.writer = Some(writer.clone());
@@ -79,6 +88,7 @@ impl Api {
             wrote: false,
             kinds: KindRegistry::default(),
             keys: None,
+            access_cache: AccessCache::default(),
             on_wait: None,
             writer: None,
         }
@@ -185,6 +195,11 @@ impl Api {
         Ok(self.keys.insert(keys).clone())
     }
 
+    /// The administrator's token, which outlives every server; makes it when there is none yet.
+    pub fn admin_token(&mut self) -> ApiResult<String> {
+        keys::admin_token(&mut self.store)
+    }
+
     /// The store, for the modules above that tail its log.
     pub fn store(&self) -> &Store {
         &self.store
@@ -205,7 +220,8 @@ impl Api {
     pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
         let acting_user = self.user.as_deref().filter(|_| self.checks_access);
-        look(&ReadView { acting_user, snapshot: &snapshot, kinds: &self.kinds, now: self.env.now() })
+        let (kinds, access_cache) = (&self.kinds, &self.access_cache);
+        look(&ReadView { acting_user, snapshot: &snapshot, kinds, access_cache, now: self.env.now() })
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
@@ -300,7 +316,8 @@ impl Api {
         let txn = txn.map_err(|error| refused(&error))?;
         let txn = WriteTxn::new(txn, &self.actor, &mut self.env, &self.kinds);
         let (user, checks_access) = (self.user.clone(), self.checks_access);
-        Ok(WriteTxn { defers: attempt < ATTEMPTS, user, checks_access, ..txn })
+        let access_cache = self.access_cache.clone();
+        Ok(WriteTxn { defers: attempt < ATTEMPTS, user, checks_access, access_cache, ..txn })
     }
 }
 

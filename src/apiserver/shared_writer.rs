@@ -6,6 +6,7 @@
 //! Start reading at [`SharedWriter::write`].
 
 use super::ApiResult;
+use super::authorization::cache::AccessCache;
 use super::env::Env;
 use super::store_transaction::{OpenWrite, WriteTxn, refused};
 use super::transaction::Transaction;
@@ -35,6 +36,8 @@ pub struct SharedWriter {
     path: PathBuf,
     actor: String,
     kinds: KindRegistry,
+    /// Roles and bindings by user.
+    access_cache: AccessCache,
     queue: Mutex<WriterQueue>,
 }
 
@@ -95,9 +98,10 @@ struct WriteOutcome<T> {
 
 impl SharedWriter {
     /// Makes a writer of the file, which is opened at the first write.
-    pub fn new(path: &Path, actor: &str, kinds: &KindRegistry) -> SharedWriter {
+    pub fn new(path: &Path, actor: &str, kinds: &KindRegistry, access_cache: &AccessCache) -> SharedWriter {
         let queue = WriterQueue { idle: Some(Box::default()), waiting: VecDeque::new() };
-        SharedWriter { path: path.into(), actor: actor.into(), kinds: kinds.clone(), queue: Mutex::new(queue) }
+        let (kinds, access_cache) = (kinds.clone(), access_cache.clone());
+        SharedWriter { path: path.into(), actor: actor.into(), kinds, access_cache, queue: Mutex::new(queue) }
     }
 
     /// Runs one write: kept when it succeeds and is no dry run, undone otherwise. Returns when it is durable. It is run again when it needed
@@ -232,6 +236,7 @@ impl Writer {
         let mut env = Env::System;
         let mut txn = batch.open.resume(store, &shared.actor, &mut env);
         (txn.defers, txn.user) = (defers, user.cloned());
+        txn.access_cache = shared.access_cache.clone();
         let (kinds_before, others_wrote) = (txn.kinds.clone(), std::mem::take(&mut txn.wrote));
         let result = catch_unwind(AssertUnwindSafe(|| write(&mut txn)));
         let missing_patterns = std::mem::take(&mut txn.missing_patterns);
@@ -319,7 +324,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
         Api::open(&path, OpenMode::Create, "test").unwrap();
-        let writer = SharedWriter::new(&path, "test", &KindRegistry::default());
+        let writer = SharedWriter::new(&path, "test", &KindRegistry::default(), &AccessCache::default());
         Cluster { _folder: folder, path, writer }
     }
 

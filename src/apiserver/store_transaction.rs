@@ -3,6 +3,7 @@
 //! Knows: how stored texts become objects, which leases are computed and not kept, and what a transaction has learnt of kinds and
 //! allocations. Never: commits by itself; [`super::Api`] does. Start reading at [`WriteTxn`].
 
+use super::authorization::cache::AccessCache;
 use super::env::Env;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
@@ -13,6 +14,7 @@ use crate::kinds::KindRegistry;
 use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::store::{CommitError, ParkedTxn, Store, StoreError, StoreRead, StoredObject, Txn};
+use crate::world::access::index::AccessIndex;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ pub(super) fn object_of(stored: &StoredObject) -> ApiResult<Object> {
         .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
 }
 
-fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
+pub(super) fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
     stored.iter().map(object_of).collect()
 }
 
@@ -57,6 +59,7 @@ pub(super) struct ReadView<'a> {
     pub acting_user: Option<&'a User>,
     pub snapshot: &'a dyn StoreRead,
     pub kinds: &'a KindRegistry,
+    pub access_cache: &'a AccessCache,
     pub now: Time,
 }
 
@@ -82,6 +85,8 @@ pub(super) struct WriteTxn<'a> {
     pub defers: bool,
     /// Those that the last write needed.
     pub missing_patterns: Vec<String>,
+    /// Roles and bindings as they were committed last.
+    pub access_cache: AccessCache,
 }
 
 /// A write transaction between two of its writes, without what only the thread that writes has.
@@ -111,6 +116,7 @@ impl OpenWrite {
             holdings: None,
             defers: false,
             missing_patterns: Vec::new(),
+            access_cache: AccessCache::default(),
         }
     }
 }
@@ -139,6 +145,7 @@ impl<'a> WriteTxn<'a> {
             holdings: None,
             defers: false,
             missing_patterns: Vec::new(),
+            access_cache: AccessCache::default(),
         }
     }
 
@@ -268,6 +275,10 @@ impl Transaction for ReadView<'_> {
         network_of(self.snapshot)
     }
 
+    fn access_index(&self) -> ApiResult<Arc<AccessIndex>> {
+        self.access_cache.find(self.snapshot, true)
+    }
+
     fn kinds(&self) -> &KindRegistry {
         self.kinds
     }
@@ -352,6 +363,10 @@ impl Transaction for WriteTxn<'_> {
 
     fn network(&self) -> u8 {
         self.network
+    }
+
+    fn access_index(&self) -> ApiResult<Arc<AccessIndex>> {
+        self.access_cache.find(&self.txn, false)
     }
 
     fn kinds(&self) -> &KindRegistry {

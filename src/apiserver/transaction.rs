@@ -6,6 +6,7 @@ use super::user::User;
 use crate::kinds::KindRegistry;
 use crate::object::edit::TextEdit;
 use crate::object::{Key, Object, Resource, Str, Time};
+use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -60,6 +61,13 @@ pub trait Transaction {
             holdings.put(&key, ServiceAllocation::from_service(&service));
         }
         Ok(Rc::new(holdings))
+    }
+
+    /// The roles and bindings of the cluster, by user.
+    fn access_index(&self) -> ApiResult<Arc<AccessIndex>> {
+        let list = |resource: &'static str| self.list(Resource(resource), None);
+        let (roles, cluster_roles) = (list(ROLES)?, list(CLUSTER_ROLES)?);
+        Ok(Arc::new(AccessIndex::build(&roles, &cluster_roles, &list(BINDINGS)?, &list(CLUSTER_BINDINGS)?)))
     }
 
     /// The kinds of the cluster, with those that this transaction's own definitions declare.

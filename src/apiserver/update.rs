@@ -210,6 +210,8 @@ fn signing_request_status(
 ) -> ApiResult<Value> {
     let status = match part {
         UpdatePart::Approval => certificate_conditions::approval_status(status.as_ref(), old, now),
+        // The loops approve and sign.
+        UpdatePart::StatusAlone => status.unwrap_or_default(),
         _ => certificate_conditions::reported_status(status.unwrap_or_default(), old, now),
     };
     let mut errors = FieldErrors::default();

@@ -56,6 +56,16 @@ impl User {
         User { name: "system:anonymous".to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
+    /// The user of a client certificate with this fingerprint (SHA-256, hexadecimal).
+    pub fn certified(name: &str, mut groups: Vec<String>, fingerprint: &str) -> User {
+        if !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        let id = vec![format!("X509SHA256={fingerprint}")];
+        let extra = BTreeMap::from([("authentication.kubernetes.io/credential-id".to_owned(), id)]);
+        User { name: name.to_owned(), uid: String::new(), groups, extra }
+    }
+
     /// A user by name, as tokens and impersonation name one: a service account gets its groups.
     pub fn impersonated(name: &str, uid: &str, groups: &[String], extra: BTreeMap<String, Vec<String>>) -> User {
         let mut groups = groups.to_vec();

@@ -33,8 +33,8 @@ pub struct Args {
 enum CertificateVerb {
     /// Approve a certificate signing request.
     ///
-    /// kloop records the decision. It has no signer of its own: a program that watches the requests of its signer issues the
-    /// certificate.
+    /// The control plane signs the certificates of Kubernetes' own signers. For others, a program that watches the requests of its
+    /// signer issues the certificate.
     #[command(
         override_usage = "(-f FILENAME | NAME)",
         after_help = "\

@@ -38,7 +38,7 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
         }
     }
     // Some verbs define their own `--user`.
-    let user = globals.user.as_deref().filter(|_| !matches!(verb, "image" | "set" | "create"));
+    let user = globals.user.as_deref().filter(|_| !matches!(verb, "image" | "set" | "create" | "kubeconfig"));
     if let Some(user) = user.filter(|user| !["", config::USER, kubeconfig::NAME].contains(user)) {
         return Err(not_known(&state, "auth info", user, config::USER, "leave the flag out"));
     }

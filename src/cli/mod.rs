@@ -50,6 +50,7 @@ mod help;
 mod image;
 mod input;
 mod key_changes;
+mod kubeconfig;
 mod kustomize;
 mod log_writer;
 mod logs;

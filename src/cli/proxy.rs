@@ -92,8 +92,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     context.print_line(&format!("Starting to serve on {}", listener.local_addr()?))?;
     let guard = AccessGuard::Filter(Box::new(filter));
-    let server =
-        HttpServer { state: context.state(), listener, entry: None, guard, acceptor: None, control_plane: None };
+    let server = HttpServer {
+        state: context.state(),
+        listener,
+        entry: None,
+        guard,
+        tls: None,
+        audit: None,
+        control_plane: None,
+    };
     Ok(server.run(wait_for_interrupt(interrupt))?)
 }
 

@@ -113,6 +113,8 @@ pub struct Args {
     /// Also serve the REST API, as `kloop serve` does, at this port.
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8001")]
     serve: Option<u16>,
+    #[command(flatten)]
+    audit: serve::AuditFlags,
 }
 
 /// Parses `--env`. A name without a value takes the value from this environment, and is left out if
@@ -180,7 +182,8 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
     let settings = settings(&args, context)?;
     check_descriptors()?;
-    let server = args.serve.map(|port| start_server(port, &settings, context)).transpose()?;
+    let server = args.serve.map(|port| serve::Args::for_port(port, args.audit.clone()));
+    let server = server.map(|args| start_server(args, &settings, context)).transpose()?;
     let outcome = run_loops(&args, until, &settings, context);
     if let Some((stop, thread)) = server {
         drop(stop);
@@ -242,11 +245,11 @@ pub fn check_descriptors() -> CliResult {
 
 /// Serves the API on a thread of its own, until the sender is dropped.
 fn start_server(
-    port: u16,
+    args: serve::Args,
     settings: &ControlSettings,
     context: &mut CommandContext,
 ) -> CliResult<(oneshot::Sender<()>, JoinHandle<io::Result<()>>)> {
-    let server = serve::open(serve::Args::for_port(port), context)?;
+    let server = serve::open(args, context)?;
     let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
     let (stop, stopped) = oneshot::channel();
     let serve = move || server.run(async { drop(stopped.await) });

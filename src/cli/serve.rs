@@ -3,6 +3,8 @@
 use super::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::runtime::{descriptors, folder};
+use crate::serve::audit::policy::AuditPolicy;
+use crate::serve::http::audit_log::AuditLog;
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::{HttpServer, identity};
 use crate::serve::kubeconfig::{self, ServerAccess};
@@ -12,6 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Serve the Kubernetes REST API.
 ///
@@ -43,12 +46,37 @@ pub struct Args {
     /// Require no token: every user of this machine gets full access, over plain HTTP to localhost.
     #[arg(long)]
     no_token: bool,
+    #[command(flatten)]
+    audit: AuditFlags,
+}
+
+/// Flags of the audit log.
+#[derive(clap::Args, Clone, Default)]
+pub struct AuditFlags {
+    /// File to which an event is written for each request that the policy records; needs --audit-policy-file.
+    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    audit_log: Option<PathBuf>,
+    /// The audit policy, of apiVersion audit.k8s.io/v1.
+    #[arg(long, value_name = "FILE", requires = "audit_log")]
+    audit_policy_file: Option<PathBuf>,
+}
+
+impl AuditFlags {
+    /// Opens the log.
+    fn open(&self) -> CliResult<Option<Arc<AuditLog>>> {
+        let (Some(log), Some(policy)) = (&self.audit_log, &self.audit_policy_file) else { return Ok(None) };
+        let shown = policy.display();
+        let text = std::fs::read_to_string(policy)
+            .map_err(|error| Failure::plain(format!("cannot read {shown}: {}", io_error_text(error))))?;
+        let policy = AuditPolicy::parse(&text).map_err(|error| Failure::plain(format!("{shown}: {error:#}")))?;
+        Ok(Some(Arc::new(AuditLog::open(log, policy)?)))
+    }
 }
 
 impl Args {
     /// Serves on localhost at a port, with a token.
-    pub fn for_port(port: u16) -> Args {
-        Args { port, address: Ipv4Addr::LOCALHOST.into(), kubeconfig: None, no_token: false }
+    pub fn for_port(port: u16, audit: AuditFlags) -> Args {
+        Args { port, address: Ipv4Addr::LOCALHOST.into(), kubeconfig: None, no_token: false, audit }
     }
 }
 
@@ -65,6 +93,7 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
         let text = "--no-token gives full access to everyone who can reach the address: use it only with a loopback address such as 127.0.0.1";
         return Err(Failure::plain(text));
     }
+    let audit = args.audit.open()?;
     let home = folder::prepare(context.api()?.store().home())?;
     let place = SocketAddr::new(args.address, args.port);
     let listener = TcpListener::bind(place).map_err(|error| {
@@ -72,7 +101,7 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
         Failure::plain(format!("cannot listen on {place}: {}\n{hint}", io_error_text(error)))
     })?;
     let address = listener.local_addr()?;
-    let token = if args.no_token { None } else { Some(kubeconfig::token()?) };
+    let token = if args.no_token { None } else { Some(context.api()?.admin_token()?) };
     let service = context.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
     let keys = context.api()?.keys()?;
     let identity = token.as_ref().map(|_| identity::new_certificate(&keys, args.address, service)).transpose()?;
@@ -87,8 +116,8 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     context.print_line(&format!("Starting to serve on {address}"))?;
     context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
-    let acceptor = identity.map(|identity| identity.acceptor);
-    Ok(HttpServer { state: context.state(), listener, entry: Some(entry), guard, acceptor, control_plane: None })
+    let tls = identity.map(|identity| identity.tls);
+    Ok(HttpServer { state: context.state(), listener, entry: Some(entry), guard, tls, audit, control_plane: None })
 }
 
 /// Returns a socket that becomes readable on a signal to stop.

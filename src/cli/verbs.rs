@@ -45,6 +45,7 @@ verbs! {
         "why" Why(why::Args) => why::run,
         "plan" Plan(plan::Args) => plan::run,
         "serve" Serve(serve::Args) => serve::run,
+        "kubeconfig" Kubeconfig(kubeconfig::Args) => kubeconfig::run,
     }
     "Basic Commands (Beginner)" {
         "create" Create(create::Args) => create::run,

@@ -17,6 +17,7 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 
+pub mod certificates;
 pub mod clusterrole_aggregation;
 pub mod cronjob;
 pub mod customresourcedefinition;
@@ -76,6 +77,9 @@ pub static ALL: &[&Loop] = &[
     &ephemeral_volume::LOOP,
     &horizontalpodautoscaler::LOOP,
     &clusterrole_aggregation::LOOP,
+    &certificates::approving::LOOP,
+    &certificates::signing::LOOP,
+    &certificates::cleaner::LOOP,
 ];
 
 #[cfg(test)]

@@ -466,6 +466,8 @@ fn verb_text(verb: &WriteVerb) -> String {
 /// The key of an object of a kind that controllers handle.
 pub fn key_of(object: &Object) -> Key {
     let resource = match object.kind() {
+        "CertificateSigningRequest" => "certificatesigningrequests.certificates.k8s.io",
+        "ClusterRoleBinding" => "clusterrolebindings.rbac.authorization.k8s.io",
         "ConfigMap" => "configmaps",
         "ClusterRole" => "clusterroles.rbac.authorization.k8s.io",
         "ControllerRevision" => "controllerrevisions.apps",

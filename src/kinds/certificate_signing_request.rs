@@ -1,8 +1,11 @@
 //! CertificateSigningRequest (certificates.k8s.io/v1).
 
+use super::certificate_request::{CertificateRequest, USAGES};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
 use crate::object::Object;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
 
@@ -35,13 +38,32 @@ impl Typed for CertificateSigningRequest {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let path = FieldPath::root("spec");
-        if self.spec.usages.as_ref().is_none_or(Vec::is_empty) {
+        // The spec never changes, and checking a signature takes time.
+        if old.is_none()
+            && let Err(why) = CertificateRequest::parse(&self.spec.request.0)
+        {
+            errors.invalid(&path.child("request"), STANDARD.encode(&self.spec.request.0), &why);
+        }
+        let usages = self.spec.usages.as_deref().unwrap_or_default();
+        if usages.is_empty() {
             errors.required(&path.child("usages"), "");
+        }
+        for (index, usage) in usages.iter().enumerate() {
+            let path = path.child("usages").index(index);
+            if !USAGES.contains(&usage.as_str()) {
+                errors.unsupported(&path, usage.as_str(), &USAGES);
+            } else if usages[..index].contains(usage) {
+                errors.duplicate(&path, usage.as_str());
+            }
         }
         match self.spec.signer_name.as_str() {
             "" => errors.required(&path.child("signerName"), ""),
+            "kubernetes.io/legacy-unknown" => {
+                let detail = "the legacy signerName is not allowed via this API version";
+                errors.invalid(&path.child("signerName"), "kubernetes.io/legacy-unknown", detail);
+            }
             name if !name.contains('/') => {
                 let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
                 errors.invalid(&path.child("signerName"), name, detail);

@@ -8,6 +8,7 @@ pub mod address;
 mod admission_policy;
 pub mod amount;
 pub mod certificate_conditions;
+pub mod certificate_request;
 pub mod custom;
 pub mod default_class;
 mod device;

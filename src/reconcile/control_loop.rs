@@ -189,6 +189,7 @@ impl ControlLoop {
         let keys = retry_while_busy(|| Ok(self.api.keys()?))?;
         let world = &mut self.plane.world.settings;
         world.claim_signer = Some(claim_signer(keys.signer.clone()));
+        world.certificate_signer = Some(keys.certificate_signer()?);
         world.backoff_cap_seconds = self.settings.backoff_cap_seconds;
         world.private_files = self.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &mut self.machine {

@@ -13,6 +13,7 @@
 pub mod allocator;
 mod build;
 pub mod capacity;
+pub mod certificate_authority;
 pub mod contain;
 pub mod copy;
 pub mod debounced_watch;

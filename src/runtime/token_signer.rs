@@ -2,12 +2,12 @@
 //!
 //! Knows: the key, which the cluster's state keeps. Never: decides what a token claims or who may have one.
 
+use crate::object::Time;
 use crate::world::ClaimSigner;
 use crate::world::volume::{Volume, VolumeContent, VolumeFile};
 use anyhow::{Result, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
@@ -31,6 +31,8 @@ pub struct TokenSigner {
     verifying: DecodingKey,
     /// The public key: a byte, and two coordinates of 32 bytes.
     point: Vec<u8>,
+    /// The claims of tokens whose signature was good, by the digest of the token.
+    verified: Mutex<HashMap<[u8; 32], Arc<Value>>>,
 }
 
 /// Reasons to refuse a token.
@@ -59,7 +61,7 @@ impl TokenSigner {
         let id = digest(&SHA256, &[&SPKI_HEAD[..], &point].concat());
         let header = Header { kid: Some(URL_SAFE_NO_PAD.encode(id)), typ: None, ..Header::new(Algorithm::ES256) };
         let (signing, verifying) = (EncodingKey::from_ec_der(key), DecodingKey::from_ec_der(&point));
-        Ok(TokenSigner { header, signing, verifying, point })
+        Ok(TokenSigner { header, signing, verifying, point, verified: Mutex::default() })
     }
 
     /// Returns the token with these claims.
@@ -67,20 +69,38 @@ impl TokenSigner {
         Ok(encode(&self.header, claims, &self.signing)?)
     }
 
-    /// Returns the claims of a token of this key whose time it is.
-    pub fn verify(&self, token: &str) -> std::result::Result<Value, TokenError> {
+    /// Returns the claims of a token of this key whose time it is. A good signature is remembered, its times are checked anew.
+    pub fn verify(&self, token: &str) -> std::result::Result<Arc<Value>, TokenError> {
+        let hash = digest(&SHA256, token.as_bytes());
+        let hash = <[u8; 32]>::try_from(hash.as_ref()).map_err(|_| TokenError::Invalid)?;
+        let known = self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
+        let claims = match known {
+            Some(claims) => claims,
+            None => Arc::new(self.check_signature(token)?),
+        };
+        let moment = |name: &str| claims[name].as_f64();
+        let now = Time::now().as_second() as f64;
+        if moment("exp").is_some_and(|end| end < now) {
+            return Err(TokenError::Expired);
+        }
+        if moment("nbf").is_some_and(|begin| begin > now) {
+            return Err(TokenError::Early);
+        }
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if verified.len() >= REMEMBERED {
+            verified.clear();
+        }
+        verified.insert(hash, claims.clone());
+        Ok(claims)
+    }
+
+    fn check_signature(&self, token: &str) -> std::result::Result<Value, TokenError> {
         let mut validation = Validation::new(Algorithm::ES256);
-        validation.leeway = 0;
-        validation.validate_nbf = true;
-        // Audiences are compared by the caller; tokens of Secrets do not expire.
+        // Times are checked for remembered tokens, too; audiences are compared by the caller.
+        validation.validate_exp = false;
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
-        let decoded = decode::<Value>(token, &self.verifying, &validation);
-        decoded.map(|token| token.claims).map_err(|error| match error.kind() {
-            ErrorKind::ExpiredSignature => TokenError::Expired,
-            ErrorKind::ImmatureSignature => TokenError::Early,
-            _ => TokenError::Invalid,
-        })
+        decode::<Value>(token, &self.verifying, &validation).map(|token| token.claims).map_err(|_| TokenError::Invalid)
     }
 
     /// Returns the public key as a JSON Web Key Set.
@@ -162,7 +182,6 @@ impl VolumeSigner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Time;
 
     #[test]
     fn only_unchanged_tokens_of_the_key_are_accepted_in_their_time() {
@@ -181,6 +200,7 @@ mod tests {
         parts[1] = &forged;
         let unsigned = URL_SAFE_NO_PAD.encode(json!({"alg": "none"}).to_string());
         let none = format!("{unsigned}.{}.", parts[1]);
+        assert_eq!(signer.verify(&good).unwrap()["sub"], "a", "a remembered token");
         for text in [&parts.join("."), &none, "", "a", "a.b.c", "...", &"x".repeat(100_000)] {
             assert_eq!(signer.verify(text), Err(TokenError::Invalid), "{text}");
         }

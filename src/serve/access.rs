@@ -25,18 +25,18 @@ pub struct Impersonation {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Refuses a request that its user may not make.
-pub fn authorize(api: &Api, request: &ApiRequest) -> ServeResult<()> {
+/// Refuses a request that its user may not make. Returns why others are allowed.
+pub fn authorize(api: &Api, request: &ApiRequest) -> ServeResult<String> {
     match &request.user {
         Some(user) => api.read_view(|txn| {
             let access = access_request(request);
-            check_access(txn, user, &access)?;
+            let reason = check_access(txn, user, &access)?;
             if opens_streams(request, &access) {
                 check_access(txn, user, &AccessRequest { verb: "create".to_owned(), ..access })?;
             }
-            Ok(())
+            Ok(reason)
         }),
-        None => Ok(()),
+        None => Ok(String::new()),
     }
 }
 
@@ -80,7 +80,7 @@ fn act_as((group, resource, subresource): (&str, &str, &str), namespace: &str, n
 }
 
 /// The verb and the target of a request (`apiserver/pkg/endpoints/request`: RequestInfo).
-fn access_request(request: &ApiRequest) -> AccessRequest {
+pub fn access_request(request: &ApiRequest) -> AccessRequest {
     let verb = request.method.to_ascii_lowercase();
     let Some(ApiPath::Object(named)) = path::parse(&request.path) else {
         return AccessRequest { verb, target: AccessTarget::Path(request.path.clone()) };

@@ -40,6 +40,14 @@ pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeRe
     read.map_err(unread)
 }
 
+/// Reads a body of any kind, JSON or YAML; `None` for all others.
+pub fn read_any(request: &ApiRequest) -> Option<Value> {
+    if media_type(request) == PROTOBUF {
+        return None;
+    }
+    serde_json::from_slice(&request.body).ok().or_else(|| from_yaml(&request.body).ok())
+}
+
 fn media_type(request: &ApiRequest) -> &str {
     request.content_type.split(';').next().unwrap_or_default().trim()
 }

@@ -4,15 +4,16 @@ use crate::object::io_error_text;
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The first line, which identifies a file of kloop.
-const MARK: &str = "# Written by `kloop serve`; the token is good as long as that runs.\n";
+/// The first line, and its beginning, which identifies a file of kloop.
+const FIRST_LINE: &str = "# Written by `kloop serve`; the token is the administrator's.\n";
+const MARK: &str = "# Written by `kloop serve`;";
 
 /// The name of the cluster, the context and the user in it.
 pub const NAME: &str = "kloop";
@@ -35,11 +36,47 @@ pub fn is_ours(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MARK.as_bytes()
 }
 
-/// Returns a new token of 256 random bits.
-pub fn token() -> anyhow::Result<String> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness for a token: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+/// Access data for a client with a certificate.
+pub struct CertifiedAccess<'a> {
+    /// The server's address, with its scheme.
+    pub server: &'a str,
+    /// Its authority's certificate, PEM.
+    pub authority: &'a str,
+    /// The name of the user.
+    pub user: &'a str,
+    /// The user's certificate, PEM.
+    pub certificate: &'a str,
+    /// The user's private key, PEM.
+    pub key: &'a str,
+    /// The default namespace.
+    pub namespace: &'a str,
+}
+
+/// Returns the address in a file that [`write`](fn@write) wrote.
+pub fn find_server(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok().filter(|text| text.starts_with(MARK))?;
+    let config: Value = serde_yaml::from_str(&text).ok()?;
+    Some(config.pointer("/clusters/0/cluster/server")?.as_str()?.to_owned())
+}
+
+/// Returns the kubeconfig of a client with a certificate.
+pub fn text_of_certified(access: &CertifiedAccess<'_>) -> anyhow::Result<String> {
+    let cluster = json!({"server": access.server, "certificate-authority-data": STANDARD.encode(access.authority)});
+    let user = json!({
+        "client-certificate-data": STANDARD.encode(access.certificate), "client-key-data": STANDARD.encode(access.key),
+    });
+    Ok(serde_yaml::to_string(&config(&cluster, access.user, &user, access.namespace))?)
+}
+
+fn config(cluster: &Value, user_name: &str, user: &Value, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "namespace": namespace, "user": user_name}}],
+        "current-context": NAME,
+        "users": [{"name": user_name, "user": user}],
+    })
 }
 
 /// Writes the file, readable by its owner only. Replaces the file of a server that has ended, and refuses any other. The file belongs to
@@ -67,7 +104,7 @@ fn write_new(path: &Path, access: &ServerAccess<'_>) -> std::io::Result<File> {
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.try_lock()?;
-    file.write_all(format!("{MARK}{}", text(access)?).as_bytes())?;
+    file.write_all(format!("{FIRST_LINE}{}", text(access)?).as_bytes())?;
     Ok(file)
 }
 
@@ -83,14 +120,7 @@ fn text(access: &ServerAccess<'_>) -> std::io::Result<String> {
         cluster["certificate-authority-data"] = STANDARD.encode(authority).into();
     }
     let user = access.token.map_or(json!({}), |token| json!({"token": token}));
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": cluster}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "namespace": access.namespace, "user": NAME}}],
-        "current-context": NAME,
-        "users": [{"name": NAME, "user": user}],
-    });
+    let config = config(&cluster, NAME, &user, access.namespace);
     serde_yaml::to_string(&config).map_err(std::io::Error::other)
 }
 

@@ -9,6 +9,7 @@
 pub mod access;
 pub mod advertise;
 mod answer;
+pub mod audit;
 mod body;
 mod brief;
 mod computed;
@@ -48,6 +49,7 @@ pub use computed::ComputedKind;
 pub use list_body::ListBody;
 pub use request::ApiRequest;
 use resolve::ResolvedTarget;
+pub use reviews::review_path;
 pub use watch::ActiveWatch;
 
 use crate::apiserver::Api;

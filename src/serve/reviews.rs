@@ -10,14 +10,14 @@ use super::request::ApiRequest;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::Api;
 use crate::apiserver::Transaction;
-use crate::apiserver::authorization::grants::{Grants, joined};
-use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize};
+use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
 use crate::apiserver::tokens::authenticate::authenticate;
 use crate::apiserver::tokens::keys::ClusterKeys;
 use crate::apiserver::user::User;
 use crate::kinds::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Reason, Resource, Status};
+use crate::world::access::index::joined;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,6 +98,14 @@ pub const REVIEWS: [Review; 6] = [
         status: subject_status,
     },
 ];
+
+/// Returns the path of a kind of review, in a namespace if it is made in one; nothing for other kinds.
+pub fn review_path(api_version: &str, kind: &str, namespace: &str) -> Option<String> {
+    let (group, version) = api_version.split_once('/')?;
+    let review = REVIEWS.iter().find(|review| review.group == group && review.kind == kind && version == "v1")?;
+    let place = if review.namespaced { format!("/namespaces/{namespace}") } else { String::new() };
+    Some(format!("/apis/{group}/v1{place}/{}", review.plural))
+}
 
 /// Answers a review; nothing for all other requests.
 pub fn answer(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
@@ -189,7 +197,7 @@ fn access_request(spec: &Value) -> AccessRequest {
 /// Lists the rules that hold for the user in a namespace.
 fn rules_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
     let namespace = spec["namespace"].as_str().unwrap_or_default();
-    let grants = Grants::find(request.txn, request.user, namespace)?;
+    let grants = find_grants(request.txn, request.user, namespace)?;
     let (paths, resources): (Vec<_>, Vec<_>) = grants.rules().partition(|rule| !rule.paths.is_empty());
     let mut status = json!({
         "resourceRules": resources, "nonResourceRules": paths, "incomplete": !grants.errors.is_empty(),

@@ -184,6 +184,17 @@ pub trait StoreRead: source::SnapshotSource {
         Ok(entries)
     }
 
+    /// Whether an object of one of these resources was written or removed after a revision. True, too, for one below the floor.
+    fn has_changed_after(&self, revision: u64, resources: &[&str; 4]) -> StoreResult<bool> {
+        if revision < self.counter()?.floor {
+            return Ok(true);
+        }
+        // By revision: few writes are newer, while the index by resource has all that the log keeps.
+        let question = "SELECT EXISTS (SELECT 1 FROM log WHERE revision > ?1 AND +resource IN (?2, ?3, ?4, ?5))";
+        let [a, b, c, d] = resources;
+        query_row(self.store(), question, params![revision as i64, a, b, c, d], |row| row.get(0))
+    }
+
     /// Returns the last revision of the batch after a revision: `last`, or an earlier one if the bodies are large.
     fn end_of_batch(&self, revision: u64, last: u64) -> StoreResult<u64> {
         self.store().query(|connection| {

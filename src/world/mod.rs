@@ -6,6 +6,7 @@
 //! the World that loops plan by.
 //! Start reading at [`World`], then [`plan`].
 
+pub mod access;
 pub mod control;
 mod derived_cache;
 pub mod facts;
@@ -57,6 +58,7 @@ pub use topology_counts::{CountedPods, TopologyCounts, TopologyDomains};
 pub use workload::{ReplicaStatus, WorkloadFields};
 
 use crate::kinds::KindRegistry;
+use crate::kinds::certificate_request::CertificateRequest;
 use crate::object::{Key, Resource, Str, Time};
 use scheduler_profile::SchedulerProfile;
 use serde_json::Value;
@@ -80,6 +82,8 @@ pub struct ClusterSettings {
     pub root_ca: Str,
     /// Signs the tokens in Secrets; `None` in simulations.
     pub claim_signer: Option<ClaimSigner>,
+    /// Signs certificates; `None` in simulations.
+    pub certificate_signer: Option<CertificateSigner>,
     /// First pause of the restart backoff in seconds (Kubernetes: 10).
     pub backoff_seconds: i64,
     /// Its cap in seconds (Kubernetes: 300).
@@ -132,12 +136,51 @@ impl std::fmt::Debug for ClaimSigner {
     }
 }
 
+/// A certificate that is to be signed.
+pub struct CertificateOrder<'a> {
+    /// The subject, the names and the key.
+    pub request: &'a CertificateRequest,
+    /// `client auth`, `digital signature`.
+    pub usages: &'a [String],
+    /// Lifetime in seconds, from now on.
+    pub seconds: i64,
+    /// The time.
+    pub now: Time,
+}
+
+/// Signs certificates with the authority of the cluster, as PEM; or says why it cannot.
+#[derive(Clone)]
+pub struct CertificateSigner(Arc<SignCertificate>);
+
+type SignCertificate = dyn Fn(&CertificateOrder<'_>) -> Result<String, String> + Send + Sync;
+
+impl CertificateSigner {
+    /// Signs with this function.
+    pub fn new(
+        sign: impl Fn(&CertificateOrder<'_>) -> Result<String, String> + Send + Sync + 'static,
+    ) -> CertificateSigner {
+        CertificateSigner(Arc::new(sign))
+    }
+
+    /// Returns the certificate.
+    pub fn sign(&self, order: &CertificateOrder<'_>) -> Result<String, String> {
+        self.0(order)
+    }
+}
+
+impl std::fmt::Debug for CertificateSigner {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("CertificateSigner")
+    }
+}
+
 impl Default for ClusterSettings {
     fn default() -> ClusterSettings {
         ClusterSettings {
             network: 77,
             root_ca: Str::default(),
             claim_signer: None,
+            certificate_signer: None,
             backoff_seconds: 10,
             backoff_cap_seconds: 300,
             closing: false,

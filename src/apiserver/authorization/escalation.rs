@@ -1,14 +1,13 @@
 //! Privilege escalation: nobody gives rights that they do not hold (Kubernetes, "Privilege escalation prevention and
 //! bootstrapping").
 
-use super::grants::{Grants, find_rules};
-use super::rule::{AccessRule, quoted};
-use super::{AccessRequest, AccessedResource, authorize};
+use super::{AccessRequest, AccessedResource, authorize, find_grants};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
+use crate::world::access::rule::{AccessRule, quoted};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -30,8 +29,8 @@ pub fn check_escalation(
         "RoleBinding" | "ClusterRoleBinding" if !is_same("subjects") || !is_same("roleRef") => {
             let text = |field: &str| new.text(&["roleRef", field]).unwrap_or_default();
             let resource = if text("kind") == "Role" { "roles" } else { "clusterroles" };
-            let rules = match find_rules(txn, text("kind"), text("name"), namespace)? {
-                Ok(rules) => rules,
+            let rules = match txn.access_index()?.find_rules(text("kind"), text("name"), namespace) {
+                Ok(rules) => rules.to_vec(),
                 Err(_) if is_allowed(txn, user, "bind", resource, namespace, text("name"))? => return Ok(()),
                 Err(error) => return Err(Status::new(Reason::NotFound, error)),
             };
@@ -50,7 +49,7 @@ pub fn check_escalation(
         ..AccessRule::default()
     });
     let wanted: Vec<AccessRule> = rules.iter().chain(&everything).flat_map(AccessRule::split).collect();
-    let grants = Grants::find(txn, user, namespace)?;
+    let grants = find_grants(txn, user, namespace)?;
     let lacking: Vec<AccessRule> =
         wanted.into_iter().filter(|simple| !grants.rules().any(|rule| rule.covers(simple))).collect();
     if lacking.is_empty() {

@@ -111,12 +111,12 @@ fn decision_names_its_rule_or_the_missing_role() {
     assert_eq!(bot.reason, reason);
     let bob = decide(&mut api, &user("bob"), "list pods in default");
     assert_eq!(bob.reason, r#"RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found"#);
-    let refusal = request("list pods in default").refusal(&user("bob"), "");
+    let refused = refusal(&request("list pods in default"), &user("bob"), "");
     let text =
         r#"pods is forbidden: User "bob" cannot list resource "pods" in API group "" in the namespace "default""#;
-    assert_eq!(refusal.message, text);
-    let refusal = request("get /metrics").refusal(&user("bob"), "");
-    assert_eq!(refusal.message, r#"forbidden: User "bob" cannot get path "/metrics""#);
+    assert_eq!(refused.message, text);
+    let refused = refusal(&request("get /metrics"), &user("bob"), "");
+    assert_eq!(refused.message, r#"forbidden: User "bob" cannot get path "/metrics""#);
 }
 
 #[test]

@@ -4,8 +4,10 @@
 
 use crate::apiserver::{ApiResult, refused};
 use crate::object::{Reason, Status};
+use crate::runtime::certificate_authority::CertificateAuthority;
 use crate::runtime::token_signer::{self, TokenSigner};
 use crate::store::{Store, StoreError, StoreRead};
+use crate::world::CertificateSigner;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -18,6 +20,8 @@ pub const AUTHORITY: &str = "authority";
 const AUTHORITY_KEY: &str = "authority-key";
 /// The meta entry with the key of tokens: PKCS #8, base64.
 const TOKEN_KEY: &str = "token-key";
+/// The meta entry with the administrator's token.
+const ADMIN_TOKEN: &str = "admin-token";
 /// Time that the first use waits for the write lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -50,11 +54,40 @@ impl ClusterKeys {
         keys.open()
     }
 
-    /// Returns the authority, which signs certificates.
+    /// Returns the authority as it signs certificates of clients.
+    pub fn certificate_authority(&self) -> ApiResult<CertificateAuthority> {
+        CertificateAuthority::from_pem(&self.authority, &self.authority_key).map_err(|error| internal(&error))
+    }
+
+    /// Returns the signer of the loops.
+    pub fn certificate_signer(&self) -> ApiResult<CertificateSigner> {
+        let authority = self.certificate_authority()?;
+        Ok(CertificateSigner::new(move |order| authority.sign(order).map_err(|error| error.to_string())))
+    }
+
+    /// Returns the authority, which signs certificates of servers.
     pub fn issuer(&self) -> ApiResult<Issuer<'static, KeyPair>> {
         let key = KeyPair::from_pem(&self.authority_key).map_err(|error| internal(&error.into()))?;
         Ok(Issuer::new(authority_params().map_err(|error| internal(&error))?, key))
     }
+}
+
+/// Returns the administrator's token: 256 random bits, made at the first use.
+pub(in crate::apiserver) fn admin_token(store: &mut Store) -> ApiResult<String> {
+    let wrong = |error: StoreError| refused(&error);
+    if let Some(token) = store.read().map_err(wrong)?.meta(ADMIN_TOKEN).map_err(wrong)? {
+        return Ok(token);
+    }
+    let mut txn = store.write(PATIENCE).map_err(wrong)?;
+    if let Some(token) = txn.meta(ADMIN_TOKEN).map_err(wrong)? {
+        return Ok(token);
+    }
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| internal(&anyhow::anyhow!("no randomness for a token: {error}")))?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    txn.set_meta(ADMIN_TOKEN, &token).map_err(wrong)?;
+    txn.commit().map_err(|error| refused(&error.into()))?;
+    Ok(token)
 }
 
 /// The three texts in the state.

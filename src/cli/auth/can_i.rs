@@ -1,10 +1,10 @@
 //! `kloop auth can-i`: asks RBAC rules whether the user may do something, or lists what the user may do.
 
-use crate::apiserver::authorization::grants::{Grants, joined};
-use crate::apiserver::authorization::rule::AccessRule;
-use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize};
+use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::show::columns;
+use crate::world::access::index::joined;
+use crate::world::access::rule::AccessRule;
 
 /// Verbs that Kubernetes knows for resources.
 const RESOURCE_VERBS: [&str; 15] = [
@@ -157,7 +157,7 @@ fn notice(args: &Args, context: &mut CommandContext, text: &str) {
 /// Lists what the user may do in the namespace.
 fn list(args: &Args, context: &mut CommandContext) -> CliResult {
     let (user, namespace) = (context.user(), context.namespace().to_owned());
-    let grants = context.read_view(|txn| Grants::find(txn, &user, &namespace))?;
+    let grants = context.read_view(|txn| find_grants(txn, &user, &namespace))?;
     if !grants.errors.is_empty() {
         context.print_notice(&format!("warning: the list may be incomplete: {}", joined(&grants.errors)));
     }

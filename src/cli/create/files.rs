@@ -1,5 +1,6 @@
 //! `kloop create -f`: creates objects from manifests.
 
+use super::reviews;
 use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Transaction};
 use crate::cli::dry_run::DryRun;
@@ -28,6 +29,11 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     // Report failures in the order of the manifests.
     let (mut ready, mut refused, mut needs_plane) = (Vec::new(), Vec::new(), None);
     for (place, manifest) in manifests.iter().enumerate() {
+        if let Some(answered) = reviews::send(context, manifest) {
+            let print = |(answer, line): (Object, String)| args.make.change.print.result(context, &answer, &line);
+            refused.extend(answered.and_then(print).err().map(|failure| (place, failure)));
+            continue;
+        }
         match sent(&args, context, manifest, validation, dry_run) {
             Ok((kind, object)) => ready.push((place, manifest, kind, object)),
             Err(failure) => refused.push((place, failure)),

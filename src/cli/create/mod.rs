@@ -16,6 +16,7 @@ mod namespace;
 mod pdb;
 mod priorityclass;
 mod quota;
+mod reviews;
 mod role;
 mod secret;
 mod service;

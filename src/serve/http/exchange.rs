@@ -1,6 +1,7 @@
 //! The processing around a request: its id, its measurements and the compression.
 
 use super::audit;
+use super::audit_log::{AuditExchange, AuditLog};
 use super::compress::{accepts_gzip, compress};
 use super::request_metrics::{MeasuredRequest, RequestLabels, RequestMetrics};
 use crate::apiserver::Api;
@@ -12,6 +13,7 @@ use crate::serve::path::{ApiDocument, ApiPath, parse};
 use crate::serve::{ApiRequest, HttpAnswer};
 use hyper::HeaderMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Measurements of this process.
 pub struct ServerMetrics {
@@ -19,6 +21,8 @@ pub struct ServerMetrics {
     pub requests: RequestMetrics,
     /// Measurements of the control plane in the same process.
     pub control_plane: Option<Arc<LoopMetrics>>,
+    /// The audit log, if one is written.
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 /// A request being processed.
@@ -41,6 +45,11 @@ impl Exchange {
         }
     }
 
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Whether the client accepts compressed answers.
     pub fn is_gzip(&self) -> bool {
         self.is_gzip
@@ -54,12 +63,22 @@ impl Exchange {
 }
 
 /// Answers a request, on a thread that may block.
-pub fn answer(api: &mut Api, request: &ApiRequest, is_gzip: bool, metrics: &ServerMetrics) -> HttpAnswer {
+pub fn answer(
+    api: &mut Api,
+    request: &ApiRequest,
+    is_gzip: bool,
+    metrics: &ServerMetrics,
+    audited: Option<&AuditExchange>,
+) -> HttpAnswer {
     let is_metrics = request.method == "GET" && parse(&request.path) == Some(ApiPath::Document(ApiDocument::Metrics));
     let answer = match is_metrics.then(|| measure(api, metrics)) {
         Some(Some(text)) => text.into_answer(),
         _ => crate::serve::answer(api, request),
     };
+    if let Some(audited) = audited {
+        // A compressed body could not be read any more.
+        audited.set_answer(&answer);
+    }
     if is_gzip { compress(answer) } else { answer }
 }
 
@@ -81,6 +100,11 @@ fn measure(api: &Api, metrics: &ServerMetrics) -> Option<MetricsText> {
         for (name, depth) in &sample.depths {
             text.add("workqueue_depth", &[("name", name)], depth);
         }
+    }
+    if let Some(counts) = metrics.audit.as_ref().map(|log| log.counts()) {
+        let (events, lost) = (counts.events.load(Relaxed), counts.lost.load(Relaxed));
+        text.add_single("apiserver_audit_event_total", "counter", "Number of audit events.", events);
+        text.add_single("apiserver_audit_error_total", "counter", "Number of audit events that were lost.", lost);
     }
     let resident = usage::resident(std::process::id() as i32).0;
     text.add_single("process_resident_memory_bytes", "gauge", "Memory of the server's process.", resident);

@@ -35,7 +35,7 @@ pub enum Access {
     Full,
     /// Access to public information only.
     Anonymous,
-    /// Access of the service account whose token the client shows, once it is verified.
+    /// Access of the user whose certificate or token the client shows, once the token is verified.
     Account,
 }
 

@@ -3,6 +3,7 @@
 //! Kubernetes' clients send a kubeconfig's token over TLS only, even on the same machine (client-go:
 //! `IsConfigTransportTLS`).
 
+use super::client_certificate::ClientAuthority;
 use crate::apiserver::tokens::keys::ClusterKeys;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring::default_provider;
@@ -26,10 +27,19 @@ const NAMES: [&str; 7] = [
     "kubernetes.default.svc.cluster.local",
 ];
 
+/// TLS of a server: its own certificate, and those of its clients.
+#[derive(Clone)]
+pub struct ServerTls {
+    /// Proves the server's certificate to clients.
+    pub acceptor: TlsAcceptor,
+    /// Tells users by their certificates.
+    pub clients: ClientAuthority,
+}
+
 /// A certificate for the addresses of one server.
 pub struct ServerCertificate {
-    /// Proves it to clients.
-    pub acceptor: TlsAcceptor,
+    /// The TLS side of the server.
+    pub tls: ServerTls,
     /// The authority's certificate for clients, PEM.
     pub authority: String,
 }
@@ -49,7 +59,10 @@ pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> 
     let config =
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
     let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
-    let mut config = config.with_no_client_auth().with_single_cert(vec![shown.der().clone()], secret)?;
+    let clients = ClientAuthority::from_pem(keys.authority.as_bytes())?;
+    let config = config.with_client_cert_verifier(clients.handshake_verifier());
+    let mut config = config.with_single_cert(vec![shown.der().clone()], secret)?;
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-    Ok(ServerCertificate { acceptor: TlsAcceptor::from(Arc::new(config)), authority: keys.authority.clone() })
+    let tls = ServerTls { acceptor: TlsAcceptor::from(Arc::new(config)), clients };
+    Ok(ServerCertificate { tls, authority: keys.authority.clone() })
 }

@@ -4,6 +4,8 @@
 //! client's first byte distinguishes them.
 
 mod audit;
+pub mod audit_log;
+pub mod client_certificate;
 mod compress;
 mod connections;
 mod exchange;
@@ -17,9 +19,12 @@ mod stream;
 mod streams;
 
 use super::access::{self, Impersonation};
+use super::audit::AuditContext;
+use super::audit::policy::AuditStage;
 use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
 use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
+use crate::apiserver::authorization::cache::AccessCache;
 use crate::apiserver::tokens::authenticate::authenticate;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
@@ -32,7 +37,9 @@ use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
 use crate::store::{OpenMode, Retention};
+use audit_log::{AuditExchange, AuditLog};
 use bytes::Bytes;
+use client_certificate::ClientIdentity;
 use connections::{Connection, Connections};
 use exchange::{Exchange, ServerMetrics};
 use guard::{Access, AccessGuard};
@@ -43,14 +50,14 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use identity::HTTP2;
+use identity::{HTTP2, ServerTls};
 use log_tail::LogTail;
 use proxy::ProxiedHead;
 use request_metrics::RequestMetrics;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
@@ -61,7 +68,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsAcceptor;
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
@@ -109,7 +115,9 @@ pub struct HttpServer {
     /// Access control.
     pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
-    pub acceptor: Option<TlsAcceptor>,
+    pub tls: Option<ServerTls>,
+    /// The audit log, if one is written.
+    pub audit: Option<Arc<AuditLog>>,
     /// Measurements of the control plane in this process.
     pub control_plane: Option<Arc<LoopMetrics>>,
 }
@@ -120,11 +128,14 @@ struct ServerState {
     /// Device and inode of the state file.
     place: Option<(u64, u64)>,
     guard: AccessGuard,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
+    audit: Option<Arc<AuditLog>>,
     /// Open states that are not in use.
     idle: Mutex<Vec<Api>>,
     /// The kinds of the cluster, shared by all of them.
     kinds: KindRegistry,
+    /// Roles and bindings by user, shared by all of them.
+    access_cache: AccessCache,
     /// Makes the writes of all clients.
     writer: Arc<SharedWriter>,
     tail: OnceLock<Arc<LogTail>>,
@@ -140,7 +151,7 @@ struct ServerState {
 impl HttpServer {
     /// The address that the Service `kubernetes` leads to while this server runs; `None` for plain HTTP.
     fn advertised_address(&self) -> Option<SocketAddr> {
-        self.acceptor.as_ref().and(self.listener.local_addr().ok()).map(advertise::reachable)
+        self.tls.as_ref().and(self.listener.local_addr().ok()).map(advertise::reachable)
     }
 
     /// Serves until `stop` completes.
@@ -148,18 +159,25 @@ impl HttpServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
         let advertised = self.advertised_address();
         use_mimalloc();
-        let HttpServer { state, listener, entry, guard, acceptor, control_plane } = self;
+        let HttpServer { state, listener, entry, guard, tls, audit, control_plane } = self;
         let kinds = custom::kinds_in(&state);
+        let access_cache = AccessCache::default();
         let shared = Arc::new(ServerState {
             place: identity(&state),
-            writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds)),
+            writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds, &access_cache)),
             kinds,
+            access_cache,
             state,
             guard,
-            acceptor,
+            tls,
+            audit: audit.clone(),
             idle: Mutex::default(),
             tail: OnceLock::new(),
-            metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane }),
+            metrics: Arc::new(ServerMetrics {
+                requests: RequestMetrics::default(),
+                control_plane,
+                audit: audit.clone(),
+            }),
             anonymous: Semaphore::new(ANONYMOUS_HANDS),
             measuring: Semaphore::new(MEASURING_HANDS),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
@@ -193,6 +211,9 @@ impl HttpServer {
         });
         // Waits for running writes.
         runtime.shutdown_timeout(FAREWELL);
+        if let Some(audit) = audit {
+            audit.flush();
+        }
         drop(entry);
         ended
     }
@@ -220,18 +241,23 @@ async fn compact(shared: Arc<ServerState>) {
 /// Accepts one connection: by its first byte it is TLS or plain HTTP.
 async fn accept_connection(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
     let until = Instant::now() + GREETING;
-    let Some(acceptor) = shared.acceptor.clone() else {
-        return serve_connection(client, shared, connection, until, false).await;
+    let address = client.peer_addr().ok().map(|address| address.ip());
+    let plain = Arc::new(ClientFacts { address, ..ClientFacts::default() });
+    let Some(tls) = shared.tls.clone() else {
+        return serve_connection(client, shared, connection, until, plain).await;
     };
     let mut first = [0];
     match timeout_at(until, client.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == HANDSHAKE => {
-            if let Ok(Ok(client)) = timeout_at(until, acceptor.accept(client)).await {
-                let is_http2 = client.get_ref().1.alpn_protocol() == Some(HTTP2);
-                serve_connection(client, shared, connection, until, is_http2).await;
+            if let Ok(Ok(client)) = timeout_at(until, tls.acceptor.accept(client)).await {
+                let session = client.get_ref().1;
+                let is_http2 = session.alpn_protocol() == Some(HTTP2);
+                let client_identity = tls.clients.identify(session.peer_certificates());
+                let facts = Arc::new(ClientFacts { is_http2, identity: client_identity, address });
+                serve_connection(client, shared, connection, until, facts).await;
             }
         }
-        Ok(Ok(1)) => serve_connection(client, shared, connection, until, false).await,
+        Ok(Ok(1)) => serve_connection(client, shared, connection, until, plain).await,
         _ => {}
     }
 }
@@ -242,16 +268,18 @@ async fn serve_connection(
     shared: Arc<ServerState>,
     connection: Connection,
     until: Instant,
-    is_http2: bool,
+    facts: Arc<ClientFacts>,
 ) {
     let connection = Arc::new(connection);
     let own = connection.clone();
+    let own_facts = facts.clone();
     let service = service_fn(move |request| {
         let (shared, connection) = (shared.clone(), connection.clone());
-        async move { Ok::<_, Infallible>(respond(request, shared, connection).await) }
+        let facts = own_facts.clone();
+        async move { Ok::<_, Infallible>(respond(request, shared, connection, facts).await) }
     });
     // Broken connections of clients are no error here.
-    let conversation: Conversation = if is_http2 {
+    let conversation: Conversation = if facts.is_http2 {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);
         server.keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
@@ -267,6 +295,15 @@ async fn serve_connection(
     }
 }
 
+/// Facts about the client of a connection.
+#[derive(Default)]
+struct ClientFacts {
+    is_http2: bool,
+    /// The user of its certificate.
+    identity: ClientIdentity,
+    address: Option<IpAddr>,
+}
+
 type Conversation = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 type HttpReply = Response<AnswerStream>;
@@ -275,6 +312,7 @@ async fn respond(
     mut request: hyper::Request<Incoming>,
     shared: Arc<ServerState>,
     connection: Arc<Connection>,
+    facts: Arc<ClientFacts>,
 ) -> HttpReply {
     let upgrade_asked = streams::read_upgrade(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
@@ -284,8 +322,17 @@ async fn respond(
     let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
     asked.path = shared.guard.path_of_api(&asked.path).to_owned();
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
-    let answer = match listen((&head.headers, asked), body, &shared, &connection).await {
-        Ok((request, access)) => answer_request(request, access, &shared, exchange.is_gzip(), &span).await,
+    let audited = shared.audit.clone().map(|log| {
+        let source = facts.address.map(|address| address.to_string());
+        let (id, uri) = (exchange.id().to_owned(), head.uri.to_string());
+        Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() }))
+    });
+    let client = (&*connection, &*facts, audited.as_ref());
+    let answer = match listen((&head.headers, asked), body, &shared, client).await {
+        Ok((request, access)) => {
+            let circumstances = (exchange.is_gzip(), audited.clone());
+            answer_request(request, access, &shared, circumstances, &span).await
+        }
         Err(status) => Err(status),
     };
     let refuse = |status: Status| {
@@ -295,6 +342,7 @@ async fn respond(
     let answer = answer.unwrap_or_else(&refuse);
     span.record("status", answer.code);
     let answer = exchange.end(answer, &shared.metrics);
+    let end = audited.filter(|audited| record_answer(audited, &answer));
     match (answer.body, upgrade_asked) {
         (AnswerBody::Streams(target), Some(asked)) => {
             let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
@@ -312,8 +360,23 @@ async fn respond(
             let forwarded = proxy::forward(*target, proxied, &shared.streams, connection).await;
             forwarded.unwrap_or_else(|status| carried(refuse(status), shared))
         }
-        (body, _) => carried(HttpAnswer { body, ..answer }, shared),
+        (body, _) => carried(HttpAnswer { body, ..answer }, shared).map(|body| body.ending(end)),
     }
+}
+
+/// Records an answer in the audit log. Returns whether its end is still to come.
+fn record_answer(audited: &AuditExchange, answer: &HttpAnswer) -> bool {
+    audited.set_answer(answer);
+    match answer.body {
+        AnswerBody::Whole(_) => audited.record(AuditStage::ResponseComplete),
+        AnswerBody::List(..) => return true,
+        AnswerBody::Watch(_) | AnswerBody::Log(_) => {
+            audited.record(AuditStage::ResponseStarted);
+            return true;
+        }
+        AnswerBody::Streams(_) | AnswerBody::Proxied(_) => audited.record(AuditStage::ResponseStarted),
+    }
+    false
 }
 
 /// Answers here what is brief, and on a worker what is not. Anonymous requests and measurements take turns.
@@ -321,9 +384,12 @@ async fn answer_request(
     request: ApiRequest,
     access: Access,
     shared: &Arc<ServerState>,
-    is_gzip: bool,
+    (is_gzip, audited): (bool, Option<Arc<AuditExchange>>),
     span: &Span,
 ) -> ServeResult<HttpAnswer> {
+    if let Some(audited) = &audited {
+        audited.set_request_body(&request);
+    }
     let _turn = match access {
         Access::Anonymous => shared.anonymous.acquire().await.ok(),
         Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => shared.measuring.acquire().await.ok(),
@@ -334,7 +400,10 @@ async fn answer_request(
         return Ok(answer);
     }
     let (working, metrics) = (span.clone(), shared.metrics.clone());
-    shared.work(move |api: &mut Api| working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics))).await
+    let work = move |api: &mut Api| {
+        working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics, audited.as_deref()))
+    };
+    shared.work(work).await
 }
 
 /// Returns a request without its body.
@@ -359,15 +428,29 @@ async fn listen(
     (headers, mut request): (&HeaderMap, ApiRequest),
     body: Incoming,
     shared: &Arc<ServerState>,
-    connection: &Connection,
+    (connection, facts, audited): (&Connection, &ClientFacts, Option<&Arc<AuditExchange>>),
 ) -> Result<(ApiRequest, Access), Status> {
-    let access = shared.guard.admit(headers, &request.method, &request.path)?;
+    let access = shared.guard.admit(headers, &request.method, &request.path);
+    let access = match facts.identity {
+        ClientIdentity::User(_) => Access::Account,
+        ClientIdentity::Invalid if access == Ok(Access::Anonymous) => {
+            return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
+        }
+        ClientIdentity::Invalid | ClientIdentity::None => access?,
+    };
     if access == Access::Anonymous {
+        if let Some(audited) = audited {
+            audited.begin(&request, &User::anonymous(), None);
+        }
         return Ok((request, access));
     }
     let impersonation = guard::impersonation(headers);
     if access == Access::Account || impersonation.is_some() {
-        request = identify(request, access, impersonation, shared).await?;
+        let client = (access, facts.identity.clone(), audited.cloned());
+        request = identify(request, client, impersonation, shared).await?;
+    } else if let Some(audited) = audited {
+        audited.begin(&request, &User::administrator(), None);
+        audited.set_decision(true, "");
     }
     connection.mark_authenticated();
     let too_large = || {
@@ -387,29 +470,39 @@ async fn listen(
     Ok((request, access))
 }
 
-/// Returns the request with the user who makes it, if that user may: the service account whose token came with it, or
-/// the one as whom the client wants to act.
+/// Returns the request with the user who makes it, if that user may: that of the client's certificate, the service account whose token
+/// came with it, or the one as whom the client wants to act.
 async fn identify(
     mut request: ApiRequest,
-    access: Access,
+    (access, client_identity, audited): (Access, ClientIdentity, Option<Arc<AuditExchange>>),
     impersonation: Option<Impersonation>,
     shared: &Arc<ServerState>,
 ) -> Result<ApiRequest, Status> {
     // Clients that are not known yet share these turns.
-    let _turn = if access == Access::Account { shared.anonymous.acquire().await.ok() } else { None };
+    let is_known = access == Access::Full || matches!(client_identity, ClientIdentity::User(_));
+    let _turn = if is_known { None } else { shared.anonymous.acquire().await.ok() };
     let work = move |api: &mut Api| {
         let mut user = Arc::new(User::administrator());
-        if access == Access::Account {
+        if let ClientIdentity::User(certified) = client_identity {
+            user = certified;
+        } else if access == Access::Account {
             let keys = api.keys()?;
             let found = api.read_view(|txn| authenticate(txn, &keys, request.bearer_token(), &[]))?;
             user = Arc::new(found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))?.user);
         }
+        let own = user.clone();
         if let Some(asked) = impersonation {
             user = access::impersonate(api, &user, &asked)?;
         }
-        request.user = Some(user);
-        access::authorize(api, &request)?;
-        Ok(request)
+        request.user = Some(user.clone());
+        if let Some(audited) = &audited {
+            audited.begin(&request, &own, Some(&*user).filter(|user| **user != *own));
+        }
+        let decision = access::authorize(api, &request);
+        if let Some(audited) = &audited {
+            audited.set_decision(decision.is_ok(), decision.as_ref().map_or("", String::as_str));
+        }
+        decision.map(|_| request)
     };
     shared.work(work).await?
 }
@@ -484,7 +577,7 @@ impl ServerState {
             return Ok(api);
         }
         Api::open(&self.state, OpenMode::Existing, ACTOR)
-            .map(|api| api.with_kinds(&self.kinds).with_writer(&self.writer))
+            .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {
                 api.store().limit_cache(CACHE).map_err(|error| refused(&error))?;

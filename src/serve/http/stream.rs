@@ -1,6 +1,7 @@
 //! Streamed bodies: a watch, a followed log. Each ends when its client disconnects.
 
 use super::ServerState;
+use super::audit_log::{AuditExchange, EndOfAnswer};
 use super::log_tail::LogTail;
 use super::request_metrics::Counted;
 use crate::object::Status;
@@ -42,8 +43,20 @@ pub enum AnswerStream {
     Log(Receiver<Vec<u8>>),
     /// The answer of another server, with its permit.
     Proxied { body: Incoming, _permit: OwnedSemaphorePermit },
+    /// A body whose end is recorded in the audit log.
+    Audited { body: Box<AnswerStream>, _end: EndOfAnswer },
     /// The end of a watch.
     Ended,
+}
+
+impl AnswerStream {
+    /// The same body, whose end is recorded if it belongs to an audited request.
+    pub fn ending(self, audited: Option<Arc<AuditExchange>>) -> AnswerStream {
+        match audited {
+            Some(_) => AnswerStream::Audited { body: Box::new(self), _end: EndOfAnswer(audited) },
+            None => self,
+        }
+    }
 }
 
 impl Body for AnswerStream {
@@ -56,6 +69,7 @@ impl Body for AnswerStream {
             AnswerStream::Whole(whole) => {
                 return Pin::new(whole).poll_frame(context).map_err(|never| match never {});
             }
+            AnswerStream::Audited { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
             AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
             AnswerStream::Ended => None,
             AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)),
@@ -92,6 +106,7 @@ impl Body for AnswerStream {
         match self {
             AnswerStream::Whole(whole) => whole.size_hint(),
             AnswerStream::Proxied { body, .. } => body.size_hint(),
+            AnswerStream::Audited { body, .. } => body.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }
     }

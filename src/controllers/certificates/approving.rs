@@ -1,0 +1,73 @@
+//! Approves the requests of kubelets for client certificates, where RBAC allows the requester to have one
+//! (`pkg/controller/certificates/approver`).
+
+use super::signers::{KUBELET_CLIENT, check_kubelet_client};
+use super::{ROOT, condition, is_issued, parse, usages};
+use crate::object::{Key, Object, time};
+use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, INDEXED, ROLES};
+use crate::world::access::{AccessRequest, AccessedResource};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
+use serde_json::json;
+
+/// The loop, by the name of Kubernetes' controller.
+pub const LOOP: Loop =
+    Loop { name: "certificatesigningrequest-approving-controller", root: ROOT, concerns, plan, ..Loop::BASE };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        ROOT => vec![row.key.clone()],
+        // A new right may let a request pass that was not allowed before.
+        changed if INDEXED.contains(&changed) => world.list(ROOT).map(|request| request.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let mut request = row.object();
+    let is_decided = ["Approved", "Denied"].iter().any(|decision| condition(&request, decision).is_some());
+    if is_decided || is_issued(&request) || request.text(&["spec", "signerName"]) != Some(KUBELET_CLIENT) {
+        return plan;
+    }
+    let Ok(parsed) = parse(&request) else { return plan };
+    if check_kubelet_client(&parsed, &usages(&request)).is_err() {
+        return plan;
+    }
+    let is_own = request.text(&["spec", "username"]) == Some(parsed.subject.common_name.as_str());
+    let own = is_own
+        .then_some(("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."));
+    let any = ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.");
+    let allowed = own.into_iter().chain([any]).find(|(subresource, _)| is_allowed(world, &request, subresource));
+    let Some((_, message)) = allowed else {
+        plan.wait("no role allows the requester to have the certificate approved");
+        return plan;
+    };
+    let now = time::rfc3339(world.now);
+    let mut conditions = request.items(&["status", "conditions"]).to_vec();
+    conditions.push(json!({
+        "type": "Approved", "status": "True", "reason": "AutoApproved", "message": message,
+        "lastUpdateTime": now, "lastTransitionTime": now,
+    }));
+    request.set(&["status", "conditions"], conditions);
+    plan.write(WriteVerb::Status(request), message);
+    plan
+}
+
+fn is_allowed(world: &World, request: &Object, subresource: &str) -> bool {
+    let groups: Vec<String> =
+        request.items(&["spec", "groups"]).iter().filter_map(|group| group.as_str().map(str::to_owned)).collect();
+    if groups.iter().any(|group| group == "system:masters") {
+        return true;
+    }
+    let list = |resource: &'static str| -> Vec<Object> { world.list(resource).map(|row| row.object()).collect() };
+    let index = AccessIndex::build(&list(ROLES), &list(CLUSTER_ROLES), &list(BINDINGS), &list(CLUSTER_BINDINGS));
+    let accessed = AccessedResource {
+        group: "certificates.k8s.io".to_owned(),
+        resource: "certificatesigningrequests".to_owned(),
+        subresource: subresource.to_owned(),
+        ..AccessedResource::default()
+    };
+    let user = request.text(&["spec", "username"]).unwrap_or_default();
+    index.find_grants(user, &groups, "").decide(&AccessRequest::for_resource("create", accessed)).is_allowed
+}

@@ -1,0 +1,47 @@
+//! Removes old requests: a day after they were made and not decided, an hour after they were decided
+//! (`pkg/controller/certificates/cleaner`).
+
+use super::{ROOT, condition, is_issued};
+use crate::object::time::Shift;
+use crate::object::{Key, Object, Time};
+use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use jiff::SignedDuration;
+
+/// The loop, by the name of Kubernetes' controller.
+pub const LOOP: Loop =
+    Loop { name: "certificatesigningrequest-cleaner-controller", root: ROOT, concerns, plan, ..Loop::BASE };
+
+/// Time for which a request waits for a decision.
+const PENDING: SignedDuration = SignedDuration::from_hours(24);
+/// Time for which a request that has ended stays.
+const ENDED: SignedDuration = SignedDuration::from_hours(1);
+
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let Some(until) = end_of(&row.object()) else { return plan };
+    if world.now < until {
+        plan.wake_at(until);
+        return plan;
+    }
+    let (key, uid) = (row.key.clone(), row.uid.clone());
+    plan.write(WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background }, "the request is old");
+    plan
+}
+
+/// The time at which a request is removed; `None` for one that is approved and not signed yet.
+fn end_of(request: &Object) -> Option<Time> {
+    if request.items(&["status", "conditions"]).is_empty() {
+        return Some(request.created()?.later(PENDING));
+    }
+    let decided = |condition_type: &str| -> Option<Time> {
+        condition(request, condition_type)?["lastUpdateTime"].as_str()?.parse().ok()
+    };
+    let issued = decided("Approved").filter(|_| is_issued(request));
+    let ended = [issued, decided("Denied"), decided("Failed")].into_iter().flatten().min();
+    Some(ended?.later(ENDED))
+}

@@ -1,0 +1,65 @@
+//! Signs approved requests to the signers of Kubernetes (`pkg/controller/certificates/signer`).
+
+use super::{ROOT, condition, is_issued, parse, signers, usages};
+use crate::object::{Key, time};
+use crate::world::{CertificateOrder, Loop, Plan, Row, World, WriteVerb};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+/// The loop, by the name of Kubernetes' controller.
+pub const LOOP: Loop =
+    Loop { name: "certificatesigningrequest-signing-controller", root: ROOT, concerns, plan, ..Loop::BASE };
+
+/// Lifetime of certificates in seconds, and the shortest one that can be requested.
+const LIFETIME: i64 = 365 * 24 * 3600;
+const SHORTEST: i64 = 600;
+
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    // In simulations nobody signs.
+    let Some(signer) = &world.settings.certificate_signer else { return plan };
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let mut request = row.object();
+    if condition(&request, "Approved").is_none() || condition(&request, "Failed").is_some() || is_issued(&request) {
+        return plan;
+    }
+    let name = request.text(&["spec", "signerName"]).unwrap_or_default();
+    let usages = usages(&request);
+    let parsed = match parse(&request) {
+        Ok(parsed) => parsed,
+        Err(why) => {
+            plan.wait(format!("the certificate request cannot be read: {why}"));
+            return plan;
+        }
+    };
+    let seconds = request.int(&["spec", "expirationSeconds"]).unwrap_or(LIFETIME).clamp(SHORTEST, LIFETIME);
+    let order = CertificateOrder { request: &parsed, usages: &usages, seconds, now: world.now };
+    let signed = match signers::check(name, &parsed, &usages) {
+        None => return plan,
+        Some(checked) => checked
+            .map_err(|why| ("SignerValidationFailure", why))
+            .and_then(|()| signer.sign(&order).map_err(|why| ("SigningError", why))),
+    };
+    match signed {
+        Ok(certificate) => {
+            request.set(&["status", "certificate"], STANDARD.encode(certificate));
+            plan.write(WriteVerb::Status(request), "the request is approved");
+        }
+        Err((reason, message)) => {
+            let now = time::rfc3339(world.now);
+            let mut conditions = request.items(&["status", "conditions"]).to_vec();
+            conditions.push(json!({
+                "type": "Failed", "status": "True", "reason": reason, "message": message,
+                "lastUpdateTime": now, "lastTransitionTime": now,
+            }));
+            request.set(&["status", "conditions"], conditions);
+            plan.write(WriteVerb::Status(request), message);
+        }
+    }
+    plan
+}

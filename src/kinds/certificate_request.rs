@@ -1,0 +1,180 @@
+//! The certificate request (PKCS #10) inside of a CertificateSigningRequest: its subject, names, key and signature.
+//!
+//! Never: signs anything. Start reading at [`CertificateRequest::parse`].
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use x509_cert::der::asn1::{Any, ObjectIdentifier, OctetString};
+use x509_cert::der::{Decode, Encode};
+use x509_cert::ext::Extension;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::name::Name;
+use x509_cert::request::{CertReq, ExtensionReq};
+use x509_cert::spki::SubjectPublicKeyInfoOwned;
+
+/// Types of the parts of a subject.
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+/// The attribute with the requested extensions, and the extension with alternative names.
+const EXTENSIONS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.14");
+const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+
+/// The usages that a certificate can be requested for.
+pub const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+/// A certificate request whose signature is good.
+#[derive(Clone, Debug)]
+pub struct CertificateRequest {
+    /// The subject.
+    pub subject: Subject,
+    /// The alternative names, as they were requested.
+    pub alternative_names: Option<OctetString>,
+    /// How many names of each type.
+    pub names: NameCounts,
+    /// The key of the requester.
+    pub key: SubjectPublicKeyInfoOwned,
+}
+
+/// The subject of a request or certificate: a user and the groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The whole.
+    pub name: Name,
+    /// CN: the user.
+    pub common_name: String,
+    /// O: the groups.
+    pub organizations: Vec<String>,
+}
+
+/// Numbers of alternative names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameCounts {
+    /// Names of hosts.
+    pub dns: usize,
+    /// Addresses.
+    pub ip: usize,
+    /// Addresses of mail.
+    pub email: usize,
+    /// URIs.
+    pub uri: usize,
+}
+
+impl CertificateRequest {
+    /// Reads a PEM block and checks the signature; the errors are those of Kubernetes where it has its own words.
+    pub fn parse(pem: &[u8]) -> Result<CertificateRequest, String> {
+        let block = <(SectionKind, Vec<u8>)>::from_pem_slice(pem).ok();
+        let Some((SectionKind::Csr, der)) = block else {
+            return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
+        };
+        let request = CertReq::from_der(&der).map_err(|error| format!("asn1: structure error: {error}"))?;
+        check_signature(&request)?;
+        let extensions = requested_extensions(&request);
+        let names = extensions.into_iter().find(|extension| extension.extn_id == ALTERNATIVE_NAMES);
+        let names = names.map(|extension| extension.extn_value);
+        let counts = names.as_ref().map(|names| count_names(names.as_bytes())).transpose()?.unwrap_or_default();
+        Ok(CertificateRequest {
+            subject: Subject::read(request.info.subject),
+            alternative_names: names,
+            names: counts,
+            key: request.info.public_key,
+        })
+    }
+}
+
+impl Subject {
+    /// Reads the parts of a name.
+    pub fn read(name: Name) -> Subject {
+        let parts = || name.0.iter().flat_map(|part| part.0.iter());
+        let texts = |wanted: ObjectIdentifier| {
+            parts().filter(move |part| part.oid == wanted).filter_map(|part| text(&part.value))
+        };
+        // As in Go, the last common name counts.
+        let common_name = texts(COMMON_NAME).next_back().unwrap_or_default();
+        let organizations = texts(ORGANIZATION).collect();
+        Subject { common_name, organizations, name }
+    }
+}
+
+/// The text of a part of a subject.
+fn text(value: &Any) -> Option<String> {
+    String::from_utf8(value.value().to_vec()).ok()
+}
+
+fn requested_extensions(request: &CertReq) -> Vec<Extension> {
+    let attribute = request.info.attributes.iter().find(|attribute| attribute.oid == EXTENSIONS);
+    let value = attribute.and_then(|attribute| attribute.values.iter().next());
+    let extensions = value.and_then(|value| ExtensionReq::from_der(&value.to_der().ok()?).ok());
+    extensions.map(|extensions| extensions.0).unwrap_or_default()
+}
+
+fn count_names(der: &[u8]) -> Result<NameCounts, String> {
+    let names =
+        SubjectAltName::from_der(der).map_err(|error| format!("x509: invalid subject alternative names: {error}"))?;
+    let mut counts = NameCounts::default();
+    for name in names.0 {
+        match name {
+            GeneralName::DnsName(_) => counts.dns += 1,
+            GeneralName::IpAddress(_) => counts.ip += 1,
+            GeneralName::Rfc822Name(_) => counts.email += 1,
+            GeneralName::UniformResourceIdentifier(_) => counts.uri += 1,
+            _ => {}
+        }
+    }
+    Ok(counts)
+}
+
+/// Whether the requester has the key.
+fn check_signature(request: &CertReq) -> Result<(), String> {
+    let unknown = "x509: cannot verify signature: algorithm unimplemented".to_owned();
+    let content = |der: Result<Vec<u8>, _>| der.ok().and_then(|der| sequence_content(&der).map(<[u8]>::to_vec));
+    let (Some(signed_by), Some(key_type)) =
+        (content(request.algorithm.to_der()), content(request.info.public_key.algorithm.to_der()))
+    else {
+        return Err(unknown);
+    };
+    let provider = default_provider();
+    let mut fitting = provider.signature_verification_algorithms.all.iter().filter(|algorithm| {
+        algorithm.signature_alg_id().as_ref() == signed_by && algorithm.public_key_alg_id().as_ref() == key_type
+    });
+    let (Some(key), Some(signature), Ok(message)) =
+        (request.info.public_key.subject_public_key.as_bytes(), request.signature.as_bytes(), request.info.to_der())
+    else {
+        return Err(unknown);
+    };
+    match fitting.next() {
+        None => Err(unknown),
+        Some(algorithm) if algorithm.verify_signature(key, &message, signature).is_ok() => Ok(()),
+        Some(_) => Err("x509: signature verification failure".to_owned()),
+    }
+}
+
+/// The content of a DER sequence, without its tag and length.
+fn sequence_content(der: &[u8]) -> Option<&[u8]> {
+    let any = x509_cert::der::asn1::AnyRef::from_der(der).ok()?;
+    Some(any.value())
+}

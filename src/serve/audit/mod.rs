@@ -1,0 +1,143 @@
+//! Audit events (`audit.k8s.io/v1`): one line of JSON for each recorded stage of a request.
+//!
+//! Knows: what an event tells at each level. Never: writes the log ([`super::http::audit_log`] does) or decides about the request.
+//! Start reading at [`AuditedRequest::begin`].
+
+pub mod policy;
+
+use super::access::access_request;
+use super::path::{self, ApiPath};
+use super::{AnswerBody, ApiRequest, HttpAnswer};
+use crate::apiserver::user::User;
+use crate::object::{Time, time};
+use policy::{AuditDecision, AuditLevel, AuditPolicy, AuditStage};
+use serde_json::{Value, json};
+
+/// A request that is recorded.
+pub struct AuditedRequest {
+    decision: AuditDecision,
+    event: Value,
+}
+
+/// The circumstances of a request that are no part of it.
+pub struct AuditContext {
+    /// The id in the header `Audit-Id`.
+    pub id: String,
+    /// The path with its parameters.
+    pub uri: String,
+    /// The client's address.
+    pub source: Option<String>,
+    /// The time at which it came.
+    pub received: Time,
+}
+
+impl AuditedRequest {
+    /// Begins with a request whose user is known; `None` when the policy records nothing of it.
+    pub fn begin(
+        policy: &AuditPolicy,
+        context: &AuditContext,
+        request: &ApiRequest,
+        user: &User,
+        impersonated: Option<&User>,
+    ) -> Option<AuditedRequest> {
+        let access = access_request(request);
+        let decision = policy.decide(user, &access);
+        if decision.level == AuditLevel::None {
+            return None;
+        }
+        let mut event = json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": format!("{:?}", decision.level), "auditID": context.id,
+            "stage": "", "requestURI": context.uri, "verb": access.verb, "user": user.info(),
+        });
+        if let Some(impersonated) = impersonated {
+            event["impersonatedUser"] = impersonated.info();
+        }
+        if let Some(source) = &context.source {
+            event["sourceIPs"] = json!([source]);
+        }
+        if !request.agent.is_empty() {
+            event["userAgent"] = request.agent.as_str().into();
+        }
+        if let Some(ApiPath::Object(named)) = path::parse(&request.path) {
+            let fields = [
+                ("resource", Some(named.plural)),
+                ("namespace", named.namespace),
+                ("name", named.name),
+                ("apiGroup", Some(named.group)),
+                ("apiVersion", Some(named.version)),
+                ("subresource", named.subresource),
+            ];
+            for (field, text) in fields {
+                if let Some(text) = text.filter(|text| !text.is_empty()) {
+                    event["objectRef"][field] = text.into();
+                }
+            }
+        }
+        event["requestReceivedTimestamp"] = time::micro(context.received).into();
+        Some(AuditedRequest { decision, event })
+    }
+
+    /// Notes the authorizer's decision.
+    pub fn set_decision(&mut self, is_allowed: bool, reason: &str) {
+        let decision = if is_allowed { "allow" } else { "forbid" };
+        self.event["annotations"] =
+            json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
+    }
+
+    /// Notes the body of the request, if its level has it.
+    pub fn set_request_body(&mut self, request: &ApiRequest) {
+        if self.decision.level < AuditLevel::Request || request.body.is_empty() {
+            return;
+        }
+        if let Some(body) = super::body::read_any(request) {
+            self.event["requestObject"] = self.without_managed_fields(body);
+        }
+    }
+
+    /// Notes the answer, and its body if the level has it.
+    pub fn set_answer(&mut self, answer: &HttpAnswer) {
+        let mut status = json!({"metadata": {}, "code": answer.code});
+        let has_body = self.decision.level == AuditLevel::RequestResponse;
+        let body = match &answer.body {
+            AnswerBody::Whole(body) if has_body || answer.code >= 400 => serde_json::from_slice::<Value>(body).ok(),
+            _ => None,
+        };
+        if let Some(body) = body {
+            if body["kind"] == "Status" {
+                for field in ["status", "message", "reason", "details"] {
+                    if let Some(value) = body.get(field) {
+                        status[field] = value.clone();
+                    }
+                }
+            }
+            if has_body {
+                self.event["responseObject"] = self.without_managed_fields(body);
+            }
+        }
+        self.event["responseStatus"] = status;
+    }
+
+    /// Returns the line of a stage; `None` if the policy omits it.
+    pub fn line(&mut self, stage: AuditStage, now: Time) -> Option<String> {
+        if self.decision.omitted_stages.contains(&stage) {
+            return None;
+        }
+        self.event["stage"] = format!("{stage:?}").into();
+        self.event["stageTimestamp"] = time::micro(now).into();
+        Some(format!("{}\n", self.event))
+    }
+
+    fn without_managed_fields(&self, mut body: Value) -> Value {
+        if !self.decision.omits_managed_fields {
+            return body;
+        }
+        let remove = |object: &mut Value| {
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("managedFields");
+            }
+        };
+        remove(&mut body);
+        body.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(remove);
+        body
+    }
+}
