@@ -3,7 +3,8 @@
 use super::authorization::cache::AccessCache;
 use super::env::Env;
 use super::shared_writer::{ATTEMPTS, PATIENCE, SharedWriter};
-use super::store_transaction::{ReadView, WriteTxn, object_of, refused};
+use super::store_transaction::{ReadView, WriteTxn};
+use super::stored::{object_of, refused};
 use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::user::User;

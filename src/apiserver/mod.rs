@@ -26,6 +26,7 @@ pub mod rules;
 pub mod scale;
 mod shared_writer;
 mod store_transaction;
+mod stored;
 pub mod tokens;
 pub mod transaction;
 pub mod update;
@@ -35,7 +36,7 @@ pub mod watch;
 pub use api::Api;
 pub use env::Env;
 pub use shared_writer::SharedWriter;
-pub use store_transaction::refused;
+pub use stored::refused;
 pub use transaction::Transaction;
 
 use crate::managed_fields::FieldManager;

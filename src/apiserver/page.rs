@@ -4,7 +4,7 @@
 
 use super::api::Api;
 use super::read::ListSelection;
-use super::store_transaction::refused;
+use super::stored::refused;
 use super::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Resource, Status, Str};

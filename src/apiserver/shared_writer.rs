@@ -8,7 +8,8 @@
 use super::ApiResult;
 use super::authorization::cache::AccessCache;
 use super::env::Env;
-use super::store_transaction::{OpenWrite, WriteTxn, refused};
+use super::store_transaction::{OpenWrite, WriteTxn};
+use super::stored::refused;
 use super::transaction::Transaction;
 use super::user::User;
 use crate::kinds::{self, KindRegistry};

@@ -7,47 +7,20 @@ use super::authorization::cache::AccessCache;
 use super::env::Env;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
+use super::stored::{object_of, objects_of, refused};
 use super::transaction::Transaction;
 use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
-use crate::store::{CommitError, ParkedTxn, Store, StoreError, StoreRead, StoredObject, Txn};
+use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Patterns that are compiled ahead of one write at most: all of them are still kept when it is made again.
 const MOST_DEFERRED: usize = 1000;
-
-/// Converts a store error to an API error.
-pub fn refused(error: &StoreError) -> Status {
-    match error {
-        StoreError::Expired { floor } => {
-            Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
-        }
-        _ => {
-            let is_busy = matches!(error, StoreError::Busy { .. });
-            let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
-            Status {
-                exit_code: Some(error.exit_code()).filter(|code| *code > 1),
-                ..Status::new(reason, error.to_string())
-            }
-        }
-    }
-}
-
-/// A stored body as an object.
-pub(super) fn object_of(stored: &StoredObject) -> ApiResult<Object> {
-    let body = serde_json::from_str(&stored.body);
-    body.map(Object)
-        .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
-}
-
-pub(super) fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
-    stored.iter().map(object_of).collect()
-}
 
 pub(super) fn network_of(read: &dyn StoreRead) -> u8 {
     read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)

@@ -2,7 +2,7 @@
 
 use super::ApiResult;
 use super::read::ListSelection;
-use super::store_transaction::{object_of, refused};
+use super::stored::{object_of, refused};
 use crate::kinds::Kind;
 use crate::object::Object;
 use crate::store::{ChangeKind, LogEntry, StoreRead};

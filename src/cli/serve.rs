@@ -54,17 +54,21 @@ pub struct Args {
 #[derive(clap::Args, Clone, Default)]
 pub struct AuditFlags {
     /// File to which an event is written for each request that the policy records; needs --audit-policy-file.
-    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
     /// The audit policy, of apiVersion audit.k8s.io/v1.
-    #[arg(long, value_name = "FILE", requires = "audit_log")]
+    #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
 }
 
 impl AuditFlags {
     /// Opens the log.
     fn open(&self) -> CliResult<Option<Arc<AuditLog>>> {
-        let (Some(log), Some(policy)) = (&self.audit_log, &self.audit_policy_file) else { return Ok(None) };
+        let (log, policy) = match (&self.audit_log, &self.audit_policy_file) {
+            (Some(log), Some(policy)) => (log, policy),
+            (None, None) => return Ok(None),
+            _ => return Err(Failure::plain("--audit-log and --audit-policy-file need each other")),
+        };
         let shown = policy.display();
         let text = std::fs::read_to_string(policy)
             .map_err(|error| Failure::plain(format!("cannot read {shown}: {}", io_error_text(error))))?;

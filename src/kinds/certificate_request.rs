@@ -54,7 +54,7 @@ pub struct CertificateRequest {
     pub subject: Subject,
     /// The alternative names, as they were requested.
     pub alternative_names: Option<OctetString>,
-    /// How many names of each type.
+    /// The numbers of names of each type.
     pub names: NameCounts,
     /// The key of the requester.
     pub key: SubjectPublicKeyInfoOwned,

@@ -3,7 +3,7 @@
 //! Knows: the authority's key, which the cluster's state keeps. Never: decides who may have a certificate.
 
 use crate::kinds::certificate_request::{CertificateRequest, NameCounts, Subject};
-use crate::object::Time as Moment;
+use crate::object::Time;
 use crate::world::CertificateOrder;
 use anyhow::{Context, Result, anyhow, bail};
 use rcgen::{KeyPair, PublicKeyData};
@@ -26,7 +26,7 @@ use x509_cert::ext::pkix::{
 use x509_cert::name::{Name, RelativeDistinguishedName};
 use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoOwned};
-use x509_cert::time::{Time, Validity};
+use x509_cert::time::{Time as CertificateTime, Validity};
 
 /// Algorithm of the signatures: ecdsa-with-SHA256.
 const ECDSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
@@ -64,7 +64,7 @@ impl CertificateAuthority {
     }
 
     /// Makes a key and a certificate for a user and groups.
-    pub fn issue(&self, user: &str, groups: &[String], seconds: i64, now: Moment) -> Result<ClientCertificate> {
+    pub fn issue(&self, user: &str, groups: &[String], seconds: i64, now: Time) -> Result<ClientCertificate> {
         let key = KeyPair::generate()?;
         let request = CertificateRequest {
             subject: Subject::read(subject_name(user, groups)?),
@@ -154,11 +154,11 @@ fn subject_name(user: &str, groups: &[String]) -> Result<Name> {
     Ok(x509_cert::name::RdnSequence(parts))
 }
 
-fn moment(seconds: i64) -> Result<Time> {
+fn moment(seconds: i64) -> Result<CertificateTime> {
     let since = Duration::from_secs(u64::try_from(seconds).context("a time before 1970")?);
     Ok(match UtcTime::from_unix_duration(since) {
-        Ok(time) => Time::UtcTime(time),
-        Err(_) => Time::GeneralTime(GeneralizedTime::from_unix_duration(since)?),
+        Ok(time) => CertificateTime::UtcTime(time),
+        Err(_) => CertificateTime::GeneralTime(GeneralizedTime::from_unix_duration(since)?),
     })
 }
 

@@ -11,7 +11,7 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
 - {level: RequestResponse, verbs: [create], resources: [{resources: [configmaps]}], omitManagedFields: true}
-- {level: Metadata, users: [ann], omitStages: [ResponseStarted]}
+- {level: Metadata, users: [admin], resources: [{resources: [secrets]}]}
 - {level: None}
 "#;
 

@@ -11,6 +11,9 @@ mod default_toleration_seconds;
 mod limit_ranger;
 pub mod matching;
 mod namespace_lifecycle;
+mod node_restriction;
+mod owner_references;
+mod persistent_volume_claim_resize;
 mod pod_security;
 pub mod pod_topology_labels;
 mod priority;
@@ -65,17 +68,22 @@ const MUTATING: &[AdmissionPlugin] = &[
     writes(certificate_requests::set_requester),
 ];
 
-/// Plugins that run on a valid object, in the same order. Addresses are given out last, so that nothing refused takes one.
+/// Plugins that run on a valid object, in the same order. TaintNodesByCondition is no plugin here: the loop that watches over nodes taints a
+/// new one in the tick that sees it. ClusterTrustBundles do not exist.
 const VALIDATING: &[AdmissionPlugin] = &[
     // The storage of roles and bindings does this in Kubernetes.
     writes(rbac_escalation::admit),
     writes(limit_ranger::check),
+    AdmissionPlugin { subresources: true, ..writes_and_deletions(node_restriction::admit) },
     AdmissionPlugin { subresources: true, ..writes(pod_security::admit) },
+    writes(owner_references::admit),
+    writes(persistent_volume_claim_resize::admit),
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_approval) },
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_signing) },
     writes(certificate_requests::restrict_subject),
-    writes(resource_quota::admit),
     writes(service_addresses::admit),
+    // It writes the usage, so nothing may refuse the object after it.
+    AdmissionPlugin { subresources: true, ..writes(resource_quota::admit) },
 ];
 
 /// Before validation.

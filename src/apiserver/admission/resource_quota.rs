@@ -1,4 +1,5 @@
-//! ResourceQuota: refuses objects that would exceed a namespace's quota. Usage is counted as the controller counts it.
+//! ResourceQuota: refuses objects that would exceed a namespace's quota, and writes the usage of those that do not. Usage is counted
+//! as the controller counts it.
 
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
@@ -13,9 +14,10 @@ use serde_json::{Map, Value};
 /// Admits a write.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let namespace = request.object.namespace().to_owned();
-    if request.operation != Operation::Create || namespace.is_empty() {
+    if namespace.is_empty() || !can_use_more(request) {
         return Ok(());
     }
+    let mut charged = Vec::new();
     for quota in txn.list(Resource("resourcequotas"), Some(&namespace))? {
         let names = limited(&quota, request.kind.resource);
         if names.is_empty() {
@@ -37,12 +39,43 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         if before == after {
             continue;
         }
-        let problem = unspecified(&names, quota.name(), request.object);
+        let is_new = request.operation == Operation::Create;
+        let problem = if is_new { unspecified(&names, quota.name(), request.object) } else { None };
         if let Some(why) = problem.or_else(|| exceeded(&names, &quota, &before, &after)) {
             return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
         }
+        charged.push(with_usage(quota, &names, &after));
+    }
+    if !request.dry_run {
+        for quota in charged {
+            txn.put(&Key::new(Resource("resourcequotas"), &namespace, quota.name()), quota)?;
+        }
     }
     Ok(())
+}
+
+/// Whether a write can use more of a quota: every new object can, and those changes that alter what is counted.
+fn can_use_more(request: &AdmissionRequest<'_>) -> bool {
+    let Some(old) = request.old else {
+        return request.operation == Operation::Create && request.subresource.is_empty();
+    };
+    let differs = |path: &[&str]| old.value_at(path) != request.object.value_at(path);
+    match (request.kind.resource.0, request.subresource) {
+        ("pods", "resize") => true,
+        ("services", "") => differs(&["spec", "type"]),
+        ("persistentvolumeclaims", "") => differs(&["spec", "resources", "requests", "storage"]),
+        _ => false,
+    }
+}
+
+/// The quota with the usage that the object brings, so that readers need not wait for the loop.
+fn with_usage(mut quota: Object, names: &[String], after: &Map<String, Value>) -> Object {
+    for name in names {
+        if let Some(amount) = after.get(name).filter(|_| quota.value_at(&["status", "hard", name]).is_some()) {
+            quota.set(&["status", "used", name], amount.clone());
+        }
+    }
+    quota
 }
 
 /// Returns the resources of a quota that objects of this resource use.

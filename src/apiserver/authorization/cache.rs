@@ -3,7 +3,7 @@
 //! Knows: the revision up to which the index is known to hold. Never: keeps what is not committed. Start reading at [`AccessCache`].
 
 use crate::apiserver::ApiResult;
-use crate::apiserver::store_transaction::{objects_of, refused};
+use crate::apiserver::stored::{objects_of, refused};
 use crate::object::{Object, Resource};
 use crate::store::{StoreRead, StoreResult};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, INDEXED, ROLES};

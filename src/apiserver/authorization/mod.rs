@@ -1,12 +1,13 @@
 //! Authorization: whether a user may do something, by the RBAC rules of the cluster.
 //!
-//! The rules and their index are [`crate::world::access`]; [`cache`] keeps the index, [`escalation`] refuses to give
+//! The rules and their index are [`crate::world::access`]; [`cache`] keeps the index, [`node`] decides about kubelets, [`escalation`] refuses to give
 //! rights away that the giver lacks, and [`default_roles`] are the roles of every cluster. Never: authenticates.
 //! Source: Kubernetes, "Using RBAC Authorization". Start reading at [`authorize`].
 
 pub mod cache;
 pub mod default_roles;
 pub mod escalation;
+pub mod node;
 
 use super::ApiResult;
 use super::transaction::Transaction;
@@ -50,7 +51,16 @@ pub fn authorize(txn: &dyn Transaction, user: &User, request: &AccessRequest) ->
     if user.is_administrator() {
         return Ok(AccessDecision { is_allowed: true, reason: String::new() });
     }
-    Ok(find_grants(txn, user, request.namespace())?.decide(request))
+    let of_node = node::authorize_node(txn, user, request)?;
+    if let Some(allowed) = of_node.as_ref().filter(|decision| decision.is_allowed) {
+        return Ok(allowed.clone());
+    }
+    let mut decision = find_grants(txn, user, request.namespace())?.decide(request);
+    if let Some(refused) = of_node.filter(|refused| !decision.is_allowed && !refused.reason.is_empty()) {
+        let both = [refused.reason, decision.reason].into_iter().filter(|reason| !reason.is_empty());
+        decision.reason = both.collect::<Vec<_>>().join("\n");
+    }
+    Ok(decision)
 }
 
 /// The rules that hold for a user in a namespace; in the cluster as a whole if it is empty.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub enum AuditLevel {
     /// Nothing.
     None,
-    /// Who asked for what, and how it ended.
+    /// The user, the request, and how it ended.
     Metadata,
     /// The body of the request, too.
     Request,

@@ -67,6 +67,7 @@ use stream::AnswerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
@@ -202,10 +203,7 @@ impl HttpServer {
             clients.abort();
             compaction.abort();
             if let (Some(address), Some(advertising)) = (advertised, advertising) {
-                advertising.abort();
-                // One that is underway would write the address again.
-                let _ = advertising.await;
-                let _ = shared.work(move |api| advertise::withdraw(api, address)).await;
+                withdraw(&shared, address, advertising).await;
             }
             Ok(())
         });
@@ -226,6 +224,14 @@ async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
         let _ = shared.work(move |api| advertise::advertise(api, address)).await;
         tokio::time::sleep(REPAIR).await;
     }
+}
+
+/// Ends the advertising.
+async fn withdraw(shared: &Arc<ServerState>, address: SocketAddr, advertising: JoinHandle<()>) {
+    advertising.abort();
+    // One that is underway would write the address again.
+    let _ = advertising.await;
+    let _ = shared.work(move |api| advertise::withdraw(api, address)).await;
 }
 
 /// Compacts the log of the store in small steps, also where no control plane runs.

@@ -1,0 +1,252 @@
+//! NodeRestriction: a kubelet changes its own Node, the pods that are bound to it, and its own leases and CSINode alone.
+//!
+//! Not on by default in Kubernetes; every tool that sets clusters up turns it on. Only users of the group `system:nodes` meet it.
+
+use super::{AdmissionRequest, Operation};
+use crate::apiserver::ApiResult;
+use crate::apiserver::authorization::node::node_of;
+use crate::apiserver::transaction::Transaction;
+use crate::object::{MIRROR, Object, Status};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Domains whose labels a kubelet may not choose freely.
+const PROTECTED: [&str; 2] = ["kubernetes.io", "k8s.io"];
+/// Labels and namespaces of labels in these domains that it may set.
+const OWN_LABELS: [&str; 14] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.kubernetes.io/region",
+    "failure-domain.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/windows-build",
+];
+const OWN_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/// Admits a write or a deletion.
+pub fn admit(_: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    let user = request.user.clone();
+    let Some(node) = node_of(&user) else { return Ok(()) };
+    let why = match (request.kind.resource.0, request.subresource) {
+        _ if node.is_empty() => Some(format!("could not determine node from user {:?}", user.name)),
+        ("pods", "") => check_pod(node, request),
+        ("pods", "status") => check_pod_status(node, request),
+        ("pods", "eviction") => {
+            let what = format!("node {node} can only evict pods with spec.nodeName set to itself");
+            (!is_bound(request.old, node)).then_some(what)
+        }
+        ("pods", subresource) => Some(format!("unexpected pod subresource {subresource:?}")),
+        ("nodes", _) => check_node(node, request),
+        ("leases.coordination.k8s.io", _) => {
+            let is_own = request.name() == node && request.namespace() == "kube-node-lease";
+            let what = "can only access node lease with the same name as the requesting node";
+            (!is_own).then(|| what.to_owned())
+        }
+        ("csinodes.storage.k8s.io", _) => {
+            let what = "can only access CSINode with the same name as the requesting node";
+            (request.name() != node).then(|| what.to_owned())
+        }
+        _ => None,
+    };
+    match why {
+        None => Ok(()),
+        Some(why) => Err(Status::forbidden(request.kind.resource, request.name(), &why)),
+    }
+}
+
+fn is_bound(pod: Option<&Object>, node: &str) -> bool {
+    pod.is_some_and(|pod| pod.text(&["spec", "nodeName"]) == Some(node))
+}
+
+fn check_pod(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
+    match request.operation {
+        Operation::Create => check_new_pod(node, request.object),
+        Operation::Delete => (!is_bound(request.old, node))
+            .then(|| format!("node {node:?} can only delete pods with spec.nodeName set to itself")),
+        other => {
+            let operation = format!("{other:?}").to_uppercase();
+            Some(format!("unexpected operation {operation:?}, node {node:?} can only create and delete mirror pods"))
+        }
+    }
+}
+
+fn check_new_pod(node: &str, pod: &Object) -> Option<String> {
+    if pod.annotation(MIRROR).is_none() {
+        return Some(format!("pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods"));
+    }
+    if !is_bound(Some(pod), node) {
+        return Some(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
+    }
+    let owners = pod.items(&["metadata", "ownerReferences"]);
+    match owners {
+        [owner] if owner["kind"] == "Node" && owner["name"] == node && owner["controller"] == true => {}
+        [] => {
+            return Some(format!("node {node:?} can only create pods with an owner reference set to itself"));
+        }
+        _ => {
+            return Some(format!("node {node:?} can only create pods with a single owner reference set to itself"));
+        }
+    }
+    let account = pod.text(&["spec", "serviceAccountName"]).unwrap_or_default();
+    (!account.is_empty()).then(|| format!("node {node:?} can not create pods that reference a service account"))
+}
+
+fn check_pod_status(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
+    if !is_bound(request.old, node) {
+        return Some(format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself"));
+    }
+    let labels = |object: &Object| object.value_at(&["metadata", "labels"]).cloned();
+    let is_same = request.old.is_some_and(|old| labels(old) == labels(request.object));
+    (!is_same).then(|| format!("node {node:?} cannot update labels through pod status"))
+}
+
+fn check_node(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
+    if request.name() != node {
+        return Some(format!("node {node:?} is not allowed to modify node {:?}", request.name()));
+    }
+    let Some(new) = request.new_object() else {
+        return Some(format!("node {node:?} is not allowed to delete nodes"));
+    };
+    let label = |object: &Object, key: &str| object.label(key).map(str::to_owned);
+    let keys: BTreeSet<&str> =
+        new.labels().chain(request.old.into_iter().flat_map(Object::labels)).map(|(key, _)| key).collect();
+    let changed = keys.into_iter().filter(|key| request.old.and_then(|old| label(old, key)) != label(new, key));
+    let forbidden: Vec<&str> = changed.filter(|key| !is_own_label(key)).collect();
+    if !forbidden.is_empty() {
+        let verb = if request.old.is_none() { "set the following labels" } else { "modify labels" };
+        return Some(format!("is not allowed to {verb}: {}", forbidden.join(", ")));
+    }
+    let old = request.old?;
+    let taints = |object: &Object| object.value_at(&["spec", "taints"]).cloned().unwrap_or(Value::Null);
+    if taints(old) != taints(new) {
+        return Some(format!("node {node:?} is not allowed to modify taints"));
+    }
+    let owners = |object: &Object| object.items(&["metadata", "ownerReferences"]).to_vec();
+    (owners(old) != owners(new)).then(|| format!("node {node:?} is not allowed to modify ownerReferences"))
+}
+
+/// Whether a kubelet may set a label: one outside of Kubernetes' domains, or one that is meant for kubelets.
+fn is_own_label(key: &str) -> bool {
+    let Some((namespace, _)) = key.split_once('/') else { return true };
+    let is_in =
+        |domain: &str| namespace == domain || namespace.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    !PROTECTED.iter().any(|domain| is_in(domain))
+        || OWN_LABELS.contains(&key)
+        || OWN_NAMESPACES.iter().any(|own| is_in(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::authorization::authorize;
+    use crate::apiserver::authorization::{AccessRequest, AccessedResource};
+    use crate::apiserver::create::create;
+    use crate::apiserver::update::{UpdatePart, update};
+    use crate::apiserver::user::User;
+    use crate::apiserver::{Api, WriteOptions};
+    use crate::kinds;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    fn add(api: &mut Api, object: Value) -> Result<(), String> {
+        let object = Object(object);
+        let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
+        let made = api.write(false, |txn| create(txn, kind, &object, &WriteOptions::default()));
+        made.map(|_| ()).map_err(|status| status.message)
+    }
+
+    fn kubelet(name: &str) -> User {
+        User::impersonated(&format!("system:node:{name}"), "", &["system:nodes".to_owned()], BTreeMap::new())
+    }
+
+    fn cluster() -> Api {
+        let mut api = Api::in_memory("test").unwrap();
+        for name in ["a", "b"] {
+            add(&mut api, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
+        }
+        for name in ["used", "other"] {
+            let metadata = json!({"name": name, "namespace": "default"});
+            add(&mut api, json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).unwrap();
+        }
+        let volumes = json!([{"name": "v", "secret": {"secretName": "used"}}]);
+        let spec = json!({"nodeName": "a", "containers": [{"name": "c", "image": "x"}], "volumes": volumes});
+        add(
+            &mut api,
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}),
+        )
+        .unwrap();
+        api
+    }
+
+    #[test]
+    fn kubelet_reads_what_its_pods_need() {
+        let api = cluster();
+        let decide = |node: &str, verb: &str, resource: &str, name: &str| {
+            let namespace = if resource == "nodes" { "" } else { "default" };
+            let accessed = AccessedResource {
+                resource: resource.into(),
+                namespace: namespace.into(),
+                name: name.into(),
+                ..AccessedResource::default()
+            };
+            let request = AccessRequest::for_resource(verb, accessed);
+            let decision = api.read_view(|txn| authorize(txn, &kubelet(node), &request)).unwrap();
+            if decision.is_allowed { "allowed".to_owned() } else { decision.reason }
+        };
+        assert_eq!(decide("a", "get", "secrets", "used"), "allowed");
+        assert_eq!(decide("b", "get", "secrets", "used"), "no relationship found between node 'b' and this object");
+        assert_eq!(decide("a", "get", "secrets", "other"), "no relationship found between node 'a' and this object");
+        assert_eq!(decide("a", "list", "secrets", ""), "No Object name found");
+        assert_eq!(decide("a", "update", "secrets", "used"), "can only read resources of this type");
+        assert_eq!(decide("a", "get", "pods", "p"), "allowed");
+        assert_eq!(decide("b", "get", "pods", "p"), "no relationship found between node 'b' and this object");
+        assert_eq!(decide("a", "get", "nodes", "a"), "allowed");
+        assert_eq!(decide("a", "get", "nodes", "b"), "node 'a' cannot read 'b', only its own Node object");
+        assert_eq!(decide("a", "list", "services", ""), "allowed");
+        assert_eq!(decide("a", "delete", "configmaps", "x"), "can only read resources of this type");
+    }
+
+    #[test]
+    fn kubelet_changes_its_own_objects_alone() {
+        let mut api = cluster();
+        api.set_user(Some(Arc::new(kubelet("a"))));
+        let node = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        let mut change = |object: Value| -> String {
+            let object = Object(object);
+            let written = api.write(false, |txn| {
+                update(txn, &kinds::node::KIND, &object, UpdatePart::Main, &WriteOptions::default())
+            });
+            written.map_or_else(|status| status.message, |_| "done".to_owned())
+        };
+        assert_eq!(change(node("a", json!({"own": "1", "kubernetes.io/os": "linux"}))), "done");
+        assert_eq!(
+            change(node("b", json!({"own": "1"}))),
+            "nodes \"b\" is forbidden: node \"a\" is not allowed to modify node \"b\""
+        );
+        let told = change(node(
+            "a",
+            json!({"node-restriction.kubernetes.io/x": "1", "own": "1", "kubernetes.io/os": "linux"}),
+        ));
+        assert_eq!(told, "nodes \"a\" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/x");
+        let mut tainted = node("a", json!({"own": "1", "kubernetes.io/os": "linux"}));
+        tainted["spec"] = json!({"taints": [{"key": "k", "effect": "NoSchedule"}]});
+        assert_eq!(change(tainted), "nodes \"a\" is forbidden: node \"a\" is not allowed to modify taints");
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q", "namespace": "default"},
+            "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x"}]}});
+        let told = add(&mut api, pod).unwrap_err();
+        assert_eq!(
+            told,
+            "pods \"q\" is forbidden: pod does not have \"kubernetes.io/config.mirror\" annotation, node \"a\" can only create \
+             mirror pods"
+        );
+    }
+}

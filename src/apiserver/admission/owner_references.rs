@@ -1,0 +1,59 @@
+//! OwnerReferencesPermissionEnforcement: who sets an owner has to be allowed to delete the object, and who lets it block the owner's
+//! deletion has to be allowed to change the owner's finalizers.
+//!
+//! Not on by default in Kubernetes. Only users with RBAC rights meet it: loops and the administrator may do everything.
+
+use super::{AdmissionRequest, Operation};
+use crate::apiserver::ApiResult;
+use crate::apiserver::authorization::{AccessDecision, AccessRequest, AccessedResource, authorize};
+use crate::apiserver::transaction::Transaction;
+use crate::object::{Object, Status};
+use serde_json::Value;
+
+/// Admits a write.
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    let owners = |object: &Object| object.items(&["metadata", "ownerReferences"]).to_vec();
+    let (new, old) = (owners(request.object), request.old.map(owners).unwrap_or_default());
+    if new == old || request.user.is_administrator() {
+        return Ok(());
+    }
+    let refuse = |what: &str, decision: &AccessDecision| {
+        // Go shows the absence of an error.
+        let why = format!("{what}: {}, <nil>", decision.reason);
+        Err(Status::forbidden(request.kind.resource, request.object.name(), &why))
+    };
+    if request.operation != Operation::Create {
+        let accessed = AccessedResource {
+            group: request.kind.resource.group().to_owned(),
+            resource: request.kind.resource.plural().to_owned(),
+            subresource: String::new(),
+            namespace: request.object.namespace().to_owned(),
+            name: request.object.name().to_owned(),
+        };
+        let decision = authorize(txn, &request.user, &AccessRequest::for_resource("delete", accessed))?;
+        if !decision.is_allowed {
+            return refuse("cannot set an ownerRef on a resource you can't delete", &decision);
+        }
+    }
+    let blocks = |owner: &&Value| owner["blockOwnerDeletion"] == true;
+    let was_blocking = |owner: &&Value| old.iter().any(|known| known["uid"] == owner["uid"] && blocks(&known));
+    for owner in new.iter().filter(blocks).filter(|owner| !was_blocking(owner)) {
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        // An owner of an unknown kind is nobody's to delete.
+        let Some(kind) = txn.kinds().by_kind(text("apiVersion"), text("kind")) else { continue };
+        let accessed = AccessedResource {
+            group: kind.resource.group().to_owned(),
+            resource: kind.resource.plural().to_owned(),
+            subresource: "finalizers".to_owned(),
+            namespace: if kind.namespaced { request.object.namespace().to_owned() } else { String::new() },
+            name: text("name").to_owned(),
+        };
+        let decision = authorize(txn, &request.user, &AccessRequest::for_resource("update", accessed))?;
+        if !decision.is_allowed {
+            let what =
+                "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
+            return refuse(what, &decision);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! The node authorizer: a kubelet may read what the pods of its node need, and write its own objects
+//! (`plugin/pkg/auth/authorizer/node`).
+//!
+//! Knows: users `system:node:NAME` in the group `system:nodes`. Start reading at [`authorize_node`].
+
+use super::{AccessDecision, AccessRequest, AccessTarget, AccessedResource};
+use crate::apiserver::ApiResult;
+use crate::apiserver::transaction::Transaction;
+use crate::apiserver::user::User;
+use crate::object::{Key, Object, Resource};
+use serde_json::Value;
+
+/// The group of all kubelets, and the beginning of their names.
+const NODES: &str = "system:nodes";
+const PREFIX: &str = "system:node:";
+/// The role with the rules of requests that are not looked at more closely.
+const ROLE: &str = "system:node";
+
+/// Answer for a request: allowed, or the reason why nothing allows it here.
+type NodeOpinion = Result<(), String>;
+
+/// The node whose kubelet a user is.
+pub fn node_of(user: &User) -> Option<&str> {
+    let is_node = user.groups.iter().any(|group| group == NODES);
+    user.name.strip_prefix(PREFIX).filter(|_| is_node)
+}
+
+/// Decides about a request of a kubelet; `None` for all other users. RBAC may allow what this does not.
+pub fn authorize_node(
+    txn: &dyn Transaction,
+    user: &User,
+    request: &AccessRequest,
+) -> ApiResult<Option<AccessDecision>> {
+    let Some(node) = node_of(user) else { return Ok(None) };
+    let opinion = match (&request.target, node) {
+        (_, "") => Err(format!("unknown node for user {:?}", user.name)),
+        (AccessTarget::Resource(accessed), node) => authorize_object(txn, node, request, accessed)?,
+        (AccessTarget::Path(_), _) => check_role(txn, request)?,
+    };
+    let (is_allowed, reason) = (opinion.is_ok(), opinion.err().unwrap_or_default());
+    Ok(Some(AccessDecision { is_allowed, reason }))
+}
+
+fn authorize_object(
+    txn: &dyn Transaction,
+    node: &str,
+    request: &AccessRequest,
+    accessed: &AccessedResource,
+) -> ApiResult<NodeOpinion> {
+    let (verb, subresource) = (request.verb.as_str(), accessed.subresource.as_str());
+    match (accessed.group.as_str(), accessed.resource.as_str()) {
+        ("", "secrets" | "configmaps") => read_object(txn, node, verb, accessed),
+        ("", "persistentvolumeclaims") if subresource == "status" => match verb {
+            "update" | "patch" => check_relation(txn, node, accessed),
+            _ => refuse("can only get, update, or patch persistentvolumeclaims/status"),
+        },
+        ("", "persistentvolumeclaims" | "persistentvolumes") | ("storage.k8s.io", "volumeattachments") => {
+            match (verb, subresource) {
+                ("get", "") => check_relation(txn, node, accessed),
+                ("get", _) => refuse("cannot get subresource"),
+                _ => refuse("can only get individual resources of this type"),
+            }
+        }
+        ("", "serviceaccounts") => match (verb, subresource) {
+            ("create", "token") if !accessed.name.is_empty() => check_relation(txn, node, accessed),
+            ("create", "token") => refuse("can only create tokens for individual service accounts"),
+            _ => refuse("can only create token subresource of service account"),
+        },
+        ("coordination.k8s.io", "leases") => Ok(check_lease(node, verb, accessed)),
+        ("storage.k8s.io", "csinodes") => Ok(check_csi_node(node, verb, accessed)),
+        ("", "nodes") if subresource.is_empty() && matches!(verb, "get" | "list" | "watch") => {
+            match accessed.name == node {
+                true => Ok(Ok(())),
+                false => Ok(Err(format!("node '{node}' cannot read '{}', only its own Node object", accessed.name))),
+            }
+        }
+        ("", "pods") if subresource.is_empty() && verb == "get" => check_relation(txn, node, accessed),
+        _ => check_role(txn, request),
+    }
+}
+
+fn refuse(reason: &str) -> ApiResult<NodeOpinion> {
+    Ok(Err(reason.to_owned()))
+}
+
+/// Other requests are those that the rules of all nodes allow.
+fn check_role(txn: &dyn Transaction, request: &AccessRequest) -> ApiResult<NodeOpinion> {
+    let rules = txn.access_index()?.find_rules("ClusterRole", ROLE, "");
+    let is_allowed = rules.is_ok_and(|rules| rules.iter().any(|rule| rule.allows(request)));
+    Ok(if is_allowed { Ok(()) } else { Err(String::new()) })
+}
+
+fn read_object(txn: &dyn Transaction, node: &str, verb: &str, accessed: &AccessedResource) -> ApiResult<NodeOpinion> {
+    match (verb, accessed.subresource.as_str()) {
+        ("get" | "list" | "watch", "") if accessed.namespace.is_empty() => {
+            refuse("can only read namespaced object of this type")
+        }
+        ("get" | "list" | "watch", "") => check_relation(txn, node, accessed),
+        ("get" | "list" | "watch", _) => refuse("cannot read subresource"),
+        _ => refuse("can only read resources of this type"),
+    }
+}
+
+fn check_lease(node: &str, verb: &str, accessed: &AccessedResource) -> NodeOpinion {
+    if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
+        return Err("can only get, create, update, patch, or delete a node lease".to_owned());
+    }
+    if accessed.namespace != "kube-node-lease" {
+        return Err("can only access leases in the \"kube-node-lease\" system namespace".to_owned());
+    }
+    match verb == "create" || accessed.name == node {
+        true => Ok(()),
+        false => Err("can only access node lease with the same name as the requesting node".to_owned()),
+    }
+}
+
+fn check_csi_node(node: &str, verb: &str, accessed: &AccessedResource) -> NodeOpinion {
+    if !accessed.subresource.is_empty() {
+        return Err("cannot authorize CSINode subresources".to_owned());
+    }
+    if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
+        return Err("can only get, create, update, patch, or delete a CSINode".to_owned());
+    }
+    match verb == "create" || accessed.name == node {
+        true => Ok(()),
+        false => Err("can only access CSINode with the same name as the requesting node".to_owned()),
+    }
+}
+
+/// Allows an object that a pod of the node needs.
+fn check_relation(txn: &dyn Transaction, node: &str, accessed: &AccessedResource) -> ApiResult<NodeOpinion> {
+    if accessed.name.is_empty() {
+        return refuse("No Object name found");
+    }
+    let name = accessed.name.as_str();
+    let is_related = match accessed.resource.as_str() {
+        "pods" => {
+            let pod = txn.get_shared(&Key::new(Resource("pods"), &accessed.namespace, name))?;
+            pod.is_some_and(|pod| is_on_node(&pod, node))
+        }
+        "secrets" => any_pod(txn, node, &accessed.namespace, |pod| mentions_secret(&pod.0["spec"], name))?,
+        "configmaps" => {
+            const FIELDS: [&str; 3] = ["configMap", "configMapRef", "configMapKeyRef"];
+            any_pod(txn, node, &accessed.namespace, |pod| mentions(&pod.0["spec"], &FIELDS, &["name"], name))?
+        }
+        "persistentvolumeclaims" => any_pod(txn, node, &accessed.namespace, |pod| uses_claim(pod, name))?,
+        "serviceaccounts" => {
+            any_pod(txn, node, &accessed.namespace, |pod| pod.text(&["spec", "serviceAccountName"]) == Some(name))?
+        }
+        "persistentvolumes" => is_volume_used(txn, node, name)?,
+        "volumeattachments" => {
+            let key = Key::new(Resource("volumeattachments.storage.k8s.io"), "", name);
+            txn.get_shared(&key)?.is_some_and(|one| one.text(&["spec", "nodeName"]) == Some(node))
+        }
+        _ => false,
+    };
+    match is_related {
+        true => Ok(Ok(())),
+        false => Ok(Err(format!("no relationship found between node '{node}' and this object"))),
+    }
+}
+
+fn is_on_node(pod: &Object, node: &str) -> bool {
+    pod.text(&["spec", "nodeName"]) == Some(node)
+}
+
+fn any_pod(txn: &dyn Transaction, node: &str, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> ApiResult<bool> {
+    let pods = txn.list(Resource("pods"), Some(namespace))?;
+    Ok(pods.iter().any(|pod| is_on_node(pod, node) && is_wanted(pod)))
+}
+
+fn mentions_secret(spec: &Value, name: &str) -> bool {
+    const FIELDS: [&str; 6] =
+        ["secret", "secretRef", "secretKeyRef", "nodePublishSecretRef", "azureFile", "imagePullSecrets"];
+    mentions(spec, &FIELDS, &["name", "secretName"], name)
+}
+
+/// Whether a field of one of these names contains an object, or a list of objects, that has a name.
+fn mentions(value: &Value, fields: &[&str], name_fields: &[&str], name: &str) -> bool {
+    let is_named = |object: &Value| name_fields.iter().any(|field| object[*field] == name);
+    match value {
+        Value::Array(items) => items.iter().any(|item| mentions(item, fields, name_fields, name)),
+        Value::Object(object) => object.iter().any(|(field, value)| {
+            let is_reference = fields.contains(&field.as_str());
+            let is_match =
+                is_reference && (is_named(value) || value.as_array().is_some_and(|list| list.iter().any(is_named)));
+            is_match || mentions(value, fields, name_fields, name)
+        }),
+        _ => false,
+    }
+}
+
+fn uses_claim(pod: &Object, claim: &str) -> bool {
+    pod.items(&["spec", "volumes"]).iter().any(|volume| {
+        let own = || format!("{}-{}", pod.name(), volume["name"].as_str().unwrap_or_default());
+        volume["persistentVolumeClaim"]["claimName"] == claim || !volume["ephemeral"].is_null() && own() == claim
+    })
+}
+
+fn is_volume_used(txn: &dyn Transaction, node: &str, volume: &str) -> ApiResult<bool> {
+    let key = Key::new(Resource("persistentvolumes"), "", volume);
+    let Some(volume) = txn.get_shared(&key)? else { return Ok(false) };
+    let claim = |field: &str| volume.text(&["spec", "claimRef", field]).unwrap_or_default();
+    any_pod(txn, node, claim("namespace"), |pod| uses_claim(pod, claim("name")))
+}

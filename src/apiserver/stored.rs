@@ -1,0 +1,34 @@
+//! Stored bodies and errors of the store, as the API server returns them.
+
+use super::ApiResult;
+use crate::object::{Object, Reason, Status};
+use crate::store::{StoreError, StoredObject};
+
+/// Converts a store error to an API error.
+pub fn refused(error: &StoreError) -> Status {
+    match error {
+        StoreError::Expired { floor } => {
+            Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
+        }
+        _ => {
+            let is_busy = matches!(error, StoreError::Busy { .. });
+            let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
+            Status {
+                exit_code: Some(error.exit_code()).filter(|code| *code > 1),
+                ..Status::new(reason, error.to_string())
+            }
+        }
+    }
+}
+
+/// Returns a stored body as an object.
+pub fn object_of(stored: &StoredObject) -> ApiResult<Object> {
+    let body = serde_json::from_str(&stored.body);
+    body.map(Object)
+        .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
+}
+
+/// Returns stored bodies as objects.
+pub fn objects_of(stored: Vec<StoredObject>) -> ApiResult<Vec<Object>> {
+    stored.iter().map(object_of).collect()
+}
