@@ -13,6 +13,7 @@ use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, KindRegistry};
 use crate::object::{Reason, Status};
 use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead};
+use std::cell::Cell;
 use std::iter::Peekable;
 use std::path::Path;
 use std::sync::Arc;
@@ -222,7 +223,8 @@ impl Api {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
         let acting_user = self.user.as_deref().filter(|_| self.checks_access);
         let (kinds, access_cache) = (&self.kinds, &self.access_cache);
-        look(&ReadView { acting_user, snapshot: &snapshot, kinds, access_cache, now: self.env.now() })
+        let is_checking = Cell::new(false);
+        look(&ReadView { acting_user, is_checking, snapshot: &snapshot, kinds, access_cache, now: self.env.now() })
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed

@@ -1,9 +1,10 @@
 //! Evict: a deletion of a pod that its disruption budget has to allow. Kubernetes: `pkg/registry/core/pod/storage/eviction.go`.
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
+use super::authorization::check_verb;
 use super::delete::{DeleteOptions, delete_admitted};
 use super::transaction::Transaction;
-use super::update::{UpdatePart, update};
+use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::controllers::status;
 use crate::kinds::{self, Kind};
@@ -16,6 +17,7 @@ const MAX_DISRUPTED: usize = 2000;
 
 /// Evicts a pod; refused with 429 while its budget allows no disruption.
 pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
+    check_verb(txn, "create", "eviction", key)?;
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let pod = read::exact(txn, key)?;
     let mut warnings = Vec::new();
@@ -75,7 +77,7 @@ fn mark(txn: &mut dyn Transaction, kind: &Kind, mut pod: Object, dry_run: bool) 
     status::set(&mut conditions, condition);
     pod.set(&["status", "conditions"], conditions);
     let options = WriteOptions { dry_run, ..WriteOptions::default() };
-    update(txn, kind, &pod, UpdatePart::Status, &options).map(|_| ())
+    write_update(txn, kind, &pod, UpdatePart::Status, &options).map(|_| ())
 }
 
 /// Whether a pod may end without a budget: it is ending, has ended or has not started.
@@ -128,7 +130,7 @@ fn take_disruption(txn: &mut dyn Transaction, mut budget: Object, pod: &Object, 
     budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(txn.now())));
     let Some(kind) = kinds::by_name("poddisruptionbudgets") else { return Ok(()) };
     let options = WriteOptions { dry_run, ..WriteOptions::default() };
-    update(txn, kind, &budget, UpdatePart::Status, &options).map(|_| ())
+    write_update(txn, kind, &budget, UpdatePart::Status, &options).map(|_| ())
 }
 
 #[cfg(test)]
@@ -145,7 +147,7 @@ mod tests {
             let mut made = create(txn, kind, &object, &WriteOptions::default())?.into_object();
             if let Some(status) = &status {
                 made.set(&["status"], status.clone());
-                update(txn, kind, &made, UpdatePart::Status, &WriteOptions::default())?;
+                write_update(txn, kind, &made, UpdatePart::Status, &WriteOptions::default())?;
             }
             Ok(())
         })

@@ -4,6 +4,7 @@
 //! allocations. Never: commits by itself; [`super::Api`] does. Start reading at [`WriteTxn`].
 
 use super::authorization::cache::AccessCache;
+use super::authorization::check_verb;
 use super::env::Env;
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
@@ -16,6 +17,7 @@ use crate::kinds::custom::DEFINITIONS;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,8 +30,10 @@ pub(super) fn network_of(read: &dyn StoreRead) -> u8 {
 
 /// A snapshot as a write transaction that refuses to write.
 pub(super) struct ReadView<'a> {
-    /// The user whose rights each verb has to check.
+    /// The user whose rights each verb, and each read, has to check.
     pub acting_user: Option<&'a User>,
+    /// Whether rights are being checked, for which everything may be read.
+    pub is_checking: Cell<bool>,
     pub snapshot: &'a dyn StoreRead,
     pub kinds: &'a KindRegistry,
     pub access_cache: &'a AccessCache,
@@ -178,6 +182,16 @@ impl<'a> WriteTxn<'a> {
 }
 
 impl ReadView<'_> {
+    /// Refuses a read to the user as whom a command acts.
+    fn check_read(&self, verb: &str, key: &Key) -> ApiResult<()> {
+        if self.acting_user.is_none() || self.is_checking.replace(true) {
+            return Ok(());
+        }
+        let checked = check_verb(self, verb, "", key);
+        self.is_checking.set(false);
+        checked
+    }
+
     fn last_heartbeat(&self) -> Option<Time> {
         self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
     }
@@ -192,6 +206,7 @@ impl ReadView<'_> {
 
 impl Transaction for ReadView<'_> {
     fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
+        self.check_read("get", key)?;
         let mut kept = self.snapshot.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
         if key.resource == NODES
             && let Some((node, heard)) = kept.as_mut().zip(self.last_heartbeat())
@@ -208,6 +223,7 @@ impl Transaction for ReadView<'_> {
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+        self.check_read("list", &Key::new(resource, namespace.unwrap_or_default(), ""))?;
         let mut objects = objects_of(self.snapshot.list(resource, namespace).map_err(|error| refused(&error))?)?;
         if resource == NODES
             && let Some(heard) = self.last_heartbeat()
@@ -222,6 +238,14 @@ impl Transaction for ReadView<'_> {
             objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
         }
         Ok(objects)
+    }
+
+    fn exists(&self, key: &Key) -> ApiResult<bool> {
+        // Tells nothing but what an error says.
+        let was_checking = self.is_checking.replace(true);
+        let found = self.get(key);
+        self.is_checking.set(was_checking);
+        Ok(found?.is_some())
     }
 
     fn put(&mut self, key: &Key, _object: Object) -> ApiResult<Arc<Object>> {

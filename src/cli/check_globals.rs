@@ -52,9 +52,37 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     Ok(())
 }
 
-/// Verbs that check the rights of the user of `--as`.
-const ACTS_AS_OTHERS: [&str; 10] =
-    ["annotate", "apply", "auth", "create", "delete", "edit", "get", "label", "patch", "replace"];
+/// Verbs that check the rights of the user of `--as`. The others act on the machine or on the state file as a whole.
+const ACTS_AS_OTHERS: [&str; 28] = [
+    "annotate",
+    "apply",
+    "auth",
+    "autoscale",
+    "certificate",
+    "cordon",
+    "create",
+    "delete",
+    "describe",
+    "diff",
+    "drain",
+    "edit",
+    "events",
+    "explain",
+    "expose",
+    "get",
+    "label",
+    "patch",
+    "replace",
+    "rollout",
+    "run",
+    "scale",
+    "set",
+    "taint",
+    "top",
+    "uncordon",
+    "version",
+    "wait",
+];
 
 /// Refuses identities that cannot act: nobody who asks for fewer rights gets all of them.
 fn check_identity(globals: &Globals, verb: &str) -> CliResult {

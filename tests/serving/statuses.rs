@@ -60,10 +60,17 @@ fn a_status_patch_changes_the_metadata_that_the_kind_allows() {
     });
 }
 
+/// The request for a certificate of nobody in particular, PEM in base64.
+fn certificate_request() -> String {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let request = rcgen::CertificateParams::default().serialize_request(&key).expect("a request");
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, request.pem().expect("PEM"))
+}
+
 #[test]
 fn approval_changes_the_conditions_of_a_request_and_status_does_not_decide() {
     with_server(|server| {
-        let spec = json!({"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]});
+        let spec = json!({"request": certificate_request(), "signerName": "example.com/s", "usages": ["client auth"]});
         let request = json!({"metadata": {"name": "r"}, "spec": spec}).to_string();
         assert_eq!(server.ask("POST", REQUESTS, JSON, &request).0, 201);
         let approval = format!("{REQUESTS}/r/approval");
@@ -149,7 +156,7 @@ fn events_are_selected_by_the_fields_of_the_version_asked_for() {
 #[test]
 fn certificate_verbs_decide_once() {
     let cluster = Cluster::new();
-    let spec = json!({"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]});
+    let spec = json!({"request": certificate_request(), "signerName": "example.com/s", "usages": ["client auth"]});
     for name in ["a", "b"] {
         let request = json!({
             "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}, "spec": spec,

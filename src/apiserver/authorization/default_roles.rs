@@ -1,9 +1,11 @@
-//! The roles and bindings of every cluster: `cluster-admin`, `admin`, `edit`, `view`, and those of all users.
+//! The roles and bindings of every cluster: `cluster-admin`, `admin`, `edit`, `view`, those of all users, of nodes and of controllers.
 
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::{Value, json};
 
 const ROLES: &str = include_str!("default_roles.yaml");
+/// Beginning of the names of controllers' roles.
+const CONTROLLER: &str = "system:controller:";
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Returns the default roles, each with its binding if it has one.
@@ -31,14 +33,24 @@ fn role(roles: &[Value], entry: &Value) -> Object {
 
 /// The rules of a role. The rules that it aggregates are there from the start: no control plane may run.
 fn rules(roles: &[Value], entry: &Value) -> Vec<Value> {
-    let own = entry["rules"].as_array().cloned().unwrap_or_default();
+    let mut own = entry["rules"].as_array().cloned().unwrap_or_default();
+    if entry["events"] == true {
+        let verbs = ["create", "patch", "update"];
+        own.push(json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": verbs}));
+    }
     let Some(name) = entry["aggregates"].as_str() else { return own };
     let parts = roles.iter().filter(|role| role["aggregateTo"] == name);
     parts.flat_map(|part| rules(roles, part)).collect()
 }
 
 fn binding(entry: &Value) -> Option<Object> {
-    let subjects = entry.get("subjects")?;
+    let subjects = match entry["controller"] == true {
+        true => {
+            let name = entry["name"].as_str()?.strip_prefix(CONTROLLER)?;
+            json!([{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}])
+        }
+        false => entry.get("subjects")?.clone(),
+    };
     Some(Object(json!({
         "apiVersion": API_VERSION, "kind": "ClusterRoleBinding", "metadata": metadata(entry),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": entry["name"]},

@@ -1,6 +1,7 @@
-//! `kloop auth`: who acts, and what RBAC rules let that user do.
+//! `kloop auth`: who acts, what RBAC rules let that user do, and roles as manifests want them.
 
 mod can_i;
+mod reconcile;
 mod whoami;
 
 use super::{CliResult, CommandContext};
@@ -18,6 +19,7 @@ pub struct Args {
 enum AuthVerb {
     #[command(name = "can-i")]
     CanI(can_i::Args),
+    Reconcile(reconcile::Args),
     Whoami(whoami::Args),
 }
 
@@ -25,6 +27,7 @@ enum AuthVerb {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
         AuthVerb::CanI(args) => can_i::run(&args, context),
+        AuthVerb::Reconcile(args) => reconcile::run(&args, context),
         AuthVerb::Whoami(args) => whoami::run(&args, context),
     }
 }

@@ -14,19 +14,17 @@ pub mod identity;
 mod log_tail;
 mod proxy;
 pub mod proxy_filter;
+mod receive;
 mod request_metrics;
 mod stream;
 mod streams;
 
-use super::access::{self, Impersonation};
 use super::audit::AuditContext;
 use super::audit::policy::AuditStage;
 use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
 use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
 use crate::apiserver::authorization::cache::AccessCache;
-use crate::apiserver::tokens::authenticate::authenticate;
-use crate::apiserver::user::User;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -43,12 +41,11 @@ use client_certificate::ClientIdentity;
 use connections::{Connection, Connections};
 use exchange::{Exchange, ServerMetrics};
 use guard::{Access, AccessGuard};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
-use hyper::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
-use hyper::http::request::Parts;
+use http_body_util::Full;
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use identity::{HTTP2, ServerTls};
 use log_tail::LogTail;
@@ -322,10 +319,10 @@ async fn respond(
 ) -> HttpReply {
     let upgrade_asked = streams::read_upgrade(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
-    let accept = text(request.headers(), &ACCEPT);
+    let accept = receive::text(request.headers(), &ACCEPT);
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let (head, body) = request.into_parts();
-    let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..read_head(&head) };
+    let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..receive::read_head(&head) };
     asked.path = shared.guard.path_of_api(&asked.path).to_owned();
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
     let audited = shared.audit.clone().map(|log| {
@@ -334,7 +331,7 @@ async fn respond(
         Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() }))
     });
     let client = (&*connection, &*facts, audited.as_ref());
-    let answer = match listen((&head.headers, asked), body, &shared, client).await {
+    let answer = match receive::listen((&head.headers, asked), body, &shared, client).await {
         Ok((request, access)) => {
             let circumstances = (exchange.is_gzip(), audited.clone());
             answer_request(request, access, &shared, circumstances, &span).await
@@ -410,113 +407,6 @@ async fn answer_request(
         working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics, audited.as_deref()))
     };
     shared.work(work).await
-}
-
-/// Returns a request without its body.
-fn read_head(head: &Parts) -> ApiRequest {
-    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    let text = |name: HeaderName| text(&head.headers, &name);
-    // In HTTP/2 the host is part of the URI.
-    let host = head.uri.authority().map_or_else(|| text(HOST), |authority| authority.to_string());
-    ApiRequest {
-        accept: text(ACCEPT),
-        content_type: text(CONTENT_TYPE),
-        agent: text(USER_AGENT),
-        authorization: text(AUTHORIZATION),
-        host,
-        if_none_match: text(IF_NONE_MATCH),
-        ..ApiRequest::new(head.method.as_str(), target)
-    }
-}
-
-/// Returns the complete request of an admitted client.
-async fn listen(
-    (headers, mut request): (&HeaderMap, ApiRequest),
-    body: Incoming,
-    shared: &Arc<ServerState>,
-    (connection, facts, audited): (&Connection, &ClientFacts, Option<&Arc<AuditExchange>>),
-) -> Result<(ApiRequest, Access), Status> {
-    let access = shared.guard.admit(headers, &request.method, &request.path);
-    let access = match facts.identity {
-        ClientIdentity::User(_) => Access::Account,
-        ClientIdentity::Invalid if access == Ok(Access::Anonymous) => {
-            return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
-        }
-        ClientIdentity::Invalid | ClientIdentity::None => access?,
-    };
-    if access == Access::Anonymous {
-        if let Some(audited) = audited {
-            audited.begin(&request, &User::anonymous(), None);
-        }
-        return Ok((request, access));
-    }
-    let impersonation = guard::impersonation(headers);
-    if access == Access::Account || impersonation.is_some() {
-        let client = (access, facts.identity.clone(), audited.cloned());
-        request = identify(request, client, impersonation, shared).await?;
-    } else if let Some(audited) = audited {
-        audited.begin(&request, &User::administrator(), None);
-        audited.set_decision(true, "");
-    }
-    connection.mark_authenticated();
-    let too_large = || {
-        let text = format!("Request entity too large: limit is {LARGEST}");
-        Status::new(Reason::RequestEntityTooLarge, text)
-    };
-    if body.size_hint().lower() > LARGEST as u64 {
-        return Err(too_large());
-    }
-    let whole = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await;
-    request.body = match whole {
-        Ok(Ok(body)) => body.to_bytes().into(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(error)) => return Err(Status::new(Reason::BadRequest, format!("error reading the body: {error}"))),
-        Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not arrive in time")),
-    };
-    Ok((request, access))
-}
-
-/// Returns the request with the user who makes it, if that user may: that of the client's certificate, the service account whose token
-/// came with it, or the one as whom the client wants to act.
-async fn identify(
-    mut request: ApiRequest,
-    (access, client_identity, audited): (Access, ClientIdentity, Option<Arc<AuditExchange>>),
-    impersonation: Option<Impersonation>,
-    shared: &Arc<ServerState>,
-) -> Result<ApiRequest, Status> {
-    // Clients that are not known yet share these turns.
-    let is_known = access == Access::Full || matches!(client_identity, ClientIdentity::User(_));
-    let _turn = if is_known { None } else { shared.anonymous.acquire().await.ok() };
-    let work = move |api: &mut Api| {
-        let mut user = Arc::new(User::administrator());
-        if let ClientIdentity::User(certified) = client_identity {
-            user = certified;
-        } else if access == Access::Account {
-            let keys = api.keys()?;
-            let found = api.read_view(|txn| authenticate(txn, &keys, request.bearer_token(), &[]))?;
-            user = Arc::new(found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))?.user);
-        }
-        let own = user.clone();
-        if let Some(asked) = impersonation {
-            user = access::impersonate(api, &user, &asked)?;
-        }
-        request.user = Some(user.clone());
-        if let Some(audited) = &audited {
-            audited.begin(&request, &own, Some(&*user).filter(|user| **user != *own));
-        }
-        let decision = access::authorize(api, &request);
-        if let Some(audited) = &audited {
-            audited.set_decision(decision.is_ok(), decision.as_ref().map_or("", String::as_str));
-        }
-        decision.map(|_| request)
-    };
-    shared.work(work).await?
-}
-
-/// Returns a header; several of the same name as one list.
-fn text(headers: &HeaderMap, name: &HeaderName) -> String {
-    let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    all.join(",")
 }
 
 /// Converts the answer to an HTTP response.
