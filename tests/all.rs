@@ -31,3 +31,4 @@ mod serving;
 mod show;
 mod sim;
 mod store;
+mod webhooks;

@@ -2,12 +2,14 @@
 
 use super::authorization::cache::AccessCache;
 use super::env::Env;
-use super::shared_writer::{ATTEMPTS, PATIENCE, SharedWriter};
+use super::outside_client::OutsideClient;
+use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
 use super::stored::{object_of, refused};
 use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::user::User;
+use super::write_rounds::{WriteAttempt, WriteNeeds, WriteRounds};
 use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, KindRegistry};
@@ -51,6 +53,21 @@ pub struct Api {
     on_wait: Option<fn(&StoreError)>,
     /// Makes the writes together with those of other threads.
     writer: Option<Arc<SharedWriter>>,
+    /// Asks webhooks; `None` in a copy, whose writes nobody outside shall see.
+    outside: Option<Arc<OutsideClient>>,
+    /// Lets others work while a write waits for a webhook.
+    turn: Option<Box<dyn WorkTurn>>,
+    /// Answers for the next write of a batch.
+    next_rounds: Option<WriteRounds>,
+}
+
+/// The turn of a thread among those that may work at the same time.
+pub trait WorkTurn: Send {
+    /// Gives the turn back for now. An error refuses the write: too many wait already.
+    fn pause(&mut self) -> ApiResult<()>;
+
+    /// Waits for the next turn.
+    fn resume(&mut self);
 }
 
 impl Api {
@@ -58,6 +75,7 @@ impl Api {
     pub fn open(path: &Path, access: OpenMode, actor: &str) -> std::result::Result<Api, OpenError> {
         let mut api = Api::with_store(Store::open(path, access)?, actor, Env::System);
         api.kinds = custom::kinds_in(path);
+        api.outside = Some(Arc::default());
         api.fill_when_new(path)?;
         Ok(api)
     }
@@ -72,6 +90,22 @@ impl Api {
     pub fn with_access_cache(mut self, cache: &AccessCache) -> Api {
         self.access_cache = cache.clone();
         self
+    }
+
+    /// The same API, which asks webhooks through a client that threads share.
+    pub fn with_outside_client(mut self, client: &Arc<OutsideClient>) -> Api {
+        self.outside = Some(client.clone());
+        self
+    }
+
+    /// From here on no webhook is asked about writes.
+    pub fn ask_nobody(&mut self) {
+        self.outside = None;
+    }
+
+    /// Sets the turn of the thread that works with this API.
+    pub fn set_turn(&mut self, turn: Option<Box<dyn WorkTurn>>) {
+        self.turn = turn;
     }
 
     /// The same API, whose single writes are made by a writer that threads share.
@@ -93,6 +127,9 @@ impl Api {
             access_cache: AccessCache::default(),
             on_wait: None,
             writer: None,
+            outside: None,
+            turn: None,
+            next_rounds: None,
         }
     }
 
@@ -228,31 +265,73 @@ impl Api {
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
-    /// patterns of definitions that were not compiled.
+    /// patterns of definitions that were not compiled, or answers of webhooks, which are asked while no lock is held.
     pub fn write<T>(
         &mut self,
         dry_run: bool,
         mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
-        if let Some(writer) = &self.writer {
-            return writer.write(self.user.as_ref(), dry_run, write);
-        }
-        for attempt in 1.. {
-            let mut txn = self.begin_write(attempt)?;
-            let outcome = write(&mut txn);
-            let missing = std::mem::take(&mut txn.missing_patterns);
-            if missing.is_empty() {
-                let done = outcome?;
-                if !dry_run {
-                    txn.commit()?;
-                    self.wrote = true;
+        let mut rounds = WriteRounds::begin();
+        loop {
+            let mut needed = WriteNeeds::default();
+            let done = match self.writer.clone() {
+                Some(writer) => {
+                    let attempt = WriteAttempt {
+                        user: self.user.as_ref(),
+                        dry_run,
+                        defers: rounds.defers_patterns(),
+                        asks: self.outside.is_some(),
+                    };
+                    writer.write(&attempt, &mut rounds.inputs, &mut needed, &mut write)
                 }
-                return Ok(done);
+                None => self.write_once(dry_run, &mut rounds, &mut needed, &mut write),
+            };
+            if !self.fulfil(&mut rounds, needed)? {
+                return done;
             }
-            drop(txn);
-            kinds::custom::compile_patterns(&missing);
         }
-        Err(Status::new(Reason::InternalError, "too many attempts to write; this is a bug"))
+    }
+
+    /// One attempt of a write in a transaction of its own.
+    fn write_once<T>(
+        &mut self,
+        dry_run: bool,
+        rounds: &mut WriteRounds,
+        needed: &mut WriteNeeds,
+        write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
+    ) -> ApiResult<T> {
+        let mut txn = self.begin_write(rounds.defers_patterns())?;
+        txn.inputs = std::mem::take(&mut rounds.inputs);
+        txn.inputs.begin();
+        let outcome = write(&mut txn);
+        rounds.inputs = std::mem::take(&mut txn.inputs);
+        *needed =
+            WriteNeeds { patterns: std::mem::take(&mut txn.missing_patterns), answers: rounds.inputs.is_missing() };
+        let done = outcome?;
+        if !dry_run && !needed.any() {
+            txn.commit()?;
+            self.wrote = true;
+        }
+        Ok(done)
+    }
+
+    /// Gets what an attempt of a write needed, while no lock is held. Returns whether there was anything, so that the write is made again.
+    fn fulfil(&mut self, rounds: &mut WriteRounds, needed: WriteNeeds) -> ApiResult<bool> {
+        if !needed.any() {
+            return Ok(false);
+        }
+        rounds.count(&needed)?;
+        kinds::custom::compile_patterns(&needed.patterns);
+        if let Some(client) = self.outside.as_ref().filter(|_| needed.answers) {
+            if let Some(turn) = &mut self.turn {
+                turn.pause()?;
+            }
+            client.answer_missing(&mut rounds.inputs);
+            if let Some(turn) = &mut self.turn {
+                turn.resume();
+            }
+        }
+        Ok(true)
     }
 
     /// Runs the next of several independent writes as one transaction, as many as fit in a short time: waiting for the lock and for the disk
@@ -286,19 +365,34 @@ impl Api {
         mut write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
         done: &mut Vec<(I, std::result::Result<T, E>)>,
     ) -> ApiResult<()> {
-        let mut txn = self.begin_write(1)?;
+        // The next item, which may have waited for an answer.
+        let mut rounds = self.next_rounds.take().unwrap_or_else(WriteRounds::begin);
+        let mut txn = self.begin_write(true)?;
         let start = Instant::now();
-        let mut missing = Vec::new();
-        while start.elapsed() < HOLD && missing.is_empty() {
+        let mut needed = WriteNeeds::default();
+        while start.elapsed() < HOLD && !needed.any() {
             let Some(item) = items.peek() else { break };
-            let (outcome, needed) = txn.make_part(dry_run, |txn| write(txn, item))?;
-            missing = needed;
-            if missing.is_empty() {
+            txn.inputs = std::mem::take(&mut rounds.inputs);
+            let (outcome, patterns) = txn.make_part(dry_run, |txn| write(txn, item))?;
+            rounds.inputs = std::mem::take(&mut txn.inputs);
+            needed = WriteNeeds { patterns, answers: rounds.inputs.is_missing() };
+            if !needed.any() {
                 done.extend(items.next().map(|item| (item, outcome)));
+                rounds = WriteRounds::begin();
             }
         }
-        let kept = if dry_run { Ok(()) } else { txn.commit() };
-        kinds::custom::compile_patterns(&missing);
+        let kept = match dry_run {
+            true => {
+                drop(txn);
+                Ok(())
+            }
+            false => txn.commit(),
+        };
+        match self.fulfil(&mut rounds, needed) {
+            Ok(true) => self.next_rounds = Some(rounds),
+            Ok(false) => {}
+            Err(status) => done.extend(items.next().map(|item| (item, Err(status.into())))),
+        }
         kept
     }
 
@@ -310,8 +404,9 @@ impl Api {
         }
     }
 
-    /// Begins a transaction. Patterns are compiled without the lock in the first attempts of a write ([`ATTEMPTS`]).
-    fn begin_write(&mut self, attempt: u32) -> ApiResult<WriteTxn<'_>> {
+    /// Begins a transaction. `defers`: whether a write that needs patterns which are not compiled ends, to be made again.
+    fn begin_write(&mut self, defers: bool) -> ApiResult<WriteTxn<'_>> {
+        let asks = self.outside.is_some();
         let txn = match self.on_wait {
             Some(tell) => self.store.write_with_notice(PATIENCE, tell),
             None => self.store.write(PATIENCE),
@@ -320,7 +415,7 @@ impl Api {
         let txn = WriteTxn::new(txn, &self.actor, &mut self.env, &self.kinds);
         let (user, checks_access) = (self.user.clone(), self.checks_access);
         let access_cache = self.access_cache.clone();
-        Ok(WriteTxn { defers: attempt < ATTEMPTS, user, checks_access, access_cache, ..txn })
+        Ok(WriteTxn { defers, user, checks_access, access_cache, asks, ..txn })
     }
 }
 

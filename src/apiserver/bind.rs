@@ -1,10 +1,11 @@
 //! Bind: a pod gets its node (`pods/binding`).
 
-use super::ApiResult;
-use super::admission::pod_topology_labels;
+use super::admission::{self, AdmissionTarget, Operation, RequestOptions, pod_topology_labels};
 use super::transaction::{Binding, Transaction};
+use super::{ApiResult, WriteOptions};
+use crate::kinds;
 use crate::object::edit::{self, TextEdit, ValueChange};
-use crate::object::{Key, Reason, Resource, Status, time};
+use crate::object::{Key, Object, Reason, Resource, Status, time};
 use serde_json::json;
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
@@ -26,6 +27,7 @@ pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiR
     if node.is_empty() {
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
+    admit(txn, pod, uid, node)?;
     let labels = pod_topology_labels::labels(txn, node)?;
     let binding =
         Binding { node: node.into(), edits: edits(txn, bind_preconditions.generation, node, &labels), labels };
@@ -36,6 +38,23 @@ pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiR
     let mut object = txn.take_object(pod, seen);
     edit::object(&mut object, &binding.edits);
     txn.put(pod, object).map(drop)
+}
+
+/// Asks admission for a binding, where something wants to see it.
+fn admit(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {
+    let (operation, kind, subresource) = (Operation::Create, &kinds::pod::KIND, "binding");
+    if !admission::may_concern(txn, kind, operation, subresource)? {
+        return Ok(());
+    }
+    let mut binding = Object(json!({
+        "apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": uid},
+    }));
+    let (options, mut warnings) = (WriteOptions::default(), Vec::new());
+    let options = RequestOptions::Write(&options);
+    let target = AdmissionTarget { operation, kind, api_version: kind.version, subresource, key: pod, options };
+    let mut request = target.request(txn, &mut binding, None, &mut warnings);
+    admission::admit(txn, &mut request)
 }
 
 fn edits(txn: &dyn Transaction, generation: i64, node: &str, labels: &[(&'static str, String)]) -> Vec<TextEdit> {

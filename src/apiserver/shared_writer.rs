@@ -8,11 +8,12 @@
 use super::ApiResult;
 use super::authorization::cache::AccessCache;
 use super::env::Env;
+use super::outside::WriteInputs;
 use super::store_transaction::{OpenWrite, WriteTxn};
 use super::stored::refused;
 use super::transaction::Transaction;
-use super::user::User;
-use crate::kinds::{self, KindRegistry};
+use super::write_rounds::{WriteAttempt, WriteNeeds};
+use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status};
 use crate::store::{CommitError, OpenMode, PendingSync, Store, StoreError};
 use std::any::Any;
@@ -25,8 +26,6 @@ use std::time::{Duration, Instant};
 
 /// Time that a write waits for the write lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// Attempts of one write: in the last one its validation compiles the patterns itself, under the lock.
-pub(super) const ATTEMPTS: u32 = 3;
 /// Time after which no further write joins a transaction, so that other processes get the lock.
 const HOLD: Duration = Duration::from_millis(5);
 /// Maximum number of writes in a transaction.
@@ -92,7 +91,7 @@ struct EndedBatch {
 /// The result of one write before the end of its transaction.
 struct WriteOutcome<T> {
     result: Result<ApiResult<T>, Box<dyn Any + Send>>,
-    missing_patterns: Vec<String>,
+    needed: WriteNeeds,
     /// The transaction whose end decides; `None` for a write that neither wrote nor saw what others wrote in its transaction.
     depends_on: Option<Arc<BatchOutcome>>,
 }
@@ -105,36 +104,35 @@ impl SharedWriter {
         SharedWriter { path: path.into(), actor: actor.into(), kinds, access_cache, queue: Mutex::new(queue) }
     }
 
-    /// Runs one write: kept when it succeeds and is no dry run, undone otherwise. Returns when it is durable. It is run again when it needed
-    /// patterns of definitions that were not compiled, or when its transaction with others was undone.
-    pub fn write<T>(
+    /// Runs one write: kept when it succeeds, is no dry run and `needed` is empty then; undone otherwise. Returns when it is durable. It is run
+    /// again when its transaction with others was undone.
+    pub(super) fn write<T>(
         &self,
-        user: Option<&Arc<User>>,
-        dry_run: bool,
-        mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
+        attempt: &WriteAttempt<'_>,
+        inputs: &mut WriteInputs,
+        needed: &mut WriteNeeds,
+        write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
-        let mut is_alone = dry_run;
-        for attempt in 1.. {
-            let done = self.attempt(user, (dry_run, attempt < ATTEMPTS), is_alone, &mut write)?;
-            if !done.missing_patterns.is_empty() {
-                kinds::custom::compile_patterns(&done.missing_patterns);
-                continue;
-            }
+        let mut is_alone = attempt.dry_run;
+        loop {
+            let done = self.attempt((attempt, &mut *inputs), is_alone, write)?;
+            *needed = done.needed;
             let result = done.result.unwrap_or_else(|panic| resume_unwind(panic));
+            if needed.any() {
+                return result;
+            }
             match done.depends_on.map_or(BatchEnd::Durable, |outcome| outcome.wait()) {
                 BatchEnd::Durable => return result,
                 BatchEnd::Refused(_) if !is_alone => is_alone = true,
                 BatchEnd::Refused(status) | BatchEnd::Unknown(status) => return Err(status),
             }
         }
-        Err(Status::new(Reason::InternalError, "too many attempts to write; this is a bug"))
     }
 
     /// Makes the write as a part of the open transaction or a new one, and passes the connection on. `is_alone`: in a transaction of its own.
     fn attempt<T>(
         &self,
-        user: Option<&Arc<User>>,
-        (dry_run, defers): (bool, bool),
+        attempt: (&WriteAttempt<'_>, &mut WriteInputs),
         is_alone: bool,
         write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<WriteOutcome<T>> {
@@ -143,7 +141,7 @@ impl SharedWriter {
         if let Some(before) = before {
             before.settle();
         }
-        let done = writer.write_part((self, user), (dry_run, defers), arrived, write);
+        let done = writer.write_part(self, attempt, arrived, write);
         self.release(writer, is_alone);
         done
     }
@@ -224,8 +222,8 @@ impl Writer {
     /// Makes a write in the open transaction, or in a new one.
     fn write_part<T>(
         &mut self,
-        (shared, user): (&SharedWriter, Option<&Arc<User>>),
-        (dry_run, defers): (bool, bool),
+        shared: &SharedWriter,
+        (attempt, inputs): (&WriteAttempt<'_>, &mut WriteInputs),
         arrived: Instant,
         write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<WriteOutcome<T>> {
@@ -236,12 +234,15 @@ impl Writer {
         let store = self.store.as_mut().ok_or_else(not_open)?;
         let mut env = Env::System;
         let mut txn = batch.open.resume(store, &shared.actor, &mut env);
-        (txn.defers, txn.user) = (defers, user.cloned());
+        (txn.defers, txn.asks, txn.user) = (attempt.defers, attempt.asks, attempt.user.cloned());
+        txn.inputs = std::mem::take(inputs);
+        txn.inputs.begin();
         txn.access_cache = shared.access_cache.clone();
         let (kinds_before, others_wrote) = (txn.kinds.clone(), std::mem::take(&mut txn.wrote));
         let result = catch_unwind(AssertUnwindSafe(|| write(&mut txn)));
-        let missing_patterns = std::mem::take(&mut txn.missing_patterns);
-        let is_kept = matches!(result, Ok(Ok(_))) && !dry_run && missing_patterns.is_empty();
+        *inputs = std::mem::take(&mut txn.inputs);
+        let needed = WriteNeeds { patterns: std::mem::take(&mut txn.missing_patterns), answers: inputs.is_missing() };
+        let is_kept = matches!(result, Ok(Ok(_))) && !attempt.dry_run && !needed.any();
         let is_spoiled = result.is_err() || !is_kept && (txn.wrote || txn.txn.has_failed());
         let depends_on = (others_wrote || is_kept && txn.wrote).then(|| Arc::clone(&batch.outcome));
         txn.wrote |= others_wrote;
@@ -249,7 +250,7 @@ impl Writer {
             txn.kinds = kinds_before;
         }
         self.batch = Some(WriteBatch { open: txn.park(), writes: batch.writes + 1, is_spoiled, ..batch });
-        Ok(WriteOutcome { result, missing_patterns, depends_on })
+        Ok(WriteOutcome { result, needed, depends_on })
     }
 
     /// Commits the open transaction, if there is one.
@@ -310,6 +311,7 @@ mod tests {
     use super::*;
     use crate::apiserver::create::create;
     use crate::apiserver::{Api, WriteOptions};
+    use crate::kinds;
     use crate::object::{Key, Object};
     use crate::store::{InjectedFault, StoreRead};
     use serde_json::json;
@@ -343,8 +345,17 @@ mod tests {
         }
 
         fn create(&self, name: &str) -> ApiResult<()> {
-            self.writer.write(None, false, |txn| add(txn, name))
+            write_with(&self.writer, false, |txn| add(txn, name))
         }
+    }
+
+    fn write_with(
+        writer: &SharedWriter,
+        dry_run: bool,
+        mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<()>,
+    ) -> ApiResult<()> {
+        let attempt = WriteAttempt { user: None, dry_run, defers: true, asks: false };
+        writer.write(&attempt, &mut WriteInputs::default(), &mut WriteNeeds::default(), &mut write)
     }
 
     fn key(name: &str) -> Key {
@@ -374,7 +385,7 @@ mod tests {
             let (held, go) = channel();
             let made = &made;
             let first = scope.spawn(move || {
-                cluster.writer.write(None, false, |txn| {
+                write_with(&cluster.writer, false, |txn| {
                     if made.fetch_add(1, Ordering::SeqCst) == 0 {
                         held.send(()).unwrap();
                         cluster.wait_for_waiting(others.len());
@@ -387,7 +398,7 @@ mod tests {
             for (index, write) in others.iter().enumerate() {
                 // The first write goes on when all others wait.
                 cluster.wait_for_waiting(index);
-                threads.push(scope.spawn(move || cluster.writer.write(None, false, |txn| write(txn))));
+                threads.push(scope.spawn(move || write_with(&cluster.writer, false, |txn| write(txn))));
             }
             let results = threads.into_iter().map(|thread| thread.join()).collect();
             (made.load(Ordering::SeqCst), first.join().unwrap(), results)
@@ -457,7 +468,7 @@ mod tests {
     fn dry_run_leaves_nothing() {
         let cluster = cluster();
         cluster.create("a").unwrap();
-        cluster.writer.write(None, true, |txn| add(txn, "dry")).unwrap();
+        write_with(&cluster.writer, true, |txn| add(txn, "dry")).unwrap();
         assert!(!cluster.holds("dry"));
         cluster.create("b").unwrap();
         assert!(!cluster.holds("dry") && cluster.holds("b"));

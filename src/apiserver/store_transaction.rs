@@ -6,10 +6,11 @@
 use super::authorization::cache::AccessCache;
 use super::authorization::check_verb;
 use super::env::Env;
+use super::outside::{Asked, Question, WriteInputs};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::stored::{object_of, objects_of, refused};
-use super::transaction::Transaction;
+use super::transaction::{ObjectVisitor, Transaction};
 use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
@@ -64,6 +65,10 @@ pub(super) struct WriteTxn<'a> {
     pub missing_patterns: Vec<String>,
     /// Roles and bindings as they were committed last.
     pub access_cache: AccessCache,
+    /// The answers and the numbers of the current write's attempts.
+    pub inputs: WriteInputs,
+    /// Whether webhooks can be asked.
+    pub asks: bool,
 }
 
 /// A write transaction between two of its writes, without what only the thread that writes has.
@@ -94,6 +99,8 @@ impl OpenWrite {
             defers: false,
             missing_patterns: Vec::new(),
             access_cache: AccessCache::default(),
+            inputs: WriteInputs::default(),
+            asks: false,
         }
     }
 }
@@ -123,6 +130,8 @@ impl<'a> WriteTxn<'a> {
             defers: false,
             missing_patterns: Vec::new(),
             access_cache: AccessCache::default(),
+            inputs: WriteInputs::default(),
+            asks: false,
         }
     }
 
@@ -139,11 +148,12 @@ impl<'a> WriteTxn<'a> {
         dry_run: bool,
         write: impl FnOnce(&mut dyn Transaction) -> Result<T, E>,
     ) -> ApiResult<(Result<T, E>, Vec<String>)> {
+        self.inputs.begin();
         let part = self.txn.begin_part().map_err(|error| refused(&error))?;
         let (kinds_before, wrote_before) = (self.kinds.clone(), self.wrote);
         let outcome = write(self);
         let missing = std::mem::take(&mut self.missing_patterns);
-        let is_kept = outcome.is_ok() && !dry_run && missing.is_empty();
+        let is_kept = outcome.is_ok() && !dry_run && missing.is_empty() && !self.inputs.is_missing();
         self.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
         if !is_kept {
             self.holdings = None;
@@ -338,12 +348,23 @@ impl Transaction for WriteTxn<'_> {
         is_deferred
     }
 
+    fn visit(&self, resource: Resource, visitor: &mut ObjectVisitor<'_>) -> ApiResult<()> {
+        for stored in self.txn.list(resource, None).map_err(|error| refused(&error))? {
+            visitor(&stored.uid, stored.revision, &|| object_of(&stored))?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, question: Question) -> Asked {
+        if self.asks { self.inputs.ask(question, self.now) } else { Asked::Unavailable }
+    }
+
     fn now(&self) -> Time {
-        self.now
+        self.inputs.time(self.now)
     }
 
     fn random(&mut self) -> u64 {
-        self.env.random()
+        self.inputs.number(|| self.env.random())
     }
 
     fn user(&self) -> Option<&User> {

@@ -1,6 +1,7 @@
 //! The transaction that the pipeline reads from and writes to.
 
 use super::ApiResult;
+use super::outside::{Asked, Question};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::user::User;
 use crate::kinds::KindRegistry;
@@ -85,6 +86,20 @@ pub trait Transaction {
         false
     }
 
+    /// Asks a webhook. By default nobody is asked.
+    fn ask(&mut self, _question: Question) -> Asked {
+        Asked::Unavailable
+    }
+
+    /// Visits all objects of a resource in the order of their names. The visitor gets uid and revision, and reads an object only when it
+    /// does not know that revision.
+    fn visit(&self, resource: Resource, visitor: &mut ObjectVisitor<'_>) -> ApiResult<()> {
+        for object in self.list(resource, None)? {
+            visitor(object.uid(), object.revision(), &|| Ok(object.clone()))?;
+        }
+        Ok(())
+    }
+
     /// The time that goes into the objects.
     fn now(&self) -> Time;
 
@@ -110,6 +125,9 @@ pub trait Transaction {
         None
     }
 }
+
+/// Gets the uid and the revision of an object, and a function that reads it.
+pub type ObjectVisitor<'v> = dyn FnMut(&str, u64, &dyn Fn() -> ApiResult<Object>) -> ApiResult<()> + 'v;
 
 /// The fields of a pod that decide whether it may be bound.
 pub struct BindPreconditions {

@@ -97,7 +97,7 @@ pub fn write_update(
         options: RequestOptions::Write(options),
     };
     let mut object = match part {
-        UpdatePart::StatusAlone => return update_status_alone(txn, (kind, &key), body, old, options),
+        UpdatePart::StatusAlone => return update_status_alone(txn, target, body, old, options),
         UpdatePart::Status | UpdatePart::Approval => {
             return update_status(txn, target, body, (part, old), options);
         }
@@ -119,14 +119,16 @@ pub fn write_update(
 /// Replaces the status alone, as loops write it.
 fn update_status_alone(
     txn: &mut dyn Transaction,
-    (kind, key): (&Kind, &Key),
+    target: AdmissionTarget<'_>,
     body: &Object,
     old: Arc<Object>,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
+    let (kind, key) = (target.kind, target.key);
     let (part, mut warnings) = (UpdatePart::StatusAlone, Vec::new());
     let (status, _) = decode_status(kind, body, &[], options, &mut warnings)?;
     let status = checked_status(txn, kind, (part, body.api_version()), status, &old)?;
+    let status = admitted_status(txn, target, status, &old, &mut warnings)?;
     let noted = match part.written_by(options.manager.as_ref()) {
         Some(manager) => StatusOwnership::By(manager),
         None => StatusOwnership::In(body.value_at(&["metadata", "managedFields"])),
@@ -185,6 +187,23 @@ fn checked_status(
     Ok(status)
 }
 
+/// The status that a loop writes after admission, which is skipped where nothing wants to see it.
+fn admitted_status(
+    txn: &mut dyn Transaction,
+    target: AdmissionTarget<'_>,
+    status: Option<Value>,
+    old: &Object,
+    warnings: &mut Vec<String>,
+) -> ApiResult<Option<Value>> {
+    if !admission::may_concern(txn, target.kind, target.operation, target.subresource)? {
+        return Ok(status);
+    }
+    let mut object = old.clone();
+    object.set(&["status"], status.unwrap_or_default());
+    let mut object = admitted_part(txn, target, object, old, warnings)?;
+    Ok(object.0.get_mut("status").map(Value::take))
+}
+
 /// A changed part of an object after admission.
 fn admitted_part(
     txn: &mut dyn Transaction,
@@ -227,8 +246,17 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
     let key = key_of(kind, body);
     let old = txn.get_shared(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
     check_preconditions(kind, body, &old)?;
+    let (mut warnings, options) = (Vec::new(), WriteOptions::default());
+    let target = AdmissionTarget {
+        operation: Operation::Update,
+        kind,
+        api_version: kind.version,
+        subresource: UpdatePart::Status.subresource(),
+        key: &key,
+        options: RequestOptions::Write(&options),
+    };
     let status = body.value_at(&["status"]).cloned();
-    let mut warnings = Vec::new();
+    let status = admitted_status(txn, target, status, &old, &mut warnings)?;
     debug_assert_eq!(
         Ok(status.clone()),
         decode_status(kind, body, &[], &WriteOptions::default(), &mut warnings).map(|(status, _)| status)

@@ -1,11 +1,11 @@
 //! `kloop attach`: connects the terminal to a running container. This needs no control plane.
 
-use super::one_pod::{SessionFlags, SessionOptions};
+use super::one_pod::{self, SessionFlags, SessionOptions};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::runtime::logs::{self, LogOptions};
 use crate::runtime::session::{self, AttachMode, SessionEnd, SessionStreams};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::Write;
 
 /// Attach to a process that is already running inside an existing container.
@@ -47,6 +47,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     let (pod, container) = args.session.find(word, "attach", context)?;
+    let options = json!({
+        "kind": "PodAttachOptions", "apiVersion": "v1", "container": container, "stdout": true, "stderr": true,
+    });
+    one_pod::admit_connection(context, &pod, "attach", options)?;
     match attach_session(&pod, &container, args.session.options(), false, context)? {
         AttachResult::Done => Ok(()),
         AttachResult::Missing => {

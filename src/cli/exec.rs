@@ -2,10 +2,11 @@
 //! plane.
 
 use super::files::FileFlags;
-use super::one_pod::SessionFlags;
+use super::one_pod::{self, SessionFlags};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::runtime::session::{self, SessionEnd, SessionStreams};
+use serde_json::json;
 
 /// Execute a command in a container.
 #[derive(clap::Args)]
@@ -66,6 +67,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         Some(word) => args.session.find(word, "exec into", context)?,
         None => args.session.find_of_files(&files, "exec into", context)?,
     };
+    let options = json!({
+        "kind": "PodExecOptions", "apiVersion": "v1", "container": container, "command": args.command, "stdout": true, "stderr": true,
+    });
+    one_pod::admit_connection(context, &pod, "exec", options)?;
     let streams = args.session.options().streams(context);
     run_in(&pod, &container, &args.command, streams, context)
 }

@@ -172,6 +172,10 @@ impl fmt::Display for Failure {
 
 fn from_server(status: &Status) -> String {
     match status.reason {
+        Reason::Unknown if status.foreign.as_ref().is_some_and(|foreign| !foreign.reason.is_empty()) => {
+            let reason = status.foreign.as_ref().map(|foreign| foreign.reason.as_str()).unwrap_or_default();
+            format!("Error from server ({reason})")
+        }
         Reason::Unknown => "Error from server".to_owned(),
         reason => format!("Error from server ({reason:?})"),
     }

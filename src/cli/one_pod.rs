@@ -4,10 +4,13 @@ use super::deadline::Deadline;
 use super::files::{self, FileFlags};
 use super::targets::{self, Targets};
 use super::{CliResult, CommandContext, Failure, flags};
+use crate::apiserver::connect::connect;
 use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::rules::names::key_of;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Time};
 use crate::runtime::session::{self, SessionStreams};
+use serde_json::Value;
 
 /// Flags of verbs that open a session in a container.
 #[derive(clap::Args)]
@@ -87,6 +90,14 @@ impl SessionOptions {
         }
         SessionStreams { stdin: self.stdin, terminal }
     }
+}
+
+/// Asks admission for a connection to a pod, and prints its warnings.
+pub fn admit_connection(context: &mut CommandContext, pod: &Object, subresource: &str, options: Value) -> CliResult {
+    let key = key_of(&kinds::pod::KIND, pod);
+    let warnings = connect(context.api()?, &key, subresource, &Object(options))?;
+    context.warn(&warnings);
+    Ok(())
 }
 
 /// Parses POD or TYPE/NAME.

@@ -81,9 +81,11 @@ pub struct Cause {
 
 impl Cause {
     fn to_value(&self) -> Value {
-        let mut value = json!({"reason": self.reason, "message": self.message});
-        if !self.field.is_empty() {
-            value["field"] = self.field.as_str().into();
+        let mut value = json!({"message": self.message});
+        for (field, text) in [("reason", &self.reason), ("field", &self.field)] {
+            if !text.is_empty() {
+                value[field] = text.as_str().into();
+            }
         }
         value
     }
@@ -105,13 +107,26 @@ pub struct Status {
     /// The causes of an `Invalid` error.
     pub causes: Vec<Cause>,
     /// The token that continues an expired list from a newer revision (`ListMeta`).
-    pub resume: Option<String>,
+    pub resume: Option<Box<str>>,
     /// Unknown fields, each with the most similar known one. Additional information of kloop.
     pub unknown: Vec<(String, Option<&'static str>)>,
     /// The field with a value of the wrong type, if that is the cause. Additional information of kloop.
     pub misfit: Option<String>,
     /// The exit code of a command that fails because of the machine, such as a full disk.
     pub exit_code: Option<u8>,
+    /// The code, reason and details that a webhook chose; they replace those of `reason`.
+    pub foreign: Option<Box<ForeignStatus>>,
+}
+
+/// The parts of an error that a webhook chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignStatus {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The reason, in any words; may be empty.
+    pub reason: String,
+    /// The details, as they were sent; may be null.
+    pub details: Value,
 }
 
 impl fmt::Display for Status {
@@ -136,7 +151,13 @@ impl Status {
             unknown: Vec::new(),
             misfit: None,
             exit_code: None,
+            foreign: None,
         }
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> u16 {
+        self.foreign.as_ref().map_or(self.reason.code(), |foreign| foreign.code)
     }
 
     /// Adds details about one object.
@@ -196,8 +217,17 @@ impl Status {
         {
             body.remove("reason");
         }
+        if let Some(foreign) = &self.foreign {
+            body["code"] = foreign.code.into();
+            if !foreign.reason.is_empty() {
+                body["reason"] = foreign.reason.as_str().into();
+            }
+            if foreign.details.is_object() {
+                body["details"] = foreign.details.clone();
+            }
+        }
         if let Some(token) = &self.resume {
-            body["metadata"]["continue"] = token.as_str().into();
+            body["metadata"]["continue"] = (**token).into();
         }
         if !details.is_empty() {
             body["details"] = details.into();

@@ -5,10 +5,12 @@ pub use crate::apiserver::{HEARD, LEFT_OUT};
 use super::control_plane::{ControlPlane, TickInput};
 use super::leader::Leadership;
 use super::metrics::LoopMetrics;
+use super::queue::Item;
 use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, loops, node};
+use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::{self, Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
@@ -86,6 +88,8 @@ pub enum WakeUp {
     Report(Report),
     /// The manifests of static pods have changed.
     Manifests(Vec<manifests::ManifestFile>),
+    /// A webhook has answered a question of a plan.
+    Answer(Item, QuestionId, Answer),
     /// The user wants it to end.
     Stop,
 }
@@ -134,6 +138,8 @@ impl ControlLoop {
     /// Takes over: reads the state of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::use_mimalloc();
+        // This machine's node has to be there before the pods of a webhook can run.
+        api.ask_nobody();
         let (outbox, inbox) = channel();
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(shim_program(&settings));
@@ -154,8 +160,11 @@ impl ControlLoop {
         let manifests = settings.manifests.as_deref().map(|folder| ManifestWatch::watch(folder, report)).transpose()?;
         let (manifests, files) = manifests.map_or_else(Default::default, |(manifests, files)| (Some(manifests), files));
         let name = settings.node.as_ref().map(|node| Str::from(node.name.as_str()));
+        let mut plane = ControlPlane::with_loops(settings.loops.clone(), name, Time::now());
+        let answers = outbox.clone();
+        plane.waiting_plans.ask_webhooks(move |item, id, answer| drop(answers.send(WakeUp::Answer(item, id, answer))));
         let mut control = ControlLoop {
-            plane: ControlPlane::with_loops(settings.loops.clone(), name, Time::now()),
+            plane,
             machine,
             inbox,
             outbox,
@@ -384,6 +393,7 @@ impl ControlLoop {
             WakeUp::Report(report) => self.plane.handle_report(report, now),
             WakeUp::Manifests(files) => self.plane.take_manifests(&files, now),
             WakeUp::Store => self.log_may_have_changed = true,
+            WakeUp::Answer(item, id, answer) => self.plane.handle_answer(&item, id, answer, now),
             WakeUp::Stop => self.stopping = true,
         }
     }

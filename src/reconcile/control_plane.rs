@@ -4,10 +4,12 @@
 
 use super::events::{EventRecorder, EventReporter};
 use super::node::MissingCapability;
-use super::queue::WorkQueue;
+use super::queue::{Item, WorkQueue};
 use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
+use super::waiting_plans::WaitingPlans;
 use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, store_tail};
 use crate::apiserver;
+use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::tokens::keys::AUTHORITY;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
@@ -45,6 +47,8 @@ pub struct ControlPlane {
     /// Log lines about the machine's reports since the last tick.
     news: Vec<LogLine>,
     warnings: activity_log::LastWarnings,
+    /// Plans that wait for webhooks.
+    pub waiting_plans: WaitingPlans,
     /// Problems of static pod manifests that were logged.
     logged_problems: Vec<String>,
 }
@@ -90,6 +94,7 @@ impl ControlPlane {
             next_resync: now + RESYNC,
             news: Vec::new(),
             warnings: activity_log::LastWarnings::new(),
+            waiting_plans: WaitingPlans::default(),
             logged_problems: Vec::new(),
         }
     }
@@ -135,6 +140,7 @@ impl ControlPlane {
             queue: &mut self.queue,
             loops: &self.loops,
             recorder: &mut self.recorder,
+            waiting: &mut self.waiting_plans,
             random: input.random,
             epoch: input.epoch,
             budget: input.budget,
@@ -146,6 +152,13 @@ impl ControlPlane {
         self.refresh_nodes();
         let busy = done.rows > 0 || !done.effects.is_empty() || self.queue.is_due(now) || self.recorder.is_due(now);
         Ok((done, busy))
+    }
+
+    /// Takes the answer of a webhook; the key is due again when it was the last that it waits for.
+    pub fn handle_answer(&mut self, item: &Item, id: QuestionId, answer: Answer, now: Time) {
+        if self.waiting_plans.put(item, id, answer) {
+            self.queue.add(item.clone(), now);
+        }
     }
 
     /// Hands an effect to the machine, whose clock shows `clock`, and notes that it was ordered. One that panics is logged, and is

@@ -25,6 +25,7 @@ pub mod store_files;
 pub mod store_tail;
 pub mod tick;
 pub mod unschedulable;
+mod waiting_plans;
 
 use crate::object::{Key, Time};
 

@@ -1,6 +1,7 @@
 //! The overlay of a tick as a transaction: writes are staged in the World, so that the next plan sees them.
 
-use crate::apiserver::transaction::{BindPreconditions, Binding};
+use crate::apiserver::outside::{Asked, Question, WriteInputs};
+use crate::apiserver::transaction::{BindPreconditions, Binding, ObjectVisitor};
 use crate::apiserver::user::User;
 use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::KindRegistry;
@@ -21,6 +22,8 @@ pub struct Overlay<'a> {
     pub alone: bool,
     /// The user that admission sees: that of the loop whose plan it is.
     pub user: &'a Arc<User>,
+    /// The answers of webhooks, and the numbers of earlier attempts; `None` in a preview, which asks nobody.
+    pub inputs: Option<&'a mut WriteInputs>,
     /// Chance.
     pub random: &'a mut dyn FnMut() -> u64,
 }
@@ -104,7 +107,19 @@ impl Transaction for Overlay<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        (self.random)()
+        match &mut self.inputs {
+            Some(inputs) => inputs.number(&mut *self.random),
+            None => (self.random)(),
+        }
+    }
+
+    fn visit(&self, resource: Resource, visitor: &mut ObjectVisitor<'_>) -> ApiResult<()> {
+        self.world.list(resource.0).try_for_each(|row| visitor(&row.uid, row.revision, &|| Ok(row.object())))
+    }
+
+    fn ask(&mut self, question: Question) -> Asked {
+        let now = self.world.now;
+        self.inputs.as_mut().map_or(Asked::Unavailable, |inputs| inputs.ask(question, now))
     }
 
     fn request_user(&self) -> Arc<User> {

@@ -7,10 +7,12 @@ use super::activity_log::{ActivityLog, LastWarnings};
 use super::events::{EventRecorder, EventReporter};
 use super::overlay::Overlay;
 use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
+use super::waiting_plans::{PlanInputs, WaitingPlans};
 use super::{LogLevel, LogLine, LogSink, drop_thread, retention, store_tail};
 use crate::apiserver::bind::bind;
 use crate::apiserver::create::{PodTemplateCache, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::outside::WriteInputs;
 use crate::apiserver::rules::metadata;
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, update, update_pod_status};
@@ -39,6 +41,9 @@ const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 /// Minimum number of objects to hand to the drop thread.
 const DROP_THRESHOLD: usize = 32;
 
+/// Number of questions to webhooks after which no further write of a plan is looked at.
+const MOST_QUESTIONS: usize = 64;
+
 /// Limits of one tick.
 #[derive(Clone, Copy, Debug)]
 pub struct TickBudget {
@@ -64,6 +69,8 @@ pub struct Tick<'a> {
     pub loops: &'a [&'static Loop],
     /// Events to record, now or in a later tick.
     pub recorder: &'a mut EventRecorder,
+    /// Plans that wait for webhooks.
+    pub waiting: &'a mut WaitingPlans,
     /// Random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
     /// The epoch of this leader.
@@ -117,8 +124,10 @@ enum StageFailure {
         /// The reason of the write.
         why: String,
         /// The refusal.
-        status: Status,
+        status: Box<Status>,
     },
+    /// Answers of webhooks are missing.
+    Deferred,
 }
 
 /// Reason why a tick failed.
@@ -237,19 +246,23 @@ impl Tick<'_> {
 
     /// Asks one loop for a plan of one key and stages it. Returns the number of writes.
     fn plan_one(&mut self, item: Item, plans: &mut TickPlans) -> usize {
-        let each = self.loops[item.0];
-        self.world.seed = (self.random)();
-        let world = &*self.world;
-        let planning = trace_span!("plan", by = each.name, key = %item.1).entered();
-        let plan = match contain(|| (each.plan)(world, &item.1)) {
-            Ok(plan) => plan,
-            Err(panic) => return self.plan_failed(item, panic),
+        let now = self.world.now;
+        let (mut inputs, first) = match self.waiting.begin(&item, self.world.revision, now) {
+            PlanInputs::Waits => return 0,
+            PlanInputs::Inputs(inputs, first) => (Some(inputs), first),
+            PlanInputs::Unavailable => (None, self.world.revision),
         };
-        drop(planning);
-        let _staging = trace_span!("stage", by = each.name, key = %item.1, writes = plan.writes.len()).entered();
+        self.world.seed = match &mut inputs {
+            Some(inputs) => inputs.number(&mut *self.random),
+            None => (self.random)(),
+        };
+        // An attempt after the first is planned as of the first.
+        self.world.now = inputs.as_ref().map_or(now, |inputs| inputs.time(now));
         let stage = self.world.stage_mark();
-        match self.stage_writes(each.name, &plan, &mut plans.last) {
-            Ok(attempts) => {
+        let staged = self.plan_and_stage(&item, first, &mut inputs, &mut plans.last);
+        self.world.now = now;
+        match staged {
+            Ok((plan, attempts)) => {
                 plans.attempts.extend(attempts);
                 self.accept_plan(item, plan, stage, plans)
             }
@@ -259,9 +272,37 @@ impl Tick<'_> {
                 match failure {
                     StageFailure::Panicked(panic) => self.plan_failed(item, panic),
                     StageFailure::Refused { why, status } => self.plan_refused(item, &why, &status),
+                    StageFailure::Deferred => {
+                        if !inputs.is_some_and(|inputs| self.waiting.set_aside(&item, inputs, first)) {
+                            self.queue.add_failed(item, now);
+                        }
+                        0
+                    }
                 }
             }
         }
+    }
+
+    /// Asks a loop for its plan of a key, and stages the writes.
+    fn plan_and_stage(
+        &mut self,
+        item: &Item,
+        revision: u64,
+        inputs: &mut Option<WriteInputs>,
+        last: &mut HashMap<Key, Arc<Object>>,
+    ) -> Result<(Plan, Vec<ContainerAttempt>), StageFailure> {
+        let each = self.loops[item.0];
+        // Names in the plan follow from the revision.
+        let present = std::mem::replace(&mut self.world.revision, revision);
+        let world = &*self.world;
+        let planning = trace_span!("plan", by = each.name, key = %item.1).entered();
+        let plan = contain(|| (each.plan)(world, &item.1));
+        self.world.revision = present;
+        drop(planning);
+        let plan = plan.map_err(StageFailure::Panicked)?;
+        let _staging = trace_span!("stage", by = each.name, key = %item.1, writes = plan.writes.len()).entered();
+        let attempts = self.stage_writes(each.name, &plan, inputs, last)?;
+        Ok((plan, attempts))
     }
 
     /// Stages the writes of a plan until one fails. Returns the attempts of containers to record with them.
@@ -269,19 +310,31 @@ impl Tick<'_> {
         &mut self,
         by: &str,
         plan: &Plan,
+        inputs: &mut Option<WriteInputs>,
         last: &mut HashMap<Key, Arc<Object>>,
     ) -> Result<Vec<ContainerAttempt>, StageFailure> {
         let user = Arc::new(User::component(by));
         let mut attempts = Vec::new();
-        let mut template_cache = (plan.writes.len() > 1).then(PodTemplateCache::default);
-        for write in &plan.writes {
-            match contain(|| self.stage(&write.verb, &user, &mut attempts, (&mut *last, template_cache.as_mut()))) {
+        // A copy would differ from the pod that a webhook was asked about.
+        let has_asked = inputs.as_ref().is_some_and(WriteInputs::has_asked);
+        let mut template_cache = (plan.writes.len() > 1 && !has_asked).then(PodTemplateCache::default);
+        for (index, write) in plan.writes.iter().enumerate() {
+            if let Some(inputs) = inputs.as_mut() {
+                inputs.begin_part(index + 1);
+            }
+            let caches = (&mut *last, template_cache.as_mut());
+            match contain(|| self.stage(&write.verb, (&user, inputs.as_mut()), &mut attempts, caches)) {
                 Ok(Ok(())) => {}
-                Ok(Err(status)) => return Err(StageFailure::Refused { why: write.why.to_string(), status }),
+                // The questions of further writes are asked at the same time.
+                Ok(Err(_)) if missing(inputs) > 0 && missing(inputs) < MOST_QUESTIONS => {}
+                Ok(Err(_)) if missing(inputs) > 0 => break,
+                Ok(Err(status)) => {
+                    return Err(StageFailure::Refused { why: write.why.to_string(), status: status.into() });
+                }
                 Err(panic) => return Err(StageFailure::Panicked(panic)),
             }
         }
-        Ok(attempts)
+        if missing(inputs) > 0 { Err(StageFailure::Deferred) } else { Ok(attempts) }
     }
 
     /// Takes a plan whose writes are staged into the tick: queues the keys that it concerns, and keeps its effects, events and memory for
@@ -357,7 +410,7 @@ impl Tick<'_> {
     fn stage(
         &mut self,
         verb: &WriteVerb,
-        user: &Arc<User>,
+        circumstances: (&Arc<User>, Option<&mut WriteInputs>),
         attempts: &mut Vec<ContainerAttempt>,
         (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     ) -> Result<(), Status> {
@@ -369,7 +422,7 @@ impl Tick<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, user, (last, template_cache), self.random)
+        stage(self.world, verb, circumstances, (last, template_cache), self.random)
     }
 
     fn record_events(&mut self, plans: &mut TickPlans) {
@@ -378,7 +431,8 @@ impl Tick<'_> {
         let now = self.world.now;
         let last = &mut plans.last;
         let user = Arc::new(User::component("event-recorder"));
-        let mut txn = Overlay { world: self.world, revision, last, alone: false, user: &user, random: self.random };
+        let (world, random) = (&mut *self.world, &mut *self.random);
+        let mut txn = Overlay { world, revision, last, alone: false, user: &user, inputs: None, random };
         self.recorder.flush(&mut txn, now);
         if retention::is_crowded(self.world) {
             self.recorder.prune(self.world);
@@ -440,6 +494,11 @@ impl Tick<'_> {
     }
 }
 
+/// Number of answers that the writes so far lack.
+fn missing(inputs: &Option<WriteInputs>) -> usize {
+    inputs.as_ref().map_or(0, WriteInputs::missing_count)
+}
+
 /// Whether an effect restarts a real process. Keys that become due after it wait for the next tick, so that the process starts soon. This
 /// does not hold for first starts: there are many at once, and fewer commits finish them earlier.
 pub fn restarts(effect: &Effect) -> bool {
@@ -451,14 +510,14 @@ pub fn restarts(effect: &Effect) -> bool {
 pub fn stage(
     world: &mut World,
     verb: &WriteVerb,
-    user: &Arc<User>,
+    (user, inputs): (&Arc<User>, Option<&mut WriteInputs>),
     (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     random: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
     let alone = template_cache.is_none();
     let revision = world.revision + world.staged_count() as u64;
     let kinds = world.kinds.clone();
-    let mut txn = Overlay { world, revision, last, alone, user, random };
+    let mut txn = Overlay { world, revision, last, alone, user, inputs, random };
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {

@@ -21,6 +21,7 @@ pub mod descriptors;
 mod file_tree;
 mod file_watch;
 pub mod folder;
+pub mod https;
 pub mod image;
 mod interpreter;
 pub mod limits;

@@ -125,7 +125,7 @@ impl HttpAnswer {
         if again {
             body["details"]["retryAfterSeconds"] = RETRY.into();
         }
-        let answer = HttpAnswer::document(status.reason.code(), &body, form);
+        let answer = HttpAnswer::document(status.code(), &body, form);
         if again { answer.with_header("Retry-After", RETRY.to_string()) } else { answer }
     }
 

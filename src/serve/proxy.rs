@@ -9,15 +9,13 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::target::ProxyTarget;
 use super::{ServeResult, unknown_path};
+use crate::apiserver::Api;
 use crate::apiserver::read::{self, ListSelection};
-use crate::apiserver::{Api, ApiResult};
+use crate::apiserver::service_endpoints::{ServicePort, find_ready};
 use crate::kinds;
-use crate::object::{FieldSelector, Key, Object, Reason, Selector, Status};
+use crate::object::{FieldSelector, Key, Object, Reason, Status};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
-
-/// The label that names the Service of an EndpointSlice.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 fn bad(text: impl Into<String>) -> Status {
     Status::new(Reason::BadRequest, text)
@@ -94,31 +92,12 @@ fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
 fn service_place(api: &Api, service: &Object, port: &str) -> ServeResult<SocketAddr> {
     let unavailable = |text: String| Status::new(Reason::ServiceUnavailable, text);
     let missing = || unavailable(format!("no endpoints available for service {:?}", service.name()));
-    let ports = service.items(&["spec", "ports"]);
-    let wanted = match port.parse::<u64>() {
-        Ok(number) => {
-            let found = ports.iter().find(|one| one["port"].as_u64() == Some(number));
-            let refuse = || unavailable(format!("no service port {number} found for service {:?}", service.name()));
-            &found.ok_or_else(refuse)?["name"]
-        }
-        Err(_) if port.is_empty() && ports.len() == 1 => &ports[0]["name"],
-        Err(_) => &Value::from(port),
+    let port = match port.parse::<u64>() {
+        Ok(number) => ServicePort::Number(number),
+        Err(_) if port.is_empty() => ServicePort::Only,
+        Err(_) => ServicePort::Name(port),
     };
-    let wanted = wanted.as_str().unwrap_or_default();
-    let labels =
-        Selector::parse(&format!("{SERVICE_NAME}={}", service.name())).map_err(|error| bad(error.to_string()))?;
-    let selection = ListSelection { labels: Some(labels), fields: None };
-    let list = |txn: &dyn crate::apiserver::Transaction| -> ApiResult<Vec<Object>> {
-        read::list(txn, &kinds::endpoint_slice::KIND, Some(service.namespace()), &selection)
-    };
-    let slices = api.read_view(list)?;
-    let place = slices.iter().find_map(|slice| {
-        let port = slice.items(&["ports"]).iter().find(|one| one["name"].as_str().unwrap_or_default() == wanted)?;
-        let mut endpoints = slice.items(&["endpoints"]).iter().filter(|one| one["conditions"]["ready"] != false);
-        let address = endpoints.find_map(|one| one["addresses"][0].as_str()?.parse::<IpAddr>().ok())?;
-        Some(SocketAddr::new(address, u16::try_from(port["port"].as_u64()?).ok()?))
-    });
-    place.ok_or_else(missing)
+    api.read_view(|txn| find_ready(txn, service, port))?.ok_or_else(missing)
 }
 
 /// Answers in place of a node's own server.

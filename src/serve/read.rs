@@ -96,7 +96,7 @@ fn expired(status: Status, token: Option<&ContinueToken>) -> Status {
         None => Status { message: LIST_EXPIRED.into(), ..status },
         Some(token) => {
             let resume = ContinueToken { revision: None, ..token.clone() };
-            Status { message: CONTINUE_EXPIRED.into(), resume: Some(resume.to_string()), ..status }
+            Status { message: CONTINUE_EXPIRED.into(), resume: Some(resume.to_string().into()), ..status }
         }
     }
 }

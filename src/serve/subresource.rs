@@ -16,6 +16,7 @@ use super::streaming;
 use super::write::{change, check_name, patch_part, replace_part, written};
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::bind::bind;
+use crate::apiserver::connect::connect;
 use crate::apiserver::evict::evict;
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
@@ -27,7 +28,7 @@ use crate::apiserver::{Api, ApiResult, WriteOptions};
 use crate::kinds::{self, Kind};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One subresource: its discovery data and its handler.
 pub struct Subresource {
@@ -155,7 +156,28 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     if !known.verbs.contains(&verb) {
         return Err(not_allowed());
     }
+    if let Some(options) = known.kind.filter(|_| known.verbs == CONNECT || known.verbs == PROXY) {
+        connect(api, &asked.key(), asked.subresource, &connection_options(options, request))?;
+    }
     (known.answer)(api, request, asked)
+}
+
+/// The options of a connection as an object, as admission sees them.
+fn connection_options(kind: &str, request: &ApiRequest) -> Object {
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for flag in ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|flag| request.parameter(flag).is_some()) {
+        options[flag] = request.flag(flag).into();
+    }
+    if let Some(container) = request.parameter("container") {
+        options["container"] = container.into();
+    }
+    let all = |name: &str| -> Vec<&str> {
+        request.query.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
+    };
+    for list in ["command", "ports"].into_iter().filter(|list| !all(list).is_empty()) {
+        options[list] = json!(all(list));
+    }
+    Object(options)
 }
 
 /// Reads or writes a part of an object.

@@ -45,7 +45,7 @@ pub struct MatchedRequest<'a> {
     /// The version of the request.
     pub version: &'a str,
     /// Other `apiVersion`s that the same objects are served in.
-    pub equivalents: &'a [&'a str],
+    pub equivalents: &'a [String],
     /// `deployments`.
     pub resource: &'a str,
     /// `status`; empty for the object itself.
@@ -148,6 +148,13 @@ impl MatchCriteria {
         is_selected.then_some(version)
     }
 
+    /// Whether a rule may match requests for this resource; versions and selectors are not compared.
+    pub fn may_match(&self, operation: Operation, resource: &str, subresource: &str) -> bool {
+        let matches =
+            |rule: &MatchRule| has(&rule.operations, operation.name()) && rule.names_resource(resource, subresource);
+        self.rules.iter().any(matches) || self.rules.is_empty() && self.matches_without_rules
+    }
+
     /// Returns the version in which the rules alone match a request.
     pub fn find_rule(&self, request: &MatchedRequest<'_>) -> Option<MatchedVersion> {
         if find_version(&self.excluded, request, self.is_exact).is_some() {
@@ -187,11 +194,11 @@ fn find_version(rules: &[MatchRule], request: &MatchedRequest<'_>, is_exact: boo
     }
     let equivalents = if is_exact { &[] } else { request.equivalents };
     let equivalent = |rule: &MatchRule| {
-        let fits = |api_version: &&&str| {
+        let fits = |api_version: &&String| {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             (group, version) != (request.group, request.version) && rule.matches(request, group, version)
         };
-        equivalents.iter().find(fits).map(|api_version| MatchedVersion::Equivalent((*api_version).to_owned()))
+        equivalents.iter().find(fits).map(|api_version| MatchedVersion::Equivalent(api_version.clone()))
     };
     rules.iter().find_map(equivalent)
 }
@@ -218,7 +225,7 @@ impl MatchRule {
             && has(&self.operations, request.operation.name())
             && has(&self.groups, group)
             && has(&self.versions, version)
-            && self.matches_resource(request)
+            && self.names_resource(request.resource, request.subresource)
             && is_named
     }
 
@@ -232,11 +239,10 @@ impl MatchRule {
         }
     }
 
-    fn matches_resource(&self, request: &MatchedRequest<'_>) -> bool {
+    fn names_resource(&self, wanted: &str, part: &str) -> bool {
         self.resources.iter().any(|named| {
             let (resource, subresource) = named.split_once('/').unwrap_or((named, ""));
-            (resource == "*" || resource == request.resource)
-                && (subresource == "*" || subresource == request.subresource)
+            (resource == "*" || resource == wanted) && (subresource == "*" || subresource == part)
         })
     }
 }
@@ -262,7 +268,7 @@ mod tests {
         operation: Operation::Create,
         group: "apps",
         version: "v1",
-        equivalents: &["apps/v1", "apps/v2"],
+        equivalents: &[],
         resource: "deployments",
         subresource: "",
         namespace: "shop",
@@ -331,12 +337,15 @@ mod tests {
     #[test]
     fn equivalent_version_matches_unless_the_policy_is_exact() {
         let newer = json!({"rules": [rule(&["*"], &["apps"], &["v2"], &["deployments"])]});
-        assert_eq!(find(&newer, &DEPLOYMENT), Some(MatchedVersion::Equivalent("apps/v2".into())));
+        let served = ["apps/v1".to_owned(), "apps/v2".to_owned()];
+        let deployment = MatchedRequest { equivalents: &served, ..DEPLOYMENT };
+        assert_eq!(find(&newer, &DEPLOYMENT), None);
+        assert_eq!(find(&newer, &deployment), Some(MatchedVersion::Equivalent("apps/v2".into())));
         let mut exact = newer.clone();
         exact["matchPolicy"] = "Exact".into();
-        assert_eq!(find(&exact, &DEPLOYMENT), None);
+        assert_eq!(find(&exact, &deployment), None);
         let both = json!({"rules": [newer["rules"][0], rule(&["*"], &["*"], &["*"], &["*"])]});
-        assert_eq!(find(&both, &DEPLOYMENT), Some(MatchedVersion::Requested));
+        assert_eq!(find(&both, &deployment), Some(MatchedVersion::Requested));
     }
 
     #[test]

@@ -24,13 +24,16 @@ mod runtime_class;
 mod service_account;
 mod service_addresses;
 mod storage_object_in_use_protection;
+mod webhooks;
 
 pub use matching::Operation;
 pub use request::{AdmissionRequest, AdmissionTarget, RequestOptions};
+pub use webhooks::may_match as may_concern;
 
 use super::ApiResult;
 use super::transaction::Transaction;
-use Operation::{Create, Delete, Update};
+use Operation::{Connect, Create, Delete, Update};
+use webhooks::WebhookRound;
 
 /// One plugin, and the requests that it handles.
 struct AdmissionPlugin {
@@ -50,6 +53,11 @@ const fn writes_and_deletions(
     admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>,
 ) -> AdmissionPlugin {
     AdmissionPlugin { operations: &[Create, Update, Delete], ..writes(admit) }
+}
+
+/// A plugin that handles every request.
+const fn all_requests(admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>) -> AdmissionPlugin {
+    AdmissionPlugin { admit, operations: &[Create, Update, Delete, Connect], subresources: true }
 }
 
 /// Plugins that may change the object. The order is that of Kubernetes (`pkg/kubeapiserver/options/plugins.go`: `AllOrderedPlugins`), of
@@ -81,14 +89,21 @@ const VALIDATING: &[AdmissionPlugin] = &[
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_approval) },
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_signing) },
     writes(certificate_requests::restrict_subject),
+    all_requests(webhooks::validate),
     writes(service_addresses::admit),
     // It writes the usage, so nothing may refuse the object after it.
     AdmissionPlugin { subresources: true, ..writes(resource_quota::admit) },
 ];
 
-/// Before validation.
+/// Before validation. When a webhook changes the object, all plugins see it once more.
 pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    run(MUTATING, txn, request)
+    let mut round = WebhookRound::default();
+    run(MUTATING, txn, request)?;
+    if webhooks::mutate(txn, request, &mut round)? {
+        run(MUTATING, txn, request)?;
+        webhooks::mutate(txn, request, &mut round)?;
+    }
+    Ok(())
 }
 
 /// After validation.

@@ -3,7 +3,7 @@
 //! Knows: the operation, the object in its new and its old form, and the client that asks. Never: reads or writes the state.
 //! Start reading at [`AdmissionRequest`].
 
-use super::matching::Operation;
+use super::matching::{MatchedRequest, Operation};
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::apiserver::{DeleteOptions, WriteOptions};
@@ -114,6 +114,23 @@ impl AdmissionRequest<'_> {
         if self.kind.resource == "namespaces" { self.name() } else { &self.key.namespace }
     }
 
+    /// The properties that rules compare. `equivalents` are the versions that the objects are served in ([`served_versions`]).
+    pub fn matched<'r>(&'r self, equivalents: &'r [String]) -> MatchedRequest<'r> {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        MatchedRequest {
+            operation: self.operation,
+            group,
+            version,
+            equivalents,
+            resource: self.kind.resource.plural(),
+            subresource: self.subresource,
+            namespace: self.namespace(),
+            name: self.name(),
+            object: self.new_object(),
+            old: self.old,
+        }
+    }
+
     /// The name of the object; empty while it is to be generated.
     pub fn name(&self) -> &str {
         &self.key.name
@@ -141,6 +158,11 @@ impl AdmissionRequest<'_> {
         }
         object
     }
+}
+
+/// The versions that the objects of a kind are served in, as `apiVersion`s.
+pub fn served_versions(kind: &Kind) -> Vec<String> {
+    std::iter::once(kind.api_version()).chain(kind.also.iter().map(|version| (*version).to_owned())).collect()
 }
 
 fn write_options(options: &WriteOptions, operation: Operation) -> Value {

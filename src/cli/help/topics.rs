@@ -34,6 +34,7 @@ pub static ALL: &[Topic] = &topics! {
     "gitops"
     "convergence"
     "custom"
+    "admission"
     "api"
     "state"
     "environment"

@@ -11,6 +11,7 @@ use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, io_error_text};
 use crate::runtime::relay;
 use ports::{PortPair, TargetPorts};
+use serde_json::json;
 use signal_hook::consts::SIGINT;
 use std::future::ready;
 use std::io::{self, Write};
@@ -94,6 +95,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let text = format!("unable to forward port because pod is not running. Current status={phase}");
         return Err(Failure::plain(text));
     }
+    let options = json!({"kind": "PodPortForwardOptions", "apiVersion": "v1"});
+    one_pod::admit_connection(context, &pod, "portforward", options)?;
     let addresses = addresses(&args.address)?;
     let pairs = requested.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
     let pairs = pairs.collect::<CliResult<Vec<_>>>()?;

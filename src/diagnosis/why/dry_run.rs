@@ -109,7 +109,7 @@ fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut 
         let (mut due, mut refused, mut template_cache) = (Vec::new(), None, PodTemplateCache::default());
         let user = Arc::new(User::component(each.name));
         for write in &plan.writes {
-            match tick::stage(world, &write.verb, &user, (&mut last, Some(&mut template_cache)), &mut || 7) {
+            match tick::stage(world, &write.verb, (&user, None), (&mut last, Some(&mut template_cache)), &mut || 7) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);

@@ -18,6 +18,7 @@ mod receive;
 mod request_metrics;
 mod stream;
 mod streams;
+mod turns;
 
 use super::audit::AuditContext;
 use super::audit::policy::AuditStage;
@@ -25,6 +26,7 @@ use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
 use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
 use crate::apiserver::authorization::cache::AccessCache;
+use crate::apiserver::outside_client::OutsideClient;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -68,6 +70,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
+use turns::{MOST_WAITING, Turns};
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -144,6 +147,10 @@ struct ServerState {
     measuring: Semaphore,
     /// Permits for streams.
     streams: Arc<Semaphore>,
+    /// Turns of the threads that read or write the state.
+    turns: Turns,
+    /// Asks webhooks for all clients.
+    outside: Arc<OutsideClient>,
 }
 
 impl HttpServer {
@@ -154,7 +161,10 @@ impl HttpServer {
 
     /// Serves until `stop` completes.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(HANDS).build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(HANDS + MOST_WAITING)
+            .build()?;
         let advertised = self.advertised_address();
         use_mimalloc();
         let HttpServer { state, listener, entry, guard, tls, audit, control_plane } = self;
@@ -176,6 +186,8 @@ impl HttpServer {
                 control_plane,
                 audit: audit.clone(),
             }),
+            turns: Turns::new(HANDS),
+            outside: Arc::default(),
             anonymous: Semaphore::new(ANONYMOUS_HANDS),
             measuring: Semaphore::new(MEASURING_HANDS),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
@@ -441,11 +453,17 @@ impl ServerState {
     ) -> Result<T, Status> {
         let shared = self.clone();
         let waiting = self.metrics.requests.waiting.count();
+        let turn = self.turns.take().await;
         let done = tokio::task::spawn_blocking(move || {
             drop(waiting);
             let mut api = shared.open()?;
+            api.set_turn(Some(Box::new(turn)));
             let done = work(&mut api);
-            shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);
+            api.set_turn(None);
+            let mut idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.len() < HANDS {
+                idle.push(api);
+            }
             Ok(done)
         });
         // A panic in one request must not end the others; its state is dropped.
@@ -474,6 +492,7 @@ impl ServerState {
         }
         Api::open(&self.state, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
+            .map(|api| api.with_outside_client(&self.outside))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {
                 api.store().limit_cache(CACHE).map_err(|error| refused(&error))?;

@@ -1,0 +1,254 @@
+//! Webhooks: servers that change and refuse requests (MutatingAdmissionWebhook and ValidatingAdmissionWebhook).
+//!
+//! [`hook`] reads configurations, [`review`] writes questions and reads answers. Never: makes a request: a write whose answers are missing
+//! ends, and is made again with them ([`crate::apiserver::outside`]). Start reading at [`mutate`].
+
+mod hook;
+mod review;
+
+use super::AdmissionRequest;
+use super::matching::{MatchedVersion, Operation};
+use super::request::served_versions;
+use crate::apiserver::ApiResult;
+use crate::apiserver::hook_client::find_endpoint;
+use crate::apiserver::outside::{self, Answer, Asked, Question};
+use crate::apiserver::transaction::Transaction;
+use crate::kinds::Kind;
+use crate::object::{Key, Object, Reason, Resource, Status, patch};
+use hook::{Hook, HookCache};
+use review::Verdict;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Resource of the configurations of webhooks that change objects.
+const MUTATING: Resource = Resource("mutatingwebhookconfigurations.admissionregistration.k8s.io");
+/// Resource of the configurations of webhooks that refuse requests.
+const VALIDATING: Resource = Resource("validatingwebhookconfigurations.admissionregistration.k8s.io");
+/// The group whose objects configure admission: no webhook sees them, so that a broken one can be removed.
+const EXEMPT: &str = "admissionregistration.k8s.io";
+
+/// The webhooks that one request has passed, for the second round.
+#[derive(Default)]
+pub struct WebhookRound {
+    /// The webhooks that the second round asks; `None` in the first.
+    again: Option<BTreeSet<String>>,
+    /// The webhooks with `reinvocationPolicy: IfNeeded` that the first round has asked.
+    reinvocable: BTreeSet<String>,
+    /// The object as the first round has left it.
+    left: Option<Object>,
+}
+
+/// A webhook that matches a request.
+struct Invocation<'h> {
+    hook: &'h Hook,
+    version: MatchedVersion,
+}
+
+/// A question, the URL that errors name, and the answer.
+struct Called {
+    url: String,
+    uid: String,
+    answer: Answer,
+}
+
+/// Asks the mutating webhooks one after another, each with the object that the one before has left. Returns whether one has changed it:
+/// then all plugins run a second time, in which this asks only webhooks with `reinvocationPolicy: IfNeeded` before which nothing else has
+/// seen that change.
+pub fn mutate(
+    txn: &mut dyn Transaction,
+    request: &mut AdmissionRequest<'_>,
+    round: &mut WebhookRound,
+) -> ApiResult<bool> {
+    let hooks = find_hooks(txn, request.kind, MUTATING)?;
+    let chosen = round.again.take();
+    let is_changed_since = round.left.as_ref().is_some_and(|left| *left != *request.object);
+    let is_chosen = |hook: &Hook, round: &WebhookRound| match &chosen {
+        None => true,
+        Some(chosen) => chosen.contains(&hook.id) || is_changed_since && round.reinvocable.contains(&hook.id),
+    };
+    let (mut is_changed, mut again) = (false, BTreeSet::new());
+    for hook in hooks.iter().flat_map(|configuration| configuration.iter()) {
+        if !is_chosen(hook, round) {
+            continue;
+        }
+        let Some(version) = find_version(txn, hook, request)? else { continue };
+        let invocation = Invocation { hook, version };
+        let before = request.object.clone();
+        if let Some(verdict) = call(txn, &invocation, request)? {
+            apply(&invocation, request, verdict)?;
+        }
+        if *request.object != before {
+            is_changed = true;
+            again.extend(round.reinvocable.iter().cloned());
+        }
+        if hook.is_reinvoked {
+            round.reinvocable.insert(hook.id.clone());
+        }
+    }
+    round.left = is_changed.then(|| request.object.clone());
+    round.again = Some(again);
+    Ok(is_changed)
+}
+
+/// Asks the validating webhooks, all at once. The first one that refuses, by the order of their names, decides.
+pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    let hooks = find_hooks(txn, request.kind, VALIDATING)?;
+    let (mut called, mut is_deferred) = (Vec::new(), false);
+    for hook in hooks.iter().flat_map(|configuration| configuration.iter()) {
+        let Some(version) = find_version(txn, hook, request)? else { continue };
+        let invocation = Invocation { hook, version };
+        match ask(txn, &invocation, request, false)? {
+            AskedHook::Called(outcome) => called.push((invocation, outcome)),
+            AskedHook::Deferred => is_deferred = true,
+            AskedHook::Unavailable => {}
+        }
+    }
+    if is_deferred {
+        return Err(outside::deferred());
+    }
+    for (Invocation { hook, .. }, Called { url, uid, answer }) in called {
+        match review::read_answer(hook, &url, &answer, &uid, false) {
+            Err(why) => hook.tolerate(&why)?,
+            Ok(verdict) => {
+                request.warnings.extend(verdict.warnings);
+                verdict.refusal.map_or(Ok(()), Err)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a webhook may want to see such requests; cheap to ask before writes that loops make often.
+pub fn may_match(txn: &dyn Transaction, kind: &Kind, operation: Operation, subresource: &str) -> ApiResult<bool> {
+    let wants = |hook: &Hook| hook.criteria.may_match(operation, kind.resource.plural(), subresource);
+    for resource in [MUTATING, VALIDATING] {
+        if find_hooks(txn, kind, resource)?.iter().flat_map(|configuration| configuration.iter()).any(wants) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The webhooks of all configurations, by the configurations' names; none for objects that no webhook sees.
+fn find_hooks(txn: &dyn Transaction, kind: &Kind, resource: Resource) -> ApiResult<Vec<Arc<Vec<Hook>>>> {
+    let mut hooks = Vec::new();
+    if kind.resource.group() != EXEMPT {
+        txn.visit(resource, &mut |uid, revision, read| {
+            hooks.push(HookCache::get(uid, revision, read)?);
+            Ok(())
+        })?;
+    }
+    Ok(hooks)
+}
+
+/// The version in which a webhook matches a request.
+fn find_version(
+    txn: &dyn Transaction,
+    hook: &Hook,
+    request: &AdmissionRequest<'_>,
+) -> ApiResult<Option<MatchedVersion>> {
+    let resource = request.kind.resource.plural();
+    if !hook.criteria.may_match(request.operation, resource, request.subresource) {
+        return Ok(None);
+    }
+    let versions = served_versions(request.kind);
+    let matched = request.matched(&versions);
+    let namespace = match hook.criteria.selects_namespaces() && !matched.namespace.is_empty() {
+        true => txn.get_shared(&Key::new(Resource("namespaces"), "", matched.namespace))?,
+        false => None,
+    };
+    let label = |name: &str| namespace.as_deref().and_then(|namespace| namespace.label(name));
+    Ok(hook.criteria.find(&matched, label))
+}
+
+/// The result of asking one webhook.
+enum AskedHook {
+    Called(Called),
+    Deferred,
+    Unavailable,
+}
+
+/// Asks one webhook.
+fn ask(
+    txn: &mut dyn Transaction,
+    Invocation { hook, version }: &Invocation<'_>,
+    request: &AdmissionRequest<'_>,
+    is_mutating: bool,
+) -> ApiResult<AskedHook> {
+    if request.dry_run && !hook.is_silent {
+        let text = format!("admission webhook {:?} does not support dry run", hook.name);
+        return Err(Status::new(Reason::BadRequest, text));
+    }
+    let endpoint = find_endpoint(txn, &hook.client, Some(hook.timeout));
+    let target = match endpoint.target {
+        Ok(target) => target,
+        Err(why) => {
+            let called = Called { url: endpoint.url, uid: String::new(), answer: Err(why) };
+            return Ok(AskedHook::Called(called));
+        }
+    };
+    let body = review::write_question(hook, request, version, is_mutating);
+    let timeout = Duration::from_secs(hook.timeout);
+    Ok(match txn.ask(Question { target, timeout, body }) {
+        Asked::Answered(answer, uid) => AskedHook::Called(Called { url: endpoint.url, uid, answer }),
+        Asked::Deferred => AskedHook::Deferred,
+        Asked::Unavailable => AskedHook::Unavailable,
+    })
+}
+
+/// Asks one mutating webhook; `None` where nobody is asked, and where it failed and may.
+fn call(
+    txn: &mut dyn Transaction,
+    invocation: &Invocation<'_>,
+    request: &AdmissionRequest<'_>,
+) -> ApiResult<Option<Verdict>> {
+    let Called { url, uid, answer } = match ask(txn, invocation, request, true)? {
+        AskedHook::Called(called) => called,
+        AskedHook::Deferred => return Err(outside::deferred()),
+        AskedHook::Unavailable => return Ok(None),
+    };
+    match review::read_answer(invocation.hook, &url, &answer, &uid, true) {
+        Ok(verdict) => Ok(Some(verdict)),
+        Err(why) => invocation.hook.tolerate(&why).map(|()| None),
+    }
+}
+
+/// Applies the answer of a mutating webhook to the object.
+fn apply(invocation: &Invocation<'_>, request: &mut AdmissionRequest<'_>, verdict: Verdict) -> ApiResult<()> {
+    let Invocation { hook, version } = invocation;
+    request.warnings.extend(verdict.warnings);
+    if let Some(refusal) = verdict.refusal {
+        return Err(refusal);
+    }
+    let Some(change) = verdict.patch else { return Ok(()) };
+    if request.new_object().is_none() {
+        let text = format!(
+            "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+            hook.name
+        );
+        return Err(hook::internal(&text));
+    }
+    let sent = review::sent_object(request, version, true);
+    let patched = patch::json_patch(&sent, &change).map_err(|error| hook::internal(&error.to_string()))?;
+    let mut object = Object(patched);
+    let kind = request.kind;
+    if object.kind() == kind.kind {
+        object.set(&["apiVersion"], request.api_version);
+        let normalized = kind.normalized(&object.0, &mut |_| {});
+        object = Object(normalized.map_err(|error| hook::internal(&error.to_string()))?);
+    }
+    keep_identity(request.object, &mut object);
+    *request.object = object;
+    Ok(())
+}
+
+/// Keeps what a webhook cannot change, and what it did not see of a new object.
+fn keep_identity(before: &Object, after: &mut Object) {
+    for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion"] {
+        match before.value_at(&["metadata", field]) {
+            Some(value) => after.set(&["metadata", field], value.clone()),
+            None => drop(after.unset(&["metadata", field])),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! AdmissionReview: the question to a webhook and its answer (admission.k8s.io/v1 and v1beta1).
+
+use super::hook::Hook;
+use crate::apiserver::admission::AdmissionRequest;
+use crate::apiserver::admission::matching::{MatchedVersion, Operation};
+use crate::apiserver::outside::Answer;
+use crate::object::status::ForeignStatus;
+use crate::object::{Object, Reason, Status};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value, json};
+
+/// Maximum number of warnings of one answer that reach the client.
+const MOST_WARNINGS: usize = 64;
+
+/// The answer of a webhook.
+#[derive(Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+    /// The refusal, if it refuses.
+    pub refusal: Option<Status>,
+    /// The JSON patch of a mutating webhook.
+    pub patch: Option<Value>,
+}
+
+/// Writes the question. Its `uid` is filled in when it is sent.
+pub fn write_question(
+    hook: &Hook,
+    request: &AdmissionRequest<'_>,
+    version: &MatchedVersion,
+    is_mutating: bool,
+) -> Value {
+    let (requested_version, requested_kind) = request.requested_kind();
+    let has_own_kind = requested_kind != request.kind.kind;
+    let matched_version = match version {
+        MatchedVersion::Requested => request.api_version,
+        MatchedVersion::Equivalent(api_version) => api_version,
+    };
+    let kind_version = if has_own_kind { requested_version } else { matched_version };
+    let plural = request.kind.resource.plural();
+    let mut asked = json!({
+        "uid": "",
+        "kind": group_version("kind", kind_version, requested_kind),
+        "resource": group_version("resource", matched_version, plural),
+        "requestKind": group_version("kind", requested_version, requested_kind),
+        "requestResource": group_version("resource", request.api_version, plural),
+        "operation": request.operation.name(),
+        "userInfo": request.user.info(),
+        "object": sent_object(request, version, is_mutating),
+        "oldObject": request.old.map_or(Value::Null, |old| in_version(old, request, version).0),
+        "dryRun": request.dry_run,
+        "options": request.options_object(),
+    });
+    let optional = [
+        ("subResource", request.subresource),
+        ("requestSubResource", request.subresource),
+        ("name", request.name()),
+        ("namespace", request.namespace()),
+    ];
+    for (field, text) in optional.into_iter().filter(|(_, text)| !text.is_empty()) {
+        asked[field] = text.into();
+    }
+    json!({"kind": "AdmissionReview", "apiVersion": hook.review_version, "request": asked})
+}
+
+fn group_version(last: &str, api_version: &str, name: &str) -> Value {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let mut value = Map::from_iter([("group".to_owned(), group.into()), ("version".to_owned(), version.into())]);
+    value.insert(last.to_owned(), name.into());
+    value.into()
+}
+
+/// The object as a webhook sees it. Mutating webhooks see a new object before it has what the server gives it.
+pub fn sent_object(request: &AdmissionRequest<'_>, version: &MatchedVersion, is_mutating: bool) -> Value {
+    let Some(object) = request.new_object() else { return Value::Null };
+    let mut sent = in_version(object, request, version);
+    if is_mutating && request.operation == Operation::Create && request.subresource.is_empty() {
+        for field in ["uid", "creationTimestamp", "generation"] {
+            sent.unset(&["metadata", field]);
+        }
+        if request.name().is_empty() {
+            sent.unset(&["metadata", "name"]);
+        }
+    }
+    sent.0
+}
+
+/// An object in the version in which a webhook wants to see it.
+fn in_version(object: &Object, request: &AdmissionRequest<'_>, version: &MatchedVersion) -> Object {
+    let mut sent = object.clone();
+    if sent.kind() == request.kind.kind {
+        let api_version = match version {
+            MatchedVersion::Requested => request.api_version,
+            MatchedVersion::Equivalent(api_version) => api_version,
+        };
+        sent.set(&["apiVersion"], api_version);
+    }
+    sent
+}
+
+/// Reads an answer; the error says why it cannot be used.
+pub fn read_answer(hook: &Hook, url: &str, answer: &Answer, uid: &str, is_mutating: bool) -> Result<Verdict, String> {
+    let reply = answer.as_ref().map_err(|why| hook.call_failure(url, why))?;
+    let failed = |why: &str| hook.invalid_answer(&format!("failed to call webhook: {why}"));
+    if !(200..300).contains(&reply.status) {
+        return Err(failed(&status_error(reply.status, &reply.body)));
+    }
+    let review: Value = serde_json::from_slice(&reply.body)
+        .map_err(|error| failed(&format!("couldn't get version/kind; json parse error: {error}")))?;
+    let invalid = |why: String| hook.invalid_answer(&format!("received invalid webhook response: {why}"));
+    let response = &review["response"];
+    check_review(hook, &review, uid, is_mutating).map_err(invalid)?;
+    let warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let warnings = warnings.take(MOST_WARNINGS).map(str::to_owned).collect();
+    let refusal = (response["allowed"] != true).then(|| refusal(&hook.name, &response["status"]));
+    let patch = match response["patch"].as_str().filter(|patch| is_mutating && !patch.is_empty()) {
+        Some(patch) => Some(read_patch(hook, response, patch)?),
+        None => None,
+    };
+    Ok(Verdict { warnings, refusal, patch })
+}
+
+fn check_review(hook: &Hook, review: &Value, uid: &str, is_mutating: bool) -> Result<(), String> {
+    let response = &review["response"];
+    if !response.is_object() {
+        return Err("webhook response was absent".to_owned());
+    }
+    if hook.review_version.ends_with("/v1beta1") {
+        return Ok(());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let own = text(&response["uid"]);
+    if own != uid {
+        return Err(format!("expected response.uid={uid:?}, got {own:?}"));
+    }
+    let (version, kind) = (text(&review["apiVersion"]), text(&review["kind"]));
+    if version != hook.review_version || kind != "AdmissionReview" {
+        let wanted = hook.review_version;
+        return Err(format!("expected webhook response of {wanted}, Kind=AdmissionReview, got {version}, Kind={kind}"));
+    }
+    let has_patch = !text(&response["patch"]).is_empty();
+    let has_type = !response["patchType"].is_null();
+    match (is_mutating, has_patch, has_type) {
+        (true, true, false) => Err("webhook returned response.patch but not response.patchType".to_owned()),
+        (true, false, true) => Err("webhook returned response.patchType but not response.patch".to_owned()),
+        (false, true, _) => Err("validating webhook may not return response.patch".to_owned()),
+        (false, _, true) => Err("validating webhook may not return response.patchType".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn read_patch(hook: &Hook, response: &Value, patch: &str) -> Result<Value, String> {
+    if let Some(other) = response["patchType"].as_str().filter(|kind| *kind != "JSONPatch") {
+        return Err(hook.invalid_answer(&format!("unsupported patch type {other:?}")));
+    }
+    let wrong = |why: String| hook.invalid_answer(&format!("received invalid webhook response: {why}"));
+    let bytes = BASE64_STANDARD.decode(patch).map_err(|error| wrong(format!("response.patch: {error}")))?;
+    serde_json::from_slice(&bytes).map_err(|error| wrong(format!("response.patch: {error}")))
+}
+
+/// The error of a server that answered with another code than success, as client-go words it.
+fn status_error(code: u16, body: &[u8]) -> String {
+    let said = String::from_utf8_lossy(&body[..body.len().min(2048)]).trim().to_owned();
+    if let Ok(status) = serde_json::from_slice::<Value>(body)
+        && status["kind"] == "Status"
+        && let Some(message) = status["message"].as_str()
+    {
+        return message.to_owned();
+    }
+    match code {
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 => "unknown".to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        415 => "the server was unable to respond with a content type that the client supports".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .to_owned()
+        }
+        500.. => format!("an error on the server ({said:?}) has prevented the request from succeeding"),
+        _ => "the server rejected our request for an unknown reason".to_owned(),
+    }
+}
+
+/// The refusal of a webhook as the client gets it.
+fn refusal(name: &str, result: &Value) -> Status {
+    let text = |field: &str| result[field].as_str().unwrap_or_default();
+    let denied = format!("admission webhook {name:?} denied the request");
+    let message = match (text("message"), text("reason")) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    let code =
+        result["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
+    let foreign = ForeignStatus {
+        code: code.unwrap_or(400),
+        reason: text("reason").to_owned(),
+        details: result["details"].clone(),
+    };
+    Status { foreign: Some(Box::new(foreign)), ..Status::new(Reason::Unknown, message) }
+}

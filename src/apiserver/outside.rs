@@ -1,0 +1,153 @@
+//! Inputs of a write from outside of the state: the answers of webhooks, the time and random numbers.
+//!
+//! Knows: a write that needs an answer which is not there ends without effect, and is made again once the answer is there. The time and the
+//! numbers of the first attempt are kept, so that the second one asks the same question. An answer belongs to all of its question, the
+//! revisions of the objects included: when one has changed in between, another question is asked.
+//! Never: makes a request; [`super::outside_client`] does, while no lock is held. Start reading at [`WriteInputs`].
+
+use super::rules::names;
+use crate::object::{Reason, Status, Time};
+use crate::runtime::https::{HttpsReply, HttpsTarget};
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Identifies a question by its content.
+pub type QuestionId = [u8; 32];
+
+/// A question to a webhook.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The server.
+    pub target: HttpsTarget,
+    /// Time limit.
+    pub timeout: Duration,
+    /// The body, whose `request.uid` is empty.
+    pub body: Value,
+}
+
+/// The answer to a question, or the reason why there is none.
+pub type Answer = Result<HttpsReply, String>;
+
+/// The result of asking in the middle of a write.
+pub enum Asked {
+    /// The answer, and the uid of the question.
+    Answered(Answer, String),
+    /// The write has to end; it is made again once the answer is there.
+    Deferred,
+    /// Nobody is asked: a preview.
+    Unavailable,
+}
+
+/// The inputs of one write, kept between its attempts.
+#[derive(Debug, Default)]
+pub struct WriteInputs {
+    now: Option<Time>,
+    /// The random numbers that each part of the write has taken.
+    numbers: Vec<Vec<u64>>,
+    /// The current part, and the numbers that it has taken in this attempt.
+    taken: (usize, usize),
+    answers: HashMap<QuestionId, Answer>,
+    missing: Vec<(QuestionId, Question)>,
+}
+
+impl WriteInputs {
+    /// Begins another attempt.
+    pub fn begin(&mut self) {
+        self.begin_part(0);
+        self.missing.clear();
+    }
+
+    /// Begins a part of the write, whose numbers do not depend on how far the parts before it get.
+    pub fn begin_part(&mut self, part: usize) {
+        self.taken = (part, 0);
+    }
+
+    /// Whether an attempt has asked something.
+    pub fn has_asked(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// The time of the first attempt that asked something; `now` for others.
+    pub fn time(&self, now: Time) -> Time {
+        self.now.unwrap_or(now)
+    }
+
+    /// The next random number: that of the first attempt, or a new one.
+    pub fn number(&mut self, random: impl FnOnce() -> u64) -> u64 {
+        let (part, taken) = self.taken;
+        self.numbers.resize(self.numbers.len().max(part + 1), Vec::new());
+        let numbers = &mut self.numbers[part];
+        if taken == numbers.len() {
+            numbers.push(random());
+        }
+        self.taken.1 += 1;
+        numbers[taken]
+    }
+
+    /// Returns the answer to a question, or records that it is missing.
+    pub fn ask(&mut self, question: Question, now: Time) -> Asked {
+        let id = question.id();
+        match self.answers.get(&id) {
+            Some(answer) => Asked::Answered(answer.clone(), uid_of(&id)),
+            None => {
+                self.now.get_or_insert(now);
+                if !self.missing.iter().any(|(known, _)| *known == id) {
+                    self.missing.push((id, question));
+                }
+                Asked::Deferred
+            }
+        }
+    }
+
+    /// Takes the questions that the last attempt could not go on without.
+    pub fn take_missing(&mut self) -> Vec<(QuestionId, Question)> {
+        std::mem::take(&mut self.missing)
+    }
+
+    /// Number of answers that the last attempt lacked.
+    pub fn missing_count(&self) -> usize {
+        self.missing.len()
+    }
+
+    /// Whether the last attempt ended because of a missing answer.
+    pub fn is_missing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// Keeps an answer for the next attempt.
+    pub fn put(&mut self, id: QuestionId, answer: Answer) {
+        self.answers.insert(id, answer);
+    }
+}
+
+impl Question {
+    fn id(&self) -> QuestionId {
+        // The address of the server may change between the attempts.
+        let HttpsTarget { host, port, path, .. } = &self.target;
+        let text = format!("{host}:{port}{path}\n{}", self.body);
+        let mut id = QuestionId::default();
+        id.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+        id
+    }
+
+    /// The body as it is sent.
+    pub fn into_body(mut self, id: &QuestionId) -> Vec<u8> {
+        if let Some(request) = self.body.get_mut("request") {
+            request["uid"] = uid_of(id).into();
+        }
+        self.body.to_string().into_bytes()
+    }
+}
+
+/// The uid of a question, which its answer repeats.
+fn uid_of(id: &QuestionId) -> String {
+    let word = |from: usize| u64::from_be_bytes(std::array::from_fn(|at| id[from + at]));
+    names::uid(word(0), word(8))
+}
+
+/// The error of a write that ends because an answer is missing. Whoever makes the write again never shows it.
+pub fn deferred() -> Status {
+    Status::new(Reason::InternalError, "the answer of a webhook is not there yet; this is a bug")
+}

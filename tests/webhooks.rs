@@ -1,0 +1,212 @@
+//! Webhooks of admission, asked over TLS for what commands, clients and the control plane write.
+
+mod server;
+
+use crate::cluster::Cluster;
+use serde_json::{Value, json};
+use server::{HookServer, patch};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// A configuration with one webhook; `more` replaces and adds fields of the webhook.
+fn configuration(kind: &str, name: &str, client: Value, resources: &[&str], more: Value) -> Value {
+    let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": resources});
+    let mut hook = json!({
+        "name": format!("{name}.example.com"), "clientConfig": client, "rules": [rule], "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+    });
+    json_patch::merge(&mut hook, &more);
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": [hook]})
+}
+
+fn at(server: &HookServer, path: &str) -> Value {
+    json!({"url": format!("{}{path}", server.url), "caBundle": server.bundle})
+}
+
+const MUTATING: &str = "MutatingWebhookConfiguration";
+const VALIDATING: &str = "ValidatingWebhookConfiguration";
+
+#[test]
+fn webhooks_change_and_refuse_what_commands_write() {
+    let server = HookServer::start(|path, review| match path {
+        "/first" => patch(json!([{"op": "add", "path": "/data/first", "value": "1"}])),
+        "/second" if review["request"]["object"]["data"]["third"].is_string() => {
+            patch(json!([{"op": "add", "path": "/data/second", "value": "saw third"}]))
+        }
+        "/second" => json!({"allowed": true}),
+        "/third" => patch(json!([{"op": "add", "path": "/data/third", "value": "3"}])),
+        _ if review["request"]["operation"] == "DELETE" => {
+            json!({"allowed": false, "status": {"message": "it stays", "reason": "Forbidden", "code": 403}})
+        }
+        _ if review["request"]["object"]["data"]["bad"].is_string() => {
+            json!({"allowed": false, "warnings": ["be good"]})
+        }
+        _ => json!({"allowed": true, "warnings": ["I have seen it"]}),
+    });
+    let cluster = Cluster::new();
+    let mutating = |name: &str, more: Value| {
+        let client = at(&server, &format!("/{name}"));
+        let writes = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
+        let mut hook = configuration(MUTATING, &format!("m-{name}"), client, &["configmaps"], more);
+        hook["webhooks"][0]["rules"] = json!([writes]);
+        hook.to_string()
+    };
+    let configurations = [
+        mutating("first", json!({})),
+        mutating("second", json!({"reinvocationPolicy": "IfNeeded"})),
+        mutating("third", json!({})),
+        configuration(VALIDATING, "check", at(&server, "/check"), &["configmaps"], json!({})).to_string(),
+    ];
+    cluster.apply(&configurations.join("\n---\n"));
+    let said = cluster.run(&["create", "configmap", "a", "--from-literal=x=y"], "");
+    assert_eq!((said.code, &*said.out, &*said.err), (0, "configmap/a created\n", "Warning: I have seen it\n"));
+    assert_eq!(cluster.read("configmap/a", "{.data}"), r#"{"first":"1","second":"saw third","third":"3","x":"y"}"#);
+    let asked = server.asked("/first");
+    let seen = &asked[0];
+    assert_eq!(asked.len(), 1, "only a webhook that wants that is asked again");
+    assert_eq!(server.asked("/second").len(), 2);
+    assert_eq!(
+        (&seen["operation"], &seen["name"], &seen["namespace"]),
+        (&json!("CREATE"), &json!("a"), &json!("default"))
+    );
+    assert_eq!(seen["resource"], json!({"group": "", "version": "v1", "resource": "configmaps"}));
+    assert_eq!(seen["object"]["metadata"]["uid"], Value::Null, "it has none yet");
+    assert!(seen["oldObject"].is_null() && seen["dryRun"] == false && seen["options"]["kind"] == "CreateOptions");
+    assert_eq!(seen["userInfo"]["username"], "admin");
+    assert!(server.asked("/check")[0]["object"]["metadata"]["uid"].is_string());
+
+    let refused = "Error from server: admission webhook \"check.example.com\" denied the request without explanation\n";
+    let change = ["patch", "configmap", "a", "--type=merge", "-p", r#"{"data":{"bad":"1"}}"#];
+    let said = cluster.run(&change, "");
+    assert_eq!((said.code, said.err), (1, refused.to_owned()));
+    let said = cluster.run(&["delete", "configmap", "a"], "");
+    let kept = "Error from server (Forbidden): admission webhook \"check.example.com\" denied the request: it stays\n";
+    assert_eq!((said.code, said.err), (1, kept.to_owned()));
+    assert_eq!(server.asked("/check").last().expect("asked")["oldObject"]["metadata"]["name"], "a");
+    assert_eq!(
+        cluster.ok("create configmap b --from-literal=x=y --dry-run=server"),
+        "configmap/b created (server dry run)\n"
+    );
+    assert_eq!(server.asked("/check").last().expect("asked")["dryRun"], true);
+    assert_eq!(cluster.kloop("get configmap b").code, 1);
+    // A configuration is never shown to webhooks: a broken one can be removed.
+    let all = configuration(
+        VALIDATING,
+        "all",
+        json!({"url": "https://127.0.0.1:1/"}),
+        &["*/*"],
+        json!({"namespaceSelector": null}),
+    );
+    cluster.apply(&all.to_string());
+    assert_eq!(cluster.kloop("create namespace n").code, 1);
+    cluster.ok("delete validatingwebhookconfiguration all");
+    cluster.ok("create namespace n");
+}
+
+#[test]
+fn webhook_that_cannot_be_asked_decides_by_its_policy() {
+    let server = HookServer::start(|path, review| match path {
+        "/uid" => {
+            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": {"uid": "x", "allowed": true}})
+        }
+        "/empty" => json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}),
+        "/patch" => patch(json!([{"op": "add", "path": "/data", "value": {}}])),
+        _ => json!({"kind": review["kind"]}),
+    });
+    let stranger = HookServer::start(|_, _| json!({"allowed": true}));
+    let cluster = Cluster::new();
+    let failed = |client: Value| {
+        let hook = configuration(VALIDATING, "check", client, &["configmaps"], json!({}));
+        cluster.apply(&hook.to_string());
+        let said = cluster.kloop("create configmap x");
+        assert_eq!(said.code, 1, "{}", said.out);
+        let head = "error: failed to create configmap: Internal error occurred: failed calling webhook \"check.example.com\": ";
+        said.err.strip_prefix(head).unwrap_or_else(|| panic!("{}", said.err)).trim_end().to_owned()
+    };
+    let url = server.url.clone();
+    let post = |path: &str| format!("failed to call webhook: Post \"{url}{path}?timeout=5s\": ");
+    let unknown = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    let client = json!({"url": format!("{url}/a"), "caBundle": stranger.bundle});
+    assert_eq!(failed(client), format!("{}{unknown}", post("/a")));
+    let invalid = "received invalid webhook response: ";
+    let uid = failed(at(&server, "/uid"));
+    assert!(uid.starts_with(&format!("{invalid}expected response.uid=\"")) && uid.ends_with("\", got \"x\""), "{uid}");
+    assert_eq!(failed(at(&server, "/empty")), format!("{invalid}webhook response was absent"));
+    assert_eq!(failed(at(&server, "/patch")), format!("{invalid}validating webhook may not return response.patch"));
+    let service =
+        |name: &str| json!({"url": null, "caBundle": server.bundle, "service": {"name": name, "namespace": "default"}});
+    let at_service =
+        |name: &str| format!("failed to call webhook: Post \"https://{name}.default.svc:443/?timeout=5s\": ");
+    assert_eq!(failed(service("none")), format!("{}service \"none\" not found", at_service("none")));
+    cluster.ok("create service clusterip hook --tcp=443");
+    assert_eq!(failed(service("hook")), format!("{}no endpoints available for service \"hook\"", at_service("hook")));
+    let refused = json!({"service": null, "url": "https://127.0.0.1:1/x"});
+    let dial = "dial tcp 127.0.0.1:1: connect: connection refused";
+    assert_eq!(
+        failed(refused.clone()),
+        format!("failed to call webhook: Post \"https://127.0.0.1:1/x?timeout=5s\": {dial}")
+    );
+    let ignored = configuration(VALIDATING, "check", refused, &["configmaps"], json!({"failurePolicy": "Ignore"}));
+    cluster.apply(&ignored.to_string());
+    cluster.ok("create configmap x");
+}
+
+/// A gate that a webhook's answer waits for.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn wait(&self) {
+        drop(self.1.wait_while(self.0.lock().expect("gate"), |open| !*open).expect("gate"));
+    }
+
+    fn open(&self) {
+        *self.0.lock().expect("gate") = true;
+        self.1.notify_all();
+    }
+}
+
+#[test]
+fn slow_webhook_holds_up_only_the_writes_that_need_it() {
+    let gate = Arc::new(Gate::default());
+    let waits = gate.clone();
+    let server = HookServer::start(move |path, _| {
+        if path == "/slow" {
+            waits.wait();
+        }
+        patch(json!([{"op": "add", "path": "/metadata/labels/seen", "value": "yes"}]))
+    });
+    let cluster = Cluster::new();
+    let more = json!({"timeoutSeconds": 30, "objectSelector": {"matchLabels": {"app": "slow"}}});
+    let mut slow = configuration(MUTATING, "slow", at(&server, "/slow"), &["pods"], more);
+    slow["webhooks"][0]["rules"][0]["operations"] = json!(["CREATE"]);
+    let mut quick = configuration(
+        MUTATING,
+        "quick",
+        at(&server, "/quick"),
+        &["pods"],
+        json!({"objectSelector": {"matchLabels": {"app": "quick"}}}),
+    );
+    quick["webhooks"][0]["rules"][0]["operations"] = json!(["CREATE"]);
+    cluster.apply(&format!("{slow}\n---\n{quick}"));
+    let plane = cluster.watch_with(&["--no-local-node"]);
+    let deployment = |name: &str| {
+        let labels = json!({"app": name});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"replicas": 3, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+    };
+    cluster.apply(&format!("{}\n---\n{}", deployment("slow"), deployment("quick")));
+    cluster.until("the slow webhook is asked", || !server.asked("/slow").is_empty());
+    let pods =
+        |app: &str| cluster.ok(&format!("get pods -l app={app},seen=yes -o name --ignore-not-found")).lines().count();
+    cluster.until("the other pods are created", || pods("quick") == 3);
+    assert_eq!(pods("slow"), 0);
+    assert_eq!(cluster.ok("get pods -l app=slow -o name"), "");
+    let user = server.asked("/quick")[0]["userInfo"]["username"].clone();
+    assert_eq!(user, "system:serviceaccount:kube-system:replicaset-controller");
+    gate.open();
+    cluster.until("the slow pods are created", || pods("slow") == 3);
+    assert_eq!(server.asked("/slow").len(), 3, "each pod is asked about once");
+    plane.end("TERM");
+}
