@@ -1,6 +1,6 @@
 //! Reads JSON without the fields that a reader does not need: skipping a field costs a scan, keeping it costs memory.
 //!
-//! Start reading at [`read_without`].
+//! Start reading at [`read_without`], which is told what to leave out, and [`read_fields`], which is told what to keep.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -15,10 +15,63 @@ pub fn read_without(text: &str, names: &[&str]) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-#[derive(Clone, Copy)]
-struct SparseValue<'a>(&'a [&'a str]);
+/// Fields that are wanted, as a tree. Without any, the value is wanted as a whole.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FieldMask {
+    fields: Vec<(&'static str, FieldMask)>,
+}
 
-impl<'de> DeserializeSeed<'de> for SparseValue<'_> {
+impl FieldMask {
+    /// Makes the mask of some paths such as `spec.containers.name`, which leads into the items of a list.
+    pub fn from_paths(paths: &[&'static str]) -> FieldMask {
+        let mut mask = FieldMask::default();
+        for path in paths {
+            let mut place = &mut mask;
+            for name in path.split('.') {
+                let index = place.fields.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                    place.fields.push((name, FieldMask::default()));
+                    place.fields.len() - 1
+                });
+                place = &mut place.fields[index].1;
+            }
+        }
+        mask
+    }
+}
+
+/// Reads only the wanted fields of a JSON object.
+pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = SparseValue(mask).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// The choice of fields at one place of a text.
+trait FieldFilter: Copy {
+    /// Returns the filter within a field; `None` for a field that is left out.
+    fn enter(self, name: &str) -> Option<Self>;
+}
+
+impl FieldFilter for &[&str] {
+    fn enter(self, name: &str) -> Option<Self> {
+        (!self.contains(&name)).then_some(self)
+    }
+}
+
+impl FieldFilter for &FieldMask {
+    fn enter(self, name: &str) -> Option<Self> {
+        if self.fields.is_empty() {
+            return Some(self);
+        }
+        self.fields.iter().find(|(known, _)| *known == name).map(|(_, mask)| mask)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SparseValue<F>(F);
+
+impl<'de, F: FieldFilter> DeserializeSeed<'de> for SparseValue<F> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -26,7 +79,7 @@ impl<'de> DeserializeSeed<'de> for SparseValue<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for SparseValue<'_> {
+impl<'de, F: FieldFilter> Visitor<'de> for SparseValue<F> {
     type Value = Value;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,10 +125,9 @@ impl<'de> Visitor<'de> for SparseValue<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(FieldName(name)) = entries.next_key()? {
-            if self.0.contains(&&*name) {
-                entries.next_value::<IgnoredAny>()?;
-            } else {
-                fields.insert(name.into_owned(), entries.next_value_seed(self)?);
+            match self.0.enter(&name) {
+                None => drop(entries.next_value::<IgnoredAny>()?),
+                Some(within) => drop(fields.insert(name.into_owned(), entries.next_value_seed(SparseValue(within))?)),
             }
         }
         Ok(fields.into())
@@ -97,6 +149,15 @@ mod tests {
         let expected = json!({"a": [1, -2, 1.5, true, null, "x\n", {"b": 2}], "c": {}});
         assert_eq!(read_without(text, &["skip"]).unwrap(), expected);
         assert_eq!(read_without(text, &[]).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn only_wanted_fields_are_read() {
+        let text = r#"{"a": {"b": 1, "c": [2]}, "list": [{"b": 1, "c": {"d": []}}, 7, []], "other": 3}"#;
+        let mask = FieldMask::from_paths(&["a.b", "list.c", "missing.b"]);
+        assert_eq!(read_fields(text, &mask).unwrap(), json!({"a": {"b": 1}, "list": [{"c": {"d": []}}, 7, []]}));
+        assert_eq!(read_fields(text, &FieldMask::default()).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        assert!(read_fields(r#"{"a": 1"#, &mask).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Never: answers what may wait or take long, or an error; those requests take the usual way.
 //! Start reading at [`answer_brief`].
 
-use super::form::{AnswerEncoding, AnswerShape};
+use super::form::AnswerEncoding;
 use super::path::{self, ApiPath};
 use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
@@ -34,9 +34,14 @@ pub fn answer_brief(api: &Api, request: &ApiRequest) -> Option<HttpAnswer> {
 /// Answers with a stored object, whose text is copied where that is the answer.
 fn answer_stored(show: &ReadPresentation, stored: StoredObject) -> Option<HttpAnswer> {
     let form = show.form();
-    let is_json = form.encoding == AnswerEncoding::Json && form.shape == AnswerShape::Whole && !form.is_pretty;
-    if is_json && show.is_as_stored() {
-        return Some(HttpAnswer::encoded(format!("{}\n", stored.body).into_bytes(), AnswerEncoding::Json));
+    match form.encoding {
+        AnswerEncoding::Json if show.is_as_stored() && !form.is_pretty => {
+            return Some(HttpAnswer::encoded(format!("{}\n", stored.body).into_bytes(), form.encoding));
+        }
+        AnswerEncoding::Protobuf if show.is_as_stored() => {
+            return Some(HttpAnswer::encoded(show.encode_stored(&stored.body)?, form.encoding));
+        }
+        _ => {}
     }
     let object = serde_json::from_str(&stored.body).ok()?;
     Some(show.answer_object(200, Object(object)))

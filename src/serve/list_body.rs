@@ -1,30 +1,35 @@
-//! Lists as JSON text in pieces: only one piece is in memory, however long the list is.
+//! Lists in pieces: only one piece is in memory, however long the list is.
 //!
 //! All pieces show the same revision. No snapshot is open between two pieces, so a slow client does not block other work. Items in their
-//! stored form are copied without parsing. Start reading at [`ListBody::next_piece`].
+//! stored form are copied without parsing. A list as protobuf has its length before its items, so that its items are encoded before the
+//! first piece, and wait in a file when they are many. Start reading at [`ListBody::next_piece`].
 
 use super::ServeResult;
 use super::continue_token::ContinueToken;
-use super::form::AnswerShape;
+use super::form::{AnswerEncoding, AnswerShape};
 use super::list_frame::ListFrame;
 use super::presentation::ReadPresentation;
 use super::protobuf::list::ListEncoder;
+use super::spool::Spool;
 use super::table::IncludeObject;
 use crate::apiserver::Api;
 use crate::apiserver::page::{self, ListPosition, ListRequest};
 use crate::apiserver::read::ListSelection;
 use crate::kinds::Kind;
-use crate::kinds::view::UNREAD_BY_CELLS;
-use crate::object::{Object, Reason, Status, Str, sparse};
+use crate::kinds::view::{UNREAD_BY_CELLS, paths_read_by_cells};
+use crate::object::sparse::{self, FieldMask};
+use crate::object::{Object, Reason, Status, Str};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Stored bytes per piece; a longer object is a piece of its own.
-const PIECE: usize = 512 << 10;
+/// Stored bytes per piece; a longer object is a piece of its own. The allocator keeps several buffers of this size per thread.
+const PIECE: usize = 128 << 10;
 
 /// A list being written.
 pub struct ListBody {
@@ -46,6 +51,10 @@ pub struct ListBody {
     /// Whether all of it was returned.
     is_over: bool,
     packer: Option<GzEncoder<Vec<u8>>>,
+    /// The fields that cells read; `None` where they are not known.
+    read_by_cells: Option<FieldMask>,
+    /// The encoded list; `None` before the first piece, and for text.
+    encoded: Option<Spool>,
 }
 
 impl ListBody {
@@ -65,6 +74,8 @@ impl ListBody {
             is_begun: false,
             is_over: false,
             packer: None,
+            read_by_cells: paths_read_by_cells(listing.kind).map(FieldMask::from_paths),
+            encoded: None,
         }
     }
 
@@ -94,6 +105,9 @@ impl ListBody {
         if self.is_over {
             return Ok(None);
         }
+        if self.show.form().encoding == AnswerEncoding::Protobuf {
+            return self.next_encoded_piece(api);
+        }
         let batch = page::read_rows(api, &self.request(), PIECE)?;
         let mut text = Vec::with_capacity(2 * PIECE);
         if !std::mem::replace(&mut self.is_begun, true) {
@@ -111,6 +125,72 @@ impl ListBody {
             Some(_) => self.pack(&text).map(Some),
             None => Ok(Some(text)),
         }
+    }
+
+    /// Returns the next piece of a list as protobuf.
+    fn next_encoded_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+        if self.encoded.is_none() {
+            let (head, items) = self.encode_list(api)?;
+            self.encoded = Some(items);
+            return self.read_encoded(head).map(Some);
+        }
+        self.read_encoded(Vec::with_capacity(PIECE)).map(Some)
+    }
+
+    /// Adds the next encoded items, and the end of the list after the last ones.
+    fn read_encoded(&mut self, mut piece: Vec<u8>) -> ServeResult<Vec<u8>> {
+        if let Some(items) = &mut self.encoded {
+            items.pop(&mut piece).map_err(|error| internal(&error))?;
+            self.is_over = items.is_empty();
+        }
+        if self.is_over {
+            ListEncoder::write_tail(&mut piece);
+        }
+        if self.packer.is_some() { self.pack(&piece) } else { Ok(piece) }
+    }
+
+    /// Encodes all items: returns everything before them, and the items.
+    fn encode_list(&mut self, api: &Api) -> ServeResult<(Vec<u8>, Spool)> {
+        let (api_version, kind) = self.show.item_kind();
+        let none = || internal(&format!("{kind} has no protobuf encoding"));
+        let mut encoder = ListEncoder::new(&api_version, kind).ok_or_else(none)?;
+        let mut spool = Spool::new(api.store().home());
+        let metadata = loop {
+            let batch = page::read_rows(api, &self.request(), PIECE)?;
+            for (place, body) in &batch.rows {
+                let Some(item) = self.item_to_encode(body)? else { continue };
+                if !self.has_room() {
+                    break;
+                }
+                encoder.push(&item).map_err(|error| unreadable(self.kind, &error))?;
+                self.last = Some(place.clone());
+            }
+            encoder.drain_items(|items| spool.push(items)).map_err(|error| internal(&error))?;
+            self.revision = Some(batch.revision);
+            self.after = batch.next;
+            if self.after.is_none() || self.is_cut {
+                break self.metadata(api, batch.revision)?;
+            }
+        };
+        Ok((encoder.head(&metadata).map_err(|error| internal(&error))?, spool))
+    }
+
+    /// Returns the text of an item that is encoded; `None` where it is not wanted.
+    fn item_to_encode<'b>(&self, body: &'b str) -> ServeResult<Option<Cow<'b, str>>> {
+        let is_whole = self.show.form().shape == AnswerShape::Whole;
+        let is_copied = self.show.copies_items();
+        if is_copied && self.wanted.is_everything() {
+            return if is_whole { Ok(Some(body.into())) } else { Ok(Some(self.copied(body)?.into())) };
+        }
+        let object = self.parse::<Value>(body).map(Object)?;
+        if !self.wanted.admits(self.kind, &object) {
+            return Ok(None);
+        }
+        Ok(Some(match (is_copied, is_whole) {
+            (true, true) => body.into(),
+            (true, false) => self.copied(body)?.into(),
+            (false, _) => self.show.list_item(object).to_string().into(),
+        }))
     }
 
     /// Returns the metadata of the list, with the continue token and the number of further objects when there are any.
@@ -133,7 +213,7 @@ impl ListBody {
 
     fn pack(&mut self, text: &[u8]) -> ServeResult<Vec<u8>> {
         let Some(packer) = &mut self.packer else { return Ok(text.to_owned()) };
-        let refuse = |error: std::io::Error| Status::new(Reason::InternalError, error.to_string());
+        let refuse = |error: std::io::Error| internal(&error);
         packer.write_all(text).map_err(refuse)?;
         match self.is_over {
             true => packer.try_finish().map_err(refuse)?,
@@ -170,11 +250,9 @@ impl ListBody {
 
     /// Writes the rows of a table. Bodies are read without the fields that no cell needs, and the metadata in a row is copied.
     fn write_table_rows(&mut self, rows: &[(ListPosition, Str)], version: &str, text: &mut Vec<u8>) -> ServeResult<()> {
-        let is_whole = self.show.include() == IncludeObject::Object;
-        let unread = if is_whole || self.kind.custom.is_some() { &[] } else { UNREAD_BY_CELLS };
         let (mut objects, mut shown) = (Vec::new(), Vec::new());
         for (place, body) in rows {
-            let object = Object(sparse::read_without(body, unread).map_err(|error| unreadable(self.kind, &error))?);
+            let object = Object(self.read_for_cells(body).map_err(|error| unreadable(self.kind, &error))?);
             if !self.wanted.admits(self.kind, &object) {
                 continue;
             }
@@ -188,6 +266,16 @@ impl ListBody {
             self.write_item(&format!(r#"{{"cells":{cells},"object":{shown}}}"#), place, text);
         }
         Ok(())
+    }
+
+    /// Reads a body for its row: as a whole where the row contains it, and with labels where they select.
+    fn read_for_cells(&self, body: &str) -> serde_json::Result<Value> {
+        let is_whole = self.show.include() == IncludeObject::Object;
+        match &self.read_by_cells {
+            Some(mask) if !is_whole && self.wanted.is_everything() => sparse::read_fields(body, mask),
+            _ if is_whole || self.kind.custom.is_some() => serde_json::from_str(body),
+            _ => sparse::read_without(body, UNREAD_BY_CELLS),
+        }
     }
 
     /// Takes the room for one more item; the list is cut where there is none.
@@ -205,8 +293,7 @@ impl ListBody {
         Ok(match self.show.include() {
             IncludeObject::Nothing => "null".into(),
             IncludeObject::Metadata => {
-                let fields: BTreeMap<String, &RawValue> = self.parse(body)?;
-                partial_metadata(version, fields.get("metadata").map_or("{}", |metadata| metadata.get()))
+                partial_metadata(version, self.parse::<StoredMetadata<'_>>(body)?.metadata.map_or("{}", RawValue::get))
             }
             IncludeObject::Object => self.show.shown(object.clone()).0.to_string(),
         })
@@ -214,15 +301,13 @@ impl ListBody {
 
     /// Returns the text of an item in its stored form, without parsing its fields.
     fn copied(&self, body: &str) -> ServeResult<String> {
+        if let AnswerShape::Metadata(version) = &self.show.form().shape {
+            let metadata = self.parse::<StoredMetadata<'_>>(body)?.metadata;
+            return Ok(partial_metadata(version, metadata.map_or("{}", RawValue::get)));
+        }
         let mut fields: BTreeMap<String, &RawValue> = self.parse(body)?;
-        let own = ["apiVersion", "kind"];
-        match &self.show.form().shape {
-            AnswerShape::Metadata(version) => {
-                let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
-                return Ok(partial_metadata(version, metadata));
-            }
-            _ if self.kind.custom.is_none() => fields.retain(|name, _| !own.contains(&name.as_str())),
-            _ => {}
+        if self.kind.custom.is_none() {
+            fields.retain(|name, _| !["apiVersion", "kind"].contains(&name.as_str()));
         }
         let mut text = String::with_capacity(body.len());
         for (name, value) in &fields {
@@ -242,35 +327,20 @@ impl ListBody {
         self.last = Some(place.clone());
     }
 
-    fn parse<'a, T: serde::Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
+    fn parse<'a, T: Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
         serde_json::from_str(body).map_err(|error| unreadable(self.kind, &error))
     }
 }
 
-/// Returns a list as protobuf; `None` where its kind has no such encoding. The objects are read piece by piece, and only their bytes kept.
-pub fn protobuf_list(api: &Api, listing: &ListRequest<'_>, show: &ReadPresentation) -> ServeResult<Option<Vec<u8>>> {
-    let Some(mut encoder) = ListEncoder::new(show.api_version(), listing.kind.kind) else { return Ok(None) };
-    let mut position = listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
-    let mut at = listing.at;
-    loop {
-        let after = position.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-        let batch = page::read_rows(api, &ListRequest { at, after, ..*listing }, PIECE)?;
-        for (_, body) in &batch.rows {
-            let object = Object(serde_json::from_str(body).map_err(|error| unreadable(listing.kind, &error))?);
-            if listing.wanted.admits(listing.kind, &object) {
-                encoder.push(&show.list_item(object));
-            }
-        }
-        if at.replace(batch.revision).is_none()
-            && let Some(next) = &batch.next
-        {
-            encoder.reserve(page::count_after(api, listing, (&next.0, &next.1))?);
-        }
-        position = batch.next;
-        if position.is_none() {
-            return Ok(Some(encoder.finish(&json!({"resourceVersion": batch.revision.to_string()}))));
-        }
-    }
+/// The metadata of a stored body, as text.
+#[derive(Deserialize)]
+struct StoredMetadata<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Status {
+    Status::new(Reason::InternalError, error.to_string())
 }
 
 /// The error for a stored body that is not JSON.

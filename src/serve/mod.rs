@@ -35,6 +35,7 @@ mod request;
 mod resolve;
 pub mod resource_metrics;
 mod reviews;
+mod spool;
 mod streaming;
 mod subresource;
 mod table;

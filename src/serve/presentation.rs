@@ -64,14 +64,12 @@ impl ReadPresentation {
         }
     }
 
-    /// Whether a list is written in pieces.
-    pub fn is_streamed(&self) -> bool {
-        self.form.encoding != AnswerEncoding::Protobuf
-    }
-
-    /// Whether a list of whole objects is wanted as protobuf.
-    pub fn is_protobuf_list(&self) -> bool {
-        self.form.encoding == AnswerEncoding::Protobuf && self.form.shape == AnswerShape::Whole
+    /// Returns version and kind of an item of a list.
+    pub fn item_kind(&self) -> (String, &'static str) {
+        match &self.form.shape {
+            AnswerShape::Metadata(version) => (format!("meta.k8s.io/{version}"), "PartialObjectMetadata"),
+            _ => (self.api_version.clone(), self.kind.kind),
+        }
     }
 
     /// Whether the items of a list are parts of the stored text, which need no parsing.
@@ -128,7 +126,12 @@ impl ReadPresentation {
     /// Whether objects are shown exactly as stored.
     pub fn is_as_stored(&self) -> bool {
         let is_same = self.kind.custom.is_none() && self.kind.api_version() == self.api_version;
-        is_same && self.form.shape == AnswerShape::Whole && self.form.encoding != AnswerEncoding::Protobuf
+        is_same && self.form.shape == AnswerShape::Whole
+    }
+
+    /// Encodes the text of a stored object, where objects are shown exactly as stored, as protobuf.
+    pub fn encode_stored(&self, body: &str) -> Option<Vec<u8>> {
+        protobuf::encode_text(&self.api_version, self.kind.kind, body)
     }
 
     /// Returns the object of a bookmark.

@@ -3,8 +3,7 @@
 use super::ServeResult;
 use super::answer::HttpAnswer;
 use super::continue_token::ContinueToken;
-use super::form::AnswerEncoding;
-use super::list_body::{self, ListBody};
+use super::list_body::ListBody;
 use super::options::{self, ListMoment, check_reached};
 use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
@@ -66,16 +65,10 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
-    if show.is_streamed() && page::is_stored(asked.kind) {
+    if page::is_stored(asked.kind) {
         let mut list = ListBody::new(&listing, show);
         let first = list.next_piece(api).map_err(|status| expired(status, token.as_ref()))?;
         return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
-    }
-    if limit.is_none() && show.is_protobuf_list() && page::is_stored(asked.kind) {
-        let list = list_body::protobuf_list(api, &listing, &show).map_err(|status| expired(status, token.as_ref()))?;
-        if let Some(bytes) = list {
-            return Ok(HttpAnswer::encoded(bytes, AnswerEncoding::Protobuf));
-        }
     }
     let read = page::page(api, &listing);
     let ListPage { objects, revision, more, remaining } = read.map_err(|status| expired(status, token.as_ref()))?;

@@ -150,7 +150,12 @@ impl ActiveWatch {
             if is_plain {
                 if watched.is_about(entry) {
                     let (word, body) = (WatchSelection::change(entry).word(), &entry.change.stored().body);
-                    lines.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":{body}}}\n").as_bytes());
+                    match self.is_protobuf() {
+                        true => lines.extend(self.frame(word, body)?),
+                        false => {
+                            lines.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":{body}}}\n").as_bytes());
+                        }
+                    }
                 }
                 self.revision = entry.revision;
                 continue;
@@ -185,8 +190,16 @@ impl ActiveWatch {
 
     /// Encodes one event: a line of JSON, or a frame of protobuf.
     fn encode(&self, word: &str, object: &Value) -> Vec<u8> {
-        let frame = self.is_protobuf().then(|| protobuf::encode_event(word, object)).flatten();
+        let document = self.is_protobuf().then(|| protobuf::encode_document(object)).flatten();
+        let frame = document.and_then(|document| protobuf::encode_event(word, &document));
         frame.unwrap_or_else(|| line(word, object))
+    }
+
+    /// Encodes the event of a stored object as a frame of protobuf.
+    fn frame(&self, word: &str, body: &str) -> ServeResult<Vec<u8>> {
+        let frame = self.show.encode_stored(body).and_then(|document| protobuf::encode_event(word, &document));
+        let refusal = || format!("stored body of {} has no protobuf encoding", self.kind.resource);
+        frame.ok_or_else(|| Status::new(Reason::InternalError, refusal()))
     }
 
     /// Encodes the last event of a watch that failed.

@@ -3,8 +3,9 @@
 use super::describe::describe;
 use super::print::{ObjectPrinter, OutputFlags, OutputFormat};
 use super::table::{Table, TableOptions, TablePrinter};
-use crate::kinds::view::{RelatedObjects, UNREAD_BY_CELLS};
+use crate::kinds::view::{RelatedObjects, UNREAD_BY_CELLS, paths_read_by_cells};
 use crate::kinds::{self, Kind};
+use crate::object::sparse::FieldMask;
 use crate::object::{Object, Time, sparse};
 use crate::test_cases::{self, now, words};
 use serde_json::Value;
@@ -67,6 +68,15 @@ impl CaseObjects {
                 let sparse: Vec<Object> = sparse.map(|body| Object(body.expect("a body"))).collect();
                 let cells = |table: Table<'_>| -> Vec<_> { table.rows.into_iter().map(|row| row.cells).collect() };
                 assert_eq!(cells(Table::for_kind(kind, &sparse, now())), cells(table.clone()), "{}", kind.resource);
+                if let Some(paths) = paths_read_by_cells(kind) {
+                    let mask = FieldMask::from_paths(paths);
+                    let read = |object: &Object| sparse::read_fields(&object.0.to_string(), &mask).map(Object);
+                    let sparse: Vec<Object> = objects.iter().map(|object| read(object).expect("a body")).collect();
+                    let (mut whole, mut read) = (table.clone(), Table::for_kind(kind, &sparse, now()));
+                    whole.remove_own_columns();
+                    read.remove_own_columns();
+                    assert_eq!(cells(read), cells(whole), "{}", kind.resource);
+                }
                 printer.print(&table, &kind.qualified_singular(), shows_kind)
             });
             return Ok(tables.collect());

@@ -54,6 +54,7 @@ pub use describe::Describe;
 pub use image::{brief as brief_words, words as view_words};
 pub use related::RelatedObjects;
 
+use crate::kinds::Kind;
 use crate::object::{Object, Time};
 
 /// Fields of stored bodies that no cell of a built-in kind reads, at any depth: lists of rows are read without them, which makes long lists
@@ -77,6 +78,12 @@ pub const UNREAD_BY_CELLS: &[&str] = &[
     "volumeMounts",
     "volumes",
 ];
+
+/// Returns the paths of the fields that the cells of Kubernetes' columns read. Only the kind with the longest lists has them; `None` for the
+/// others, whose cells read all but [`UNREAD_BY_CELLS`].
+pub fn paths_read_by_cells(kind: &Kind) -> Option<&'static [&'static str]> {
+    (kind.resource.0 == "pods").then_some(pod::READ_BY_CELLS)
+}
 
 /// Presentation of one kind.
 pub struct KindView {

@@ -12,6 +12,28 @@ use serde_json::Value;
 /// The view of pods.
 pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
+/// Paths of the fields that the cells of Kubernetes' columns read.
+pub const READ_BY_CELLS: &[&str] = &[
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.name",
+    "spec.containers.name",
+    "spec.initContainers.name",
+    "spec.initContainers.restartPolicy",
+    "spec.nodeName",
+    "spec.readinessGates",
+    "status.conditions.reason",
+    "status.conditions.status",
+    "status.conditions.type",
+    "status.containerStatuses",
+    "status.initContainerStatuses",
+    "status.nominatedNodeName",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.reason",
+];
+
 const COLUMNS: &[Column] = &[
     Column::text("Name"),
     Column::text("Ready"),

@@ -13,9 +13,6 @@ const PACKED: &[u8] = include_bytes!("fields.json.gz");
 /// Kinds of every group, whose message is that of the core group.
 const SHARED: [&str; 2] = ["DeleteOptions", "Status"];
 
-/// Maximum number of fields of a message.
-pub const MOST_FIELDS: usize = 64;
-
 /// All messages.
 #[derive(Default)]
 pub struct MessageTable {
@@ -35,8 +32,20 @@ pub struct MessageFields {
     pub form: MessageForm,
     /// Its fields by number.
     pub fields: Vec<MessageField>,
-    /// Indices of its fields by JSON name.
-    pub by_name: Vec<usize>,
+    /// Its fields by JSON name, with those of its inline messages.
+    pub slots: Vec<FieldSlot>,
+}
+
+/// A field in the JSON object of a message.
+pub struct FieldSlot {
+    /// Its name in JSON.
+    pub name: String,
+    /// The message that it belongs to: this one or an inline one.
+    pub message: MessageIndex,
+    /// Its index there.
+    pub field: usize,
+    /// Its position on the wire among all slots.
+    pub number: usize,
 }
 
 /// JSON form of a message.
@@ -143,15 +152,24 @@ impl MessageTable {
             names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
         let find = |name: &str| index.get(name).copied().map(MessageIndex);
         let messages = names.iter().map(|name| unpack_message(name, &packed.messages[*name], find));
+        let mut messages = messages.collect::<Option<Vec<_>>>()?;
+        for index in 0..messages.len() {
+            let mut slots = Vec::new();
+            add_slots(&messages, MessageIndex(index), &mut slots);
+            slots.sort_by(|one, other| one.name.cmp(&other.name));
+            messages[index].slots = slots;
+        }
         let kinds = packed.kinds.iter().map(|(kind, name)| Some((kind.clone(), *index.get(name.as_str())?)));
-        Some(MessageTable { messages: messages.collect::<Option<_>>()?, kinds: kinds.collect::<Option<_>>()? })
+        Some(MessageTable { messages, kinds: kinds.collect::<Option<_>>()? })
     }
 
     /// Returns the message of a kind.
-    pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<&MessageFields> {
+    pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<MessageIndex> {
+        // Both versions of metadata are the same.
+        let api_version = if api_version == "meta.k8s.io/v1beta1" { "meta.k8s.io/v1" } else { api_version };
         let own = self.kinds.get(&format!("{api_version}/{kind}"));
         let shared = || self.kinds.get(&format!("v1/{kind}")).filter(|_| SHARED.contains(&kind));
-        own.or_else(shared).map(|index| &self.messages[*index])
+        own.or_else(shared).map(|index| MessageIndex(*index))
     }
 
     /// Returns the message of an index.
@@ -167,6 +185,16 @@ impl MessageTable {
     #[cfg(test)]
     pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
         self.kinds.keys().filter_map(|kind| kind.rsplit_once('/'))
+    }
+}
+
+impl MessageField {
+    /// Returns the message whose fields belong to the surrounding object in JSON.
+    pub fn inline(&self) -> Option<MessageIndex> {
+        match (self.cardinality, self.of) {
+            (FieldCardinality::Inline, ValueType::Message(index)) => Some(index),
+            _ => None,
+        }
     }
 }
 
@@ -202,7 +230,7 @@ fn unpack_message(
             omits_zero: *omits_zero,
         })
     });
-    let fields = fields.collect::<Option<Vec<_>>>().filter(|fields| fields.len() <= MOST_FIELDS)?;
+    let fields = fields.collect::<Option<Vec<_>>>()?;
     let (package, short) = name.rsplit_once('.')?;
     let schema = || find(&format!("{package}.JSONSchemaProps"));
     let form = match short {
@@ -217,7 +245,15 @@ fn unpack_message(
         _ if packed.form == "list" => MessageForm::List,
         _ => MessageForm::Struct,
     };
-    let mut by_name: Vec<usize> = (0..fields.len()).collect();
-    by_name.sort_by(|one, other| fields[*one].name.cmp(&fields[*other].name));
-    Some(MessageFields { name: short.to_owned(), form, fields, by_name })
+    Some(MessageFields { name: short.to_owned(), form, fields, slots: Vec::new() })
+}
+
+/// Adds the fields of a message as they follow each other on the wire, those of inline messages in their places.
+fn add_slots(messages: &[MessageFields], message: MessageIndex, slots: &mut Vec<FieldSlot>) {
+    for (index, field) in messages[message.0].fields.iter().enumerate() {
+        match field.inline() {
+            Some(inline) => add_slots(messages, inline, slots),
+            None => slots.push(FieldSlot { name: field.name.clone(), message, field: index, number: slots.len() }),
+        }
+    }
 }

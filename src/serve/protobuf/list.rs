@@ -1,70 +1,67 @@
 //! Lists encoded item by item, so that the objects of a long list are never in memory together.
 //!
+//! The length of a list stands before its items: [`ListEncoder::head`] is asked for when all of them are encoded.
 //! Start reading at [`ListEncoder`].
 
 use super::encode::Encoder;
-use super::fields::{MessageField, MessageFields, MessageTable};
+use super::fields::{MessageIndex, MessageTable, ValueType};
 use super::wire::{WireType, write_key, write_varint};
-use super::{end_envelope, start_envelope};
+use super::{RAW, end_envelope, start_envelope};
 use serde_json::{Value, json};
 
-/// Room for everything before the items.
-const HEAD: usize = 512;
-/// Maximum size in bytes that is reserved ahead for items.
-const MOST_RESERVED: usize = 256 << 20;
-
 /// A list that is being encoded.
-pub struct ListEncoder<'a> {
-    api_version: &'a str,
+pub struct ListEncoder {
+    api_version: String,
     kind: String,
-    list: &'static MessageFields,
-    items_field: &'static MessageField,
-    /// Room for the head, and the encoded items.
-    bytes: Vec<u8>,
-    count: usize,
+    list: MessageIndex,
+    /// Number and message of the items.
+    items: (u32, MessageIndex),
+    encoder: Encoder<'static>,
+    /// Bytes of the items that were passed on.
+    passed: usize,
 }
 
-impl<'a> ListEncoder<'a> {
+impl ListEncoder {
     /// Begins a list of objects of a kind; `None` where the kind has no protobuf encoding.
-    pub fn new(api_version: &'a str, kind: &str) -> Option<ListEncoder<'a>> {
+    pub fn new(api_version: &str, kind: &str) -> Option<ListEncoder> {
         let kind = format!("{kind}List");
-        let list = MessageTable::built_in().find_kind(api_version, &kind)?;
-        let items_field = list.fields.last().filter(|field| field.name == "items")?;
-        Some(ListEncoder { api_version, kind, list, items_field, bytes: vec![0; HEAD], count: 0 })
+        let table = MessageTable::built_in();
+        let list = table.find_kind(api_version, &kind)?;
+        let field = table.message(list).fields.last().filter(|field| field.name == "items")?;
+        let ValueType::Message(message) = field.of else { return None };
+        let items = (field.number, message);
+        let encoder = Encoder::new(table, Vec::new());
+        Some(ListEncoder { api_version: api_version.to_owned(), kind, list, items, encoder, passed: 0 })
     }
 
-    /// Adds an item.
-    pub fn push(&mut self, item: &Value) {
-        Encoder::new(MessageTable::built_in()).write_item(&mut self.bytes, self.items_field, item);
-        self.count += 1;
+    /// Adds the JSON text of an item.
+    pub fn push(&mut self, item: &str) -> serde_json::Result<()> {
+        self.encoder.write_text(self.items.0, self.items.1, item)
     }
 
-    /// Reserves memory for so many items of the size of those before, so that a long list is not copied while it grows.
-    pub fn reserve(&mut self, count: usize) {
-        let size = (self.bytes.len() - HEAD).checked_div(self.count).unwrap_or_default();
-        let wanted = size.saturating_mul(count).saturating_add(size.saturating_mul(count) / 16);
-        // Without so much memory, the list grows as it comes.
-        let _ = self.bytes.try_reserve_exact(wanted.min(MOST_RESERVED));
+    /// Passes on the items that were encoded since the last call.
+    pub fn drain_items<T>(&mut self, within: impl FnOnce(&[u8]) -> T) -> T {
+        let result = within(&self.encoder.bytes);
+        self.passed += self.encoder.bytes.len();
+        self.encoder.bytes.clear();
+        result
     }
 
-    /// Returns the document with the metadata of the list.
-    pub fn finish(self, metadata: &Value) -> Vec<u8> {
-        let mut bytes = self.bytes;
-        let mut list_head = Vec::new();
-        let document = json!({"metadata": metadata});
-        Encoder::new(MessageTable::built_in()).write_message(&mut list_head, self.list, &document);
-        let mut head = start_envelope(self.api_version, &self.kind);
-        write_key(&mut head, 2, WireType::Length);
-        write_varint(&mut head, (list_head.len() + bytes.len() - HEAD) as u64);
-        head.extend_from_slice(&list_head);
-        match HEAD.checked_sub(head.len()) {
-            Some(start) => {
-                bytes[start..HEAD].copy_from_slice(&head);
-                drop(bytes.drain(..start));
-            }
-            None => drop(bytes.splice(..HEAD, head)),
-        }
-        end_envelope(bytes)
+    /// Returns everything before the items that were passed on: the metadata of the list and the lengths.
+    pub fn head(&self, metadata: &Value) -> serde_json::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        start_envelope(&mut head, &self.api_version, &self.kind);
+        let mut encoder = Encoder::new(MessageTable::built_in(), Vec::new());
+        encoder.write_fields(self.list, &json!({"metadata": metadata}).to_string())?;
+        write_key(&mut head, RAW, WireType::Length);
+        write_varint(&mut head, (encoder.bytes.len() + self.passed) as u64);
+        head.extend_from_slice(&encoder.bytes);
+        Ok(head)
+    }
+
+    /// Writes everything after the items.
+    pub fn write_tail(bytes: &mut Vec<u8>) {
+        end_envelope(bytes);
     }
 }
 
@@ -80,12 +77,14 @@ mod tests {
         for names in [vec![], vec!["one", "two"]] {
             let items: Vec<Value> = names.iter().map(|name| map(name)).collect();
             let mut encoder = ListEncoder::new("v1", "ConfigMap").expect("a list");
-            for (index, item) in items.iter().enumerate() {
-                encoder.reserve(items.len() - index);
-                encoder.push(item);
+            let mut parts = Vec::new();
+            for item in &items {
+                encoder.push(&item.to_string()).expect("JSON");
+                encoder.drain_items(|items| parts.extend_from_slice(items));
             }
             let whole = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items});
-            let bytes = encoder.finish(&metadata);
+            let mut bytes = [encoder.head(&metadata).expect("a head"), parts].concat();
+            ListEncoder::write_tail(&mut bytes);
             assert_eq!(Some(&bytes), encode_document(&whole).as_ref());
             assert!(decode_document(&bytes, "", "").is_ok());
         }

@@ -30,6 +30,8 @@ pub const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=wat
 
 /// The bytes that every document begins with.
 const MAGIC: &[u8] = b"k8s\0";
+/// The field of the envelope that contains the object.
+const RAW: u32 = 2;
 
 /// The reason why bytes cannot be decoded, in the words of Kubernetes' decoder.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,40 +50,43 @@ pub fn is_known(api_version: &str, kind: &str) -> bool {
 /// Encodes a document with its envelope; `None` where its kind has no protobuf encoding.
 pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
     let (api_version, kind) = (document["apiVersion"].as_str()?, document["kind"].as_str()?);
+    is_known(api_version, kind).then(|| encode_text(api_version, kind, &document.to_string()))?
+}
+
+/// Like [`encode_document`], for the JSON text of a document of this version and kind. `None` also for a text that is no JSON.
+pub fn encode_text(api_version: &str, kind: &str, text: &str) -> Option<Vec<u8>> {
     let table = MessageTable::built_in();
     let message = table.find_kind(api_version, kind)?;
-    let mut bytes = start_envelope(api_version, kind);
-    let start = start_length(&mut bytes, 2);
-    Encoder::new(table).write_struct(&mut bytes, message, document.as_object()?);
-    end_length(&mut bytes, start);
-    Some(end_envelope(bytes))
+    let mut bytes = Vec::with_capacity(text.len());
+    start_envelope(&mut bytes, api_version, kind);
+    let mut encoder = Encoder::new(table, bytes);
+    encoder.write_text(RAW, message, text).ok()?;
+    end_envelope(&mut encoder.bytes);
+    Some(encoder.bytes)
 }
 
-/// Returns the start of a document: everything before its content.
-fn start_envelope(api_version: &str, kind: &str) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    let start = start_length(&mut bytes, 1);
-    write_bytes(&mut bytes, 1, api_version.as_bytes());
-    write_bytes(&mut bytes, 2, kind.as_bytes());
-    end_length(&mut bytes, start);
-    bytes
+/// Writes the start of a document: everything before its content.
+fn start_envelope(bytes: &mut Vec<u8>, api_version: &str, kind: &str) {
+    bytes.extend_from_slice(MAGIC);
+    let start = start_length(bytes, 1);
+    write_bytes(bytes, 1, api_version.as_bytes());
+    write_bytes(bytes, 2, kind.as_bytes());
+    end_length(bytes, start);
 }
 
-/// Adds the end of a document: an empty content encoding and content type.
-fn end_envelope(mut bytes: Vec<u8>) -> Vec<u8> {
-    write_bytes(&mut bytes, 3, b"");
-    write_bytes(&mut bytes, 4, b"");
-    bytes
+/// Writes the end of a document: an empty content encoding and content type.
+fn end_envelope(bytes: &mut Vec<u8>) {
+    write_bytes(bytes, 3, b"");
+    write_bytes(bytes, 4, b"");
 }
 
-/// Encodes one event of a watch: its length in four bytes, and the event with a complete document. `None` where the object has no protobuf
-/// encoding.
-pub fn encode_event(word: &str, object: &Value) -> Option<Vec<u8>> {
-    let document = encode_document(object)?;
-    let mut bytes = vec![0; 4];
+/// Encodes one event of a watch: its length in four bytes, and the event with a complete document.
+pub fn encode_event(word: &str, document: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(document.len() + 32);
+    bytes.extend_from_slice(&[0; 4]);
     write_bytes(&mut bytes, 1, word.as_bytes());
     let start = start_length(&mut bytes, 2);
-    write_bytes(&mut bytes, 1, &document);
+    write_bytes(&mut bytes, 1, document);
     end_length(&mut bytes, start);
     let length = u32::try_from(bytes.len() - 4).ok()?;
     bytes[..4].copy_from_slice(&length.to_be_bytes());
@@ -95,7 +100,7 @@ pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Va
     let (api_version, kind) = (or(envelope.api_version, api_version), or(envelope.kind, kind));
     let table = MessageTable::built_in();
     let decoded = match table.find_kind(&api_version, &kind) {
-        Some(message) => decode_message(table, message, envelope.raw),
+        Some(message) => decode_message(table, table.message(message), envelope.raw),
         None => Err(format!("no kind {kind:?} is registered for version {api_version:?}")),
     };
     match decoded {

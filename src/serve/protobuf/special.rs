@@ -2,19 +2,62 @@
 //!
 //! [`super::encode`] and [`super::decode`] choose among them.
 
-use super::wire::{WireReader, end_length, start_length, write_bytes, write_integer};
+use super::wire::{WireReader, write_bytes, write_integer};
 use crate::object::Time;
 use crate::object::time::{EARLIEST, micro, rfc3339};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// `IntOrString.type` of a text.
 const TEXT: i64 = 1;
 
+/// A JSON value that is neither a list nor an object.
+pub enum JsonScalar<'a> {
+    /// Null, or a value that does not fit.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// Text.
+    Text(&'a str),
+}
+
+impl JsonScalar<'_> {
+    /// Returns the text; `None` for other values.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            JsonScalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it is true.
+    pub fn is_true(&self) -> bool {
+        matches!(self, JsonScalar::Bool(true))
+    }
+
+    /// Returns the number without its fraction; zero for other values.
+    pub fn integer(&self) -> i64 {
+        match self {
+            JsonScalar::Number(number) => number.as_i64().unwrap_or_else(|| self.float() as i64),
+            _ => 0,
+        }
+    }
+
+    /// Returns the number; zero for other values.
+    pub fn float(&self) -> f64 {
+        match self {
+            JsonScalar::Number(number) => number.as_f64().unwrap_or_default(),
+            _ => 0.0,
+        }
+    }
+}
+
 /// `resource.Quantity`.
-pub fn write_quantity(bytes: &mut Vec<u8>, value: &Value) {
+pub fn write_quantity(bytes: &mut Vec<u8>, value: &JsonScalar<'_>) {
     match value {
-        Value::String(text) => write_bytes(bytes, 1, text.as_bytes()),
-        Value::Number(number) => write_bytes(bytes, 1, number.to_string().as_bytes()),
+        JsonScalar::Text(text) => write_bytes(bytes, 1, text.as_bytes()),
+        JsonScalar::Number(number) => write_bytes(bytes, 1, number.to_string().as_bytes()),
         _ => write_bytes(bytes, 1, b"0"),
     }
 }
@@ -33,10 +76,10 @@ pub fn read_quantity(bytes: &[u8]) -> Result<Value, String> {
 }
 
 /// `intstr.IntOrString`.
-pub fn write_int_or_string(bytes: &mut Vec<u8>, value: &Value) {
-    let text = value.as_str();
+pub fn write_int_or_string(bytes: &mut Vec<u8>, value: &JsonScalar<'_>) {
+    let text = value.text();
     write_integer(bytes, 1, if text.is_some() { TEXT } else { 0 });
-    write_integer(bytes, 2, value.as_i64().unwrap_or_default());
+    write_integer(bytes, 2, value.integer());
     write_bytes(bytes, 3, text.unwrap_or_default().as_bytes());
 }
 
@@ -60,8 +103,8 @@ pub fn read_int_or_string(bytes: &[u8]) -> Result<Value, String> {
 }
 
 /// Writes `metav1.Time` and `metav1.MicroTime`; Go's zero time has no fields.
-pub fn write_time(bytes: &mut Vec<u8>, value: &Value, is_micro: bool) {
-    let moment = value.as_str().and_then(|text| text.parse::<Time>().ok()).filter(|moment| *moment != EARLIEST);
+pub fn write_time(bytes: &mut Vec<u8>, value: &JsonScalar<'_>, is_micro: bool) {
+    let moment = value.text().and_then(|text| text.parse::<Time>().ok()).filter(|moment| *moment != EARLIEST);
     let Some(moment) = moment else { return };
     // A time before 1970 still has a positive fraction of a second.
     let seconds = moment.as_nanosecond().div_euclid(1_000_000_000);
@@ -89,14 +132,6 @@ pub fn read_time(bytes: &[u8], is_micro: bool) -> Result<Value, String> {
     let moment = Time::from_nanosecond(whole).ok().filter(|moment| *moment >= EARLIEST);
     let moment = moment.ok_or("Time.MarshalJSON: year outside of range [0,9999]")?;
     Ok(if is_micro { micro(moment) } else { rfc3339(moment) }.into())
-}
-
-/// JSON within a message.
-pub fn write_raw(bytes: &mut Vec<u8>, value: &Value) {
-    let start = start_length(bytes, 1);
-    // Writing to memory does not fail, and every JSON value can be written.
-    let _ = serde_json::to_writer(&mut *bytes, value);
-    end_length(bytes, start);
 }
 
 /// Reads JSON within a message: `runtime.RawExtension`, `metav1.FieldsV1`, `apiextensions.JSON`. Null when it is absent.

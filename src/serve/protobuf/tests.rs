@@ -1,6 +1,6 @@
 //! Tests of the encoding: recorded bytes, special messages, malformed bytes.
 
-use super::fields::{FieldCardinality, MOST_FIELDS, MessageTable};
+use super::fields::{FieldCardinality, MessageTable};
 use super::{MAGIC, ProtobufError, decode_document, encode_document, encode_event, go_form, is_known};
 use crate::kinds;
 use crate::object::Object;
@@ -54,8 +54,6 @@ fn table_has_every_kind_of_the_catalogue() {
         }
     }
     assert!(!is_known("example.com/v1", "Boat") && is_known("apps/v1", "DeleteOptions"));
-    let long = table.messages().iter().map(|message| message.fields.len()).max();
-    assert!(long.is_some_and(|long| (40..=MOST_FIELDS).contains(&long)), "{long:?}");
     let inline = table.messages().iter().flat_map(|message| &message.fields);
     assert!(inline.filter(|field| field.cardinality == FieldCardinality::Inline).count() > 10);
 }
@@ -243,12 +241,13 @@ fn malformed_bytes_never_panic() {
 #[test]
 fn watch_events_have_a_length_prefix() {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    let (frame, document) = (encode_event("ADDED", &map).unwrap(), encode_document(&map).unwrap());
+    let (frame, document) =
+        (encode_event("ADDED", &encode_document(&map).unwrap()).unwrap(), encode_document(&map).unwrap());
     let length = u32::from_be_bytes(frame[..4].try_into().unwrap()) as usize;
     assert_eq!(length, frame.len() - 4);
     assert_eq!(&frame[4..11], b"\x0a\x05ADDED");
     assert!(frame.ends_with(&document));
-    assert_eq!(encode_event("ADDED", &json!({"apiVersion": "example.com/v1", "kind": "Boat"})), None);
+    assert_eq!(encode_document(&json!({"apiVersion": "example.com/v1", "kind": "Boat"})), None);
 }
 
 #[test]
