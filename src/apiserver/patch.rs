@@ -126,6 +126,20 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
             };
             merge::strategic_merge(&old.0, change, schema).map_err(|error| bad(error.to_string()))
         }
-        _ => Err(bad("error decoding patch: a patch of this type is a map".into())),
+        // As in Go, null is an empty map.
+        _ if change.is_null() => Ok(old.0.clone()),
+        PatchType::Merge => Err(bad(format!("error decoding patch: {}", no_map(change)))),
+        _ => Err(bad(no_map(change))),
     }
+}
+
+/// Go's error for a patch that is no map.
+fn no_map(patch: &Value) -> String {
+    let what = match patch {
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        _ => "number",
+    };
+    format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}")
 }

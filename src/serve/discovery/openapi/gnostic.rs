@@ -1,19 +1,24 @@
-//! OpenAPI 2 in protobuf, as messages of gnostic's `OpenAPIv2.proto`, the only form that kubectl reads.
+//! OpenAPI in protobuf, as messages of gnostic: `OpenAPIv2.proto`, the only form of version 2 that kubectl reads.
 //!
-//! Knows: the fields of those messages. Start reading at [`encode_document`].
+//! Knows: the encoding of those messages; their fields in version 3 are in [`super::gnostic_v3`]. Start reading at [`encode_document`].
 
 use crate::serve::protobuf::wire::{WireType, end_length, start_length, write_bytes, write_integer, write_key};
-use FieldForm::{
-    Any, Anys, Bool, Double, Integer, Many, Named, One, Parameters, SchemaOrBool, Text, TextOrTexts, Texts, Within,
+use GnosticForm::{
+    Any, Anys, Bool, Double, Integer, Many, Named, One, OrReference, OrReferences, Parameters, Scalar, SchemaOrBool,
+    SchemaOrBool3, Text, TextOrTexts, Texts, Within,
 };
 use serde_json::{Map, Value};
 
 /// Encoding of the value of a field.
 #[derive(Clone, Copy)]
-enum FieldForm {
+pub enum GnosticForm {
+    /// A string.
     Text,
+    /// A boolean.
     Bool,
+    /// An integer.
     Integer,
+    /// A number.
     Double,
     /// A string for each item.
     Texts,
@@ -22,28 +27,38 @@ enum FieldForm {
     /// Any value for each item.
     Anys,
     /// A message.
-    One(&'static Message),
+    One(&'static GnosticMessage),
     /// A message for each item.
-    Many(&'static Message),
+    Many(&'static GnosticMessage),
     /// A message within nested messages, each of which has it as this field.
-    Within(&'static [u32], &'static FieldForm),
+    Within(&'static [u32], &'static GnosticForm),
     /// A message with a named message for each entry, in this field.
-    Named(u32, &'static FieldForm),
+    Named(u32, &'static GnosticForm),
     /// A message with a string, or with each of a list of strings.
     TextOrTexts,
     /// A schema, or a boolean.
     SchemaOrBool,
     /// A parameter.
     Parameters,
+    /// A message as its first field, or a reference as its second one.
+    OrReference(&'static GnosticMessage),
+    /// The same for each item.
+    OrReferences(&'static GnosticMessage),
+    /// A schema of version 3, or a boolean.
+    SchemaOrBool3(&'static GnosticMessage),
+    /// A number, boolean or text.
+    Scalar,
 }
 
 /// A message: its fields by name, and the field of extensions.
-struct Message {
-    fields: &'static [(&'static str, u32, FieldForm)],
-    extensions: u32,
+pub struct GnosticMessage {
+    /// Name, number and encoding of each field.
+    pub fields: &'static [(&'static str, u32, GnosticForm)],
+    /// The number of the field of extensions.
+    pub extensions: u32,
 }
 
-static DOCUMENT: Message = Message {
+static DOCUMENT: GnosticMessage = GnosticMessage {
     fields: &[
         ("swagger", 1, Text),
         ("info", 2, One(&INFO)),
@@ -52,8 +67,8 @@ static DOCUMENT: Message = Message {
     ],
     extensions: 16,
 };
-static INFO: Message = Message { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
-static PATH_ITEM: Message = Message {
+static INFO: GnosticMessage = GnosticMessage { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
+static PATH_ITEM: GnosticMessage = GnosticMessage {
     fields: &[
         ("get", 2, One(&OPERATION)),
         ("put", 3, One(&OPERATION)),
@@ -64,7 +79,7 @@ static PATH_ITEM: Message = Message {
     ],
     extensions: 10,
 };
-static OPERATION: Message = Message {
+static OPERATION: GnosticMessage = GnosticMessage {
     fields: &[
         ("tags", 1, Texts),
         ("description", 3, Text),
@@ -78,9 +93,9 @@ static OPERATION: Message = Message {
     ],
     extensions: 13,
 };
-static RESPONSE: Message =
-    Message { fields: &[("description", 1, Text), ("schema", 2, Within(&[1], &One(&SCHEMA)))], extensions: 5 };
-static BODY: Message = Message {
+static RESPONSE: GnosticMessage =
+    GnosticMessage { fields: &[("description", 1, Text), ("schema", 2, Within(&[1], &One(&SCHEMA)))], extensions: 5 };
+static BODY: GnosticMessage = GnosticMessage {
     fields: &[
         ("description", 1, Text),
         ("name", 2, Text),
@@ -90,7 +105,7 @@ static BODY: Message = Message {
     ],
     extensions: 6,
 };
-static PATH_PARAMETER: Message = Message {
+static PATH_PARAMETER: GnosticMessage = GnosticMessage {
     fields: &[
         ("required", 1, Bool),
         ("in", 2, Text),
@@ -101,7 +116,7 @@ static PATH_PARAMETER: Message = Message {
     ],
     extensions: 22,
 };
-static QUERY_PARAMETER: Message = Message {
+static QUERY_PARAMETER: GnosticMessage = GnosticMessage {
     fields: &[
         ("required", 1, Bool),
         ("in", 2, Text),
@@ -112,10 +127,10 @@ static QUERY_PARAMETER: Message = Message {
     ],
     extensions: 23,
 };
-static IN_BODY: FieldForm = Within(&[1, 1], &One(&BODY));
-static IN_PATH: FieldForm = Within(&[1, 2, 4], &One(&PATH_PARAMETER));
-static IN_QUERY: FieldForm = Within(&[1, 2, 3], &One(&QUERY_PARAMETER));
-static SCHEMA: Message = Message {
+static IN_BODY: GnosticForm = Within(&[1, 1], &One(&BODY));
+static IN_PATH: GnosticForm = Within(&[1, 2, 4], &One(&PATH_PARAMETER));
+static IN_QUERY: GnosticForm = Within(&[1, 2, 3], &One(&QUERY_PARAMETER));
+static SCHEMA: GnosticMessage = GnosticMessage {
     fields: &[
         ("$ref", 1, Text),
         ("format", 2, Text),
@@ -153,8 +168,9 @@ pub fn encode_document(document: &Value) -> Vec<u8> {
     bytes
 }
 
-impl Message {
-    fn write(&self, bytes: &mut Vec<u8>, value: &Value) {
+impl GnosticMessage {
+    /// Writes the fields of a value.
+    pub fn write(&self, bytes: &mut Vec<u8>, value: &Value) {
         let empty = Map::new();
         let map = value.as_object().unwrap_or(&empty);
         for (name, number, form) in self.fields {
@@ -168,7 +184,7 @@ impl Message {
     }
 }
 
-impl FieldForm {
+impl GnosticForm {
     fn write(self, bytes: &mut Vec<u8>, number: u32, value: &Value) {
         let items = || value.as_array().into_iter().flatten();
         match self {
@@ -201,6 +217,22 @@ impl FieldForm {
                 Value::Bool(_) => Bool.write(bytes, 2, value),
                 _ => One(&SCHEMA).write(bytes, 1, value),
             }),
+            OrReference(message) => within(bytes, number, |bytes| match value.get("$ref") {
+                Some(reference) => within(bytes, 2, |bytes| Text.write(bytes, 1, reference)),
+                None => One(message).write(bytes, 1, value),
+            }),
+            OrReferences(message) => items().for_each(|item| OrReference(message).write(bytes, number, item)),
+            SchemaOrBool3(schema) => within(bytes, number, |bytes| match value {
+                Value::Bool(_) => Bool.write(bytes, 2, value),
+                _ => OrReference(schema).write(bytes, 1, value),
+            }),
+            Scalar => within(bytes, number, |bytes| match value {
+                Value::Number(_) => Double.write(bytes, 1, value),
+                Value::Bool(_) => Bool.write(bytes, 2, value),
+                Value::String(_) => Text.write(bytes, 3, value),
+                // Gnostic has no other defaults.
+                _ => {}
+            }),
             Parameters => items().for_each(|item| {
                 let form = match item["in"].as_str() {
                     Some("body") => IN_BODY,
@@ -220,7 +252,7 @@ fn within(bytes: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Writes an entry of a map: its name and its value.
-fn write_named(bytes: &mut Vec<u8>, number: u32, name: &str, form: FieldForm, value: &Value) {
+fn write_named(bytes: &mut Vec<u8>, number: u32, name: &str, form: GnosticForm, value: &Value) {
     within(bytes, number, |bytes| {
         write_bytes(bytes, 1, name.as_bytes());
         form.write(bytes, 2, value);

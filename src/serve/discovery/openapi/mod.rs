@@ -4,6 +4,7 @@
 //! Their addresses and their `ETag` contain a hash of the content.
 
 mod gnostic;
+mod gnostic_v3;
 mod operations;
 mod schemas;
 mod v2;
@@ -25,9 +26,17 @@ use schemas::SchemaSet;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The media type of version 2 in protobuf, and as clients request it.
-const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-const ASKED_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The media types of a version in protobuf: as it is answered, and as clients request it.
+type ProtobufMedia = [&'static str; 2];
+
+const V2_PROTOBUF: ProtobufMedia = [
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+];
+const V3_PROTOBUF: ProtobufMedia = [
+    "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+];
 
 /// Time for which a client may cache a document at an address with its hash.
 const GOOD: SignedDuration = SignedDuration::from_hours(365 * 24);
@@ -51,6 +60,7 @@ pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) ->
 pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiRequest) -> ServeResult {
     let found = versions(groups).find(|(group, version)| path(group, version) == asked);
     let (group, version) = found.ok_or_else(unknown_path)?;
+    let is_protobuf = wants_protobuf(&request.accept, V3_PROTOBUF)?;
     let current = hash(api.kinds(), group, version);
     let wanted = request.parameter("hash");
     if wanted.is_some_and(|wanted| wanted != current) {
@@ -69,7 +79,10 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiReques
         let security = json!({"BearerToken": {"type": "http", "scheme": "bearer"}});
         let components = json!({"schemas": schemas, "securitySchemes": security});
         let document = json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components});
-        HttpAnswer::document(200, &document, &AnswerForm::default())
+        match is_protobuf {
+            true => encoded(V3_PROTOBUF, gnostic_v3::encode_document(&document)),
+            false => HttpAnswer::document(200, &document, &AnswerForm::default()),
+        }
     });
     if wanted.is_none() {
         return Ok(answer);
@@ -81,7 +94,7 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiReques
 
 /// Returns `/openapi/v2`: all versions of all groups.
 pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResult {
-    let is_protobuf = negotiate_older(&request.accept)?;
+    let is_protobuf = wants_protobuf(&request.accept, V2_PROTOBUF)?;
     let mut all = DefaultHasher::new();
     versions(groups).for_each(|(group, version)| hash(api.kinds(), group, version).hash(&mut all));
     is_protobuf.hash(&mut all);
@@ -100,24 +113,25 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
         let paths = v2::convert_paths(paths);
         let document = json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions});
         match is_protobuf {
-            true => {
-                HttpAnswer { content_type: PROTOBUF.into(), ..HttpAnswer::text(gnostic::encode_document(&document)) }
-            }
+            true => encoded(V2_PROTOBUF, gnostic::encode_document(&document)),
             false => HttpAnswer::document(200, &document, &AnswerForm::default()),
         }
     }))
 }
 
-/// Whether the client prefers version 2 as protobuf; an error when it accepts neither that nor JSON.
-fn negotiate_older(accept: &str) -> ServeResult<bool> {
+/// Whether the client prefers protobuf; an error when it accepts neither that nor JSON.
+fn wants_protobuf(accept: &str, protobuf: ProtobufMedia) -> ServeResult<bool> {
     let media = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
     let mut known = media.filter_map(|media| match media {
-        PROTOBUF | ASKED_PROTOBUF => Some(true),
         "application/json" | "application/*" | "*/*" | "" => Some(false),
-        _ => None,
+        media => protobuf.contains(&media).then_some(true),
     });
-    let text = format!("406: Not Acceptable\n\nAvailable representations: application/json, {ASKED_PROTOBUF}");
+    let text = format!("406: Not Acceptable\n\nAvailable representations: application/json, {}", protobuf[1]);
     known.next().ok_or_else(|| Status::new(Reason::NotAcceptable, text))
+}
+
+fn encoded([media, _]: ProtobufMedia, document: Vec<u8>) -> HttpAnswer {
+    HttpAnswer { content_type: media.into(), ..HttpAnswer::text(document) }
 }
 
 fn versions(groups: &[ApiGroup]) -> impl Iterator<Item = (&str, &str)> {

@@ -1,6 +1,8 @@
 //! The protocols for port forwarding: SPDY streams inside WebSocket messages, or channels with one port for each pair.
 
 use super::spdy::{Frame, FrameReader, FrameWriter};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::HashMap;
 use std::io;
@@ -11,6 +13,8 @@ pub const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 pub const STREAMS: &str = "portforward.k8s.io";
 /// Channels, each pair of which is a port that the request names.
 pub const CHANNELS: &str = "v4.channel.k8s.io";
+/// The same channels, as text: a digit, and bytes in base64.
+pub const TEXT_CHANNELS: &str = "v4.base64.channel.k8s.io";
 /// Maximum number of error streams whose data stream has not arrived yet.
 const MOST_HALF_OPEN: usize = 1024;
 
@@ -73,8 +77,13 @@ pub enum Outgoing {
 pub enum ForwardingCodec {
     /// [`TUNNEL`] or [`STREAMS`].
     Tunnel(Tunnel),
-    /// [`CHANNELS`], with these ports.
-    Channels(Vec<u16>),
+    /// [`CHANNELS`] or [`TEXT_CHANNELS`].
+    Channels {
+        /// The ports of the request.
+        ports: Vec<u16>,
+        /// Whether messages are text.
+        is_base64: bool,
+    },
 }
 
 /// State of [`TUNNEL`] or [`STREAMS`].
@@ -88,8 +97,8 @@ pub struct Tunnel {
 impl ForwardingCodec {
     /// Makes the codec of a negotiated protocol, with the ports of the request.
     pub fn new(protocol: &str, ports: Vec<u16>) -> ForwardingCodec {
-        if protocol == CHANNELS {
-            return ForwardingCodec::Channels(ports);
+        if [CHANNELS, TEXT_CHANNELS].contains(&protocol) {
+            return ForwardingCodec::Channels { ports, is_base64: protocol == TEXT_CHANNELS };
         }
         let (reader, writer, errors) = (FrameReader::default(), FrameWriter::default(), HashMap::new());
         ForwardingCodec::Tunnel(Tunnel { reader, writer, errors })
@@ -97,12 +106,12 @@ impl ForwardingCodec {
 
     /// Whether all connections exist from the beginning.
     pub fn is_fixed(&self) -> bool {
-        matches!(self, ForwardingCodec::Channels(_))
+        matches!(self, ForwardingCodec::Channels { .. })
     }
 
     /// Returns the initial messages: each channel names its port.
     pub fn greeting(&self) -> Vec<Bytes> {
-        let ForwardingCodec::Channels(ports) = self else { return Vec::new() };
+        let ForwardingCodec::Channels { ports, .. } = self else { return Vec::new() };
         let name = |(index, port): (usize, &u16)| {
             let [low, high] = port.to_le_bytes();
             let first = channel_of(index);
@@ -113,7 +122,7 @@ impl ForwardingCodec {
 
     /// Returns the connections of the request itself.
     pub fn first_events(&self) -> Vec<ForwardingEvent> {
-        let ForwardingCodec::Channels(ports) = self else { return Vec::new() };
+        let ForwardingCodec::Channels { ports, .. } = self else { return Vec::new() };
         let open = |(index, port): (usize, &u16)| {
             let data = u32::from(channel_of(index));
             ForwardingEvent::Open { data, error: data + 1, port: *port }
@@ -125,13 +134,27 @@ impl ForwardingCodec {
     pub fn decode(&mut self, message: Bytes) -> io::Result<Vec<ForwardingEvent>> {
         match self {
             ForwardingCodec::Tunnel(tunnel) => tunnel.decode(&message),
-            ForwardingCodec::Channels(_) => Ok(match message.first() {
+            ForwardingCodec::Channels { is_base64, .. } => Ok(match message.first() {
+                Some(digit) if *is_base64 => {
+                    let bytes = BASE64_STANDARD.decode(&message[1..]).map_err(io::Error::other)?;
+                    let id = digit.wrapping_sub(b'0').into();
+                    vec![ForwardingEvent::Data { id, bytes: bytes.into(), is_last: false }]
+                }
                 Some(channel) => {
                     vec![ForwardingEvent::Data { id: (*channel).into(), bytes: message.slice(1..), is_last: false }]
                 }
                 None => Vec::new(),
             }),
         }
+    }
+
+    /// Returns the text of an encoded message; `None` where messages are bytes.
+    pub fn to_text(&self, message: &[u8]) -> Option<String> {
+        let (ForwardingCodec::Channels { is_base64: true, .. }, Some((channel, bytes))) = (self, message.split_first())
+        else {
+            return None;
+        };
+        Some(format!("{}{}", char::from(b'0'.wrapping_add(*channel)), BASE64_STANDARD.encode(bytes)))
     }
 
     /// Encodes a message for the client.
@@ -152,9 +175,9 @@ impl ForwardingCodec {
             (ForwardingCodec::Tunnel(_), Outgoing::Failed { data, error, why }) => {
                 vec![FrameWriter::encode_data(error, why.as_bytes(), true), FrameWriter::encode_data(data, b"", true)]
             }
-            (ForwardingCodec::Channels(_), Outgoing::Data { data, bytes }) => vec![on_channel(data, &bytes)],
-            (ForwardingCodec::Channels(_), Outgoing::Done { .. }) => Vec::new(),
-            (ForwardingCodec::Channels(_), Outgoing::Failed { error, why, .. }) => {
+            (ForwardingCodec::Channels { .. }, Outgoing::Data { data, bytes }) => vec![on_channel(data, &bytes)],
+            (ForwardingCodec::Channels { .. }, Outgoing::Done { .. }) => Vec::new(),
+            (ForwardingCodec::Channels { .. }, Outgoing::Failed { error, why, .. }) => {
                 vec![on_channel(error, why.as_bytes())]
             }
         })
@@ -221,7 +244,7 @@ mod tests {
     fn tunnel() -> Tunnel {
         match ForwardingCodec::new(TUNNEL, Vec::new()) {
             ForwardingCodec::Tunnel(tunnel) => tunnel,
-            ForwardingCodec::Channels(_) => panic!("another protocol"),
+            ForwardingCodec::Channels { .. } => panic!("another protocol"),
         }
     }
 
@@ -245,5 +268,17 @@ mod tests {
         assert_eq!(greeting, [[0, 80, 0], [1, 80, 0], [2, 0x90, 0x1f], [3, 0x90, 0x1f]]);
         let opened = codec.first_events();
         assert_eq!(opened[1], ForwardingEvent::Open { data: 2, error: 3, port: 8080 });
+    }
+
+    #[test]
+    fn channels_as_text_are_digits_and_base64() {
+        let mut codec = ForwardingCodec::new(TEXT_CHANNELS, vec![80]);
+        assert_eq!(codec.to_text(&codec.greeting()[1]), Some("1UAA=".into()));
+        let sent = codec.encode(Outgoing::Data { data: 0, bytes: Bytes::from_static(b"ab") }).unwrap();
+        assert_eq!(codec.to_text(&sent[0]), Some("0YWI=".into()));
+        let read = codec.decode(Bytes::from_static(b"0YWI=")).unwrap();
+        assert_eq!(read, [ForwardingEvent::Data { id: 0, bytes: Bytes::from_static(b"ab"), is_last: false }]);
+        assert!(codec.decode(Bytes::from_static(b"0?")).is_err());
+        assert_eq!(ForwardingCodec::new(CHANNELS, vec![80]).to_text(&[0]), None);
     }
 }

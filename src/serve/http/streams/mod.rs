@@ -97,7 +97,8 @@ pub fn begin(
                 session::serve(target, channels).await;
             }
             StreamTarget::Ports(target) => {
-                let codec = ForwardingCodec::new(protocol.unwrap_or_default(), target.ports.clone());
+                // Without a name the messages are those of the channels.
+                let codec = ForwardingCodec::new(protocol.unwrap_or(forwarding::CHANNELS), target.ports.clone());
                 ports::serve(target, codec, socket, streams).await;
             }
             StreamTarget::Log(logs) => {
@@ -114,17 +115,21 @@ fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProto
     let spoken = match (target, asked.protocol) {
         (StreamTarget::Container(_), UpgradeProtocol::WebSocket) => &channels::PROTOCOLS[..],
         (StreamTarget::Container(_), UpgradeProtocol::Spdy) => &channels::STREAM_PROTOCOLS[..],
-        (StreamTarget::Ports(_), UpgradeProtocol::WebSocket) => &[forwarding::TUNNEL, forwarding::CHANNELS],
+        (StreamTarget::Ports(_), UpgradeProtocol::WebSocket) => {
+            &[forwarding::TUNNEL, forwarding::CHANNELS, forwarding::TEXT_CHANNELS]
+        }
         (StreamTarget::Ports(_), UpgradeProtocol::Spdy) => &[forwarding::STREAMS],
         (StreamTarget::Log(_), UpgradeProtocol::WebSocket) => &log::PROTOCOLS[..],
         (StreamTarget::Log(_), UpgradeProtocol::Spdy) => &[],
     };
     let found = asked.subprotocols.iter().find_map(|name| spoken.iter().find(|known| *known == name)).copied();
-    let needs_none = !matches!(target, StreamTarget::Ports(_)) && asked.subprotocols.is_empty();
-    if found.is_none() && !(needs_none && asked.protocol == UpgradeProtocol::WebSocket) {
+    let needs_none = asked.protocol == UpgradeProtocol::WebSocket && asked.subprotocols.is_empty();
+    if found.is_none() && !needs_none {
         return Err(not_negotiated(asked, spoken));
     }
-    if let (StreamTarget::Ports(target), Some(forwarding::CHANNELS)) = (target, found)
+    if let StreamTarget::Ports(target) = target
+        && asked.protocol == UpgradeProtocol::WebSocket
+        && found != Some(forwarding::TUNNEL)
         && !(1..=MOST_CHANNELS / 2).contains(&target.ports.len())
     {
         return Err(Status::new(Reason::BadRequest, "query parameter \"ports\" is required"));

@@ -97,15 +97,13 @@ async fn forward(
     let mut events: VecDeque<ForwardingEvent> = codec.first_events().into();
     let mut pings = interval(PING);
     let mut idle_until = Instant::now() + IDLE;
-    for message in codec.greeting() {
-        socket.send(message).await?;
-    }
+    send_all(socket, &codec, codec.greeting()).await?;
     loop {
         while let Some(event) = connections.held.is_none().then(|| events.pop_front()).flatten() {
             match event {
                 ForwardingEvent::Open { data, error, port } => {
                     if let Err(failure) = connections.open((data, error), port) {
-                        socket_send_all(socket, codec.encode(failure)?).await?;
+                        send_all(socket, &codec, codec.encode(failure)?).await?;
                     }
                 }
                 ForwardingEvent::Data { id, bytes, is_last } => connections.hold(id, bytes, is_last),
@@ -132,7 +130,7 @@ async fn forward(
                 if let Outgoing::Failed { data, .. } | Outgoing::Done { data, .. } = &outgoing {
                     connections.by_id.remove(data);
                 }
-                socket_send_all(socket, codec.encode(outgoing)?).await?;
+                send_all(socket, &codec, codec.encode(outgoing)?).await?;
                 if codec.is_fixed() && connections.by_id.is_empty() {
                     return Ok(());
                 }
@@ -144,9 +142,12 @@ async fn forward(
     }
 }
 
-async fn socket_send_all(socket: &mut MessageSocket, messages: Vec<Bytes>) -> io::Result<()> {
+async fn send_all(socket: &mut MessageSocket, codec: &ForwardingCodec, messages: Vec<Bytes>) -> io::Result<()> {
     for message in messages {
-        socket.send(message).await?;
+        match codec.to_text(&message) {
+            Some(text) => socket.send_text(text).await?,
+            None => socket.send(message).await?,
+        }
     }
     Ok(())
 }
