@@ -8,6 +8,7 @@ mod configuration;
 mod control_plane;
 mod custom;
 mod descriptors;
+mod devices;
 mod disk;
 mod ending;
 mod exec;

@@ -35,10 +35,12 @@ pub mod kubernetesservice;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod pod_gc;
+pub mod pod_resource_claims;
 pub mod poddisruptionbudget;
 pub mod pv_binder;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod resource_claims;
 pub mod resourcequota;
 pub mod service_lb;
 pub mod serviceaccount;
@@ -75,6 +77,8 @@ pub static ALL: &[&Loop] = &[
     &pv_binder::LOOP,
     &volume_provisioner::LOOP,
     &ephemeral_volume::LOOP,
+    &pod_resource_claims::LOOP,
+    &resource_claims::LOOP,
     &horizontalpodautoscaler::LOOP,
     &clusterrole_aggregation::LOOP,
     &certificates::approving::LOOP,

@@ -487,6 +487,8 @@ pub fn key_of(object: &Object) -> Key {
         "PodDisruptionBudget" => "poddisruptionbudgets.policy",
         "ReplicaSet" => "replicasets.apps",
         "ReplicationController" => "replicationcontrollers",
+        "ResourceClaim" => "resourceclaims.resource.k8s.io",
+        "ResourceClaimTemplate" => "resourceclaimtemplates.resource.k8s.io",
         "ResourceQuota" => "resourcequotas",
         "Secret" => "secrets",
         "Service" => "services",

@@ -6,8 +6,8 @@ use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
 use super::restart_all::restarts;
 use super::restart_policy::has_changed;
 use super::{
-    address, backoff, builds, deadlines, eviction, hooks, hostname, image, probes, resize, restart_all, simulated_pod,
-    start, termination, volumes,
+    address, backoff, builds, deadlines, devices, eviction, hooks, hostname, image, probes, resize, restart_all,
+    simulated_pod, start, termination, volumes,
 };
 use crate::object::time::Shift;
 use crate::world::{Effect, Plan, WriteVerb};
@@ -75,7 +75,7 @@ fn compute_actions(pod: &LocalPod) -> PodActions {
     }
     order.blocked = match &order.ip {
         None => Some(address::exhausted(pod)),
-        Some(_) => hostname::unnameable(pod).or_else(|| volumes::missing(pod)),
+        Some(_) => hostname::unnameable(pod).or_else(|| volumes::missing(pod)).or_else(|| devices::unprepared(pod)),
     };
     for (place, member) in pod.members.iter().enumerate() {
         if let Some(step) =

@@ -14,6 +14,7 @@ mod conditions;
 mod container_status;
 mod containers;
 mod deadlines;
+mod devices;
 mod environment;
 mod events;
 mod eviction;
@@ -94,7 +95,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
             pods.filter(|pod| is_ours(world, pod) && minds(pod)).map(|pod| pod.key.clone()).collect()
         }
         crate::kinds::image::RESOURCE => image::concerns(world, row),
-        "persistentvolumeclaims" => {
+        "persistentvolumeclaims" | crate::world::devices::CLAIMS => {
             let waits = |pod: &Row| pod.pod().is_some_and(|fields| !fields.ready && !fields.phase.is_terminal());
             let pods = world.list_in("pods", &row.key.namespace);
             pods.filter(|pod| waits(pod) && is_ours(world, pod)).map(|pod| pod.key.clone()).collect()

@@ -8,7 +8,7 @@
 //! A pod waits for its ConfigMaps and Secrets as on a machine ([`hold_back`]).
 
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer, api_time};
-use super::{backoff, environment, volumes};
+use super::{backoff, devices, environment, volumes};
 use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
@@ -139,7 +139,7 @@ fn held_containers(pod: &mut LocalPod) -> Vec<usize> {
     let has_begun = |member: &PodContainer| member.old.as_ref().is_some_and(|old| !waits(old));
     if !pod.members.iter().any(has_begun) {
         let facts = pod.facts.take();
-        let lacks_volumes = volumes::missing(pod).is_some();
+        let lacks_volumes = volumes::missing(pod).is_some() || devices::unprepared(pod).is_some();
         pod.facts = facts;
         if lacks_volumes {
             return (0..pod.members.len()).collect();

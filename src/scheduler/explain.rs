@@ -7,7 +7,6 @@ use super::pod_constraints::PodConstraints;
 use super::ranked_node::RankedNode;
 use super::score;
 use super::tolerations;
-use super::volumes::BINDING;
 pub use super::volumes::{NO_MATCHING_VOLUME, VOLUME_AFFINITY_CONFLICT};
 use crate::object::{Key, Object, Str};
 use crate::world::{Row, Taint, World};
@@ -52,11 +51,11 @@ pub fn explain(world: &World, key: &Key) -> Vec<NodeVerdict> {
     let (constraints, candidates) =
         (PodConstraints::from_pod(world, row), nodes::candidates(world).collect::<Vec<_>>());
     let query = filter::PodQuery::from_pod(world, row, &constraints);
-    if let Err(problem) = &query.storage {
+    if let Some((plugin, problem)) = query.refusal_everywhere() {
         // Kubernetes does not filter nodes then (VolumeBinding: `PreFilter`).
         let verdict = |node: &CandidateNode<'_>| NodeVerdict {
             node: node.row.key.name.clone(),
-            refusals: vec![PluginRefusal { plugin: BINDING, reasons: vec![problem.clone()], unresolvable: true }],
+            refusals: vec![PluginRefusal { plugin, reasons: vec![problem.to_owned()], unresolvable: true }],
             scores: Vec::new(),
         };
         return candidates.iter().map(verdict).collect();

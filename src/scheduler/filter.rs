@@ -1,5 +1,6 @@
 //! The plugins that refuse nodes, in Kubernetes' order, with its words.
 
+use super::devices::{self, PodDevices};
 use super::inter_pod_affinity::InterPodAffinity;
 use super::nodes::CandidateNode;
 use super::pod_constraints::PodConstraints;
@@ -33,6 +34,8 @@ pub struct PodQuery<'a> {
     pub spread: PodSpread,
     /// Constraints from its claims, or the reason why no node satisfies them.
     pub storage: Result<PodStorage<'a>, String>,
+    /// Constraints from its device claims, or the reason why no node satisfies them.
+    pub devices: Result<PodDevices, String>,
 }
 
 impl<'a> PodQuery<'a> {
@@ -49,6 +52,7 @@ impl<'a> PodQuery<'a> {
             inter_pod_affinity: InterPodAffinity::from_pod(world, row, constraints),
             spread: PodSpread::from_pod(world, &constraints.pod, row, &profile),
             storage: PodStorage::from_pod(world, row, &constraints.pod),
+            devices: PodDevices::from_pod(world, row),
             profile,
         }
     }
@@ -78,7 +82,18 @@ impl<'a> PodQuery<'a> {
 
     /// Whether the result for a node depends only on the node and its pods.
     pub fn depends_on_node_only(&self) -> bool {
-        !self.depends_on_other_pods() && !self.has_claims()
+        !self.depends_on_other_pods() && !self.has_claims() && !self.has_devices()
+    }
+
+    /// Whether the pod has device claims.
+    pub fn has_devices(&self) -> bool {
+        self.devices.as_ref().is_ok_and(|devices| !devices.is_empty())
+    }
+
+    /// Returns why no node at all can take the pod, with the plugin that says so.
+    pub fn refusal_everywhere(&self) -> Option<(&'static str, &str)> {
+        let by_volumes = self.storage.as_ref().err().map(|why| (volumes::BINDING, why.as_str()));
+        by_volumes.or_else(|| self.devices.as_ref().err().map(|why| (devices::PLUGIN, why.as_str())))
     }
 
     /// Whether the result depends on the labels and places of other pods.
@@ -145,7 +160,7 @@ static NODE_PLUGINS: [FilterPlugin<NodeFilter>; 7] = [
 ];
 
 /// The plugins that depend on the rest of the cluster; they run after [`NODE_PLUGINS`].
-static CLUSTER_PLUGINS: [FilterPlugin<ClusterFilter>; 6] = [
+static CLUSTER_PLUGINS: [FilterPlugin<ClusterFilter>; 7] = [
     volume_plugin(volumes::RESTRICTIONS, &["the pod that uses its claim ends"], volume_in_use),
     volume_plugin(LIMITS, &["a pod ends", "a CSINode allows more"], volume_limits),
     volume_plugin(
@@ -169,6 +184,12 @@ static CLUSTER_PLUGINS: [FilterPlugin<ClusterFilter>; 6] = [
             "a pod that it does not want near, or that does not want it near, goes",
         ],
         filter: ClusterFilter { applies: |query| !query.inter_pod_affinity.is_empty(), refusal: inter_pod_affinity },
+    },
+    FilterPlugin {
+        name: devices::PLUGIN,
+        can_be_disabled: false,
+        wake_events: &["a claim is made, changed or released", "a ResourceSlice or a DeviceClass changes"],
+        filter: ClusterFilter { applies: |query| query.has_devices(), refusal: device_allocation },
     },
 ];
 
@@ -290,6 +311,12 @@ fn volume_binding(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
 fn volume_zone(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     let node = query.world.node_cache().get(slot)?;
     query.storage.as_ref().ok()?.out_of_zone(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
+}
+
+/// DynamicResources.
+fn device_allocation(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
+    let node = query.world.node_cache().get(slot)?;
+    query.devices.as_ref().ok()?.refusal(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
 }
 
 /// PodTopologySpread.

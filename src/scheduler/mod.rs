@@ -8,6 +8,7 @@
 
 mod affinity;
 pub mod config;
+mod devices;
 pub mod explain;
 mod filter;
 mod images;
@@ -76,10 +77,9 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let query = PodQuery::from_pod(world, row, &constraints);
-    if let Err(problem) = &query.storage {
+    if let Some((plugin, problem)) = query.refusal_everywhere() {
         let why = message::unschedulable_everywhere(nodes::count(world), problem);
-        plan.scheduling_wait =
-            Some(queueing_hints::build_wait(row, &constraints, BTreeSet::from([volumes::BINDING]), None));
+        plan.scheduling_wait = Some(queueing_hints::build_wait(row, &constraints, BTreeSet::from([plugin]), None));
         record_unschedulable(
             world,
             row,
@@ -111,7 +111,7 @@ fn place(query: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &Sch
     };
     plan.scheduling_wait = Some(queueing_hints::build_wait(row, constraints, refusal_counts.plugins(), nominated));
     let mut wait = |why_not: Option<&str>, nominated: Option<&str>| {
-        let message = &message::unschedulable(&refusal_counts, why_not);
+        let message = &message::unschedulable(&refusal_counts, query.has_devices(), why_not);
         record_unschedulable(world, row, plan, &Unschedulable { reason: "Unschedulable", message, nominated });
     };
     match outcome {
@@ -190,7 +190,9 @@ fn find_fitting_nodes(query: &PodQuery<'_>, node_results: &mut NodeResultCache, 
 
 fn assign(query: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
     let (row, name) = (query.row, &node.key.name);
-    for (verb, why) in query.storage.iter().flat_map(|storage| storage.claim_writes(node)) {
+    let for_storage = query.storage.iter().flat_map(|storage| storage.claim_writes(node));
+    let for_devices = query.devices.iter().flat_map(|devices| devices.claim_writes(row, node));
+    for (verb, why) in for_storage.chain(for_devices) {
         plan.write(verb, why);
     }
     let bind = WriteVerb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };

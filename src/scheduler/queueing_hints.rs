@@ -4,6 +4,7 @@
 //! An unschedulable pod is tried again only after a change that could make one of its refusing plugins accept a node. A wrong yes costs one
 //! attempt; a wrong no delays the pod until the leftovers are tried, so a hint in doubt says yes.
 
+use super::devices::PLUGIN;
 use super::filter::{self, PodQuery};
 use super::nodes;
 use super::pod_constraints::{PodConstraints, PodTermConstraint};
@@ -11,8 +12,8 @@ use super::volume_limits::{self, LIMITS};
 use super::volumes::{BINDING, RESTRICTIONS, ZONE};
 use crate::object::Str;
 use crate::world::plan::SchedulingWait;
-use crate::world::storage;
 use crate::world::{PodTerm, Row, RowChange, WaitFilter, World};
+use crate::world::{devices, storage};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -86,6 +87,8 @@ fn helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowChange<
         "pods" => pod_helps(world, wait, waiting, change),
         storage::CLAIMS => [BINDING, ZONE].into_iter().any(refused_by) && row.key.namespace == waiting.key.namespace,
         storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(refused_by),
+        devices::CLAIMS => refused_by(PLUGIN),
+        devices::SLICES | devices::CLASSES => refused_by(PLUGIN),
         // Default constraints count the pods that Services and owners select.
         "services" => refused_by("PodTopologySpread") && wait.spread.is_empty(),
         "namespaces" => refused_by("InterPodAffinity"),
@@ -123,6 +126,8 @@ fn node_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCh
                 // These accept a node only after changes of pods or volumes, or after a new label.
                 "NodeName" | "NodePorts" | "PodTopologySpread" | "InterPodAffinity" | BINDING | ZONE | LIMITS
                 | RESTRICTIONS => false,
+                // The devices of slices for nodes with a label.
+                PLUGIN => is_relabelled,
                 _ => true,
             }
     };
@@ -161,7 +166,7 @@ fn pod_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCha
             about(&wait.affinity, came) || about(&wait.anti_affinity, left) || excluded.is_some()
         }
         // These accept a node only after changes of nodes or volumes.
-        "NodeName" | "NodeUnschedulable" | "NodeAffinity" | "TaintToleration" | BINDING | ZONE => false,
+        "NodeName" | "NodeUnschedulable" | "NodeAffinity" | "TaintToleration" | BINDING | ZONE | PLUGIN => false,
         _ => true,
     })
 }

@@ -9,6 +9,7 @@
 pub mod access;
 pub mod control;
 mod derived_cache;
+pub mod devices;
 pub mod facts;
 pub mod ingress_routes;
 mod label_index;

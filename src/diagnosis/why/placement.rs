@@ -209,6 +209,10 @@ fn objections(
         "VolumeBinding" | "VolumeZone" | "VolumeRestrictions" => {
             one(PlacementObstacle::Claims, &["check its claims: kloop get pvc"])
         }
+        "DynamicResources" => one(
+            PlacementObstacle::Claims,
+            &["check its device claims: kloop get resourceclaims", "offer more devices: kloop get resourceslices"],
+        ),
         "NodeVolumeLimits" => {
             one(PlacementObstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding()
         }

@@ -11,6 +11,7 @@ use super::{FieldErrors, FieldPath, csi_driver, metadata, names, shapes};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::{DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The shape of the spec of claims and of their templates.
@@ -26,17 +27,39 @@ const MOST_ID_BYTES: usize = 32;
 const MOST_CONDITIONS: usize = 4;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
-/// Warns that a claim stays as it is.
-pub fn warn_about_claim(_: &Object) -> Vec<String> {
-    vec![
-        "kloop's scheduler allocates no devices: the claim stays pending, and pods that name it start without a device"
-            .to_owned(),
-    ]
+/// Warns of parts of claims and templates that the scheduler does not look at.
+pub fn warn_about_claim(claim: &Object) -> Vec<String> {
+    let requests = [&["spec", "devices", "requests"][..], &["spec", "spec", "devices", "requests"]];
+    let requests = requests.into_iter().flat_map(|path| claim.items(path));
+    let has_capacity = |request: &Value| {
+        let parts = request["firstAvailable"].as_array().into_iter().flatten().chain([&request["exactly"]]);
+        parts.into_iter().any(|part| part["capacity"].is_object())
+    };
+    let ignored = requests.into_iter().any(has_capacity);
+    Vec::from_iter(
+        ignored.then(|| "capacity of device requests is not supported: whole devices are allocated".to_owned()),
+    )
 }
 
-/// Warns that nobody asks for the devices that are described.
-pub fn warn_of_offer(_: &Object) -> Vec<String> {
-    vec!["kloop's scheduler allocates no devices: DeviceClasses and ResourceSlices have no effect".to_owned()]
+/// Warns of parts of classes and slices that the scheduler does not look at.
+pub fn warn_of_offer(offer: &Object) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if offer.value_at(&["spec", "extendedResourceName"]).is_some_and(Value::is_string) {
+        warnings.push(
+            "spec.extendedResourceName is not supported: only pods with claims get devices of the class".to_owned(),
+        );
+    }
+    for (field, then) in [
+        ("allowMultipleAllocations", "each device is allocated once"),
+        ("bindsToNode", "the claim keeps the nodes of the slice"),
+        ("bindingConditions", "pods are bound at once"),
+    ] {
+        let is_set = |device: &Value| !matches!(device[field], Value::Null | Value::Bool(false));
+        if offer.items(&["spec", "devices"]).iter().any(is_set) {
+            warnings.push(format!("spec.devices[].{field} is not supported: {then}"));
+        }
+    }
+    warnings
 }
 
 /// Checks a list's length, then its items.

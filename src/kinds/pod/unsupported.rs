@@ -11,7 +11,6 @@ type UnsupportedField = (&'static str, &'static [&'static str], &'static str);
 const OF_POD: &[UnsupportedField] = &[
     ("hostUsers", &["true"], "users in the pod are the machine's users"),
     ("os.name", &["\"linux\""], "programs are this machine's"),
-    ("resourceClaims", &[], "there are no devices to claim"),
     ("runtimeClassName", &[], "kloop has only one container runtime"),
     ("securityContext.appArmorProfile.type", UNCONFINED, NO_PROFILE),
     ("securityContext.seLinuxOptions", &[], "processes have the label of kloop itself"),

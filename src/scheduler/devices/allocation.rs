@@ -1,0 +1,109 @@
+//! The allocation of a claim as it is written into its status.
+
+use super::requests::{ClaimRequests, WantedDevices};
+use super::search::ChosenDevice;
+use k8s_openapi::api::core::v1::NodeSelector;
+use serde_json::{Map, Value, json};
+
+/// Returns `status.allocation` of a claim with these devices.
+pub fn result(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Value {
+    let mut devices = Map::new();
+    let results: Vec<Value> = chosen.iter().map(device_result).collect();
+    if !results.is_empty() {
+        devices.insert("results".into(), results.into());
+    }
+    let config = configuration(requests, chosen);
+    if !config.is_empty() {
+        devices.insert("config".into(), config.into());
+    }
+    let mut allocation = json!({ "devices": devices });
+    if let Some(selector) = node_selector(chosen) {
+        allocation["nodeSelector"] = selector;
+    }
+    allocation
+}
+
+fn device_result(choice: &ChosenDevice<'_>) -> Value {
+    let ChosenDevice { wanted, pool, device, .. } = choice;
+    let mut result = json!({"request": wanted.name, "driver": pool.driver, "pool": pool.name, "device": device.name});
+    if let Some(admin) = wanted.admin_access {
+        result["adminAccess"] = admin.into();
+    }
+    if !wanted.tolerations.is_empty() {
+        result["tolerations"] = json!(wanted.tolerations);
+    }
+    result
+}
+
+/// Returns the configurations of the classes, each once, and those of the claim.
+fn configuration(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Vec<Value> {
+    let mut wanted: Vec<&WantedDevices> = Vec::new();
+    for choice in chosen {
+        if !wanted.iter().any(|known| std::ptr::eq(*known, choice.wanted)) {
+            wanted.push(choice.wanted);
+        }
+    }
+    let mut config = Vec::new();
+    let mut classes: Vec<&str> = Vec::new();
+    for first in &wanted {
+        if classes.contains(&&*first.class_name) {
+            continue;
+        }
+        classes.push(&first.class_name);
+        let of_class = wanted.iter().filter(|one| one.class_name == first.class_name);
+        let names: Vec<&str> = of_class.map(|one| &*one.name).collect();
+        let own = first.class.config.iter().flatten();
+        config.extend(own.map(|own| json!({"source": "FromClass", "requests": names, "opaque": own.opaque})));
+    }
+    let own = requests.spec.devices.iter().filter_map(|devices| devices.config.as_ref()).flatten();
+    for own in own {
+        let names = own.requests.as_deref().unwrap_or_default();
+        let is_meant = |one: &&WantedDevices| {
+            let parent = one.name.split('/').next().unwrap_or_default();
+            names.iter().any(|name| *name == one.name || name == parent)
+        };
+        if names.is_empty() || wanted.iter().any(is_meant) {
+            let mut entry = json!({"source": "FromClaim", "opaque": own.opaque});
+            if !names.is_empty() {
+                entry["requests"] = json!(names);
+            }
+            config.push(entry);
+        }
+    }
+    config
+}
+
+/// Returns the nodes that can use all devices; `None` for every node.
+fn node_selector(chosen: &[ChosenDevice<'_>]) -> Option<Value> {
+    let (mut fields, mut expressions) = (Vec::new(), Vec::new());
+    for ChosenDevice { slice, device, .. } in chosen {
+        let (name, selector) = match slice.per_device_node_selection {
+            Some(true) => (&device.node_name, &device.node_selector),
+            _ => (&slice.node_name, &slice.node_selector),
+        };
+        if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
+            let field = json!({"key": "metadata.name", "operator": "In", "values": [name]});
+            return Some(json!({"nodeSelectorTerms": [{"matchFields": [field]}]}));
+        }
+        let terms = selector.iter().flat_map(|NodeSelector { node_selector_terms }| node_selector_terms);
+        for term in terms {
+            add_new(&mut fields, term.match_fields.iter().flatten().map(|one| json!(one)));
+            add_new(&mut expressions, term.match_expressions.iter().flatten().map(|one| json!(one)));
+        }
+    }
+    let mut term = Map::new();
+    for (name, list) in [("matchFields", fields), ("matchExpressions", expressions)] {
+        if !list.is_empty() {
+            term.insert(name.into(), list.into());
+        }
+    }
+    (!term.is_empty()).then(|| json!({ "nodeSelectorTerms": [term] }))
+}
+
+fn add_new(all: &mut Vec<Value>, more: impl Iterator<Item = Value>) {
+    for one in more {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+}

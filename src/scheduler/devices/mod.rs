@@ -1,0 +1,144 @@
+//! The plugin DynamicResources: allocates the devices of a pod's claims on a node.
+//!
+//! Knows: which claims are allocated already, and where; [`search`] finds devices for the others. Never: decides on a device that another
+//! claim has. The choice is written together with the binding of the pod, so that no two claims get one device.
+//! Start reading at [`PodDevices::from_pod`].
+
+mod allocation;
+mod pools;
+mod requests;
+mod search;
+mod selector;
+
+use crate::object::Object;
+use crate::world::devices::{self, FINALIZER, PodDeviceClaim};
+use crate::world::{Row, World, WriteVerb, terms};
+use pools::{DeviceId, DeviceSlices};
+use requests::ClaimRequests;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The plugin.
+pub const PLUGIN: &str = "DynamicResources";
+
+/// A refusal: the node has no devices for all claims.
+pub const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
+const ELSEWHERE: &str = "resourceclaim not available on the node";
+const IN_USE: &str = "resourceclaim in use";
+
+/// Constraints of a pod's claims on nodes.
+#[derive(Clone, Default)]
+pub struct PodDevices(Option<Arc<DeviceQuery>>);
+
+/// Input of the search for devices, for all nodes.
+struct DeviceQuery {
+    claims: Vec<PodDeviceClaim>,
+    /// The requests of the claims that are not allocated yet, with their places among the claims.
+    open: Vec<(usize, ClaimRequests)>,
+    slices: DeviceSlices,
+    /// Devices of other claims.
+    taken: HashSet<DeviceId>,
+}
+
+impl PodDevices {
+    /// Reads the claims of a pod; the error says why no node can take it.
+    pub fn from_pod(world: &World, row: &Row) -> Result<PodDevices, String> {
+        let claims = devices::used_by_pod(world, row)?;
+        if claims.is_empty() {
+            return Ok(PodDevices::default());
+        }
+        let mut open = Vec::new();
+        for (place, claim) in claims.iter().enumerate() {
+            if !devices::is_allocated(&claim.body) {
+                open.push((place, ClaimRequests::read(world, &claim.body)?));
+            } else if !devices::can_be_reserved(&claim.body) && !devices::is_reserved_for(&claim.body, &row.uid) {
+                return Err(IN_USE.to_owned());
+            }
+        }
+        let (slices, taken) = match open.is_empty() {
+            true => Default::default(),
+            false => (pools::all_slices(world), pools::allocated_devices(world)),
+        };
+        Ok(PodDevices(Some(Arc::new(DeviceQuery { claims, open, slices, taken }))))
+    }
+
+    /// Whether it has no claims that a node could fail.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns why a node cannot take it.
+    pub fn refusal(&self, node: &Row) -> Option<String> {
+        let query = self.0.as_ref()?;
+        let is_here = |claim: &PodDeviceClaim| {
+            let selector = claim.body.value_at(&["status", "allocation", "nodeSelector"]);
+            selector.is_none_or(|selector| selector.is_null() || terms::any_matches(selector, node))
+        };
+        if !query.claims.iter().all(is_here) {
+            return Some(ELSEWHERE.to_owned());
+        }
+        match query.allocate(node) {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(CANNOT_ALLOCATE.to_owned()),
+            Err(why) => Some(why),
+        }
+    }
+
+    /// Returns the writes for the pod's claims when it is placed on a node: the allocation, and the reservation for the pod.
+    pub fn claim_writes(&self, pod: &Row, node: &Row) -> Vec<(WriteVerb, String)> {
+        let Some(query) = &self.0 else { return Vec::new() };
+        let mut allocations: Vec<(usize, Value)> = query.allocate(node).ok().flatten().unwrap_or_default();
+        let mut writes = Vec::new();
+        for (place, PodDeviceClaim { row, body }) in query.claims.iter().enumerate() {
+            let of_this = |(claim, _): &(usize, Value)| *claim == place;
+            let allocation = allocations.iter().position(of_this).map(|index| allocations.swap_remove(index).1);
+            if devices::is_reserved_for(body, &pod.uid) && allocation.is_none() {
+                continue;
+            }
+            let mut status = devices::reserved_for(body, pod);
+            let mut why = format!("the claim {} is reserved for {}", row.key.path(), pod.key.name);
+            if let Some(allocation) = allocation {
+                status.set(&["status", "allocation"], allocation);
+                why = format!("the claim {} gets devices on {}", row.key.path(), node.key.name);
+                if let Some(protected) = protected(body) {
+                    writes.push((WriteVerb::Update(protected), format!("the claim {} is in use", row.key.path())));
+                    // The revision of the claim is that of the write before, in the same transaction.
+                    status.unset(&["metadata", "resourceVersion"]);
+                }
+            }
+            writes.push((WriteVerb::Status(status), why));
+        }
+        writes
+    }
+}
+
+impl DeviceQuery {
+    /// Returns the allocation of each open claim on a node, with the claim's place; `None` where there are too few devices.
+    fn allocate(&self, node: &Row) -> Result<Option<Vec<(usize, Value)>>, String> {
+        if self.open.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let pools = pools::on_node(&self.slices, node);
+        let claims: Vec<&ClaimRequests> = self.open.iter().map(|(_, requests)| requests).collect();
+        let Some(chosen) = search::find_devices(&claims, (&pools, node), &self.taken)? else { return Ok(None) };
+        let places = self.open.iter().map(|(place, _)| *place);
+        let results = claims.iter().zip(&chosen).map(|(claim, chosen)| allocation::result(claim, chosen));
+        Ok(Some(places.zip(results).collect()))
+    }
+}
+
+/// Returns the claim with the finalizer of allocated claims; `None` when it has it.
+fn protected(claim: &Object) -> Option<Object> {
+    let mut finalizers = claim.items(&["metadata", "finalizers"]).to_vec();
+    if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+        return None;
+    }
+    finalizers.push(FINALIZER.into());
+    let mut claim = claim.clone();
+    claim.set(&["metadata", "finalizers"], finalizers);
+    Some(claim)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The requests of a claim, with the classes that they name.
+
+use crate::object::Object;
+use crate::world::{World, devices};
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, DeviceClassSpec, DeviceConstraint, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaim,
+    ResourceClaimSpec,
+};
+use serde::Deserialize;
+
+/// The requests of one claim.
+pub struct ClaimRequests {
+    /// `NAMESPACE/NAME`.
+    pub claim: String,
+    /// The spec.
+    pub spec: ResourceClaimSpec,
+    /// For each request its alternatives, of which the first possible one is taken; one where there is no choice.
+    pub requests: Vec<Vec<WantedDevices>>,
+}
+
+/// A number of devices of a class.
+pub struct WantedDevices {
+    /// `REQUEST`, or `REQUEST/SUBREQUEST`.
+    pub name: String,
+    /// The name of the class.
+    pub class_name: String,
+    /// The class.
+    pub class: DeviceClassSpec,
+    /// CEL expressions that a device has to meet, those of the class first.
+    pub selectors: Vec<String>,
+    /// The number of devices; `None` for all that there are.
+    pub count: Option<usize>,
+    /// Whether devices of other claims do as well.
+    pub admin_access: Option<bool>,
+    /// The taints that do not matter.
+    pub tolerations: Vec<DeviceToleration>,
+}
+
+impl ClaimRequests {
+    /// Reads the requests of a claim; the error says why no node can meet them.
+    pub fn read(world: &World, claim: &Object) -> Result<ClaimRequests, String> {
+        let path = format!("{}/{}", claim.namespace(), claim.name());
+        let read = ResourceClaim::deserialize(&claim.0);
+        let spec = read.map_err(|error| format!("resource claim {path}: {error}"))?.spec;
+        let all = spec.devices.as_ref().and_then(|devices| devices.requests.as_ref()).into_iter().flatten();
+        let requests = all.map(|request| read_request(world, request)).collect::<Result<_, _>>()?;
+        Ok(ClaimRequests { claim: path, spec, requests })
+    }
+
+    /// Returns the constraints over several devices.
+    pub fn constraints(&self) -> impl Iterator<Item = &DeviceConstraint> {
+        self.spec.devices.iter().filter_map(|devices| devices.constraints.as_ref()).flatten()
+    }
+}
+
+fn read_request(world: &World, request: &DeviceRequest) -> Result<Vec<WantedDevices>, String> {
+    let mut alternatives = Vec::new();
+    if let Some(exact) = &request.exactly {
+        let name = request.name.clone();
+        alternatives.push(WantedDevices {
+            admin_access: exact.admin_access,
+            ..wanted(
+                world,
+                name,
+                RequestFields {
+                    class: &exact.device_class_name,
+                    mode: exact.allocation_mode.as_deref(),
+                    count: exact.count,
+                    selectors: exact.selectors.as_deref(),
+                    tolerations: exact.tolerations.as_deref(),
+                },
+            )?
+        });
+    }
+    for part in request.first_available.iter().flatten() {
+        let name = format!("{}/{}", request.name, part.name);
+        alternatives.push(wanted(
+            world,
+            name,
+            RequestFields {
+                class: &part.device_class_name,
+                mode: part.allocation_mode.as_deref(),
+                count: part.count,
+                selectors: part.selectors.as_deref(),
+                tolerations: part.tolerations.as_deref(),
+            },
+        )?);
+    }
+    match alternatives.is_empty() {
+        true => Err(format!("request {}: unsupported request type", request.name)),
+        false => Ok(alternatives),
+    }
+}
+
+/// The fields that both forms of a request have.
+struct RequestFields<'a> {
+    class: &'a str,
+    mode: Option<&'a str>,
+    count: Option<i64>,
+    selectors: Option<&'a [DeviceSelector]>,
+    tolerations: Option<&'a [DeviceToleration]>,
+}
+
+fn wanted(world: &World, name: String, fields: RequestFields<'_>) -> Result<WantedDevices, String> {
+    let class = world.find(devices::CLASSES, "", fields.class);
+    let class = class.and_then(|class| DeviceClass::deserialize(&class.body().0).ok());
+    let Some(class) = class.map(|class| class.spec) else {
+        return Err(format!("request {name}: device class {} does not exist", fields.class));
+    };
+    let own = fields.selectors.unwrap_or_default();
+    let selectors = class.selectors.iter().flatten().chain(own).filter_map(|selector| selector.cel.as_ref());
+    let count = usize::try_from(fields.count.unwrap_or(1)).unwrap_or(1);
+    Ok(WantedDevices {
+        selectors: selectors.map(|cel| cel.expression.clone()).collect(),
+        name,
+        class_name: fields.class.to_owned(),
+        class,
+        count: (fields.mode != Some("All")).then_some(count),
+        admin_access: None,
+        tolerations: fields.tolerations.unwrap_or_default().to_vec(),
+    })
+}

@@ -1,0 +1,279 @@
+//! The search for devices: one request after the other, one device after the other, back where there is none left.
+//!
+//! The first solution is taken. The search gives up after a number of steps, because the number of choices grows exponentially.
+
+use super::pools::{DeviceId, DevicePool, device_reaches};
+use super::requests::{ClaimRequests, WantedDevices};
+use super::selector;
+use crate::object::quantity::Quantity;
+use crate::world::Row;
+use k8s_openapi::api::resource::v1::{
+    Device, DeviceAttribute, DeviceConstraint, DeviceTaint, DeviceToleration, ResourceSliceSpec,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Maximum number of devices that one claim gets (`AllocationResultsMaxSize`).
+const MOST_RESULTS: usize = 32;
+/// Maximum number of tried devices for one node.
+const MOST_STEPS: usize = 50_000;
+
+/// A device that was chosen for a request.
+#[derive(Clone, Copy)]
+pub struct ChosenDevice<'a> {
+    /// The request.
+    pub wanted: &'a WantedDevices,
+    /// Its pool.
+    pub pool: &'a DevicePool,
+    /// Its slice.
+    pub slice: &'a ResourceSliceSpec,
+    /// The device.
+    pub device: &'a Device,
+}
+
+impl ChosenDevice<'_> {
+    fn is_exclusive(&self) -> bool {
+        self.wanted.admin_access != Some(true)
+    }
+}
+
+/// A device of a pool.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    pool: &'a DevicePool,
+    slice: &'a ResourceSliceSpec,
+    device: &'a Device,
+}
+
+/// Devices for some claims, as far as they were chosen.
+struct Search<'a> {
+    claims: &'a [&'a ClaimRequests],
+    candidates: Vec<Candidate<'a>>,
+    taken: &'a HashSet<DeviceId>,
+    /// The devices of each claim.
+    chosen: Vec<Vec<ChosenDevice<'a>>>,
+    /// Whether a candidate meets the selectors of a request, by their places.
+    matches: HashMap<(*const WantedDevices, usize), bool>,
+    steps: usize,
+}
+
+/// Returns devices of these pools for each claim; `None` where there are too few. The error says why a request cannot be decided.
+pub fn find_devices<'a>(
+    claims: &'a [&'a ClaimRequests],
+    (pools, node): (&'a [DevicePool], &Row),
+    taken: &'a HashSet<DeviceId>,
+) -> Result<Option<Vec<Vec<ChosenDevice<'a>>>>, String> {
+    let mut candidates = Vec::new();
+    for pool in pools.iter().filter(|pool| !pool.is_invalid) {
+        for slice in &pool.slices {
+            let own_nodes = slice.per_device_node_selection == Some(true);
+            let devices = slice.devices.iter().flatten().filter(|device| !own_nodes || device_reaches(device, node));
+            candidates.extend(devices.map(|device| Candidate { pool, slice, device }));
+        }
+    }
+    let chosen = vec![Vec::new(); claims.len()];
+    let mut search = Search { claims, candidates, taken, chosen, matches: HashMap::new(), steps: 0 };
+    search.check_pools(pools)?;
+    Ok(search.choose_for(0, 0)?.then_some(search.chosen))
+}
+
+impl<'a> Search<'a> {
+    /// Refuses requests for all devices while the slices of a pool are not complete.
+    fn check_pools(&self, pools: &[DevicePool]) -> Result<(), String> {
+        let Some(pool) = pools.iter().find(|pool| pool.is_incomplete || pool.is_invalid) else { return Ok(()) };
+        for claim in self.claims {
+            if let Some(all) = claim.requests.iter().flatten().find(|wanted| wanted.count.is_none()) {
+                let state = if pool.is_invalid { "invalid" } else { "being updated" };
+                return Err(format!(
+                    "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {state}",
+                    claim.claim, all.name, pool.driver, pool.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses devices for a request of a claim and all that follow.
+    fn choose_for(&mut self, claim: usize, request: usize) -> Result<bool, String> {
+        let Some(requests) = self.claims.get(claim) else { return Ok(true) };
+        let Some(alternatives) = requests.requests.get(request) else { return self.choose_for(claim + 1, 0) };
+        for wanted in alternatives {
+            let found = match wanted.count {
+                Some(count) => self.choose_some((claim, request), wanted, (count, 0))?,
+                None => self.choose_all((claim, request), wanted)?,
+            };
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Chooses so many devices, from a candidate on: the devices of one request are interchangeable.
+    fn choose_some(
+        &mut self,
+        (claim, request): (usize, usize),
+        wanted: &'a WantedDevices,
+        (left, first): (usize, usize),
+    ) -> Result<bool, String> {
+        if left == 0 {
+            return self.choose_for(claim, request + 1);
+        }
+        for index in first..self.candidates.len() {
+            if !self.choose(claim, wanted, index)? {
+                continue;
+            }
+            if self.choose_some((claim, request), wanted, (left - 1, index + 1))? {
+                return Ok(true);
+            }
+            self.chosen[claim].pop();
+        }
+        Ok(false)
+    }
+
+    /// Chooses every device that matches, of which there has to be one.
+    fn choose_all(&mut self, (claim, request): (usize, usize), wanted: &'a WantedDevices) -> Result<bool, String> {
+        let before = self.chosen[claim].len();
+        for index in 0..self.candidates.len() {
+            if self.is_match(wanted, index)? && !self.choose(claim, wanted, index)? {
+                self.chosen[claim].truncate(before);
+                return Ok(false);
+            }
+        }
+        if self.chosen[claim].len() > before && self.choose_for(claim, request + 1)? {
+            return Ok(true);
+        }
+        self.chosen[claim].truncate(before);
+        Ok(false)
+    }
+
+    /// Chooses a candidate if it can be had beside those that were chosen already.
+    fn choose(&mut self, claim: usize, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
+        self.steps += 1;
+        if self.steps > MOST_STEPS {
+            return Err(format!("no devices were found for the claims within {MOST_STEPS} steps"));
+        }
+        let Candidate { pool, slice, device } = self.candidates[index];
+        let choice = ChosenDevice { wanted, pool, slice, device };
+        let fits = self.chosen[claim].len() < MOST_RESULTS
+            && (!choice.is_exclusive() || !self.is_taken(pool, device))
+            && self.is_match(wanted, index)?
+            && tolerates(device.taints.iter().flatten(), &wanted.tolerations)
+            && (!choice.is_exclusive() || self.has_counters(pool, device))
+            && self.claims[claim].constraints().all(|constraint| admits(constraint, &self.chosen[claim], &choice));
+        if fits {
+            self.chosen[claim].push(choice);
+        }
+        Ok(fits)
+    }
+
+    /// Whether a candidate meets the selectors of a request.
+    fn is_match(&mut self, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
+        let place = (std::ptr::from_ref(wanted), index);
+        if let Some(known) = self.matches.get(&place) {
+            return Ok(*known);
+        }
+        let Candidate { pool, device, .. } = self.candidates[index];
+        let mut is_match = true;
+        for (number, expression) in wanted.selectors.iter().enumerate() {
+            let result = selector::matches(expression, &pool.driver, device);
+            is_match = result.map_err(|why| format!("request {}: selector #{number}: {why}", wanted.name))?;
+            if !is_match {
+                break;
+            }
+        }
+        self.matches.insert(place, is_match);
+        Ok(is_match)
+    }
+
+    /// Whether another request has a device for itself.
+    fn is_taken(&self, pool: &DevicePool, device: &Device) -> bool {
+        let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
+        self.taken.contains(&id) || self.is_chosen(device)
+    }
+
+    fn is_chosen(&self, device: &Device) -> bool {
+        let mut chosen = self.chosen.iter().flatten().filter(|choice| choice.is_exclusive());
+        chosen.any(|choice| std::ptr::eq(choice.device, device))
+    }
+
+    /// Whether the counters that a device consumes suffice beside the other devices of its pool.
+    fn has_counters(&self, pool: &DevicePool, device: &Device) -> bool {
+        let mut needs = device.consumes_counters.iter().flatten();
+        needs.all(|need| {
+            need.counters.iter().all(|(name, counter)| {
+                let place = (&*need.counter_set, name.as_str());
+                let free = total_of(pool, place) - self.consumed_of(pool, place);
+                free >= quantity(&counter.value.0)
+            })
+        })
+    }
+
+    /// Returns how much of a counter the devices in use consume.
+    fn consumed_of(&self, pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
+        let devices = pool.slices.iter().flat_map(|slice| slice.devices.iter().flatten());
+        let used = devices.filter(|device| device.consumes_counters.is_some() && self.is_taken(pool, device));
+        let needs = used.flat_map(|device| device.consumes_counters.iter().flatten());
+        let needs = needs.filter(|need| need.counter_set == set);
+        needs.filter_map(|need| need.counters.get(name)).map(|counter| quantity(&counter.value.0)).sum()
+    }
+}
+
+/// Returns the amount of a counter that a pool shares among its devices.
+fn total_of(pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
+    let sets = pool.slices.iter().flat_map(|slice| slice.shared_counters.iter().flatten());
+    let counters = sets.filter(|shared| shared.name == set).filter_map(|shared| shared.counters.get(name));
+    counters.map(|counter| quantity(&counter.value.0)).sum()
+}
+
+fn quantity(text: &str) -> Quantity {
+    Quantity::parse(text).unwrap_or(Quantity::from_int(0))
+}
+
+/// Whether tolerations cover all taints that keep pods away.
+fn tolerates<'t>(mut taints: impl Iterator<Item = &'t DeviceTaint>, tolerations: &[DeviceToleration]) -> bool {
+    taints.all(|taint| {
+        let covers = |toleration: &DeviceToleration| {
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            let (key, effect) = (text(&toleration.key), text(&toleration.effect));
+            let is_value = match toleration.operator.as_deref() {
+                Some("Exists") => true,
+                _ => text(&toleration.value) == text(&taint.value),
+            };
+            is_value && (key.is_empty() || key == taint.key) && (effect.is_empty() || effect == taint.effect)
+        };
+        !["NoSchedule", "NoExecute"].contains(&&*taint.effect) || tolerations.iter().any(covers)
+    })
+}
+
+/// Whether a constraint of a claim holds with one more device.
+fn admits(constraint: &DeviceConstraint, chosen: &[ChosenDevice<'_>], new: &ChosenDevice<'_>) -> bool {
+    let is_meant = |choice: &ChosenDevice<'_>| match constraint.requests.as_deref() {
+        None | Some([]) => true,
+        Some(names) => {
+            let parent = choice.wanted.name.split('/').next().unwrap_or_default();
+            names.iter().any(|name| *name == choice.wanted.name || name == parent)
+        }
+    };
+    if !is_meant(new) {
+        return true;
+    }
+    let mut others = chosen.iter().filter(|choice| is_meant(choice));
+    match (&constraint.match_attribute, &constraint.distinct_attribute) {
+        (Some(name), _) => {
+            let Some(own) = attribute(new, name) else { return false };
+            others.next().is_none_or(|other| attribute(other, name) == Some(own))
+        }
+        (None, Some(name)) => {
+            let Some(own) = attribute(new, name) else { return false };
+            others.all(|other| attribute(other, name) != Some(own))
+        }
+        (None, None) => false,
+    }
+}
+
+/// Returns the attribute of a qualified name; the domain of an attribute without one is the driver.
+fn attribute<'a>(choice: &ChosenDevice<'a>, name: &str) -> Option<&'a DeviceAttribute> {
+    let attributes = choice.device.attributes.as_ref()?;
+    let short = name.strip_prefix(&*choice.pool.driver).and_then(|rest| rest.strip_prefix('/'));
+    attributes.get(name).or_else(|| attributes.get(short?))
+}

@@ -1,0 +1,286 @@
+//! Tests of the allocation of devices.
+
+use super::super::plan;
+use crate::kinds;
+use crate::object::{Key, Object, Resource, Time};
+use crate::world::{Plan, World, WriteVerb};
+use serde_json::{Value, json};
+
+const DRIVER: &str = "gpu.example.com";
+
+/// Nodes `a` and `b`, the class `gpu`, and what a case adds; uids are numbers in this order.
+fn world(objects: &[Value]) -> World {
+    let node = |name: &str, zone: &str| {
+        let metadata = json!({"name": name, "labels": {"zone": zone}});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": {"pods": "9"}}})
+    };
+    let config = json!([{"opaque": {"driver": DRIVER, "parameters": {"of": "class"}}}]);
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {"config": config}});
+    let mut world = World::new(Time::UNIX_EPOCH);
+    for (number, body) in [node("a", "x"), node("b", "y"), class].iter().chain(objects).enumerate() {
+        let mut object = Object(body.clone());
+        let kind = kinds::by_kind(object.api_version(), object.kind()).unwrap();
+        object = Object((kind.normalize)(&object.0, &mut |path| panic!("{path:?}")).unwrap());
+        object.set(&["metadata", "uid"], format!("{number}"));
+        object.set(&["metadata", "resourceVersion"], "1");
+        let namespace = if kind.namespaced { "default" } else { "" };
+        object.set(&["metadata", "namespace"], namespace);
+        world.put(Key::new(kind.resource, namespace, object.name()), object.0.to_string().into());
+    }
+    world
+}
+
+/// A slice of pool `NAME` with these devices, for the nodes that `nodes` says.
+fn slice(name: &str, nodes: Value, devices: Value) -> Value {
+    let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+    let mut spec = json!({"driver": DRIVER, "pool": pool, "devices": devices});
+    json_patch::merge(&mut spec, &nodes);
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec})
+}
+
+fn device(name: &str, model: &str) -> Value {
+    json!({"name": name, "attributes": {"model": {"string": model}}})
+}
+
+fn claim(name: &str, devices: Value) -> Value {
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": {"devices": devices}})
+}
+
+/// A claim with one request, `gpu`.
+fn simple_claim(name: &str, more: Value) -> Value {
+    let mut exactly = json!({"deviceClassName": "gpu"});
+    json_patch::merge(&mut exactly, &more);
+    claim(name, json!({"requests": [{"name": "gpu", "exactly": exactly}]}))
+}
+
+fn pod(name: &str, claims: &[&str]) -> Value {
+    let claims: Vec<Value> = claims.iter().map(|claim| json!({"name": claim, "resourceClaimName": claim})).collect();
+    let spec = json!({"containers": [{"name": "c", "image": "x"}], "resourceClaims": claims});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+}
+
+fn plan_for(world: &World, pod: &str) -> Plan {
+    plan(world, &Key::new(Resource("pods"), "default", pod))
+}
+
+/// The writes of a plan: `CLAIM=DEVICE+DEVICE`, `NODE`, or the message of a pod that waits.
+fn written(plan: &Plan) -> String {
+    let told = plan.writes.iter().filter_map(|write| match &write.verb {
+        WriteVerb::Bind { node, .. } => Some(node.to_string()),
+        WriteVerb::Status(pod) if pod.kind() == "Pod" => {
+            let message = pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap();
+            let short = message.trim_start_matches("0/2 nodes are available: ").trim_end_matches(". not found");
+            Some(short.split(" still not").next().unwrap().to_owned())
+        }
+        WriteVerb::Status(claim) => {
+            let results = claim.items(&["status", "allocation", "devices", "results"]).iter();
+            let devices: Vec<&str> = results.map(|result| result["device"].as_str().unwrap()).collect();
+            Some(format!("{}={}", claim.name(), devices.join("+")))
+        }
+        WriteVerb::Update(claim) => claim.items(&["metadata", "finalizers"]).is_empty().then(|| "?".to_owned()),
+        _ => Some("?".to_owned()),
+    });
+    told.collect::<Vec<_>>().join(" ")
+}
+
+fn outcome(mut objects: Vec<Value>, claims: &[&str]) -> String {
+    objects.push(pod("p", claims));
+    written(&plan_for(&world(&objects), "p"))
+}
+
+fn on_b(devices: Value) -> Value {
+    slice("pool", json!({"nodeName": "b"}), devices)
+}
+
+#[test]
+fn pod_goes_where_its_devices_are() {
+    let two = || on_b(json!([device("d0", "m"), device("d1", "n")]));
+    let none = "2 cannot allocate all claims.";
+    let cases: Vec<(&str, Vec<Value>, &[&str], &str)> = vec![
+        ("one device", vec![two(), simple_claim("x", json!({}))], &["x"], "x=d0 b"),
+        ("two of one request", vec![two(), simple_claim("x", json!({"count": 2}))], &["x"], "x=d0+d1 b"),
+        ("too many", vec![two(), simple_claim("x", json!({"count": 3}))], &["x"], none),
+        ("all", vec![two(), simple_claim("x", json!({"allocationMode": "All"}))], &["x"], "x=d0+d1 b"),
+        ("all of none", vec![simple_claim("x", json!({"allocationMode": "All"}))], &["x"], none),
+        (
+            "two claims",
+            vec![two(), simple_claim("x", json!({})), simple_claim("y", json!({}))],
+            &["x", "y"],
+            "x=d0 y=d1 b",
+        ),
+        ("no slice", vec![simple_claim("x", json!({}))], &["x"], none),
+        ("no claim", vec![two()], &["x"], "resourceclaim \"x\" not found"),
+        (
+            "no class",
+            vec![two(), simple_claim("x", json!({"deviceClassName": "no"}))],
+            &["x"],
+            "request gpu: device class no does not exist",
+        ),
+    ];
+    for (case, objects, claims, expected) in cases {
+        assert_eq!(outcome(objects, claims), expected, "{case}");
+    }
+    let everywhere = slice("net", json!({"allNodes": true}), json!([device("d0", "m")]));
+    assert!(["x=d0 a", "x=d0 b"].contains(&&*outcome(vec![everywhere, simple_claim("x", json!({}))], &["x"])));
+    let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]});
+    let zone = slice("zone", json!({"nodeSelector": {"nodeSelectorTerms": [term]}}), json!([device("d0", "m")]));
+    assert_eq!(outcome(vec![zone, simple_claim("x", json!({}))], &["x"]), "x=d0 a");
+    let own = json!([{"name": "d0", "nodeName": "a"}, {"name": "d1", "nodeName": "b"}]);
+    let own = slice("own", json!({"perDeviceNodeSelection": true}), own);
+    assert_eq!(outcome(vec![own, simple_claim("x", json!({"count": 2}))], &["x"]), none);
+}
+
+#[test]
+fn newest_generation_of_a_pool_counts() {
+    let with = |name: &str, generation: i64, count: i64, device: &str| {
+        let mut slice = slice("pool", json!({"nodeName": "b"}), json!([{"name": device}]));
+        slice["metadata"]["name"] = name.into();
+        slice["spec"]["pool"] = json!({"name": "pool", "generation": generation, "resourceSliceCount": count});
+        slice
+    };
+    let asked = |slices: Vec<Value>, mode: &str| {
+        outcome([slices, vec![simple_claim("x", json!({"allocationMode": mode}))]].concat(), &["x"])
+    };
+    assert_eq!(asked(vec![with("old", 1, 1, "d0"), with("new", 2, 1, "d1")], "ExactCount"), "x=d1 b");
+    let half = vec![with("half", 1, 2, "d0")];
+    assert_eq!(asked(half.clone(), "ExactCount"), "x=d0 b");
+    let expected = "1 cannot allocate all claims, 1 claim default/x, request gpu: asks for all devices, but resource pool gpu.example.com/pool is currently being updated.";
+    assert_eq!(asked(half, "All"), expected);
+}
+
+#[test]
+fn first_possible_alternative_is_taken() {
+    let parts = json!([{"name": "many", "deviceClassName": "gpu", "count": 3}, {"name": "few", "deviceClassName": "gpu", "count": 1}]);
+    let claim = claim("x", json!({"requests": [{"name": "gpu", "firstAvailable": parts}]}));
+    let objects = vec![on_b(json!([device("d0", "m"), device("d1", "m")])), claim, pod("p", &["x"])];
+    let plan = plan_for(&world(&objects), "p");
+    assert_eq!(written(&plan), "x=d0 b");
+    let statuses = plan.writes.iter().filter_map(|write| match &write.verb {
+        WriteVerb::Status(claim) => Some(claim.0["status"]["allocation"]["devices"]["results"][0]["request"].clone()),
+        _ => None,
+    });
+    assert_eq!(statuses.collect::<Vec<_>>(), ["gpu/few"]);
+}
+
+#[test]
+fn constraints_bind_devices_together() {
+    let devices = || on_b(json!([device("d0", "m"), device("d1", "n"), device("d2", "n"), {"name": "d3"}]));
+    let with = |constraint: Value| {
+        let requests = json!([{"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 2}}]);
+        let claim = claim("x", json!({"requests": requests, "constraints": [constraint]}));
+        outcome(vec![devices(), claim], &["x"])
+    };
+    assert_eq!(with(json!({"matchAttribute": "gpu.example.com/model"})), "x=d1+d2 b");
+    assert_eq!(with(json!({"distinctAttribute": "gpu.example.com/model"})), "x=d0+d1 b");
+    assert_eq!(with(json!({"matchAttribute": "gpu.example.com/none"})), "2 cannot allocate all claims.");
+}
+
+#[test]
+fn tainted_devices_need_a_toleration() {
+    let taints = json!([{"key": "broken", "effect": "NoSchedule"}]);
+    let asked = |request: Value| {
+        let devices = json!([{"name": "d0", "taints": taints}]);
+        outcome(vec![on_b(devices), simple_claim("x", request)], &["x"])
+    };
+    assert_eq!(asked(json!({})), "2 cannot allocate all claims.");
+    assert_eq!(asked(json!({"tolerations": [{"key": "broken", "operator": "Exists"}]})), "x=d0 b");
+    assert_eq!(
+        asked(json!({"tolerations": [{"key": "other", "operator": "Exists"}]})),
+        "2 cannot allocate all claims."
+    );
+}
+
+#[test]
+fn counters_of_a_pool_are_shared() {
+    let part = |name: &str, memory: &str| json!({"name": name, "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": memory}}}]});
+    let counters = json!([{"name": "card", "counters": {"memory": {"value": "10Gi"}}}]);
+    let mut slice = on_b(json!([part("whole", "10Gi"), part("half0", "5Gi"), part("half1", "5Gi")]));
+    slice["spec"]["sharedCounters"] = counters;
+    assert_eq!(outcome(vec![slice.clone(), simple_claim("x", json!({}))], &["x"]), "x=whole b");
+    assert_eq!(outcome(vec![slice.clone(), simple_claim("x", json!({"count": 2}))], &["x"]), "x=half0+half1 b");
+    assert_eq!(outcome(vec![slice, simple_claim("x", json!({"count": 3}))], &["x"]), "2 cannot allocate all claims.");
+}
+
+/// A claim that has device `d0` on node `b`, with these consumers.
+fn allocated(name: &str, consumers: Value, more: Value) -> Value {
+    let mut result = json!({"request": "gpu", "driver": DRIVER, "pool": "pool", "device": "d0"});
+    json_patch::merge(&mut result, &more);
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["b"]});
+    let mut claim = simple_claim(name, json!({}));
+    claim["status"] = json!({
+        "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}},
+        "reservedFor": consumers,
+    });
+    claim
+}
+
+#[test]
+fn devices_of_other_claims_are_taken() {
+    let slices = || on_b(json!([device("d0", "m")]));
+    let other = |more: Value| allocated("other", json!([{"resource": "pods", "name": "q", "uid": "q"}]), more);
+    let none = "2 cannot allocate all claims.";
+    assert_eq!(outcome(vec![slices(), other(json!({})), simple_claim("x", json!({}))], &["x"]), none);
+    assert_eq!(
+        outcome(vec![slices(), other(json!({"adminAccess": true})), simple_claim("x", json!({}))], &["x"]),
+        "x=d0 b"
+    );
+    let admin = simple_claim("x", json!({"adminAccess": true}));
+    assert_eq!(outcome(vec![slices(), other(json!({})), admin], &["x"]), "x=d0 b", "an administrator shares");
+}
+
+#[test]
+fn shared_claim_is_reserved_for_the_next_pod_on_its_node() {
+    let consumers = |count: usize| {
+        let consumer = |number| json!({"resource": "pods", "name": format!("q{number}"), "uid": format!("q{number}")});
+        Value::from((0..count).map(consumer).collect::<Vec<_>>())
+    };
+    let slices = || on_b(json!([device("d0", "m")]));
+    assert_eq!(outcome(vec![slices(), allocated("x", consumers(1), json!({}))], &["x"]), "x=d0 b");
+    let full = allocated("x", consumers(256), json!({}));
+    assert_eq!(outcome(vec![slices(), full], &["x"]), "resourceclaim in use");
+    let mut elsewhere = pod("p", &["x"]);
+    elsewhere["spec"]["nodeSelector"] = json!({"zone": "x"});
+    let objects = vec![slices(), allocated("x", consumers(1), json!({})), elsewhere];
+    let told = written(&plan_for(&world(&objects), "p"));
+    let expected = "1 node(s) didn't match Pod's node affinity/selector, 1 resourceclaim not available on the node.";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn allocation_has_configurations_nodes_and_consumers() {
+    let own = json!([{"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}}]);
+    let requests = json!([{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]);
+    let claim = claim("x", json!({"requests": requests, "config": own}));
+    let objects = vec![on_b(json!([device("d0", "m")])), claim, pod("p", &["x"])];
+    let plan = plan_for(&world(&objects), "p");
+    let [protect, status, bind] = &plan.writes[..] else { panic!("{:?}", plan.writes) };
+    let WriteVerb::Update(claim) = &protect.verb else { panic!("{protect:?}") };
+    assert_eq!(claim.0["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
+    assert!(matches!(bind.verb, WriteVerb::Bind { .. }));
+    let WriteVerb::Status(claim) = &status.verb else { panic!("{status:?}") };
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["b"]});
+    let config = |of: &str, source: &str| json!({"source": source, "requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"of": of}}});
+    let expected = json!({
+        "allocation": {
+            "devices": {
+                "results": [{"request": "gpu", "driver": DRIVER, "pool": "pool", "device": "d0"}],
+                "config": [config("class", "FromClass"), config("claim", "FromClaim")],
+            },
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        },
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "5"}],
+    });
+    assert_eq!(claim.0["status"], expected);
+}
+
+#[test]
+fn hopeless_search_ends() {
+    // 48 devices of which no 25 have one model.
+    let devices: Vec<Value> =
+        (0..48).map(|at| device(&format!("d{at}"), if at % 2 == 0 { "m" } else { "n" })).collect();
+    let requests = json!([{"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 25}}]);
+    let constraint = json!({"matchAttribute": "gpu.example.com/model"});
+    let claim = claim("x", json!({"requests": requests, "constraints": [constraint]}));
+    let told = outcome(vec![on_b(devices.into()), claim], &["x"]);
+    assert!(told.contains("no devices were found for the claims within"), "{told}");
+}
