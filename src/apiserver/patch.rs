@@ -128,13 +128,13 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
         }
         // As in Go, null is an empty map.
         _ if change.is_null() => Ok(old.0.clone()),
-        PatchType::Merge => Err(bad(format!("error decoding patch: {}", no_map(change)))),
-        _ => Err(bad(no_map(change))),
+        PatchType::Merge => Err(bad(format!("error decoding patch: {}", unmarshal_error(change)))),
+        _ => Err(bad(unmarshal_error(change))),
     }
 }
 
 /// Go's error for a patch that is no map.
-fn no_map(patch: &Value) -> String {
+fn unmarshal_error(patch: &Value) -> String {
     let what = match patch {
         Value::Array(_) => "array",
         Value::String(_) => "string",

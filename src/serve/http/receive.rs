@@ -13,12 +13,15 @@ use crate::apiserver::user::User;
 use crate::object::{Reason, Status};
 use crate::serve::ApiRequest;
 use crate::serve::access::{self, Impersonation};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
 use std::sync::Arc;
+
+/// Maximum size of a body that is read, whether it is kept or not.
+const MOST_DRAINED: usize = 16 << 20;
 
 /// Returns a request without its body.
 pub fn read_head(head: &Parts) -> ApiRequest {
@@ -67,21 +70,30 @@ pub async fn listen(
         audited.set_decision(true, "");
     }
     connection.mark_authenticated();
-    let too_large = || {
-        let text = format!("Request entity too large: limit is {LARGEST}");
-        Status::new(Reason::RequestEntityTooLarge, text)
-    };
-    if body.size_hint().lower() > LARGEST as u64 {
-        return Err(too_large());
-    }
-    let whole = tokio::time::timeout(PATIENCE, Limited::new(body, LARGEST).collect()).await;
-    request.body = match whole {
-        Ok(Ok(body)) => body.to_bytes().into(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(error)) => return Err(Status::new(Reason::BadRequest, format!("error reading the body: {error}"))),
-        Err(_) => return Err(Status::new(Reason::Timeout, "the body of the request did not arrive in time")),
-    };
+    let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
+    request.body = tokio::time::timeout(PATIENCE, read_body(body)).await.map_err(timeout)??;
     Ok((request, access))
+}
+
+/// Reads a body. One that is too large is read on for a while and dropped, because clients of HTTP/2 take an answer before the end of what
+/// they send for a failure of the connection.
+async fn read_body(mut body: Incoming) -> Result<Vec<u8>, Status> {
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let error = |error| Status::new(Reason::BadRequest, format!("error reading the body: {error}"));
+        let Ok(data) = frame.map_err(error)?.into_data() else { continue };
+        length += data.len();
+        match length {
+            ..=LARGEST => bytes.extend_from_slice(&data),
+            ..=MOST_DRAINED => bytes = Vec::new(),
+            _ => break,
+        }
+    }
+    if length > LARGEST {
+        let text = format!("Request entity too large: limit is {LARGEST}");
+        return Err(Status::new(Reason::RequestEntityTooLarge, text));
+    }
+    Ok(bytes)
 }
 
 /// Returns the request with the user who makes it, if that user may: that of the client's certificate, the service account whose token
