@@ -10,7 +10,7 @@ use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::user::User;
 use super::write_rounds::{WriteAttempt, WriteNeeds, WriteRounds};
-use super::{ApiResult, NETWORK, PROFILES, bootstrap, custom};
+use super::{ApiResult, BOOTSTRAP, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, KindRegistry};
 use crate::object::{Reason, Status};
@@ -108,6 +108,11 @@ impl Api {
         self.turn = turn;
     }
 
+    /// Names the writer in the log from now on.
+    pub fn name_writer(&mut self, actor: &str) {
+        self.actor = actor.into();
+    }
+
     /// The same API, whose single writes are made by a writer that threads share.
     pub fn with_writer(mut self, writer: &Arc<SharedWriter>) -> Api {
         self.writer = Some(writer.clone());
@@ -171,7 +176,9 @@ impl Api {
     fn fill_when_new(&mut self, path: &Path) -> std::result::Result<(), OpenError> {
         let is_new = self.read(|snapshot| Ok(snapshot.revision()? == 0)).unwrap_or(false);
         if is_new {
+            let actor = std::mem::replace(&mut self.actor, BOOTSTRAP.to_owned());
             let filled = self.choose_network().and_then(|()| self.write(false, bootstrap::fill));
+            self.actor = actor;
             filled.map_err(|status| match status.exit_code {
                 Some(73) => OpenError::Store(StoreError::Full { path: path.into() }),
                 _ => OpenError::Store(StoreError::Io { path: path.into(), what: status.message }),

@@ -62,6 +62,9 @@ pub const LEFT_OUT: &str = "left-out";
 /// The moment of the nodes' last heartbeat, in the store's metadata.
 pub const HEARD: &str = "heartbeat";
 
+/// The writer, in the log, of the objects that every cluster begins with.
+pub const BOOTSTRAP: &str = "bootstrap";
+
 /// Result of an API operation.
 pub type ApiResult<T> = std::result::Result<T, Status>;
 

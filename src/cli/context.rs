@@ -43,6 +43,10 @@ pub struct CommandContext {
     warning: String,
     /// Warnings printed so far; each is printed only once.
     warned: Vec<String>,
+    /// Name of the writer in the log of changes: the verb and the process.
+    writer: String,
+    /// The time of an earlier state that the command reads.
+    past: Option<Time>,
     /// Result of [`context_settings::default_namespace`], read at the first use.
     default_namespace: OnceCell<String>,
 }
@@ -67,8 +71,26 @@ impl CommandContext {
             printed: 0,
             warning,
             warned: Vec::new(),
+            writer: "kloop".to_owned(),
+            past: None,
             default_namespace: OnceCell::new(),
         }
+    }
+
+    /// Names the writer in the log of changes after the verb, and after this process, so that the changes of one command can be told
+    /// from those of the next.
+    pub fn name_writer(&mut self, verb: &str) {
+        self.writer = format!("kloop {verb}#{}", std::process::id());
+    }
+
+    /// Notes that the command reads an earlier state, of this time.
+    pub fn read_past(&mut self, at: Time) {
+        self.past = Some(at);
+    }
+
+    /// Whether the command reads an earlier state.
+    pub fn reads_past(&self) -> bool {
+        self.past.is_some()
     }
 
     /// The kinds that the command knows: the cluster's, and those that its manifests define.
@@ -135,7 +157,7 @@ impl CommandContext {
 
     /// Opens the state. Prints a hint when another process delays a write.
     fn open_api(&self, mode: OpenMode) -> Result<Api, OpenError> {
-        let mut api = Api::open(&self.state(), mode, "kloop")?.with_kinds(&self.stored_kinds);
+        let mut api = Api::open(&self.state(), mode, &self.writer)?.with_kinds(&self.stored_kinds);
         api.on_wait(|busy| {
             let holder = busy.holder().unwrap_or_default();
             eprintln!("hint: waiting to write to the cluster's file: {}", crate::show::escape::text(&holder));
@@ -237,9 +259,9 @@ impl CommandContext {
         Ok(self.placeholder()?.read_view(look)?)
     }
 
-    /// Returns the current time.
+    /// Returns the current time, or that of the earlier state that the command reads.
     pub fn now(&self) -> Time {
-        Time::now()
+        self.past.unwrap_or_else(Time::now)
     }
 
     /// Writes text to standard output. On a terminal, control sequences are escaped.

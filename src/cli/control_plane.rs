@@ -41,6 +41,9 @@ fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
 
 /// Prints which command to run, if there is no cluster or no control plane has run yet.
 pub fn print_hint(context: &mut CommandContext) -> CliResult {
+    if context.reads_past() {
+        return Ok(());
+    }
     let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
     let state = context.state();
     let text = match plane_state(context)? {
@@ -74,6 +77,9 @@ pub fn print_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext
 
 /// Prints the age of the state, if no control plane keeps it up to date any more.
 pub fn print_age(context: &mut CommandContext) -> CliResult {
+    if context.reads_past() {
+        return Ok(());
+    }
     if let PlaneState::Stopped(Some(heard)) = plane_state(context)? {
         let age = time::age((context.now().as_second() - heard.as_second()).max(0));
         context.print_notice(&format!(

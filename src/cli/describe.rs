@@ -1,5 +1,6 @@
 //! `kloop describe`: prints details of objects and of related objects.
 
+use super::past::AtFlag;
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Transaction;
@@ -44,6 +45,8 @@ kloop describe pods frontend"
 pub struct Args {
     #[command(flatten)]
     which: TargetFlags,
+    #[command(flatten)]
+    at: AtFlag,
     /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
     /// with --namespace.
     #[arg(short = 'A', long)]
@@ -58,6 +61,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    args.at.travel(context)?;
     if args.which.is_empty() {
         return Err(Failure::plain(
             "You must specify the type of resource to describe. Use \"kloop api-resources\" for a complete list of supported resources.\n",

@@ -2,15 +2,17 @@
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::{CliResult, CommandContext, Failure, targets};
+use super::past::AtFlag;
+use super::portable::make_portable;
+use super::{CliResult, CommandContext, Failure, history, targets, undo};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply;
 use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::update::UpdatePart;
-use crate::kinds::manifest_folder;
+use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::apply::KUBECTL;
 use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::{Object, io_error_text, yaml};
+use crate::object::{Key, Object, io_error_text, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -35,9 +37,18 @@ kloop diff -f pod.json
 cat service.yaml | kloop diff -f -
 
 # Diff what a server-side apply would do
-kloop diff --server-side -f pod.json"
+kloop diff --server-side -f pod.json
+
+# Show what commands have changed in the last ten minutes, of everything or of one object
+kloop diff --at=-10m
+kloop diff deployment/web --at 120"
 )]
 pub struct Args {
+    /// With --at: TYPE/NAME of the objects to compare [default: all that commands have changed].
+    #[arg(value_name = "TYPE/NAME")]
+    words: Vec<String>,
+    #[command(flatten)]
+    at: AtFlag,
     #[command(flatten)]
     files: FileFlags,
     /// Accepted for compatibility with kubectl; objects are compared one after another.
@@ -67,6 +78,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
+    if let Some(revision) = args.at.revision(context)? {
+        return compare_with_past(args, context, revision);
+    }
+    if !args.words.is_empty() {
+        return Err(Failure::plain(
+            "objects are compared by name with an earlier state only: add --at, or name files with -f",
+        ));
+    }
     args.files.required()?;
     if args.force_conflicts && !args.server_side {
         return Err(Failure::plain("--force-conflicts only works with --server-side"));
@@ -78,6 +97,39 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
         write_versions(args, context, manifest, &live, &merged)?;
     }
     show(context, &live.0, &merged.0)
+}
+
+/// Compares the present state with that at a revision.
+fn compare_with_past(args: &Args, context: &mut CommandContext, revision: u64) -> CliResult {
+    if !args.files.is_empty() {
+        return Err(Failure::plain("--at compares with the present state, and takes no files"));
+    }
+    let named = match &args.words[..] {
+        [] => None,
+        words => Some(history::parse_keys(context, words)?),
+    };
+    let versions = undo::find_versions(context, revision, named.as_deref())?;
+    let (past, now) = (PrivateFolder::new("PAST")?, PrivateFolder::new("NOW")?);
+    for (kind, key, mut before, after) in versions {
+        let mut after = after.unwrap_or_else(|| Object(Value::Null));
+        if kind.kind == "Secret" {
+            mask(before.as_mut(), &mut after);
+        }
+        let name = version_name(kind, &key);
+        for (folder, object) in [(&past, before), (&now, Some(after))] {
+            if let Some(object) = object.filter(|object| object.0.is_object()) {
+                folder.write(&name, make_portable(&object, kind))?;
+            }
+        }
+    }
+    show(context, &past.0, &now.0)
+}
+
+/// The name of an object's file in the compared folders.
+fn version_name(kind: &Kind, key: &Key) -> String {
+    let group = kind.resource.group();
+    let group = if group.is_empty() { String::new() } else { format!("{group}.") };
+    format!("{group}{}.{}.{}.{}", kind.version, kind.kind, key.namespace, key.name)
 }
 
 /// Writes the current and the changed version of an object into the two folders.
@@ -103,9 +155,7 @@ fn write_versions(
     if kind.kind == "Secret" {
         mask(before.as_mut(), &mut after);
     }
-    let group = kind.resource.group();
-    let group = if group.is_empty() { String::new() } else { format!("{group}.") };
-    let name = format!("{group}{}.{}.{}.{}", kind.version, kind.kind, key.namespace, key.name);
+    let name = version_name(kind, &key);
     if let Some(before) = before {
         live.write(&name, before)?;
     }

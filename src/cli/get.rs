@@ -1,6 +1,7 @@
 //! `kloop get`: prints objects as tables or in other formats, once or with their changes.
 
 use super::flags::PrintFlags;
+use super::past::AtFlag;
 use super::targets::{self, Scope, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read;
@@ -65,12 +66,17 @@ kloop get deployments.apps --namespace backend
 # List all pods existing in all namespaces
 kloop get pods --all-namespaces
 
+# The pods as they were ten minutes ago
+kloop get pods --at=-10m
+
 # Get the answer of the REST API itself
 kloop get --raw /api/v1/namespaces/default/pods"
 )]
 pub struct Args {
     #[command(flatten)]
     which: TargetFlags,
+    #[command(flatten)]
+    at: AtFlag,
     #[command(flatten)]
     print: PrintFlags,
     /// If present, list the requested object(s) across all namespaces. Namespace in current context is ignored even if specified
@@ -123,6 +129,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    args.at.travel(context)?;
     if let Some(path) = &args.raw {
         return raw::run(path, &args, context);
     }
@@ -139,6 +146,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return computed::run(&target, &args, format, context);
     }
     if args.watch || args.watch_only {
+        if args.at.is_set() {
+            return Err(Failure::plain("--at and --watch exclude each other: the past does not change"));
+        }
         return watch::run(&args, &format, context);
     }
     let (found, failures) = fetch(&args, context)?;

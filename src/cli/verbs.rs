@@ -91,6 +91,7 @@ kloop uncordon foo"
         "node" Node(node::Args) => node::run,
         "image" Image(image::Args) => image::run,
         "backup" Backup(backup::Args) => backup::run,
+        "state" State(state::Args) => state::run,
     }
     "Troubleshooting and Debugging Commands" {
         "describe" Describe(describe::Args) => describe::run,
@@ -102,6 +103,8 @@ kloop uncordon foo"
         "cp" Cp(cp::Args) => cp::run,
         "debug" Debug(Box<debug::Args>) => |args: Box<debug::Args>, context: Context| debug::run(*args, context),
         "events" Events(events::Args) => events::run,
+        "history" History(history::Args) => history::run,
+        "undo" Undo(undo::Args) => undo::run,
         "url" Url(address::Args) => address::run,
         "open" Open(address::OpenArgs) => address::open,
     }

@@ -140,6 +140,7 @@ impl ControlLoop {
         runtime::allocator::use_mimalloc();
         // This machine's node has to be there before the pods of a webhook can run.
         api.ask_nobody();
+        api.name_writer(tick::ACTOR);
         let (outbox, inbox) = channel();
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(shim_program(&settings));
@@ -531,7 +532,7 @@ impl ControlLoop {
 
     fn reopen(&mut self) -> anyhow::Result<()> {
         retry_while_busy(|| {
-            self.api = Api::open(&self.settings.state, OpenMode::Existing, "reconcile")?;
+            self.api = Api::open(&self.settings.state, OpenMode::Existing, tick::ACTOR)?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
         self.files = StoreFiles::identify(self.api.store().path());

@@ -113,6 +113,8 @@ struct TickPlans {
     restarts: bool,
     /// Log lines to write after the commit.
     activity: ActivityLog,
+    /// The loop that created each staged row, or wrote it last.
+    writers: HashMap<Key, &'static str>,
 }
 
 /// Failure to stage a plan's writes.
@@ -161,7 +163,7 @@ pub fn read_epoch(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
 pub const INTERNAL_ERROR: &str = "InternalError";
 
 /// Name of the writer in the store's log.
-const ACTOR: &str = "reconcile";
+pub const ACTOR: &str = "reconcile";
 
 impl Tick<'_> {
     /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; surviving a power loss
@@ -350,6 +352,11 @@ impl Tick<'_> {
         for key in self.world.staged_since(stage) {
             let before = self.world.row_before_stage(&key).cloned();
             store_tail::queue_concerned(self.world, self.loops, self.queue, before.as_ref(), &key, now);
+            match before {
+                // The loop that creates an object is named, although others complete it in the same tick.
+                None => _ = plans.writers.entry(key).or_insert(by),
+                Some(_) => _ = plans.writers.insert(key, by),
+            }
         }
         self.world.accept_staged();
         plans.activity.record_plan(by, &item.1, &plan);
@@ -448,12 +455,13 @@ impl Tick<'_> {
         let mut revision = begin;
         let (again, mut undone) = (self.world.staged_again(), HashSet::new());
         for key in self.world.staged() {
+            let actor = plans.writers.get(&key).copied().unwrap_or(ACTOR);
             let before = self.world.row_before_stage(&key);
             let after = self.world.get(&key);
             // An object that was deleted and created again within this tick (with another uid) has two rows in the log.
             if let Some(before) = before.filter(|before| after.is_none_or(|after| after.uid != before.uid)) {
                 let last = plans.last.get(&key).map_or_else(|| before.body(), |last| Cow::Borrowed(&**last));
-                revision = txn.remove(&key, |revision| last.text_at(revision), ACTOR, now)?;
+                revision = txn.remove(&key, |revision| last.text_at(revision), actor, now)?;
             }
             // An object that was created and deleted within this tick is not written.
             let Some(after) = after else { continue };
@@ -470,7 +478,7 @@ impl Tick<'_> {
                 text = after.text_at(revision);
                 text.clone()
             };
-            revision = txn.put(&key, &after.uid, body, ACTOR, now)?;
+            revision = txn.put(&key, &after.uid, body, actor, now)?;
             written.push((key, text, revision));
         }
         for attempt in &plans.attempts {

@@ -6,6 +6,7 @@
 //! returns text.
 //! Start reading at [`table`].
 
+pub mod changes;
 pub mod columns;
 pub mod custom_columns;
 pub mod describe;

@@ -25,6 +25,7 @@ mod group_sync;
 mod holder;
 mod open;
 mod part;
+pub mod past;
 mod record;
 mod schema;
 mod snapshot;
@@ -72,6 +73,8 @@ pub struct Store {
     /// Set after a commit with an unknown outcome; every call fails until a reopen.
     uncertain: bool,
     fault: Option<InjectedFault>,
+    /// The earlier revision that it reads, if it has traveled to one.
+    past: Option<u64>,
 }
 
 /// A fault to inject at the next transaction, for tests.

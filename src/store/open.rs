@@ -95,6 +95,7 @@ impl Store {
             has_unnotified_commit: false,
             uncertain: false,
             fault: None,
+            past: None,
         }
     }
 

@@ -53,6 +53,9 @@ impl Store {
     /// Waits for the write lock and acquires it; returns the turn among kloop's writers.
     fn begin(&mut self, patience: Duration) -> StoreResult<Option<WriteTurn>> {
         let _span = debug_span!("wait_for_write_lock").entered();
+        if let Some(revision) = self.past {
+            return Err(StoreError::Bug { what: format!("a store that reads revision {revision} cannot be written") });
+        }
         let start = Instant::now();
         if self.fault.take_if(|fault| *fault == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });

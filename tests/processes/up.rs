@@ -110,3 +110,27 @@ fn logs_follow_pods_that_come_later() {
     cluster.ok("delete deployment web");
     assert_eq!(screen.ended().1, 0);
 }
+
+#[test]
+fn history_names_the_loop_that_made_a_change_and_restore_brings_a_backup_back() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply(&greeter("first", "busybox"));
+    cluster.ready_pods("app=web", 2);
+    let copy = cluster.home().join("copy.db");
+    let pods = cluster.pods("app=web");
+    let history = cluster.ok(&format!("history pod/{} --all", pods[0]));
+    for part in ["replicaset-controller", "created", "kubelet", "status.phase: Pending -> Running"] {
+        assert!(history.contains(part), "{part}: {history}");
+    }
+    cluster.ok(&format!("state backup {}", copy.display()));
+    let said = cluster.kloop(&format!("state restore {}", copy.display()));
+    assert!(said.code == 1 && said.err.contains("a control plane runs (pid "), "{said:?}");
+    plane.end("INT");
+    cluster.ok("delete deployment web");
+    let restored = cluster.ok(&format!("state restore {}", copy.display()));
+    assert!(restored.contains("restored to "), "{restored}");
+    let _plane = cluster.watch();
+    // The processes of the pods go on, because the copy knows them.
+    assert_eq!(cluster.ready_pods("app=web", 2), pods);
+}

@@ -1,0 +1,86 @@
+//! `--at`: commands that read the cluster as it was at an earlier revision or time.
+//!
+//! Start reading at [`AtFlag::travel`].
+
+use super::{CliResult, CommandContext, Failure};
+use crate::object::{Time, time};
+use crate::store::{StoreError, past};
+
+/// `--at` of commands that read objects.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct AtFlag {
+    /// Show the cluster as it was: at a revision, at a time (RFC3339), or so long ago, as in --at=-10m.
+    #[arg(long, value_name = "REVISION|TIME|-DURATION", allow_hyphen_values = true)]
+    at: Option<String>,
+}
+
+impl AtFlag {
+    /// Whether the flag is given.
+    pub fn is_set(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// The revision that the flag names; `None` without it.
+    pub fn revision(&self, context: &mut CommandContext) -> CliResult<Option<u64>> {
+        self.at.as_deref().map(|text| find_revision(context, text)).transpose()
+    }
+
+    /// Makes the command read the past, if it is asked to.
+    pub fn travel(&self, context: &mut CommandContext) -> CliResult {
+        match self.revision(context)? {
+            Some(revision) => travel_to(context, revision),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes the command read the state at a revision.
+pub fn travel_to(context: &mut CommandContext, revision: u64) -> CliResult {
+    let Some(api) = context.existing()? else { return Err(no_history(context)) };
+    let at = api.read(|snapshot| past::read_time_of(snapshot, revision))?;
+    let traveled = api.store_mut().travel_to(revision);
+    match traveled {
+        Ok(()) => {
+            context.read_past(at.unwrap_or_else(Time::now));
+            Ok(())
+        }
+        Err(error) => Err(refused(context, error)),
+    }
+}
+
+/// Returns the revision that a text names: a number, a time, or a negative duration.
+pub fn find_revision(context: &mut CommandContext, text: &str) -> CliResult<u64> {
+    if let Ok(revision) = text.parse() {
+        return Ok(revision);
+    }
+    let wrong = || {
+        Failure::plain(format!("{text:?} is no revision, time or duration: write 123, 2026-01-31T08:00:00Z or -10m"))
+    };
+    let at: Time = match text.strip_prefix('-') {
+        Some(ago) => Time::now() - time::parse_duration(ago).map_err(|_| wrong())?,
+        None => time::parse_rfc3339(text).map_err(|_| wrong())?,
+    };
+    let Some(api) = context.existing()? else { return Err(no_history(context)) };
+    let (found, floor) = api.read(|snapshot| Ok((past::find_revision_at(snapshot, at)?, snapshot.floor()?)))?;
+    found.ok_or_else(|| refused(context, StoreError::Expired { floor }))
+}
+
+fn no_history(context: &CommandContext) -> Failure {
+    Failure::plain(format!("there is no cluster at {}, and so no history", context.state().display()))
+}
+
+/// Words the refusal of a revision that is not kept any more, or does not exist yet.
+fn refused(context: &mut CommandContext, error: StoreError) -> Failure {
+    let floor = match error {
+        StoreError::Expired { floor } => floor,
+        StoreError::Future { head, revision } => {
+            return Failure::plain(format!("there is no revision {revision} yet: the newest is {head}"));
+        }
+        other => return anyhow::Error::from(other).into(),
+    };
+    let since = context.existing().ok().flatten().and_then(|api| {
+        api.read(|snapshot| past::read_time_of(snapshot, floor.max(1))).ok().flatten().map(time::rfc3339)
+    });
+    let since = since.map(|since| format!(", from {since}")).unwrap_or_default();
+    Failure::plain(format!("the history does not go back that far: it begins at revision {}{since}", floor.max(1)))
+}

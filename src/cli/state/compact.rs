@@ -1,0 +1,47 @@
+//! `kloop state compact`: forgets old changes now.
+
+use super::existing;
+use crate::cli::{CliResult, CommandContext};
+use crate::store::Retention;
+
+/// Forget old changes.
+///
+/// The control plane does this by itself for what is older than an hour and beyond 10,000 changes, 100,000 changes, or 64 MiB.
+/// Objects as they are now are never lost.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "[--keep NUMBER]",
+    after_help = "\
+# Forget what the control plane would forget
+kloop state compact
+
+# Keep the last 100 changes only
+kloop state compact --keep 100"
+)]
+pub struct Args {
+    /// Number of the latest changes to keep [default: as the control plane does].
+    #[arg(long, value_name = "NUMBER")]
+    keep: Option<u64>,
+}
+
+/// Entries that are passed in one step.
+const STEP: usize = 1000;
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let now = context.now();
+    let api = existing(context)?;
+    let usual = Retention::usual(now);
+    let keep = args.keep.map_or(usual, |keep| Retention { at_least: keep, at_most: keep, since: now, bytes: u64::MAX });
+    let mut passed = 0;
+    loop {
+        let step = api.store_mut().compact(&keep, STEP).map_err(anyhow::Error::from)?;
+        passed += step;
+        if step < STEP {
+            break;
+        }
+    }
+    let floor = api.read(|snapshot| snapshot.floor())?.max(1);
+    let changes = if passed == 1 { "1 change".to_owned() } else { format!("{passed} changes") };
+    context.print_line(&format!("forgot {changes}; the history begins at revision {floor}"))
+}

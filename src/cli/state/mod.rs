@@ -1,0 +1,65 @@
+//! `kloop state`: copies, checks, measures and moves the cluster's state.
+
+mod compact;
+mod export;
+mod import;
+mod restore;
+mod size;
+mod verify;
+
+use super::backup;
+use super::{CliResult, CommandContext};
+use crate::apiserver::Api;
+use crate::store::OpenError;
+use clap::Subcommand;
+
+/// Copy, check, measure and move the cluster's state.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "SUBCOMMAND",
+    after_help = "\
+# Keep a copy, and go back to it later
+kloop state backup monday.db
+kloop state restore monday.db
+
+# How large is the state, and what takes the space?
+kloop state size
+
+# Take the objects to another cluster
+kloop state export > all.yaml
+kubectl apply -f all.yaml"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: StateVerb,
+}
+
+#[derive(Subcommand)]
+enum StateVerb {
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Verify(verify::Args),
+    Compact(compact::Args),
+    Size(size::Args),
+    Export(export::Args),
+    Import(import::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    match args.verb {
+        StateVerb::Backup(args) => backup::run(args, context),
+        StateVerb::Restore(args) => restore::run(args, context),
+        StateVerb::Verify(args) => verify::run(args, context),
+        StateVerb::Compact(args) => compact::run(args, context),
+        StateVerb::Size(args) => size::run(args, context),
+        StateVerb::Export(args) => export::run(args, context),
+        StateVerb::Import(args) => import::run(args, context),
+    }
+}
+
+/// Returns the API of the cluster; an error if there is none.
+fn existing(context: &mut CommandContext) -> CliResult<&mut Api> {
+    let path = context.state();
+    context.existing()?.ok_or_else(|| OpenError::Absent { path }.into())
+}

@@ -1,0 +1,92 @@
+//! `kloop state restore`: puts a backup in place of the state.
+//!
+//! The present state is kept beside it. Start reading at [`run`].
+
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::object::io_error_text;
+use crate::reconcile::leader;
+use crate::store::{OpenError, OpenMode, Store, StoreRead};
+use std::path::{Path, PathBuf};
+
+/// Put a backup in place of the cluster's state.
+///
+/// The backup is checked first, and stays as it is. The present state is kept beside it, as state.db.before-restore. No control
+/// plane may run meanwhile; the next one ends the processes of pods that the backup does not know, and takes over those of others.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "FILE",
+    after_help = "\
+# Go back to a copy
+kloop state restore monday.db"
+)]
+pub struct Args {
+    /// The backup.
+    #[arg(value_name = "FILE", required = true)]
+    file: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let state = context.state();
+    let backup = Store::open(&args.file, OpenMode::Existing)?;
+    let problems = backup.check().map_err(anyhow::Error::from)?;
+    if let Some(problem) = problems.first() {
+        return Err(Failure::Machine(68, format!("{} is damaged: {problem}", args.file.display())));
+    }
+    let revision = backup.read().and_then(|snapshot| snapshot.revision()).map_err(anyhow::Error::from)?;
+    let present = match Store::open(&state, OpenMode::Existing) {
+        Ok(store) => Some(store),
+        Err(OpenError::Absent { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(pid) = present.as_ref().and_then(|store| leader::read_leader(store.home())) {
+        return Err(Failure::plain(format!(
+            "a control plane runs (pid {pid}); end it before its state is replaced: kloop down, or Ctrl-C in its terminal"
+        )));
+    }
+    let (fresh, kept) = (path_beside(&state, "restoring"), path_beside(&state, "before-restore"));
+    drop(std::fs::remove_file(&fresh));
+    if present.is_none() {
+        // Makes the folder with the right permissions.
+        drop(Store::open(&state, OpenMode::Create)?);
+    }
+    backup.backup(&fresh).map_err(anyhow::Error::from)?;
+    if let Some(present) = present {
+        drop(std::fs::remove_file(&kept));
+        present.backup(&kept).map_err(anyhow::Error::from)?;
+    }
+    let replaced = replace(&state, &fresh);
+    if replaced.is_err() {
+        drop(std::fs::remove_file(&fresh));
+    }
+    replaced?;
+    context.print_line(&format!("{} restored to {} (revision {revision})", args.file.display(), state.display()))?;
+    if kept.exists() {
+        context.print_notice(&format!("the state before is kept in {}", kept.display()));
+    }
+    Ok(())
+}
+
+/// Puts the new file in place. The last connection to a database removes the files beside it; as long as they are there, another
+/// process uses the state.
+fn replace(state: &Path, fresh: &Path) -> CliResult {
+    let wal = PathBuf::from(format!("{}-wal", state.display()));
+    if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
+        return Err(Failure::plain(format!("another process uses {}; end it, and try again", state.display())));
+    }
+    let shared = PathBuf::from(format!("{}-shm", state.display()));
+    for leftover in [
+        wal,
+        shared,
+        PathBuf::from(format!("{}-wal", fresh.display())),
+        PathBuf::from(format!("{}-shm", fresh.display())),
+    ] {
+        drop(std::fs::remove_file(leftover));
+    }
+    std::fs::rename(fresh, state)
+        .map_err(|error| Failure::plain(format!("cannot replace {}: {}", state.display(), io_error_text(error))))
+}
+
+fn path_beside(state: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}.{suffix}", state.display()))
+}
