@@ -111,7 +111,7 @@ fn compare_with_past(args: &Args, context: &mut CommandContext, revision: u64) -
     let versions = undo::find_versions(context, revision, named.as_deref())?;
     let (past, now) = (PrivateFolder::new("PAST")?, PrivateFolder::new("NOW")?);
     for (kind, key, mut before, after) in versions {
-        let mut after = after.unwrap_or_else(|| Object(Value::Null));
+        let mut after = after.unwrap_or(Object(Value::Null));
         if kind.kind == "Secret" {
             mask(before.as_mut(), &mut after);
         }

@@ -1,10 +1,11 @@
 //! Errors of the command line itself, in kubectl's words.
 
 use super::verbs::GROUPS;
-use super::{grammar, help};
+use super::{grammar, help, up};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a usage error, or the requested help.
@@ -16,7 +17,7 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp => print_page(&help::page(&path, verb, GROUPS)),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand if path.is_empty() => {
-            print_page(&help::page(&path, verb, GROUPS))
+            print_page(&format!("{}{}", help::page(&path, verb, GROUPS), describe_folder(Path::new("."))))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             eprint!("{}", help::page(&path, verb, GROUPS));
@@ -27,6 +28,28 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what kloop could do with the files of a folder; empty if there are none for it.
+fn describe_folder(folder: &Path) -> String {
+    let mut lines = Vec::new();
+    if let Some(files) = up::find_manifests(folder) {
+        let what = match files.filenames.len() {
+            0 => "a kustomization".to_owned(),
+            1 => "1 manifest".to_owned(),
+            count => format!("{count} manifests"),
+        };
+        let flag = if files.filenames.is_empty() { "-k ." } else { "-f ." };
+        lines.push(format!("{what}: kloop up runs it all and follows the logs"));
+        lines.push(format!("kloop plan {flag} shows what would happen"));
+    }
+    if let Some(file) = up::find_compose_file(folder) {
+        lines.push(format!("{file}: kloop import {file} writes manifests for it"));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("\nIn this folder:\n{}", lines.iter().map(|line| format!("  {line}\n")).collect::<String>())
 }
 
 /// Prints a page. A closed pipe is no error.

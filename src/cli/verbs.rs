@@ -62,6 +62,7 @@ verbs! {
     "Deploy Commands" {
         "rollout" Rollout(rollout::Args) => rollout::run,
         "scale" Scale(scale::Args) => scale::run,
+        "import" Import(import::Args) => import::run,
         "autoscale" Autoscale(autoscale::Args) => autoscale::run,
     }
     "Cluster Management Commands" {
@@ -127,6 +128,7 @@ kloop uncordon foo"
         "config" Config(config::Args) => config::run,
         "plugin" Plugin(plugin::Args) => |args: plugin::Args, context: Context| plugin::run(args, GROUPS, context),
         "version" Version(version::Args) => version::run,
+        "tour" Tour(tour::Args) => tour::run,
         "help" Help(help::Args) => |args: help::Args, context: Context| help::run(args, GROUPS, context),
         "options" Options(help::OptionsArgs) => help::print_options,
     }

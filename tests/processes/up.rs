@@ -134,3 +134,15 @@ fn history_names_the_loop_that_made_a_change_and_restore_brings_a_backup_back() 
     // The processes of the pods go on, because the copy knows them.
     assert_eq!(cluster.ready_pods("app=web", 2), pods);
 }
+
+#[test]
+fn tour_runs_the_typed_commands_in_a_cluster_of_its_own() {
+    let cluster = Cluster::new();
+    let said = cluster.run(&["tour"], "rm -rf /\n\nkloop get deployments -o name\nskip\nquit\n");
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("the tour runs commands of kloop"), "{said:?}");
+    for part in ["1/", "deployment.apps/web created", "2/", "deployment.apps/web\n", "3/", "its cluster is removed"] {
+        assert!(said.out.contains(part), "{part}: {said:?}");
+    }
+    assert!(!cluster.home().join("state.db").exists(), "the tour left this cluster alone");
+}

@@ -120,8 +120,10 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
         | ("folder" | "output", "kustomize")
         | ("words" | "junit", "up") => Some(ArgValueCompleter::new(PathCompleter::any())),
         ("output", "explain") => texts(&["plaintext", "plaintext-openapiv2"]),
-        ("output", "up" | "ps") => texts(&["json"]),
+        ("output", "up" | "ps" | "history") => texts(&["json"]),
         ("annotations", "up") => texts(&["github"]),
+        ("words", "history") => ask(CompletionState::targets),
+        ("file", "state") | ("file" | "output", "import") => Some(ArgValueCompleter::new(PathCompleter::any())),
         ("object", "url" | "open") => ask(CompletionState::targets),
         ("output", "delete") => texts(&["name"]),
         ("output", verb) => listed(print::formats(verb == "get")),

@@ -77,12 +77,15 @@ mod tests {
         }
     }
 
+    /// Topics about the subject of the verb with their name: `kloop help state` shows the topic, `kloop state --help` the flags.
+    const ABOUT_A_VERB: [&str; 1] = ["state"];
+
     #[test]
-    fn topic_is_never_named_like_a_verb() {
+    fn topic_is_named_like_a_verb_only_when_it_is_about_its_subject() {
         let grammar = grammar::command();
         let verbs: Vec<&str> = grammar.get_subcommands().map(|verb| verb.get_name()).collect();
         for topic in ALL {
-            assert!(!verbs.contains(&topic.name), "{}", topic.name);
+            assert_eq!(verbs.contains(&topic.name), ABOUT_A_VERB.contains(&topic.name), "{}", topic.name);
         }
     }
 

@@ -14,6 +14,8 @@ use crate::store::OpenError;
 use clap::Subcommand;
 
 /// Copy, check, measure and move the cluster's state.
+///
+/// "kloop help state" tells where the state is, and what its history contains.
 #[derive(clap::Args)]
 #[command(
     override_usage = "SUBCOMMAND",

@@ -85,6 +85,9 @@ pub struct Args {
 /// Names of files that make a folder a kustomization.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
+/// Names of Compose files.
+const COMPOSE_FILES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"];
+
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let started = (Instant::now(), Time::now());
@@ -133,9 +136,11 @@ fn choose_files(args: &Args) -> CliResult<FileFlags> {
     files.filenames.extend(args.words.iter().cloned());
     if files.is_empty() {
         return find_manifests(Path::new(".")).ok_or_else(|| {
-            Failure::plain(
-                "there are no manifests in this folder: name them (kloop up -f FILENAME), or go to their folder",
-            )
+            let remedy = find_compose_file(Path::new(".")).map_or_else(
+                || "name them (kloop up -f FILENAME), or go to their folder".to_owned(),
+                |file| format!("kloop import {file} writes some"),
+            );
+            Failure::plain(format!("there are no manifests in this folder: {remedy}"))
         });
     }
     if let [folder] = &files.filenames[..]
@@ -168,6 +173,11 @@ pub fn find_manifests(folder: &Path) -> Option<FileFlags> {
         entries.filter(|path| is_manifest(path)).map(|path| path.display().to_string()).collect();
     found.sort();
     (!found.is_empty()).then(|| FileFlags { filenames: found, ..FileFlags::default() })
+}
+
+/// Returns the name of a folder's Compose file.
+pub fn find_compose_file(folder: &Path) -> Option<&'static str> {
+    COMPOSE_FILES.into_iter().find(|name| folder.join(name).is_file())
 }
 
 /// Whether changes of these files can be seen: not of standard input and of addresses.

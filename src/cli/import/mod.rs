@@ -1,0 +1,107 @@
+//! `kloop import`: turns a Compose file into manifests, and says what it left out.
+//!
+//! Start reading at [`compose::convert`], which is pure; this module reads and writes files.
+
+mod compose;
+mod substitute;
+mod values;
+
+use super::{CliResult, CommandContext, Failure, input};
+use crate::object::{Object, io_error_text, yaml};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Write manifests for the services of a Compose file, and say what was left out.
+///
+/// A service becomes a Deployment, or a Job if it is not to be restarted, and a Service for its ports. Named volumes become
+/// persistent volume claims, bind mounts hostPath volumes, health checks readiness probes, and depends_on init containers that
+/// wait for a port. A published port answers at localhost, as with Compose. Variables are filled in from the environment and from
+/// the file .env.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "compose.yaml [--output DIRECTORY]",
+    after_help = "\
+# Write manifests to the folder manifests, and run them
+kloop import compose.yaml
+kloop up manifests
+
+# Print them
+kloop import compose.yaml --output -"
+)]
+pub struct Args {
+    /// The Compose file.
+    #[arg(value_name = "FILE", required = true)]
+    file: PathBuf,
+    /// Folder for the manifests, a file for each service; - for standard output.
+    #[arg(short, long, default_value = "manifests", value_name = "DIRECTORY")]
+    output: String,
+    /// Replace manifests that exist.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    let refused = |what: String| Failure::plain(format!("{}: {what}", args.file.display()));
+    let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::path::absolute(folder)?;
+    let bytes = input::read(&args.file).map_err(|error| refused(io_error_text(error)))?;
+    let text = yaml::decode_bytes(&bytes).map_err(|error| refused(error.to_string()))?;
+    let variables = variables(&folder);
+    let documents = yaml::documents(&text).map_err(|error| refused(error.to_string()))?;
+    let [document] = &documents[..] else {
+        return Err(refused(format!("expected one document, found {}", documents.len())));
+    };
+    let mut missing = Vec::new();
+    let file = substitute::fill_in(&document.value, &variables, &mut missing);
+    let read_env = |name: &str| {
+        let text = std::fs::read_to_string(folder.join(name)).map_err(|error| io_error_text(error))?;
+        Ok(substitute::parse_env_file(&text))
+    };
+    let converted = compose::convert(&file, &folder, &read_env).map_err(refused)?;
+    let left_out = missing.iter().map(|name| format!("the variable {name} is not set: it is empty"));
+    let left_out: Vec<String> = left_out.chain(converted.left_out).collect();
+    write(&args, context, &converted.files)?;
+    if !left_out.is_empty() {
+        context.print_notice("left out, or different from Compose:");
+        left_out.iter().for_each(|line| context.print_notice(&format!("  {line}")));
+    }
+    if args.output != "-" {
+        context.print_notice(&format!("hint: kloop up {} runs them", args.output));
+    }
+    Ok(())
+}
+
+/// The variables of the environment, and below them those of the file .env.
+fn variables(folder: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(folder.join(".env")).unwrap_or_default();
+    let mut found: BTreeMap<String, String> = substitute::parse_env_file(&text).into_iter().collect();
+    found.extend(
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+    );
+    found
+}
+
+fn write(args: &Args, context: &mut CommandContext, files: &BTreeMap<String, Vec<Object>>) -> CliResult {
+    let text =
+        |objects: &[Object]| objects.iter().map(|object| yaml::to_yaml(&object.0)).collect::<Vec<_>>().join("---\n");
+    if args.output == "-" {
+        let all: Vec<String> = files.values().map(|objects| text(objects)).collect();
+        return context.print(&all.join("---\n"));
+    }
+    let folder = Path::new(&args.output);
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::plain(format!("cannot write {}: {}", path.display(), io_error_text(error)))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let paths: Vec<(PathBuf, String)> =
+        files.iter().map(|(name, objects)| (folder.join(format!("{name}.yaml")), text(objects))).collect();
+    if let Some((path, _)) = paths.iter().find(|(path, _)| !args.force && path.exists()) {
+        return Err(Failure::plain(format!("{} exists; --force replaces it", path.display())));
+    }
+    for (path, text) in &paths {
+        std::fs::write(path, text).map_err(|error| failed(path, error))?;
+        context.print_line(&format!("{} written", path.display()))?;
+    }
+    Ok(())
+}
