@@ -102,3 +102,73 @@ fn cluster_info_tells_addresses_and_dumps_the_cluster() {
     assert_eq!(cluster.ok("get componentstatuses/etcd-0 -o jsonpath={.conditions[0].type}"), "Healthy");
     assert_eq!(plane.end("INT"), 0);
 }
+
+#[test]
+fn verbs_act_with_the_rights_of_another_user() {
+    let cluster = Cluster::new();
+    cluster.ok("create configmap settings --from-literal=a=1");
+    cluster.ok("create deployment web --image=acme/web");
+    let refused = |line: &str, words: &str| {
+        let said = cluster.kloop(&format!("{line} --as=ann"));
+        assert!(said.code == 1 && said.err.contains(words), "{line}: {}", said.err);
+    };
+    let cannot = |what: &str| format!("User \"ann\" cannot {what} in the namespace \"default\"");
+    let of_deployments = |verb: &str, path: &str| cannot(&format!("{verb} resource \"{path}\" in API group \"apps\""));
+    refused("describe configmap settings", &cannot("get resource \"configmaps\" in API group \"\""));
+    refused("wait --for=create configmap/settings", &cannot("get resource \"configmaps\" in API group \"\""));
+    refused("set image deployment/web web=acme/web:2", &of_deployments("get", "deployments"));
+    refused("rollout history deployment/web", &of_deployments("get", "deployments"));
+    refused("logs web", "--as is not supported by \"kloop logs\"");
+    refused("exec web -- true", "--as is not supported by \"kloop exec\"");
+    cluster.ok("create role looks --verb=get,list --resource=configmaps,deployments,replicasets.apps,events");
+    cluster.ok("create rolebinding ann-looks --role=looks --user=ann");
+    assert!(cluster.ok("describe configmap settings --as=ann").contains("settings"));
+    refused("set image deployment/web web=acme/web:2", &of_deployments("patch", "deployments"));
+    refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments/scale"));
+    refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");
+    refused("run shell --image=busybox", &cannot("create resource \"pods\" in API group \"\""));
+}
+
+const ROLE: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: made, namespace: fresh}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: made, namespace: fresh}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: made}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}]
+"#;
+
+#[test]
+fn auth_reconcile_adds_what_is_missing_and_removes_what_it_is_told_to() {
+    let cluster = Cluster::new();
+    let reconcile = |flags: &[&str], manifest: &str| {
+        let said = cluster.run(&[&["auth", "reconcile", "-f", "-"], flags].concat(), manifest);
+        assert_eq!(said.code, 0, "{}", said.err);
+        (said.out, said.err)
+    };
+    let done =
+        "role.rbac.authorization.k8s.io/made reconciled\nrolebinding.rbac.authorization.k8s.io/made reconciled\n";
+    let (out, err) = reconcile(&[], ROLE);
+    assert_eq!(out, done);
+    assert!(
+        err.starts_with("\treconciliation required create\n\tmissing rules added:\n\t\t{Verbs:[get] APIGroups:[]"),
+        "{err}"
+    );
+    assert_eq!(reconcile(&[], ROLE), (done.to_owned(), String::new()), "nothing is left to do");
+    let other = ROLE.replace("[get, list]", "[get, watch]").replace("name: ann", "name: bob");
+    let (_, err) = reconcile(&[], &other);
+    assert!(
+        err.contains("\textra rules not removed:\n\t\t{Verbs:[list]") && err.contains("extra subjects not removed"),
+        "{err}"
+    );
+    let rules = |path: &str| cluster.ok(&format!("get role made -n fresh -o jsonpath={path}"));
+    assert_eq!(rules("{.rules[*].verbs}"), "[\"get\",\"list\"] [\"watch\"]");
+    reconcile(&["--remove-extra-permissions", "--remove-extra-subjects"], &other);
+    assert_eq!(rules("{.rules[*].verbs}"), "[\"get\",\"watch\"]");
+    let subjects = cluster.ok("get rolebinding made -n fresh -o jsonpath={.subjects[*].name}");
+    assert_eq!(subjects, "bob");
+}

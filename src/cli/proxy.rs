@@ -99,6 +99,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         guard,
         tls: None,
         audit: None,
+        keeps_up: true,
         control_plane: None,
     };
     Ok(server.run(wait_for_interrupt(interrupt))?)

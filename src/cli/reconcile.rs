@@ -180,17 +180,39 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
-    let settings = settings(&args, context)?;
+    let mut settings = settings(&args, context)?;
     check_descriptors()?;
-    let server = args.serve.map(|port| serve::Args::for_port(port, args.audit.clone()));
-    let server = server.map(|args| start_server(args, &settings, context)).transpose()?;
+    let server = match args.serve {
+        Some(port) => {
+            let opened = serve::open(serve::Args::for_port(port, args.audit.clone()), context)?;
+            Some(RunningServer::start(opened, &settings)?)
+        }
+        None if args.watch => start_pod_api(&mut settings, &args.audit, context)?,
+        None => None,
+    };
     let outcome = run_loops(&args, until, &settings, context);
-    if let Some((stop, thread)) = server {
-        drop(stop);
-        // A panic has been printed; the cluster is as the loops left it.
-        let _ = thread.join();
-    }
+    server.into_iter().for_each(RunningServer::end);
     outcome
+}
+
+/// Starts the API server for the pods of this machine, where there are any and the machine lets it.
+pub fn start_pod_api(
+    settings: &mut ControlSettings,
+    audit: &serve::AuditFlags,
+    context: &mut CommandContext,
+) -> CliResult<Option<RunningServer>> {
+    if settings.node.is_none() {
+        return Ok(None);
+    }
+    let server = match serve::open_for_pods(audit, context) {
+        Ok(server) => server,
+        Err(error) => {
+            context.print_notice(&format!("hint: programs in pods do not find the API: {error}"));
+            return Ok(None);
+        }
+    };
+    settings.pod_api = server.listener.local_addr().ok();
+    RunningServer::start(server, settings).map(Some)
 }
 
 fn duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
@@ -228,6 +250,7 @@ fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings>
         convergence: convergence::check,
         metrics: Arc::default(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
+        pod_api: None,
     })
 }
 
@@ -243,17 +266,27 @@ pub fn check_descriptors() -> CliResult {
     Ok(())
 }
 
-/// Serves the API on a thread of its own, until the sender is dropped.
-fn start_server(
-    args: serve::Args,
-    settings: &ControlSettings,
-    context: &mut CommandContext,
-) -> CliResult<(oneshot::Sender<()>, JoinHandle<io::Result<()>>)> {
-    let server = serve::open(args, context)?;
-    let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
-    let (stop, stopped) = oneshot::channel();
-    let serve = move || server.run(async { drop(stopped.await) });
-    Ok((stop, std::thread::Builder::new().name("serve".into()).spawn(serve)?))
+/// A server on a thread of its own.
+pub struct RunningServer {
+    /// Dropped, it stops the server.
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl RunningServer {
+    fn start(server: HttpServer, settings: &ControlSettings) -> CliResult<RunningServer> {
+        let server = HttpServer { control_plane: Some(settings.metrics.clone()), ..server };
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || server.run(async { drop(stopped.await) });
+        Ok(RunningServer { stop, thread: std::thread::Builder::new().name("serve".into()).spawn(serve)? })
+    }
+
+    /// Stops it, and waits for its end.
+    pub fn end(self) {
+        drop(self.stop);
+        // A panic has been printed; the cluster is as the loops left it.
+        let _ = self.thread.join();
+    }
 }
 
 /// Runs the loops, as the leader or as a standby, until they have nothing left to do or are stopped.

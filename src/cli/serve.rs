@@ -121,7 +121,40 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     context.print_notice(&format!("hint: export KUBECONFIG={}", file.display()));
     let guard = token.map_or(AccessGuard::Names, AccessGuard::Token);
     let tls = identity.map(|identity| identity.tls);
-    Ok(HttpServer { state: context.state(), listener, entry: Some(entry), guard, tls, audit, control_plane: None })
+    Ok(HttpServer {
+        state: context.state(),
+        listener,
+        entry: Some(entry),
+        guard,
+        tls,
+        audit,
+        keeps_up: true,
+        control_plane: None,
+    })
+}
+
+/// Port of an API server for pods; any other when it is taken.
+const POD_PORT: u16 = 6443;
+
+/// Opens an API server for pods, at an address of the pod network: with TLS, and without a kubeconfig.
+pub fn open_for_pods(audit: &AuditFlags, context: &mut CommandContext) -> CliResult<HttpServer> {
+    let audit = audit.open()?;
+    let network = context.read_view(|txn| Ok(txn.network()))?;
+    let place = ingress_routes::pod_api(network);
+    let listener = TcpListener::bind((place, POD_PORT)).or_else(|_| TcpListener::bind((place, 0)))?;
+    let api = context.api()?;
+    let (token, keys) = (api.admin_token()?, api.keys()?);
+    let identity = identity::new_certificate(&keys, place.into(), ingress_routes::api_server(network).into())?;
+    Ok(HttpServer {
+        state: context.state(),
+        listener,
+        entry: None,
+        guard: AccessGuard::Token(token),
+        tls: Some(identity.tls),
+        audit,
+        keeps_up: false,
+        control_plane: None,
+    })
 }
 
 /// Returns a socket that becomes readable on a signal to stop.

@@ -103,7 +103,10 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         let name: Str = port["name"].as_str().unwrap_or_default().into();
         let number = |field: &str| u16::try_from(port[field].as_i64()?).ok();
         let node_port = number("nodePort").filter(|port| *port > 0);
-        let endpoints = endpoints(&slices, &name);
+        let mut endpoints = endpoints(&slices, &name);
+        if endpoints.is_empty() && is_api(&row.key) {
+            endpoints.extend(world.settings.pod_api.clone());
+        }
         let is_h2 = H2.contains(&port["appProtocol"].as_str().unwrap_or_default());
         let port = number("port")?;
         let is_open = slices.iter().any(|slice| is_open(world, slice, &name, port));
@@ -117,6 +120,11 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
     };
     (!route.is_empty()).then_some(route)
+}
+
+/// Whether a Service is that of the API.
+fn is_api(service: &Key) -> bool {
+    (&*service.namespace, &*service.name) == ("default", "kubernetes")
 }
 
 /// Whether a hostNetwork pod, ready or not, is behind this port and listens on the same number. It usually listens on
@@ -230,6 +238,27 @@ mod tests {
         let [Effect::Route { route, .. }] = &plan.effects[..] else { panic!("{:?}", plan.effects) };
         assert_eq!((&*route.address, route.ports[1].port, route.ports[1].endpoints.len()), ("127.9.128.7", 53, 0));
         route.ports[0].endpoints.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn service_of_the_api_leads_to_the_control_plane_unless_a_server_is_advertised() {
+        let mut world = World::new(Time::default());
+        let port = json!({"name": "https", "port": 443});
+        let service =
+            |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": "127.2.128.1", "ports": [port]}});
+        put(&mut world, "services", service("kubernetes"));
+        put(&mut world, "services", service("other"));
+        world.settings.pod_api = Some("127.2.255.2:6443".into());
+        let shown = |world: &World, name: &str| {
+            let row = world.find("services", "default", name).unwrap();
+            route(world, row).unwrap().ports[0].endpoints.iter().map(|one| one.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&world, "kubernetes"), ["127.2.255.2:6443"]);
+        assert!(shown(&world, "other").is_empty());
+        let slice = json!({"metadata": {"name": "kubernetes", "labels": {SERVICE_NAME: "kubernetes"}}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"name": "https", "port": 8001}]});
+        put(&mut world, SLICES, slice);
+        assert_eq!(shown(&world, "kubernetes"), ["127.0.0.1:8001"]);
     }
 
     #[test]

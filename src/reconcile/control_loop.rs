@@ -29,6 +29,7 @@ use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub struct ControlSettings {
     pub metrics: Arc<LoopMetrics>,
     /// Called each time that nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
+    /// Address of the API server for pods, if one runs in this process.
+    pub pod_api: Option<SocketAddr>,
 }
 
 /// Wake-ups of the control loop.
@@ -211,6 +214,7 @@ impl ControlLoop {
             world.unlimited = machine.unlimited();
         }
         world.pod_network = pod_network;
+        world.pod_api = self.settings.pod_api.map(|address| address.to_string().into());
         world.pids_per_pod = self.settings.pids_per_pod;
         world.eviction = self.settings.eviction.clone();
         world.memory = self.settings.node.as_ref().map_or(0, |node| node.memory);

@@ -93,6 +93,11 @@ pub fn api_server(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 128, 1)
 }
 
+/// Address at which a control plane serves the API to pods.
+pub fn pod_api(network: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, network, 255, 2)
+}
+
 /// The range that Services get their addresses from.
 pub fn service_range(network: u8) -> String {
     format!("127.{network}.128.0/18")

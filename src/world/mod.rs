@@ -81,6 +81,8 @@ pub struct ClusterSettings {
     pub network: u8,
     /// Certificate of the authority of the API server, PEM; empty for none.
     pub root_ca: Str,
+    /// Address of an API server for pods, to which the Service `kubernetes` leads while no other server is advertised.
+    pub pod_api: Option<Str>,
     /// Signs the tokens in Secrets; `None` in simulations.
     pub claim_signer: Option<ClaimSigner>,
     /// Signs certificates; `None` in simulations.
@@ -180,6 +182,7 @@ impl Default for ClusterSettings {
         ClusterSettings {
             network: 77,
             root_ca: Str::default(),
+            pod_api: None,
             claim_signer: None,
             certificate_signer: None,
             backoff_seconds: 10,

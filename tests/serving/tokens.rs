@@ -193,6 +193,18 @@ fn program_in_a_pod_finds_the_api_and_is_its_account() {
     let cluster = Cluster::new();
     let _plane = cluster.watch_with(&["--serve=0"]);
     cluster.until_reads("endpoints/kubernetes", "{.subsets[0].addresses[0].ip}", "127.0.0.1");
+    run_in_a_pod(&cluster);
+}
+
+#[test]
+fn program_in_a_pod_finds_the_api_of_the_control_plane() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    run_in_a_pod(&cluster);
+    assert_eq!(cluster.ok("get endpoints,endpointslices -o name"), "", "nothing is served to the outside");
+}
+
+fn run_in_a_pod(cluster: &Cluster) {
     let container = json!({"name": "c", "image": "python", "command": ["python3", "-c", PROGRAM]});
     let spec = json!({"restartPolicy": "Never", "containers": [container]});
     cluster.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}).to_string());

@@ -49,9 +49,7 @@ pub fn check_signing(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'
 
 /// Refuses a user who has the verb neither for the signer nor for all signers of its domain.
 fn check_signer(txn: &dyn Transaction, request: &AdmissionRequest<'_>, verb: &str) -> ApiResult<()> {
-    if request.kind.resource != REQUESTS {
-        return Ok(());
-    }
+    let Some(user) = txn.user().filter(|_| request.kind.resource == REQUESTS) else { return Ok(()) };
     // The spec cannot change.
     let signer = request.old.and_then(|old| old.text(&["spec", "signerName"])).unwrap_or_default();
     let (domain, _) = signer.split_once('/').unwrap_or((signer, ""));
@@ -62,7 +60,7 @@ fn check_signer(txn: &dyn Transaction, request: &AdmissionRequest<'_>, verb: &st
             name,
             ..AccessedResource::default()
         };
-        if authorize(txn, &request.user, &AccessRequest::for_resource(verb, accessed))?.is_allowed {
+        if authorize(txn, user, &AccessRequest::for_resource(verb, accessed))?.is_allowed {
             return Ok(());
         }
     }

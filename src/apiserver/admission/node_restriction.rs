@@ -32,9 +32,10 @@ const OWN_LABELS: [&str; 14] = [
 const OWN_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 /// Admits a write or a deletion.
-pub fn admit(_: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    let user = request.user.clone();
-    let Some(node) = node_of(&user) else { return Ok(()) };
+pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    // The loop that is this machine's kubelet is not a user of the transaction.
+    let Some(user) = txn.user() else { return Ok(()) };
+    let Some(node) = node_of(user) else { return Ok(()) };
     let why = match (request.kind.resource.0, request.subresource) {
         _ if node.is_empty() => Some(format!("could not determine node from user {:?}", user.name)),
         ("pods", "") => check_pod(node, request),

@@ -7,6 +7,7 @@ use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::authorization::{AccessDecision, AccessRequest, AccessedResource, authorize};
 use crate::apiserver::transaction::Transaction;
+use crate::apiserver::user::User;
 use crate::object::{Object, Status};
 use serde_json::Value;
 
@@ -14,7 +15,8 @@ use serde_json::Value;
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let owners = |object: &Object| object.items(&["metadata", "ownerReferences"]).to_vec();
     let (new, old) = (owners(request.object), request.old.map(owners).unwrap_or_default());
-    if new == old || request.user.is_administrator() {
+    // Loops have a name for webhooks, but no limits.
+    if new == old || txn.user().is_none_or(User::is_administrator) {
         return Ok(());
     }
     let refuse = |what: &str, decision: &AccessDecision| {

@@ -6,6 +6,7 @@
 pub mod authenticate;
 pub mod keys;
 
+use super::authorization::node::node_of;
 use super::transaction::Transaction;
 use super::{ApiResult, read::exact};
 use crate::kinds::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
@@ -26,6 +27,7 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     check_request(seconds)?;
     let bound = BoundObjects::find(txn, account, &spec["boundObjectRef"])?;
+    restrict_node(txn, account, &bound)?;
     let now = txn.now();
     let claims = TokenClaims {
         namespace: &account.namespace,
@@ -55,6 +57,19 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
         }
     }
     Ok(answer)
+}
+
+/// Refuses a kubelet a token for anything but a pod of its node (NodeRestriction).
+fn restrict_node(txn: &dyn Transaction, account: &Key, bound: &BoundObjects) -> ApiResult<()> {
+    let Some(node) = txn.user().and_then(node_of) else { return Ok(()) };
+    let why = match &bound.pod {
+        None => "node requested token not bound to a pod",
+        Some(pod) if pod.text(&["spec", "nodeName"]) != Some(node) => {
+            "node requested token bound to a pod scheduled on a different node"
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(Status::forbidden(account.resource, &account.name, why))
 }
 
 fn named(object: &Object) -> (&str, &str) {

@@ -3,6 +3,8 @@
 //! Start reading at [`OwnPlane::start`] and [`start_detached`].
 
 use crate::apiserver::Api;
+use crate::cli::reconcile::RunningServer;
+use crate::cli::serve::AuditFlags;
 use crate::cli::{CliResult, CommandContext, Failure, reconcile};
 use crate::object::io_error_text;
 use crate::reconcile::control_loop::{WakeUp, is_busy};
@@ -35,13 +37,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct OwnPlane {
     outbox: Sender<WakeUp>,
     thread: JoinHandle<anyhow::Result<usize>>,
+    /// Serves the API to pods.
+    server: Option<RunningServer>,
 }
 
 impl OwnPlane {
     /// Starts one; `None` if another process began to lead meanwhile.
     pub fn start(context: &mut CommandContext) -> CliResult<Option<OwnPlane>> {
         reconcile::check_descriptors()?;
-        let settings = reconcile::default_settings(context)?;
+        let mut settings = reconcile::default_settings(context)?;
+        let server = reconcile::start_pod_api(&mut settings, &AuditFlags::default(), context)?;
         let api = context.take_api()?;
         let (send, started) = channel();
         let run = move || {
@@ -65,7 +70,13 @@ impl OwnPlane {
             Ok(outcome) => outcome?,
             Err(_) => return Err(Failure::plain("the control plane ended while it started; this is a bug")),
         };
-        Ok(outbox.map(|outbox| OwnPlane { outbox, thread }))
+        Ok(match outbox {
+            Some(outbox) => Some(OwnPlane { outbox, thread, server }),
+            None => {
+                server.into_iter().for_each(RunningServer::end);
+                None
+            }
+        })
     }
 
     /// Asks it to end the processes of all pods and to stop; a second time, to kill them. False when it has ended.
@@ -81,6 +92,7 @@ impl OwnPlane {
     /// Waits for its end; returns the number of pods whose processes it ended.
     pub fn join(self) -> CliResult<usize> {
         let ended = self.thread.join();
+        self.server.into_iter().for_each(RunningServer::end);
         Ok(ended.map_err(|_| Failure::plain("the control plane panicked; this is a bug"))??)
     }
 }

@@ -245,7 +245,7 @@ rules:
             ("ann", "get pods web in default", Metadata),
             ("ann", "get services web in default", None),
             ("ann", "update deployments/scale.apps web in default", Metadata),
-            ("ann", "get pods web in kube-system", Request),
+            ("ann", "get services web in kube-system", Request),
             ("ann", "get configmaps one in default", RequestResponse),
             ("ann", "get configmaps two in default", None),
         ];

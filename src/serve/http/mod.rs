@@ -119,6 +119,8 @@ pub struct HttpServer {
     pub tls: Option<ServerTls>,
     /// The audit log, if one is written.
     pub audit: Option<Arc<AuditLog>>,
+    /// Whether it advertises itself as the Service `kubernetes`, and compacts the log of the store.
+    pub keeps_up: bool,
     /// Measurements of the control plane in this process.
     pub control_plane: Option<Arc<LoopMetrics>>,
 }
@@ -156,7 +158,7 @@ struct ServerState {
 impl HttpServer {
     /// The address that the Service `kubernetes` leads to while this server runs; `None` for plain HTTP.
     fn advertised_address(&self) -> Option<SocketAddr> {
-        self.tls.as_ref().and(self.listener.local_addr().ok()).map(advertise::reachable)
+        self.tls.as_ref().filter(|_| self.keeps_up).and(self.listener.local_addr().ok()).map(advertise::reachable)
     }
 
     /// Serves until `stop` completes.
@@ -167,7 +169,7 @@ impl HttpServer {
             .build()?;
         let advertised = self.advertised_address();
         use_mimalloc();
-        let HttpServer { state, listener, entry, guard, tls, audit, control_plane } = self;
+        let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane } = self;
         let kinds = custom::kinds_in(&state);
         let access_cache = AccessCache::default();
         let shared = Arc::new(ServerState {
@@ -195,7 +197,7 @@ impl HttpServer {
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            let compaction = tokio::spawn(compact(shared.clone()));
+            let compaction = keeps_up.then(|| tokio::spawn(compact(shared.clone())));
             let advertising = advertised.map(|address| tokio::spawn(advertise(shared.clone(), address)));
             let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
             let peers = Peers::open();
@@ -210,7 +212,7 @@ impl HttpServer {
             }));
             stop.await;
             clients.abort();
-            compaction.abort();
+            compaction.inspect(|compaction| compaction.abort());
             if let (Some(address), Some(advertising)) = (advertised, advertising) {
                 withdraw(&shared, address, advertising).await;
             }
