@@ -58,6 +58,23 @@ impl<'a> Server<'a> {
         self.ask_with(method, path, content_type, body, &[])
     }
 
+    /// Requests a change of protocol. Returns the connection after the answer's head, and that head.
+    fn upgrade(&self, path: &str, headers: &str) -> (TcpStream, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("connected");
+        // Only a failing test waits so long.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+        let token = &self.token;
+        let access = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\nConnection: Upgrade\r\n{headers}");
+        write!(stream, "GET {path} HTTP/1.1\r\n{access}\r\n").expect("asked");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a head");
+            head.push(byte[0]);
+        }
+        (stream, String::from_utf8(head).expect("text"))
+    }
+
     /// Like [`Server::ask`], with more headers.
     fn ask_with(
         &self,

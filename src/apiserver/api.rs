@@ -508,11 +508,15 @@ mod tests {
         });
         assert!(refused.is_err() && !known(&api));
         let mut items = [true, false].into_iter().peekable();
-        let outcomes = api.write_next(false, &mut items, |txn, is_refused| {
-            create(txn, kind, &definition, &WriteOptions::default())?;
-            if *is_refused { Err(Status::new(Reason::Conflict, "undone")) } else { Ok(()) }
-        });
-        let outcomes: Vec<bool> = outcomes.into_iter().map(|(_, outcome)| outcome.is_ok()).collect();
+        let mut outcomes: Vec<bool> = Vec::new();
+        // One call ends after some milliseconds, which may be after one item.
+        while items.peek().is_some() {
+            let done = api.write_next(false, &mut items, |txn, is_refused| {
+                create(txn, kind, &definition, &WriteOptions::default())?;
+                if *is_refused { Err(Status::new(Reason::Conflict, "undone")) } else { Ok(()) }
+            });
+            outcomes.extend(done.into_iter().map(|(_, outcome)| outcome.is_ok()));
+        }
         assert_eq!((outcomes, known(&api)), (vec![false, true], true));
         api.write(false, |txn| {
             let key = Key::new(DEFINITIONS, "", "boats.known.dev");

@@ -34,8 +34,8 @@ pub fn apply_patch(
     let key = key_of(kind, config);
     check_verb(txn, "patch", part.subresource(), &key)?;
     let live = txn.get(&key)?;
-    let who = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
-    let object = managed_fields::apply::applied(kind, live.as_ref(), config, who)?;
+    let applier = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
+    let object = managed_fields::apply::applied(kind, live.as_ref(), config, applier)?;
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {

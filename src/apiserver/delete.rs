@@ -173,9 +173,9 @@ fn shorten(object: &mut Object, grace: i64, now: Time) {
     let known = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     let Some(asked) = object.deletion().filter(|_| grace < known) else { return };
     // The end of a grace that is longer than a moment can hold does not tell when the deletion was asked for.
-    let begun = Some(asked.earlier(SignedDuration::from_secs(known)));
-    let begun = begun.filter(|begun| object.created().is_none_or(|created| created <= *begun)).unwrap_or(now);
-    let at = begun.later(SignedDuration::from_secs(grace));
+    let start = Some(asked.earlier(SignedDuration::from_secs(known)));
+    let start = start.filter(|start| object.created().is_none_or(|created| created <= *start)).unwrap_or(now);
+    let at = start.later(SignedDuration::from_secs(grace));
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(at));
     object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
 }

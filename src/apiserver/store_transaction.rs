@@ -1,7 +1,7 @@
 //! The store as the API server's pipeline sees it: a transaction that writes, and a view that only reads.
 //!
 //! Knows: how stored texts become objects, which leases are computed and not kept, and what a transaction has learnt of kinds and
-//! allocations. Never: commits by itself; [`super::Api`] does. Start reading at [`WriteTxn`].
+//! allocations. Never: decides when to commit; [`super::Api`] does. Start reading at [`WriteTxn`].
 
 use super::authorization::cache::AccessCache;
 use super::authorization::check_verb;

@@ -4,7 +4,7 @@ use super::pods::controller_key;
 use crate::kinds::pod::ports::named_port;
 use crate::object::{Key, Object, Resource, Str};
 use crate::world::{Row, World};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// The resource that has backends.
@@ -52,6 +52,13 @@ pub fn is_managed(service: &Row, object: &Object) -> bool {
 /// Whether a Service has no cluster IP.
 pub fn is_headless(service: &Object) -> bool {
     service.text(&["spec", "clusterIP"]) == Some("None")
+}
+
+/// The labels of the Endpoints or an EndpointSlice of a Service: the Service's, and its own, which win.
+pub fn endpoint_labels(service: &Object, own: &[(&str, &str)]) -> Value {
+    let headless = is_headless(service).then_some((HEADLESS, ""));
+    let labels = service.labels().filter(|(key, _)| *key != HEADLESS).chain(own.iter().copied()).chain(headless);
+    labels.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into()
 }
 
 /// Whether pods that are not ready count as ready.

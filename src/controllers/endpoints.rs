@@ -1,6 +1,6 @@
 //! Endpoints, the older list of the pods behind a Service, for clients that still read it.
 
-use super::backends::{self, HEADLESS, ServiceBackend, TRIGGER};
+use super::backends::{self, ServiceBackend, TRIGGER};
 use super::pods;
 use crate::object::{Key, Object, time};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
@@ -38,7 +38,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let (subsets, truncated) = subsets(world, row, &service);
-    let labels = labels(&service);
+    let labels = backends::endpoint_labels(&service, &[(MANAGED_BY, MANAGER)]);
     match known {
         None => {
             let mut object = Object(json!({
@@ -131,16 +131,6 @@ fn without_empty_name(mut port: Value) -> Value {
         map.remove("name");
     }
     port
-}
-
-fn labels(service: &Object) -> Value {
-    let shared = service.labels().filter(|(key, _)| ![MANAGED_BY, HEADLESS].contains(key));
-    let mut labels: Map<String, Value> = shared.map(|(key, value)| (key.to_owned(), value.into())).collect();
-    labels.insert(MANAGED_BY.into(), MANAGER.into());
-    if backends::is_headless(service) {
-        labels.insert(HEADLESS.into(), "".into());
-    }
-    labels.into()
 }
 
 #[cfg(test)]

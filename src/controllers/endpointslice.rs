@@ -1,18 +1,17 @@
 //! EndpointSlices list the pods behind each Service, at most 100 per slice. Pods that resolve the Service's ports
 //! differently are in different slices.
 
-use super::backends::{self, HEADLESS, ServiceBackend, TRIGGER};
+use super::backends::{self, ServiceBackend, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// Labels that are not copied from a Service to its slices.
-const OWN_LABELS: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 /// Maximum number of endpoints in a slice.
 const MAX_ENDPOINTS: usize = 100;
 
@@ -148,7 +147,7 @@ fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<
 
 /// Creates, updates and deletes slices.
 fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, plan: &mut Plan) {
-    let labels = labels(service);
+    let labels = backends::endpoint_labels(service, &[(SERVICE_NAME, service.name()), (MANAGED_BY, MANAGER)]);
     for (slot, slice) in slices.into_iter().enumerate() {
         let unused = slot > 0 && slice.endpoints.is_empty();
         match slice.object {
@@ -192,18 +191,6 @@ fn put(slice: &mut Object, ports: Vec<Value>, endpoints: Vec<Value>, world: &Wor
         slice.set(&[name], if list.is_empty() { Value::Null } else { list.into() });
     }
     slice.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
-}
-
-/// The Service's labels and the slice's own labels.
-fn labels(service: &Object) -> Value {
-    let shared = service.labels().filter(|(key, _)| !OWN_LABELS.contains(key));
-    let mut labels: Map<String, Value> = shared.map(|(key, value)| (key.to_owned(), value.into())).collect();
-    labels.insert(SERVICE_NAME.into(), service.name().into());
-    labels.insert(MANAGED_BY.into(), MANAGER.into());
-    if backends::is_headless(service) {
-        labels.insert(HEADLESS.into(), "".into());
-    }
-    labels.into()
 }
 
 #[cfg(test)]

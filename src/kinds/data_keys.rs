@@ -1,6 +1,14 @@
-//! The keys of a ConfigMap or Secret generated from files and literals. Both messages are kubectl's.
+//! The data of ConfigMaps and Secrets: keys generated from files and literals, and the values of Secrets.
 
-/// Refuses invalid and duplicate keys. `kind` and `name` identify the object in the message.
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// Decodes a value of a Secret. Validation has refused values that are not base64.
+pub fn decode_value(base64: &str) -> Vec<u8> {
+    STANDARD.decode(base64).unwrap_or_default()
+}
+
+/// Refuses invalid and duplicate keys, with kubectl's messages. `kind` and `name` identify the object in the message.
 pub fn check_keys<T>(data: &[(String, T)], kind: &str, name: &str) -> Result<(), String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     for (at, (key, _)) in data.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The warning about a TLS Secret whose key and certificate do not match, with the messages of Go's `tls.X509KeyPair`.
 
+use super::data_keys::decode_value;
 use crate::object::Object;
-use base64::Engine;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -14,7 +14,7 @@ pub fn warnings(secret: &Object) -> Vec<String> {
     }
     let part = |name: &str| {
         let text = secret.text(&["data", name]).unwrap_or_default();
-        base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
+        decode_value(text)
     };
     problem(&part("tls.crt"), &part("tls.key")).into_iter().map(str::to_owned).collect()
 }
@@ -41,6 +41,7 @@ fn problem(certificate: &[u8], key: &[u8]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine;
     use serde_json::json;
 
     #[test]

@@ -108,13 +108,13 @@ fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
             errors.invalid_text(path, &owner_text(&owner.to_value()), detail);
         }
         if owner.controller {
-            let here = format!("{}/{}", owner.kind, owner.name);
+            let owner_name = format!("{}/{}", owner.kind, owner.name);
             match &first {
-                None => first = Some(here),
+                None => first = Some(owner_name),
                 Some(first) => {
                     let all: Vec<String> = new.items(&["metadata", "ownerReferences"]).iter().map(owner_text).collect();
                     let detail = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {here}"
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {owner_name}"
                     );
                     errors.invalid_text(path, &format!("[{}]", all.join(",")), &detail);
                 }

@@ -44,8 +44,8 @@ fn warnings(claim: &Object) -> Vec<String> {
     for field in ["requests", "limits"] {
         let Some(text) = claim.text(&["spec", "resources", field, "storage"]) else { continue };
         if Quantity::parse(text).is_ok_and(|amount| amount.milli() % 1000 != 0) {
-            let what = format!("fractional byte value {text:?} is invalid, must be an integer");
-            warnings.push(format!("spec.resources.{field}[storage]: {what}"));
+            let warning = format!("fractional byte value {text:?} is invalid, must be an integer");
+            warnings.push(format!("spec.resources.{field}[storage]: {warning}"));
         }
     }
     warnings

@@ -42,13 +42,13 @@ fn seconds(at: Time) -> String {
 
 fn ended(since: Time, at: Time, output: &str, error: Option<&str>) -> Value {
     let state = if error.is_some() { "Failed" } else { "Succeeded" };
-    let mut told = json!({"state": state, "startedAt": seconds(since), "finishedAt": seconds(at)});
+    let mut build = json!({"state": state, "startedAt": seconds(since), "finishedAt": seconds(at)});
     for (field, text) in [("message", error.unwrap_or_default()), ("output", output)] {
         if !text.is_empty() {
-            told[field] = text.into();
+            build[field] = text.into();
         }
     }
-    told
+    build
 }
 
 /// Why it failed, without its output.

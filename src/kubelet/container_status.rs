@@ -20,33 +20,34 @@ pub fn container_statuses(
 }
 
 fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> ContainerStatus {
-    let told = describe_state(pod, member, step);
-    let has_run = matches!(told.state, ContainerState { waiting: None, .. });
+    let description = describe_state(pod, member, step);
+    let has_run = matches!(description.state, ContainerState { waiting: None, .. });
     let of_last = |last: &AttemptEnd, attempt: u32| ContainerState {
         terminated: Some(terminated(pod, member, last, attempt)),
         ..ContainerState::default()
     };
-    let last_attempt = if told.waits_after_end { told.attempt } else { told.attempt.saturating_sub(1) };
-    let id = match (&told.last, has_run) {
-        (_, true) => Some(id(pod, member, told.attempt)),
+    let last_attempt =
+        if description.waits_after_end { description.attempt } else { description.attempt.saturating_sub(1) };
+    let id = match (&description.last, has_run) {
+        (_, true) => Some(id(pod, member, description.attempt)),
         (Some(_), false) => Some(id(pod, member, last_attempt)),
         (None, false) => None,
     };
-    let is_here = !pod.simulated && matches!(told.state, ContainerState { running: Some(_), .. });
-    let has_image = has_run || told.last.is_some();
+    let is_here = !pod.simulated && matches!(description.state, ContainerState { running: Some(_), .. });
+    let has_image = has_run || description.last.is_some();
     let status = ContainerStatus {
         name: member.spec.name.clone(),
-        image: image(pod, member, told.attempt),
-        image_id: sources_id(member, step, told.attempt)
+        image: image(pod, member, description.attempt),
+        image_id: sources_id(member, step, description.attempt)
             .unwrap_or_else(|| if has_image { image_id(pod, member) } else { String::new() }),
         container_id: id,
-        restart_count: i32::try_from(told.attempt).unwrap_or(i32::MAX),
+        restart_count: i32::try_from(description.attempt).unwrap_or(i32::MAX),
         ready: is_ready(member, step),
         started: (member.role != ContainerRole::Ephemeral).then(|| probes::is_started(member)),
-        last_state: Some(told.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
+        last_state: Some(description.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
         resources: is_here.then(|| resize::resources_of(pod, member)).flatten(),
         allocated_resources: is_here.then(|| resize::allocated(pod, member)).flatten(),
-        state: Some(told.state),
+        state: Some(description.state),
         ..ContainerStatus::default()
     };
     if pod.simulated { simulated_pod::shape(pod, member, status) } else { status }
@@ -62,14 +63,16 @@ struct StateDescription {
 }
 
 fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> StateDescription {
-    let told = |attempt, state, last| StateDescription { attempt, state, last, waits_after_end: false };
+    let describe = |attempt, state, last| StateDescription { attempt, state, last, waits_after_end: false };
     let ended = member.ended().cloned();
     let waits_after_end = ended.is_some();
     let attempt = member.attempt;
     match (step, &member.state) {
-        (ContainerAction::Start(start), _) if start.attempt > attempt => told(start.attempt, usual_wait(pod), ended),
+        (ContainerAction::Start(start), _) if start.attempt > attempt => {
+            describe(start.attempt, usual_wait(pod), ended)
+        }
         (ContainerAction::Renew, AttemptState::Ended(ended)) => {
-            told(attempt.saturating_add(1), waiting(restart_all::REASON, None), Some(ended.clone()))
+            describe(attempt.saturating_add(1), waiting(restart_all::REASON, None), Some(ended.clone()))
         }
         (ContainerAction::Misconfigured(missing), _) => StateDescription {
             attempt,
@@ -83,33 +86,33 @@ fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction)
             StateDescription { attempt, state, last: Some(ended.clone()), waits_after_end }
         }
         (ContainerAction::BackOff { seconds, .. }, _) => {
-            let what = format!("failed container={} pod={}", member.spec.name, pod.full_name());
-            let message = format!("back-off {} restarting {what}", in_minutes(*seconds));
+            let container = format!("failed container={} pod={}", member.spec.name, pod.full_name());
+            let message = format!("back-off {} restarting {container}", in_minutes(*seconds));
             let state = waiting("CrashLoopBackOff", Some(message));
             StateDescription { attempt, state, last: ended, waits_after_end }
         }
         (_, AttemptState::Running { .. }) if member.is_starting() => {
-            told(attempt, usual_wait(pod), member.last.clone())
+            describe(attempt, usual_wait(pod), member.last.clone())
         }
         (ContainerAction::Keep, AttemptState::New) if restart_all::waits(member) => {
-            told(attempt, waiting(restart_all::REASON, None), member.last.clone())
+            describe(attempt, waiting(restart_all::REASON, None), member.last.clone())
         }
         (_, AttemptState::New | AttemptState::Starting { .. }) => {
-            told(attempt, image_wait(member).unwrap_or_else(|| usual_wait(pod)), member.last.clone())
+            describe(attempt, image_wait(member).unwrap_or_else(|| usual_wait(pod)), member.last.clone())
         }
         (_, AttemptState::Refused { reason, message, at }) => {
-            told(attempt, refused(pod, member, reason, message, *at), member.last.clone())
+            describe(attempt, refused(pod, member, reason, message, *at), member.last.clone())
         }
         (_, AttemptState::Running { since }) => {
             let running = ContainerStateRunning { started_at: Some(api_time(*since)) };
-            told(attempt, ContainerState { running: Some(running), ..Default::default() }, member.last.clone())
+            describe(attempt, ContainerState { running: Some(running), ..Default::default() }, member.last.clone())
         }
         (_, AttemptState::Ended(ended)) => {
             let stopped = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
             let closed = AttemptEnd { reason: Some(CLOSED.into()), ..ended.clone() };
             let ended = if pod.is_closing() && stopped { &closed } else { ended };
             let terminated = Some(terminated(pod, member, ended, attempt));
-            told(attempt, ContainerState { terminated, ..Default::default() }, member.last.clone())
+            describe(attempt, ContainerState { terminated, ..Default::default() }, member.last.clone())
         }
     }
 }

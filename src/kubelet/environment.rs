@@ -2,11 +2,10 @@
 
 use super::pod::{LocalPod, PodContainer};
 use super::{command, fields};
+use crate::kinds::data_keys::decode_value;
 use crate::object::Object;
 use crate::world::Row;
 use crate::world::start::FileKey;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -102,11 +101,10 @@ struct EnvSource {
 const CONFIG_MAP: EnvSource =
     EnvSource { resource: "configmaps", word: "configmap", kind: "ConfigMap", decode: |text| text.to_owned() };
 
-const SECRET: EnvSource = EnvSource { resource: "secrets", word: "secret", kind: "Secret", decode: from_base64 };
+const SECRET: EnvSource = EnvSource { resource: "secrets", word: "secret", kind: "Secret", decode: decode_text };
 
-fn from_base64(text: &str) -> String {
-    let bytes = STANDARD.decode(text).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+fn decode_text(base64: &str) -> String {
+    String::from_utf8_lossy(&decode_value(base64)).into_owned()
 }
 
 fn find(pod: &LocalPod, source: &EnvSource, name: &str, optional: bool) -> Result<Option<Object>, String> {

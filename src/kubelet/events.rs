@@ -16,13 +16,13 @@ pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus
     }
     if pod.status.start_time.is_none() {
         let fields = unsupported::fields(&pod.object.0["spec"], "spec").into_iter();
-        let told: Vec<String> = fields.map(|(field, instead)| format!("{field} ({instead})")).collect();
-        if !told.is_empty() {
+        let fields_with_advice: Vec<String> = fields.map(|(field, instead)| format!("{field} ({instead})")).collect();
+        if !fields_with_advice.is_empty() {
             plan.event(
                 pod.row,
                 EventType::Warning,
                 "Unsupported",
-                format!("Not supported by kloop yet: {}", told.join(", ")),
+                format!("Not supported by kloop yet: {}", fields_with_advice.join(", ")),
             );
         }
     }
@@ -226,11 +226,12 @@ impl EventSource<'_, '_> {
 
     /// Adds an event about a volume that the machine could not set up, each time that the message changes.
     fn unmounted(&mut self, status: &ContainerStatus) {
-        let said = |status: &ContainerStatus| {
+        let mount_error = |status: &ContainerStatus| {
             let waiting = waiting(status).filter(|waiting| waiting.reason.as_deref() == Some("ContainerCreating"));
             waiting.and_then(|waiting| waiting.message.clone())
         };
-        if let Some(message) = said(status).filter(|new| self.member.old.as_ref().and_then(said).as_ref() != Some(new))
+        if let Some(message) =
+            mount_error(status).filter(|new| self.member.old.as_ref().and_then(mount_error).as_ref() != Some(new))
         {
             self.plan.event(self.pod.row, EventType::Warning, "FailedMount", message);
         }

@@ -57,11 +57,11 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 fn digests_as_json(sources: &SourceDigests) -> Value {
-    let mut told = json!({"digest": &*sources.digest, "files": sources.files});
+    let mut digests = json!({"digest": &*sources.digest, "files": sources.files});
     if !sources.message.is_empty() {
-        told["message"] = sources.message.as_str().into();
+        digests["message"] = sources.message.as_str().into();
     }
-    told
+    digests
 }
 
 /// Returns the watched files; empty for an object that names relative ones and was not applied from a folder.

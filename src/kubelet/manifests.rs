@@ -72,8 +72,8 @@ fn items(value: &Value) -> Vec<&Value> {
 fn static_pod(file: &str, value: &Value, node: &str, problems: &mut Vec<String>) -> Result<(Key, StaticPod), String> {
     let kind: &Kind = &pod::KIND;
     if value["apiVersion"] != "v1" || value["kind"] != "Pod" {
-        let said = |field: &str| value[field].as_str().unwrap_or("none").to_owned();
-        let (version, found) = (said("apiVersion"), said("kind"));
+        let text_of = |field: &str| value[field].as_str().unwrap_or("none").to_owned();
+        let (version, found) = (text_of("apiVersion"), text_of("kind"));
         return Err(format!("only Pods (apiVersion v1) can be static, found kind {found} (apiVersion {version})"));
     }
     if value["metadata"]["name"].as_str().is_none_or(str::is_empty) {

@@ -105,9 +105,9 @@ fn mirror_row(mirror: &Row, hash: &Str, wanted: Option<&StaticPod>) -> Row {
 fn as_mirrored(mirror: &Row, verb: &mut WriteVerb) {
     match verb {
         WriteVerb::Status(pod) => {
-            let mut told: Object = mirror.object();
-            told.set(&["status"], pod.0["status"].take());
-            *pod = told;
+            let mut updated: Object = mirror.object();
+            updated.set(&["status"], pod.0["status"].take());
+            *pod = updated;
         }
         WriteVerb::Delete { key, uid, .. } if *key == mirror.key => *uid = mirror.uid.clone(),
         WriteVerb::Attempt { pod_uid, .. } => *pod_uid = mirror.uid.clone(),

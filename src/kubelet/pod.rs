@@ -244,9 +244,9 @@ pub fn resolve(
 ) -> (u32, AttemptState, Option<AttemptEnd>) {
     let committed = restart_count(old);
     let Some(facts) = facts else { return from_status(now, old) };
-    let told = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
+    let last = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
     if facts.has_ended() && facts.attempt < committed {
-        return (committed, AttemptState::New, facts.ended().cloned().or(told));
+        return (committed, AttemptState::New, facts.ended().cloned().or(last));
     }
     let state = match facts.state.clone() {
         ContainerState::Starting { since } => AttemptState::Starting { since },
@@ -266,8 +266,8 @@ pub fn resolve(
         ContainerState::Refused { reason, message, at } => AttemptState::Refused { reason, message, at },
     };
     // While the next attempt waits, the status shows this attempt's end as the last state.
-    let is_this = |told: &AttemptEnd| matches!(&state, AttemptState::Ended(ended) if ended.finished.as_second() == told.finished.as_second());
-    let last = latest(facts.last.clone(), told.filter(|told| !is_this(told)));
+    let is_this = |last: &AttemptEnd| matches!(&state, AttemptState::Ended(ended) if ended.finished.as_second() == last.finished.as_second());
+    let last = latest(facts.last.clone(), last.filter(|last| !is_this(last)));
     (facts.attempt, state, last)
 }
 

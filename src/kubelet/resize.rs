@@ -71,8 +71,8 @@ pub fn order_resizes(pod: &LocalPod, plan: &mut Plan) {
         None => {}
     }
     for member in pod.members.iter().filter(|member| is_due(pod, member) && !wants_restart(pod, member)) {
-        let asked = member.facts.as_ref().and_then(|facts| facts.resizing);
-        match asked.map(|asked| asked.later(UNANSWERED)).filter(|again| *again > pod.world.now) {
+        let ordered_at = member.facts.as_ref().and_then(|facts| facts.resizing);
+        match ordered_at.map(|ordered_at| ordered_at.later(UNANSWERED)).filter(|again| *again > pod.world.now) {
             Some(again) => plan.wake_at(again),
             None => plan.effects.push(Effect::Resize {
                 pod_uid: pod.row.uid.clone(),
@@ -99,28 +99,29 @@ fn pending(pod: &LocalPod) -> Option<(&'static str, String)> {
     let name = pod.spec.node_name.as_deref()?;
     let node = pod.world.find("nodes", "", name)?;
     let offers = &node.node()?.allocatable;
-    let asked = requests(&pod.spec);
+    let requested = requests(&pod.spec);
     let (own, load) = (&pod.row.pod()?.requests, pod.world.load_of(name).map(|load| &load.requests));
-    let lacks = |name: &str, asked: i64, offered: i64, own: i64, all: Option<i64>| {
+    let lacks = |name: &str, requested: i64, offered: i64, own: i64, all: Option<i64>| {
         let used = all.map_or(0, |all| all - own);
-        if offered <= 0 || asked + used <= offered {
+        if offered <= 0 || requested + used <= offered {
             return None;
         }
-        Some(match asked > offered {
+        Some(match requested > offered {
             true => {
-                let what = format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {offered}");
-                (INFEASIBLE, what)
+                let message =
+                    format!("Node didn't have enough capacity: {name}, requested: {requested}, capacity: {offered}");
+                (INFEASIBLE, message)
             }
             false => {
-                let what = format!(
-                    "Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {offered}"
+                let message = format!(
+                    "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {offered}"
                 );
-                (DEFERRED, what)
+                (DEFERRED, message)
             }
         })
     };
-    let cpu = lacks("cpu", asked.cpu_milli, offers.cpu_milli, own.cpu_milli, load.map(|all| all.cpu_milli));
-    let memory = || lacks("memory", asked.memory, offers.memory, own.memory, load.map(|all| all.memory));
+    let cpu = lacks("cpu", requested.cpu_milli, offers.cpu_milli, own.cpu_milli, load.map(|all| all.cpu_milli));
+    let memory = || lacks("memory", requested.memory, offers.memory, own.memory, load.map(|all| all.memory));
     cpu.or_else(memory)
 }
 

@@ -111,10 +111,10 @@ fn oom_score(pod: &LocalPod, container: &Container) -> i32 {
         "Guaranteed" => 0,
         "BestEffort" => 1000,
         _ => {
-            let asked =
+            let requested =
                 PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
             let capacity = pod.world.settings.memory.max(1);
-            let part = i128::from(asked) * 1000 / i128::from(capacity);
+            let part = i128::from(requested) * 1000 / i128::from(capacity);
             i32::try_from(1000 - part).unwrap_or(2).clamp(2, 999)
         }
     }

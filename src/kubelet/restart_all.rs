@@ -27,11 +27,11 @@ pub fn has_restart_all_rule(pod: &LocalPod) -> bool {
 
 /// Whether all containers have to restart, or are restarting.
 pub fn is_under_way(pod: &LocalPod) -> bool {
-    let told = || pod.condition(CONDITION).is_some_and(|condition| condition.status == "True");
+    let is_marked = || pod.condition(CONDITION).is_some_and(|condition| condition.status == "True");
     // An exit in a finished pod does not restart it.
     let is_over =
         || pod.with_role(ContainerRole::Main).all(|main| main.ended().is_some() && !restarts_alone(pod, main));
-    has_restart_all_rule(pod) && (told() || (pod.members.iter().any(is_cause) && !is_over()))
+    has_restart_all_rule(pod) && (is_marked() || (pod.members.iter().any(is_cause) && !is_over()))
 }
 
 /// Whether a container that has ended is started again.

@@ -32,9 +32,9 @@ pub fn script(pod: &Object, spec: &PodSpec, role: ContainerRole) -> Option<Simul
         return Some(SimulatedScript { exit: Some((0, 0)) });
     }
     let never_restarts = spec.restart_policy.as_deref() == Some("Never");
-    let asked = annotation(pod, "exit").and_then(|code| code.parse().ok()).filter(|_| never_restarts);
+    let given_code = annotation(pod, "exit").and_then(|code| code.parse().ok()).filter(|_| never_restarts);
     let is_job = pod.controller().is_some_and(|owner| owner.kind == "Job");
-    let code = asked.or_else(|| is_job.then_some(0)).filter(|_| role == ContainerRole::Main);
+    let code = given_code.or_else(|| is_job.then_some(0)).filter(|_| role == ContainerRole::Main);
     code.map(|code| SimulatedScript { exit: Some((1, code)) })
 }
 
@@ -88,9 +88,9 @@ pub fn next_wake(pod: &LocalPod) -> Option<Time> {
 /// When a container's first attempt began: with the pod, unless it had to wait.
 fn start_time(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
     let Some(state) = old.and_then(|old| old.state.as_ref()) else { return started };
-    let told = |at: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| at.as_ref().map(|at| at.0);
-    let running = state.running.as_ref().map(|running| told(&running.started_at));
-    let ended = || state.terminated.as_ref().map(|ended| told(&ended.started_at));
+    let moment = |at: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| at.as_ref().map(|at| at.0);
+    let running = state.running.as_ref().map(|running| moment(&running.started_at));
+    let ended = || state.terminated.as_ref().map(|ended| moment(&ended.started_at));
     if let Some(at) = running.or_else(ended) {
         return at.unwrap_or(started);
     }

@@ -65,20 +65,20 @@ fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
 pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let end = pod.row.deletion?;
     let grace = SignedDuration::from_secs(deletion_grace(pod));
-    let asked = end.earlier(grace);
-    let latest = asked.later(SignedDuration::from_secs(1));
+    let deleted_at = end.earlier(grace);
+    let latest = deleted_at.later(SignedDuration::from_secs(1));
     let is_hooked = pod.members.iter().any(|member| member.hook(ProbeKind::PreStop).is_some());
     let moment = |since: Time| match is_hooked {
         // The container was stopped before the pod was deleted.
-        _ if since < asked => latest,
+        _ if since < deleted_at => latest,
         true => since.min(latest),
         false => since,
     };
     let stops = pod.members.iter().filter_map(|member| Some(member.facts.as_ref()?.stopping?.since));
     let last = pod.members.iter().filter_map(|member| member.probe(ProbeKind::PreStop)?.since);
-    let begun = stops.chain(last).map(moment).min();
-    let begun = begun.unwrap_or(if is_hooked { latest } else { pod.world.now });
-    Some(begun.later(grace).max(end))
+    let start = stops.chain(last).map(moment).min();
+    let start = start.unwrap_or(if is_hooked { latest } else { pod.world.now });
+    Some(start.later(grace).max(end))
 }
 
 /// Returns the grace period of the deletion in seconds.

@@ -95,15 +95,15 @@ fn read(files: &dyn FileAccess, root: &KustomizationRoot, entry: &PatchEntry) ->
         ("", patch) => FileText { shown: "patch".into(), at: root.at.clone(), bytes: patch.as_bytes().to_vec() },
         _ => return Err("patch and path can't be set at the same time".into()),
     };
-    let what = || if entry.path.is_empty() { entry.patch.trim() } else { &entry.path };
+    let source = || if entry.path.is_empty() { entry.patch.trim() } else { &entry.path };
     let documents =
-        file::documents(&text).map_err(|why| format!("unable to parse SM or JSON patch from [{}]: {why}", what()))?;
+        file::documents(&text).map_err(|why| format!("unable to parse SM or JSON patch from [{}]: {why}", source()))?;
     let values: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
     match &values[..] {
         [operations @ Value::Array(_)] => Ok(PatchChange::Operations(operations.clone())),
         // A file without documents changes nothing.
         [..] if values.iter().all(Value::is_object) => Ok(PatchChange::Merge(values.into_iter().map(Object).collect())),
-        _ => Err(format!("unable to parse SM or JSON patch from [{}]", what())),
+        _ => Err(format!("unable to parse SM or JSON patch from [{}]", source())),
     }
     .and_then(|change| require_identity(change, entry))
 }

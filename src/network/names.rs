@@ -168,8 +168,8 @@ impl DnsDirectory {
             [namespace, "svc" | "pod"] if self.has_namespace(namespace) => Some(DnsReply::Records(Vec::new())),
             [address, namespace, "pod"] => {
                 let address: Ipv4Addr = address.replace('-', ".").parse().ok()?;
-                let there = self.pods.get(&address).is_some_and(|known| **known == *namespace);
-                there.then(|| addresses(kind, [address]))
+                let is_known = self.pods.get(&address).is_some_and(|known| **known == *namespace);
+                is_known.then(|| addresses(kind, [address]))
             }
             [service, namespace, "svc"] => Some(self.service(service, namespace)?.addresses(kind, full(&[name]))),
             [host, service, namespace, "svc"] => {

@@ -370,18 +370,18 @@ impl ControlPlane {
 
     /// Updates the set of local nodes: pods that were bound to a node before it became local are due.
     fn refresh_nodes(&mut self) {
-        let what = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
+        let ownership = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
         let mut other: Vec<Str> = Vec::new();
         for name in self.world.take_changed_nodes() {
             let row = self.world.find("nodes", "", &name);
             let after = row.and_then(|row| node::facts(row, self.local.as_deref(), self.world.now));
-            let is = what(after.as_ref());
+            let is = ownership(after.as_ref());
             let known = &mut self.world.facts.nodes;
             let before = match after {
                 Some(after) => known.insert(name.clone(), after),
                 None => known.remove(&name),
             };
-            if what(before.as_ref()) != is {
+            if ownership(before.as_ref()) != is {
                 other.push(name);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Knows: which loops there are ([`loops`]), which keys are due ([`queue`]), how many plans become one transaction ([`tick`]), and which
 //! process leads ([`leader`]). Wake-ups are hints; what counts is the store's log and the resync.
-//! Never: decides what should be (the loops do), never writes what the API server's pipeline has not let through (only a tick commits),
+//! Never: decides what should be (the loops do), writes an object except through the API server's pipeline,
 //! never prints (it passes lines to a [`LogSink`]).
 //! Start reading at [`ControlLoop`], then [`control_plane`], then [`tick`]. The same loops run on a simulated machine in
 //! [`simulate`]; [`crate::diagnosis`] explains what is missing and why.

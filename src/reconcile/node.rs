@@ -153,11 +153,11 @@ pub fn send_heartbeats(world: &mut World, local: Option<&str>) {
 pub fn facts(row: &Row, local: Option<&str>, now: Time) -> Option<NodeFacts> {
     let node = row.node()?;
     let runtime = node.runtime.as_deref();
-    let here = local == Some(&*row.key.name) || (runtime == Some(LOCAL) && local.is_some());
+    let is_local = local == Some(&*row.key.name) || (runtime == Some(LOCAL) && local.is_some());
     let simulated = runtime == Some(SIMULATED);
     let stopped = node.stopped.as_ref().map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
     let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(now)) };
-    (simulated || here).then_some(facts)
+    (simulated || is_local).then_some(facts)
 }
 
 #[cfg(test)]

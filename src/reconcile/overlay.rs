@@ -24,7 +24,7 @@ pub struct Overlay<'a> {
     pub user: &'a Arc<User>,
     /// The answers of webhooks, and the numbers of earlier attempts; `None` in a preview, which asks nobody.
     pub inputs: Option<&'a mut WriteInputs>,
-    /// Chance.
+    /// Source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
 }
 

@@ -50,8 +50,8 @@ fn is_over(at: Time, now: Time) -> bool {
 fn last_written(row: &Row) -> Time {
     let object: Object = row.object();
     let moments = [&["series", "lastObservedTime"][..], &["lastTimestamp"], &["eventTime"]];
-    let told = moments.into_iter().filter_map(|path| object.text(path)?.parse::<Time>().ok());
-    told.chain(row.created).max().unwrap_or(Time::UNIX_EPOCH)
+    let times = moments.into_iter().filter_map(|path| object.text(path)?.parse::<Time>().ok());
+    times.chain(row.created).max().unwrap_or(Time::UNIX_EPOCH)
 }
 
 #[cfg(test)]

@@ -161,9 +161,9 @@ fn run(
     let _ = fs::remove_file(folder_path.join("done"));
     tell(BuildProgress::Begun);
     let program = program(build, environment, [&lock, &log])?;
-    let said = |what: String| format!("build of image {name}: {what}");
+    let failure = |what: String| format!("build of image {name}: {what}");
     let pid = spawn::spawn(&program)
-        .map_err(|error| said(format!("exec {:?}: {error}", build.command[0], error = io_error_text(error))))?;
+        .map_err(|error| failure(format!("exec {:?}: {error}", build.command[0], error = io_error_text(error))))?;
     while wait_for_progress(pid) {
         tell(BuildProgress::Running);
     }
@@ -183,7 +183,7 @@ fn run(
         _ => "ended, and its exit status is unknown".to_owned(),
     };
     let last = last_output(folder_path);
-    Err(said(format!("{:?} {how}{}{last}", build.command.join(" "), if last.is_empty() { "" } else { ":\n" })))
+    Err(failure(format!("{:?} {how}{}{last}", build.command.join(" "), if last.is_empty() { "" } else { ":\n" })))
 }
 
 /// Waits up to [`PROGRESS_INTERVAL`] for a process to end. Returns true when it still runs.

@@ -48,8 +48,8 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
 /// Records attempts that have a log but no record: they may have run. Their end counts as unknown, so that a container that must not restart
 /// runs at most once.
 fn note_begun(pod: &Path, record: &mut ShimRecord) -> bool {
-    let begun = folder::newest_attempts(pod);
-    let unrecorded = begun
+    let attempts = folder::newest_attempts(pod);
+    let unrecorded = attempts
         .into_iter()
         .filter(|(name, attempt)| record.containers.get(name).is_none_or(|known| known.attempt < *attempt));
     let mut changed = false;

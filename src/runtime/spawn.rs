@@ -1,5 +1,6 @@
-//! Starts processes; no other module does.
+//! Starts the programs of pods, and the shims and gateways that look after them.
 //!
+//! Forks that execute no program, and trials of a kernel feature, are where they are needed.
 //! `posix_spawn` costs the same for a parent of any size (`fork` of a 1 GiB parent takes 36 ms). It also gives the child its own session,
 //! default signal dispositions and an empty signal mask, without code that runs between fork and exec.
 

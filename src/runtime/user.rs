@@ -99,21 +99,27 @@ pub fn hand_over_folders(
     pod: &Path,
     all: &[Volume],
 ) -> Result<(), String> {
-    let who = identity(wanted);
-    let said = |path: &Path, error: Errno| {
-        format!("cannot give {} to user {}: {error}", path.display(), who.user, error = io_error_text(error))
+    let identity_of_user = identity(wanted);
+    let failure = |path: &Path, error: Errno| {
+        format!(
+            "cannot give {} to user {}: {error}",
+            path.display(),
+            identity_of_user.user,
+            error = io_error_text(error)
+        )
     };
     folder::make_file(message, 0o644)
         .map_err(|error| format!("cannot make {}: {}", message.display(), io_error_text(error)))?;
     for path in scratch.into_iter().chain([message]) {
-        let given = file_tree::open_path(CWD, path).and_then(|held| set_owner(held, Some(who.user), Some(who.group)));
-        given.map_err(|error| said(path, error))?;
+        let given = file_tree::open_path(CWD, path)
+            .and_then(|held| set_owner(held, Some(identity_of_user.user), Some(identity_of_user.group)));
+        given.map_err(|error| failure(path, error))?;
     }
     let Some(group) = wanted.files else { return Ok(()) };
     let is_given = |volume: &&Volume| !matches!(volume.source, VolumeContent::Host { .. });
     for volume in all.iter().filter(is_given) {
         let root = volumes::root_of(pod, &volume.name, all);
-        give_all(&root, group).map_err(|error| said(&root, error))?;
+        give_all(&root, group).map_err(|error| failure(&root, error))?;
     }
     Ok(())
 }

@@ -23,8 +23,8 @@ type ConfigResult<T> = Result<T, String>;
 
 /// The profiles of a configuration; those of Kubernetes for a configuration without any.
 pub fn profiles(config: &Value) -> ConfigResult<Vec<SchedulerProfile>> {
-    let said = |field: &str| config[field].as_str().unwrap_or_default();
-    if said("kind") != "KubeSchedulerConfiguration" || said("apiVersion") != "kubescheduler.config.k8s.io/v1" {
+    let text_of = |field: &str| config[field].as_str().unwrap_or_default();
+    if text_of("kind") != "KubeSchedulerConfiguration" || text_of("apiVersion") != "kubescheduler.config.k8s.io/v1" {
         return Err("expected kind KubeSchedulerConfiguration of apiVersion kubescheduler.config.k8s.io/v1".into());
     }
     refuse_other_fields(config, "", &IDLE)?;
@@ -123,13 +123,13 @@ fn known_plugin<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) 
     let name = text(&value["name"], &format!("{path}.name"), "")?;
     let scores = || PLUGINS.iter().any(|plugin| plugin.name == name);
     let filters = || filter::optional_plugins().any(|plugin| plugin == name);
-    let there = match point {
+    let exists = match point {
         "filter" => filters(),
         "score" => scores(),
         "postFilter" => name == "DefaultPreemption",
         _ => filters() || scores() || name == "DefaultPreemption",
     };
-    if there || name == "*" { Ok(name) } else { Err(format!("{path}.name: Unsupported value: {name:?}")) }
+    if exists || name == "*" { Ok(name) } else { Err(format!("{path}.name: Unsupported value: {name:?}")) }
 }
 
 fn arguments(profile: &mut SchedulerProfile, value: &Value, path: &str) -> ConfigResult<()> {

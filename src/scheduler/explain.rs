@@ -6,10 +6,9 @@ use super::nodes::{self, CandidateNode};
 use super::pod_constraints::PodConstraints;
 use super::ranked_node::RankedNode;
 use super::score;
-use super::tolerations;
 pub use super::volumes::{NO_MATCHING_VOLUME, VOLUME_AFFINITY_CONFLICT};
 use crate::object::{Key, Object, Str};
-use crate::world::{Row, Taint, World};
+use crate::world::{Row, Taint, World, taint};
 
 /// The verdict on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,5 +88,5 @@ fn refusals(query: &filter::PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<Plugi
 /// The taints of a node that keep a pod away.
 pub fn repelling<'a>(pod: &Object, node: &'a Row) -> Vec<&'a Taint> {
     let taints = node.node().map(|fields| &fields.taints[..]).unwrap_or_default();
-    tolerations::repelling(pod.items(&["spec", "tolerations"]), taints).collect()
+    taint::repelling(pod.items(&["spec", "tolerations"]), taints).collect()
 }

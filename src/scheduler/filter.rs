@@ -7,10 +7,10 @@ use super::pod_constraints::PodConstraints;
 use super::spread::PodSpread;
 use super::volume_limits::{self, LIMITS};
 use super::volumes::{self, PodStorage};
-use super::{affinity, profile_of, tolerations};
+use super::{affinity, profile_of};
 use crate::object::{Object, Str};
 use crate::world::scheduler_profile::SchedulerProfile;
-use crate::world::{PodFields, Row, Taint, World};
+use crate::world::{PodFields, Row, Taint, World, taint};
 use std::borrow::Cow;
 
 /// Input of the plugins about one pod, computed once for all nodes.
@@ -339,8 +339,7 @@ fn unschedulable(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRe
     }
     let taint =
         Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
-    let tolerations =
-        tolerations::untolerated(query.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
+    let tolerations = taint::untolerated(query.pod.items(&["spec", "tolerations"]), std::iter::once(&taint)).is_none();
     refuse_if(!tolerations, "node(s) were unschedulable", true)
 }
 
@@ -356,7 +355,7 @@ fn taints(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> 
         return Vec::new();
     }
     let tolerations = query.pod.items(&["spec", "tolerations"]);
-    let is_kept_away = tolerations::repelling(tolerations, &node.fields.taints).next().is_some();
+    let is_kept_away = taint::repelling(tolerations, &node.fields.taints).next().is_some();
     refuse_if(is_kept_away, "node(s) had untolerated taint(s)", true)
 }
 

@@ -22,7 +22,6 @@ pub mod queueing_hints;
 mod ranked_node;
 mod score;
 mod spread;
-mod tolerations;
 mod volume_limits;
 mod volumes;
 

@@ -26,8 +26,8 @@ impl<'a> CandidateNode<'a> {
     pub fn pods(&self) -> impl Iterator<Item = &'a Arc<Row>> {
         let has_ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
         let is_away = |pod: &Row| self.removed.iter().any(|removed| removed.key == pod.key);
-        let there = self.world.pods_on(&self.row.key.name);
-        there.filter(move |pod| !has_ended(pod) && !is_away(pod)).chain(self.nominated.iter().copied())
+        let pods = self.world.pods_on(&self.row.key.name);
+        pods.filter(move |pod| !has_ended(pod) && !is_away(pod)).chain(self.nominated.iter().copied())
     }
 
     /// Assumed differences from the actual node: removed and added pods.

@@ -3,9 +3,9 @@
 use super::filter::PodQuery;
 use super::nodes::CandidateNode;
 use super::ranked_node::{RankedNode, RawScores};
-use super::{affinity, images, inter_pod_affinity, spread, tolerations};
-use crate::world::ResourceRequests;
+use super::{affinity, images, inter_pod_affinity, spread};
 use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape};
+use crate::world::{ResourceRequests, taint};
 
 /// A plugin that ranks nodes.
 pub struct ScorePlugin {
@@ -105,7 +105,7 @@ pub fn weighted_scores(query: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<Vec<(&
 fn count_untolerated_soft_taints(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> i64 {
     let tolerations = query.pod.items(&["spec", "tolerations"]);
     let soft = node.fields.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
-    soft.filter(|taint| tolerations::untolerated(tolerations, std::iter::once(*taint)).is_some()).count() as i64
+    soft.filter(|taint| taint::untolerated(tolerations, std::iter::once(*taint)).is_some()).count() as i64
 }
 
 /// NodeResourcesFit, by the profile's strategy. Resources that the node does not have do not count, nor do

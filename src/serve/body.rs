@@ -130,13 +130,15 @@ pub fn duplicates(
     }
     let document = yaml::decode_bytes(&request.body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
     let twice = document.map(|document| document.duplicates).unwrap_or_default();
-    let told: Vec<String> = twice.into_iter().map(|(path, _)| format!("duplicate field {path:?}")).collect();
-    if validation == FieldValidation::Warn || told.is_empty() {
-        return Ok(told);
+    let duplicates: Vec<String> = twice.into_iter().map(|(path, _)| format!("duplicate field {path:?}")).collect();
+    if validation == FieldValidation::Warn || duplicates.is_empty() {
+        return Ok(duplicates);
     }
     let (kind, version) = (asked.kind.kind, asked.api_version.rsplit('/').next().unwrap_or_default());
-    let told = told.join(", ");
-    Err(bad(format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {told}")))
+    let duplicates = duplicates.join(", ");
+    Err(bad(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {duplicates}"
+    )))
 }
 
 /// Returns the object in the body of a request: fills in its kind and namespace from the path, or checks them.

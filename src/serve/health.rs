@@ -1,6 +1,6 @@
 //! Health of the server, check by check: `/healthz`, `/livez`, `/readyz`.
 //!
-//! Knows: the checks and their text. Never: reads an object. Start reading at [`answer()`].
+//! Knows: the checks and their text. Never: writes. Start reading at [`answer()`].
 
 use super::request::ApiRequest;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};

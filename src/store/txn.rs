@@ -70,18 +70,18 @@ impl Store {
         })?;
         // kloop's writers wait at the turnstile; this waits for another program such as `sqlite3`.
         let left = patience.saturating_sub(start.elapsed());
-        let begun = self.query(|connection| {
+        let beginning = self.query(|connection| {
             connection.busy_timeout(left)?;
-            let begun = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
+            let beginning = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
             connection.busy_timeout(PATIENCE)?;
-            begun
+            beginning
         });
-        match begun {
+        match beginning {
             Err(StoreError::Busy { .. }) => {
                 let holder_pid = self.holder_of_wal();
                 return Err(StoreError::Busy { holder_pid, waited: start.elapsed() });
             }
-            begun => begun?,
+            beginning => beginning?,
         };
         Ok(turn)
     }

@@ -31,6 +31,7 @@ mod scheduling_spec;
 mod staged;
 pub mod start;
 pub mod storage;
+pub mod taint;
 pub mod terms;
 pub mod topology_counts;
 pub mod usage;
@@ -51,10 +52,11 @@ pub use plan::{Effect, EventType, Plan, PlannedEvent, ProbeRun, Propagation, Wri
 pub use pod_affinity_index::{AffinityStrength, AffinityTerms};
 pub use pod_term::PodTerm;
 pub use report::Report;
-pub use resources::{NodeFields, NodeLoad, ResourceRequests, Taint};
+pub use resources::{NodeFields, NodeLoad, ResourceRequests};
 pub use row::{AffinityKind, IndexFields, Phase, PodFields, Row};
 pub use scheduling_spec::scheduling_spec;
 pub use start::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, SimulatedScript, Start};
+pub use taint::Taint;
 pub use topology_counts::{CountedPods, TopologyCounts, TopologyDomains};
 pub use workload::{ReplicaStatus, WorkloadFields};
 

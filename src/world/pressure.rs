@@ -66,7 +66,7 @@ impl PressureSignal {
 /// Remaining amount of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLevel {
-    /// So much.
+    /// Available amount.
     pub available: i64,
     /// Total amount.
     pub capacity: i64,
@@ -75,17 +75,17 @@ pub struct ResourceLevel {
 /// Measured levels by signal.
 pub type ResourceLevels = BTreeMap<PressureSignal, ResourceLevel>;
 
-/// An amount, as settings name it.
+/// The amount of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ThresholdAmount {
-    /// So much.
+    /// An absolute amount.
     Exactly(i64),
-    /// So many hundredths of all there is.
+    /// A percentage of the capacity.
     Percent(f64),
 }
 
 impl ThresholdAmount {
-    /// The amount of a whole.
+    /// Returns the absolute amount for a capacity.
     pub fn resolve(self, capacity: i64) -> i64 {
         match self {
             ThresholdAmount::Exactly(amount) => amount,
@@ -108,7 +108,7 @@ impl ThresholdAmount {
     }
 }
 
-/// A line that is not to be crossed.
+/// A threshold for evictions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvictionThreshold {
     /// The measured resource.
@@ -124,8 +124,8 @@ pub struct EvictionThreshold {
 /// All thresholds of a node; without any, no pod is evicted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EvictionThresholds {
-    /// Those lines.
-    pub lines: Vec<EvictionThreshold>,
+    /// The thresholds.
+    pub list: Vec<EvictionThreshold>,
     /// Time that a node condition outlasts its cause (`evictionPressureTransitionPeriod`).
     pub transition: SignedDuration,
 }
@@ -148,27 +148,27 @@ impl EvictionThresholds {
     pub fn parse(words: EvictionFlags<'_>, transition: SignedDuration) -> Result<EvictionThresholds, String> {
         let graces = pairs(words.soft_grace, '=', crate::object::time::parse_duration)?;
         let reclaims = pairs(words.minimum_reclaim, '=', ThresholdAmount::parse)?;
-        let mut lines = Vec::new();
+        let mut list = Vec::new();
         for (signal, amount) in pairs(words.hard, '<', ThresholdAmount::parse)? {
             let reclaim = reclaims.get(&signal).copied();
-            lines.push(EvictionThreshold { signal, amount, grace: SignedDuration::ZERO, reclaim });
+            list.push(EvictionThreshold { signal, amount, grace: SignedDuration::ZERO, reclaim });
         }
         for (signal, amount) in pairs(words.soft, '<', ThresholdAmount::parse)? {
             let missing =
                 || format!("grace period must be specified for the soft eviction threshold {}", signal.name());
             let grace = *graces.get(&signal).ok_or_else(missing)?;
-            lines.push(EvictionThreshold { signal, amount, grace, reclaim: reclaims.get(&signal).copied() });
+            list.push(EvictionThreshold { signal, amount, grace, reclaim: reclaims.get(&signal).copied() });
         }
-        Ok(EvictionThresholds { lines, transition })
+        Ok(EvictionThresholds { list, transition })
     }
 
     /// Signals that have to be measured.
     pub fn signals(&self) -> impl Iterator<Item = PressureSignal> {
-        PressureSignal::ALL.into_iter().filter(|signal| self.lines.iter().any(|line| line.signal == *signal))
+        PressureSignal::ALL.into_iter().filter(|signal| self.list.iter().any(|line| line.signal == *signal))
     }
 }
 
-/// A list of signals, each with a sign and a value behind it.
+/// Parses a comma-separated list of signals, each followed by a sign and a value.
 fn pairs<T, E: std::fmt::Display>(
     text: &str,
     sign: char,
@@ -200,15 +200,15 @@ pub struct NodePressure {
     pub at: Option<Time>,
     /// Crossed thresholds by index, and since when.
     crossed: BTreeMap<usize, Time>,
-    /// When a line of this condition was last crossed.
+    /// When a threshold of this condition was last crossed.
     seen: BTreeMap<&'static str, Time>,
 }
 
 impl NodePressure {
     /// Records a measurement. True when a condition holds now or held before it.
-    pub fn update(&mut self, levels: ResourceLevels, lines: &EvictionThresholds, now: Time) -> bool {
+    pub fn update(&mut self, levels: ResourceLevels, thresholds: &EvictionThresholds, now: Time) -> bool {
         let was = !self.seen.is_empty();
-        for (place, line) in lines.lines.iter().enumerate() {
+        for (place, line) in thresholds.list.iter().enumerate() {
             let since = self.crossed.remove(&place);
             let Some(level) = levels.get(&line.signal) else { continue };
             let more = line.reclaim.filter(|_| since.is_some()).map_or(0, |more| more.resolve(level.capacity));
@@ -219,7 +219,7 @@ impl NodePressure {
         }
         // One second of tolerance: the pause between measurements varies a little.
         let lasts =
-            |last: Time| now.duration_since(last).saturating_add(SignedDuration::from_secs(1)) < lines.transition;
+            |last: Time| now.duration_since(last).saturating_add(SignedDuration::from_secs(1)) < thresholds.transition;
         self.seen.retain(|_, last| *last == now || lasts(*last));
         (self.levels, self.at) = (levels, Some(now));
         was || !self.seen.is_empty()
@@ -231,10 +231,10 @@ impl NodePressure {
     }
 
     /// Returns the crossed threshold that requires an eviction, with the remaining amount.
-    pub fn due(&self, lines: &EvictionThresholds) -> Option<(EvictionThreshold, ResourceLevel)> {
+    pub fn due(&self, thresholds: &EvictionThresholds) -> Option<(EvictionThreshold, ResourceLevel)> {
         let at = self.at?;
         let late = |(place, since): (&usize, &Time)| {
-            let line = lines.lines.get(*place)?;
+            let line = thresholds.list.get(*place)?;
             (at.duration_since(*since) >= line.grace).then_some(*line)
         };
         let first = self.crossed.iter().filter_map(late).min_by_key(|line| line.signal)?;
@@ -250,15 +250,15 @@ mod tests {
         Time::from_second(second).unwrap()
     }
 
-    fn lines(words: EvictionFlags<'_>) -> EvictionThresholds {
+    fn thresholds(words: EvictionFlags<'_>) -> EvictionThresholds {
         EvictionThresholds::parse(words, SignedDuration::from_secs(60)).unwrap()
     }
 
     #[test]
     fn settings_are_read_as_the_kubelet_reads_them() {
         let hard = |hard| EvictionFlags { hard, ..EvictionFlags::default() };
-        let found = lines(hard("memory.available<100Mi,nodefs.available<5%"));
-        let amounts: Vec<_> = found.lines.iter().map(|line| (line.signal, line.amount)).collect();
+        let found = thresholds(hard("memory.available<100Mi,nodefs.available<5%"));
+        let amounts: Vec<_> = found.list.iter().map(|line| (line.signal, line.amount)).collect();
         assert_eq!(
             amounts,
             [
@@ -266,7 +266,7 @@ mod tests {
                 (PressureSignal::Storage, ThresholdAmount::Percent(5.0))
             ]
         );
-        assert_eq!(lines(hard("")).lines, []);
+        assert_eq!(thresholds(hard("")).list, []);
         let soft = EvictionFlags { soft: "memory.available<1Gi", ..EvictionFlags::default() };
         let table = [
             (
@@ -296,7 +296,7 @@ mod tests {
             soft_grace: "memory.available=30s",
             minimum_reclaim: "memory.available=50",
         };
-        let lines = lines(words);
+        let thresholds = thresholds(words);
         let mut pressure = NodePressure::default();
         // Time, remaining amount, whether the condition holds, and the threshold that requires an eviction.
         let table = [
@@ -314,8 +314,8 @@ mod tests {
         ];
         for (second, available, holds, line) in table {
             let levels = [(PressureSignal::Memory, ResourceLevel { available, capacity: 1000 })].into();
-            pressure.update(levels, &lines, time_at(second));
-            let due = pressure.due(&lines).map(|(line, _)| line.amount.resolve(1000));
+            pressure.update(levels, &thresholds, time_at(second));
+            let due = pressure.due(&thresholds).map(|(line, _)| line.amount.resolve(1000));
             assert_eq!((pressure.holds("MemoryPressure"), due), (holds, line), "{second}");
         }
     }

@@ -28,7 +28,7 @@ pub enum Report {
         container: Str,
         /// The attempt.
         attempt: u32,
-        /// Running, Ended or Refused.
+        /// `Running`, `Ended` or `Refused`.
         state: ContainerState,
     },
     /// The missing program of a refused attempt has been installed.

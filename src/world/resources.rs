@@ -1,7 +1,8 @@
 //! Resources in the scheduler's units: requests of pods, allocatable resources of nodes.
 
+use super::taint::Taint;
 use crate::object::quantity::Quantity;
-use crate::object::{Object, Str, Time};
+use crate::object::{Object, Str};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -202,45 +203,17 @@ pub const SIMULATED: &str = "simulated";
 /// Since when a node is stopped by hand: its heartbeats have ended then.
 pub const STOPPED: &str = "kloop.dev/stopped";
 
-/// A taint of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taint {
-    /// Its key.
-    pub key: String,
-    /// Its value, often empty.
-    pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: String,
-    /// Since when.
-    pub added: Option<Time>,
-}
-
-impl std::fmt::Display for Taint {
-    /// `key=value:effect`, as `kloop taint` reads it.
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let equals = if self.value.is_empty() { "" } else { "=" };
-        write!(out, "{}{equals}{}:{}", self.key, self.value, self.effect)
-    }
-}
-
 impl NodeFields {
     /// Reads them from a node.
     pub fn from_node(node: &Object) -> NodeFields {
         let allocatable = node.value_at(&["status", "allocatable"]).unwrap_or(&Value::Null);
         let pods = allocatable["pods"].as_str().and_then(|text| Quantity::parse(text).ok()).map_or(0, Quantity::value);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let taint = |taint: &Value| Taint {
-            key: text(&taint["key"]),
-            value: text(&taint["value"]),
-            effect: text(&taint["effect"]),
-            added: taint["timeAdded"].as_str().and_then(|text| text.parse().ok()),
-        };
         let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
         let internal = node.items(&["status", "addresses"]).iter().find(|one| one["type"] == "InternalIP");
         NodeFields {
             allocatable: ResourceRequests::from_list(allocatable),
             pods,
-            taints: node.items(&["spec", "taints"]).iter().map(taint).collect(),
+            taints: node.items(&["spec", "taints"]).iter().map(Taint::read).collect(),
             unschedulable: node.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
             address: internal.and_then(|one| one["address"].as_str()).map(Str::from),
             runtime: node.annotation(RUNTIME).map(Str::from),

@@ -19,15 +19,15 @@ pub struct SchedulerProfile {
     pub strategy: ScoringStrategy,
     /// `addedAffinity`: node affinity that every pod has besides its own; null when there is none.
     pub added_affinity: Value,
-    /// `defaultConstraints`: spreading of pods that ask for none; Kubernetes' own when there is no list.
+    /// `defaultConstraints`: spreading of pods without constraints of their own; `None` for Kubernetes' defaults.
     pub constraints: Option<Vec<Value>>,
-    /// `hardPodAffinityWeight`: how much pods like those that they require to be near.
+    /// `hardPodAffinityWeight`: the weight of required affinity when nodes are scored.
     pub required_affinity_weight: i64,
-    /// `percentageOfNodesToScore`: 0 for fewer the more nodes there are.
+    /// `percentageOfNodesToScore`; 0 lets the number of nodes decide.
     pub percentage: usize,
 }
 
-/// `scoringStrategy`: of which resources, with which weights, how.
+/// `scoringStrategy`: the scored resources with their weights, and the scoring function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoringStrategy {
     /// Scoring function of the resource.
@@ -64,9 +64,9 @@ impl ScoredResource {
 /// Maps the utilization of a resource to a score from 0 to 100.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScoringShape {
-    /// The freer the better.
+    /// Prefers nodes with more free resources.
     Least,
-    /// The fuller the better.
+    /// Prefers nodes with fewer free resources.
     Most,
     /// By points of use in percent and score, with straight lines between them.
     Ratio(Vec<(i64, i64)>),

@@ -14,6 +14,17 @@ const KINDS: &str = "crate::kinds";
 const OBJECTS: &str = "crate::object::meta::Object";
 const API: &str = "crate::apiserver";
 const RUNTIME: &str = "crate::runtime";
+const WRITES: &str = "crate::store::txn";
+/// Functions that look a path up, and follow links on the way.
+const LOOK_UPS_BY_PATH: [&str; 7] = [
+    "std::fs::canonicalize",
+    "std::fs::metadata",
+    "std::fs::OpenOptions",
+    "std::fs::read",
+    "std::fs::read_dir",
+    "std::fs::remove_dir_all",
+    "std::fs::write",
+];
 
 /// The claims of a module apply to its submodules too.
 const CLAIMS: &[Claim] = &[
@@ -36,23 +47,40 @@ const CLAIMS: &[Claim] = &[
         "reads or writes a store",
         &[STORE, "crate::apiserver::store_transaction", "crate::apiserver::transaction"],
     ),
+    (
+        "managed_fields/entries",
+        "changes the ownership of fields",
+        &["crate::managed_fields::apply", "crate::managed_fields::update"],
+    ),
+    ("managed_fields/fields", "interprets fields", &[KINDS, OBJECTS]),
     ("managed_fields/typed", "depends on managers", &["crate::managed_fields::entries"]),
     ("cli", "never writes to the store but through it", &["crate::store::txn", "rusqlite"]),
     ("cli/context_settings", "opens the state", &[STORE, API]),
+    ("cli/completion/state", "Never creates the file", &["crate::store::open::OpenMode::Create", WRITES]),
+    ("cli/top", "Never: stores a sample", &[WRITES, "crate::apiserver::create", "crate::apiserver::update"]),
     ("kustomize", "opens a file itself", &[FILES]),
     ("kustomize", "sends an object anywhere", &[API, "std::net"]),
     ("cli/port_forward/ports", "listens, or reads objects", &["std::net::TcpListener", API]),
+    ("diagnosis", "changes a cluster or a machine", &["crate::runtime::machine", WRITES]),
+    ("diagnosis/why/relations", "judges what it finds", &["crate::diagnosis::why::ConvergenceState"]),
     ("controllers", "writes, reads a clock", &[STORE, API, "jiff::Timestamp::now", "std::time"]),
     ("controllers/deployment", "writes pods", &["crate::world::plan::Effect"]),
     ("kinds", "does I/O", &[FILES, STORE, "std::net::TcpStream", "std::io"]),
     ("kinds/custom", "reads a store", &[STORE, "rusqlite"]),
     ("kinds/go", "defines a kind's tables", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::view"]),
+    (
+        "kinds/names",
+        "knows the field of a text",
+        &["crate::kinds::field::FieldErrors", "crate::kinds::field::FieldPath"],
+    ),
+    ("kinds/token_claims", "signs anything", &["ring", "jsonwebtoken"]),
     ("kinds/image", "looks for a program", &[FILES, RUNTIME]),
     ("kinds/read", "depends on a kind", &["crate::kinds::ALL", "crate::kinds::Kind", "crate::kinds::pod"]),
     ("kinds/registry", "opens a store", &[STORE, "rusqlite"]),
     ("kinds/view", "lays out, aligns or escapes text", &["crate::show"]),
     ("kinds/view", "Never: decodes a typed form", &["crate::kinds::typed", "crate::kinds::read"]),
     ("kubelet", "starts a process, reads a clock", &["std::process", "jiff::Timestamp::now", "std::time"]),
+    ("kubelet/actions", "carries out any of them", &["crate::world::plan::Effect"]),
     ("kubelet/volumes", "writes a file", &[FILES]),
     ("kubelet/volumes/dns", "reads the machine's file", &[FILES]),
     ("network", "transfers data", &["std::net::TcpStream", "std::net::TcpListener", "std::net::UdpSocket", "std::io"]),
@@ -69,6 +97,8 @@ const CLAIMS: &[Claim] = &[
     ("object/merge/schema", "depends on a kind", &[KINDS]),
     ("object/patch", "Never: depends on a kind", &[KINDS]),
     ("object/selector", "depends on an object or kind", &[KINDS, OBJECTS]),
+    ("object/struct_shape", "depends on a kind", &[KINDS]),
+    ("object/yaml", "interprets a document", &[OBJECTS]),
     ("object/time", "Never: reads the clock", &["jiff::Timestamp::now", "std::time::SystemTime"]),
     ("reconcile", "never prints", &["print!", "println!", "eprint!", "eprintln!"]),
     ("reconcile/store_files", "opens a file", &["std::fs::File", "std::fs::OpenOptions", "std::fs::read"]),
@@ -83,6 +113,18 @@ const CLAIMS: &[Claim] = &[
         "never decides that something should run",
         &["crate::controllers", "crate::scheduler", "crate::kubelet"],
     ),
+    ("runtime/file_tree", "Never: follows a link", &LOOK_UPS_BY_PATH),
+    (
+        "runtime/interpreter",
+        "decides whether a file can be executed",
+        &["std::os::unix::fs::PermissionsExt", "rustix::fs::access"],
+    ),
+    (
+        "runtime/limits",
+        "enforces memory or CPU limits with rlimits",
+        &["rustix::process::Resource::As", "rustix::process::Resource::Data", "rustix::process::Resource::Cpu"],
+    ),
+    ("runtime/token_signer", "decides what a token claims", &["crate::kinds::token_claims", API]),
     ("runtime/network", "asks the control plane anything", &[API, "crate::runtime::machine"]),
     ("runtime/network/affinity", "decides which endpoints are ready", &[KINDS, "crate::world"]),
     ("runtime/network/gateway", "reads an object", &[KINDS, OBJECTS]),
@@ -102,6 +144,9 @@ const CLAIMS: &[Claim] = &[
     ("runtime/shim/start_inputs", "looks into a folder", &["std::fs::read_dir", "rustix::fs::Dir"]),
     ("scheduler", "orders anything of the machine", &["crate::world::plan::Effect"]),
     ("serve", "writes to the store except through the API server", &["crate::store::txn", "rusqlite"]),
+    ("serve/access", "checks credentials", &["crate::apiserver::tokens", "crate::serve::http::guard::AccessGuard"]),
+    ("serve/continue_token", "reads a list", &[API, "crate::serve::list_body"]),
+    ("serve/health", "Never: writes", &[WRITES, "crate::apiserver::create", "crate::apiserver::update"]),
     ("serve/protobuf", "reads a request", &["crate::serve::body", "crate::serve::form"]),
     ("serve/protobuf/wire", "knows a message or a field", &["crate::serve::protobuf::fields"]),
     ("serve/watch", "waits for changes", &["std::thread", "std::sync::mpsc", "std::sync::Condvar", "tokio"]),
@@ -161,4 +206,18 @@ fn controllers_do_not_call_each_other() {
         wrong.extend(calls.map(|name| source.locate(name.line, name.text())));
     }
     assert_none(&wrong, "controllers meet only in the objects");
+}
+
+#[test]
+fn programs_are_started_by_spawn_by_commands_and_by_trials() {
+    let mut wrong = Vec::new();
+    for source in product().filter(|source| !source.is_in("runtime/spawn")) {
+        // A command starts programs of the user, such as an editor; a trial executes kloop itself.
+        let may_execute = source.is_in("cli") || source.is_in("runtime/trial");
+        let starts = source.names.iter().filter(|name| {
+            name.is_below("std::process::Command") && !may_execute || name.text().starts_with("libc::posix_spawn")
+        });
+        wrong.extend(starts.map(|name| source.locate(name.line, name.text())));
+    }
+    assert_none(&wrong, "programs that start elsewhere");
 }

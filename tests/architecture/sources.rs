@@ -89,10 +89,15 @@ pub fn modules() -> &'static BTreeSet<Vec<String>> {
     &MODULES
 }
 
-/// Whether a path, such as `crate::store::txn::Txn`, is a module or an item at its definition, not a re-export.
+/// Whether a path, such as `crate::store::txn::Txn`, is a module, an item at its definition (not a re-export), or a variant of one.
 pub fn is_defined(path: &str) -> bool {
     let parts: Vec<String> = path.split("::").skip(1).map(str::to_owned).collect();
     let Some((item, module)) = parts.split_last() else { return true };
+    if let Some((parent, _)) = path.rsplit_once("::")
+        && module.last().is_some_and(|name| name.starts_with(char::is_uppercase))
+    {
+        return is_defined(parent);
+    }
     let defines = |source: &Source| source.module == module && source.parsed.modules[&Vec::new()].items.contains(item);
     modules().contains(&parts) || product().any(defines)
 }

@@ -4,8 +4,6 @@ use super::{JSON, Server};
 use crate::cluster::Cluster;
 use serde_json::json;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
 
 /// A server at port 8000, and with TLS at 8443: it answers requests with `plain`, and repeats bytes after a change of protocol to `echo`.
 const SERVER: &str = r#"
@@ -34,26 +32,6 @@ threading.Thread(target=secure.serve_forever, daemon=True).start()
 Server(("", 8000), Handler).serve_forever()
 "#;
 
-/// Requests a change of protocol; returns the connection after the answer's head, and that head.
-fn upgrade(server: &Server, path: &str) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(&server.address).expect("connected");
-    // Only a failing test waits so long.
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
-        server.token
-    )
-    .expect("asked");
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a head");
-        head.push(byte[0]);
-    }
-    (stream, String::from_utf8(head).expect("text"))
-}
-
 #[test]
 fn proxy_reaches_servers_with_tls_and_changes_protocols() {
     let cluster = Cluster::new();
@@ -80,7 +58,7 @@ fn proxy_reaches_servers_with_tls_and_changes_protocols() {
     let proxy = |target: &str| format!("/api/v1/namespaces/default/pods/{target}/proxy/");
     for target in ["web:8000", "https:web:8443"] {
         assert_eq!(server.ask("GET", &proxy(target), JSON, ""), (200, json!("plain")), "{target}");
-        let (mut stream, head) = upgrade(&server, &proxy(target));
+        let (mut stream, head) = server.upgrade(&proxy(target), "Upgrade: echo\r\n");
         assert!(head.starts_with("HTTP/1.1 101 ") && head.to_lowercase().contains("upgrade: echo"), "{head}");
         stream.write_all(b"one line\n").expect("sent");
         let mut answer = [0; 9];

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const V5: &str = "v5.channel.k8s.io";
@@ -46,25 +45,11 @@ struct Socket(TcpStream);
 impl Socket {
     /// Requests an upgrade; returns the connection and the headers of the answer.
     fn ask(server: &Server, path: &str, protocol: &str) -> (TcpStream, String) {
-        let mut stream = TcpStream::connect(&server.address).expect("connected");
-        // Only a failing test waits so long.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
         let protocol =
             if protocol.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocol}\r\n") };
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\n\
-             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{protocol}\r\n",
-            server.token
-        )
-        .expect("asked");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).expect("a head");
-            head.push(byte[0]);
-        }
-        (stream, String::from_utf8(head).expect("text"))
+        let handshake =
+            "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        server.upgrade(path, &format!("{handshake}{protocol}"))
     }
 
     #[track_caller]

@@ -22,6 +22,7 @@ use kloop::reconcile::loops;
 use kloop::store::StoreRead;
 use kloop::world::Loop;
 use scene::Scene;
+use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -29,6 +30,9 @@ use std::time::Instant;
 
 /// Steps with faults in one run.
 const STEPS: usize = 250;
+
+/// Number of seeds that are run twice.
+const REPEATED: usize = 5;
 
 /// Seconds in which a cluster has to settle without faults: more than the longest back-off of a loop.
 const SETTLE: i64 = 3600;
@@ -111,18 +115,26 @@ struct FailedRun {
     story: Vec<String>,
 }
 
+/// A run that kept the invariants.
+struct PassedRun {
+    seed: u64,
+    /// The hash of its history.
+    hash: u64,
+    simulated_seconds: i64,
+}
+
 /// Runs a seed; the panic of one that fails is caught.
-fn attempt(seed: u64, loops: Vec<&'static Loop>) -> Result<i64, FailedRun> {
+fn attempt(seed: u64, loops: Vec<&'static Loop>) -> Result<PassedRun, FailedRun> {
     let mut story = Vec::new();
     let done = catch_unwind(AssertUnwindSafe(|| run(seed, loops, &mut story)));
-    done.map(|(_, passed)| passed).map_err(|panic| {
+    done.map(|(hash, simulated_seconds)| PassedRun { seed, hash, simulated_seconds }).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default();
         FailedRun { seed, what, story }
     })
 }
 
-/// Runs seeds, and reports those that fail, the first with its last steps.
+/// Runs seeds, and reports those that fail, the first with its last steps. A seed that is given twice has to lead to the same history.
 fn run_all(seeds: impl Iterator<Item = u64> + Send) {
     let start = Instant::now();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -134,10 +146,13 @@ fn run_all(seeds: impl Iterator<Item = u64> + Send) {
         running.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect()
     });
     let runs = results.len();
-    let (mut seconds, mut failed_runs) = (0, Vec::new());
+    let (mut seconds, mut failed_runs, mut hashes) = (0, Vec::new(), BTreeMap::new());
     for result in results {
         match result {
-            Ok(passed) => seconds += passed,
+            Ok(PassedRun { seed, hash, simulated_seconds }) => {
+                seconds += simulated_seconds;
+                assert_eq!(*hashes.entry(seed).or_insert(hash), hash, "seed {seed} does not determine its run");
+            }
             Err(failed_run) => failed_runs.push(failed_run),
         }
     }
@@ -154,7 +169,7 @@ fn run_all(seeds: impl Iterator<Item = u64> + Send) {
 }
 
 #[test]
-fn seeds_keep_the_invariants() {
+fn seeds_keep_the_invariants_and_determine_their_runs() {
     if let Some(seed) = number("KLOOP_SIM_SEED") {
         let failed_run = attempt(seed, loops::all_loops());
         if let Err(FailedRun { what, story, .. }) = failed_run {
@@ -164,20 +179,13 @@ fn seeds_keep_the_invariants() {
         return;
     }
     let from = number("KLOOP_SIM_FROM").unwrap_or(0);
-    run_all(from..from + number("KLOOP_SIM_SEEDS").unwrap_or(40));
+    let seeds = from..from + number("KLOOP_SIM_SEEDS").unwrap_or(40);
+    run_all(seeds.clone().chain(seeds.take(REPEATED)));
 }
 
 #[test]
 fn seeds_that_ever_failed_keep_the_invariants() {
     run_all(kept().into_iter());
-}
-
-#[test]
-fn seed_determines_the_run() {
-    for seed in 0..5 {
-        let hash = || run(seed, loops::all_loops(), &mut Vec::new());
-        assert_eq!(hash(), hash(), "seed {seed}");
-    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> 
     }
     let mut tolerations = request.object.items(&["spec", "tolerations"]).to_vec();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        if !tolerations.iter().any(|known| tolerates(known, key)) {
+        if !tolerations.iter().any(|known| is_about(known, key)) {
             let default =
                 json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS});
             tolerations.push(default);
@@ -24,7 +24,8 @@ pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> 
     Ok(())
 }
 
-fn tolerates(toleration: &Value, key: &str) -> bool {
+/// Whether a toleration is about the taint with this key. As in Kubernetes' plugin, its operator and value do not count.
+fn is_about(toleration: &Value, key: &str) -> bool {
     let text = |field: &str| toleration[field].as_str().unwrap_or_default();
     (text("key") == key || text("key").is_empty()) && (text("effect") == "NoExecute" || text("effect").is_empty())
 }

@@ -3,6 +3,7 @@
 use crate::object::Object;
 use crate::object::selector::Selector;
 use crate::world::Row;
+use crate::world::taint::untolerated;
 use serde_json::{Value, json};
 
 /// Suitability of a node for a pod of the set.
@@ -69,23 +70,13 @@ pub(super) fn fit(node: &Row, pod: &Object) -> NodeFit {
     }
     let tolerations = pod.items(&["spec", "tolerations"]);
     let taints = node.node().map_or(&[][..], |fields| &fields.taints);
-    let is_tolerated =
-        |effect: &str, key: &str, value: &str| tolerations.iter().any(|one| tolerates(one, effect, key, value));
     let repels =
-        |effect: &str| taints.iter().any(|one| one.effect == effect && !is_tolerated(effect, &one.key, &one.value));
+        |effect: &str| untolerated(tolerations, taints.iter().filter(|taint| taint.effect == effect)).is_some();
     match (repels("NoExecute"), repels("NoSchedule")) {
         (true, _) => NodeFit::Leave,
         (_, true) => NodeFit::Stay,
         _ => NodeFit::Run,
     }
-}
-
-fn tolerates(toleration: &Value, effect: &str, key: &str, value: &str) -> bool {
-    let text = |name: &str| toleration[name].as_str().unwrap_or_default();
-    let exists = text("operator") == "Exists";
-    (text("effect").is_empty() || text("effect") == effect)
-        && ((text("key").is_empty() && exists) || text("key") == key)
-        && (exists || text("value") == value)
 }
 
 /// Whether node selector and required node affinity allow a node.

@@ -45,16 +45,16 @@ impl Rollout<'_> {
             return;
         }
         let name = self.new.map(|new| self.sets[new].row.key.name.to_string());
-        let what = match name {
+        let subject = match name {
             Some(name) => format!("ReplicaSet {name:?}"),
             None => format!("Deployment {:?}", &*self.owner.row.key.name),
         };
         if self.is_complete() {
-            self.set_progressing("True", COMPLETE, &format!("{what} has successfully progressed."));
+            self.set_progressing("True", COMPLETE, &format!("{subject} has successfully progressed."));
         } else if now.is_ahead_of(before) {
-            self.refresh_progressing(&format!("{what} is progressing."));
+            self.refresh_progressing(&format!("{subject} is progressing."));
         } else if reason.as_deref() != Some(COMPLETE) && self.has_timed_out() {
-            self.set_progressing("False", TIMED_OUT, &format!("{what} has timed out progressing."));
+            self.set_progressing("False", TIMED_OUT, &format!("{subject} has timed out progressing."));
         }
         let wanted = self.spec.replicas;
         let (updated, available) = (now.updated, now.available);

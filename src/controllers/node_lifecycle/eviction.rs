@@ -4,13 +4,14 @@ use super::add_seconds;
 use crate::controllers::pods::{self, BURST};
 use crate::controllers::status;
 use crate::object::{Object, Time, time};
-use crate::world::{EventType, Plan, Row, World, WriteVerb};
+use crate::world::taint::tolerates;
+use crate::world::{EventType, Plan, Row, Taint, World, WriteVerb};
 use serde_json::Value;
 
 /// Evicts the pods of a node that are due, and schedules a wake-up for later ones.
 pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan) {
-    let taints: Vec<&Value> =
-        object.items(&["spec", "taints"]).iter().filter(|one| one["effect"] == "NoExecute").collect();
+    let taints = object.items(&["spec", "taints"]).iter().map(Taint::read);
+    let taints: Vec<Taint> = taints.filter(|taint| taint.effect == "NoExecute").collect();
     if taints.is_empty() {
         return;
     }
@@ -42,26 +43,17 @@ fn scheduled_at(pod: &Object) -> Option<Time> {
 /// Returns the time at which a pod must leave; `None` when it tolerates every taint forever. A limited toleration
 /// counts from the later of the taint and the pod (`handlePodUpdate`); otherwise, each replacement pod would be evicted
 /// at once.
-fn deadline(taints: &[&Value], tolerations: &[Value], scheduled_at: Option<Time>, now: Time) -> Option<Time> {
-    let limit = |taint: &&Value| {
+fn deadline(taints: &[Taint], tolerations: &[Value], scheduled_at: Option<Time>, now: Time) -> Option<Time> {
+    let limit = |taint: &Taint| {
         let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
         if matching.peek().is_none() {
             return Some(now);
         }
         let seconds = matching.filter_map(|toleration| toleration["tolerationSeconds"].as_i64()).min()?;
-        let since: Time = taint["timeAdded"].as_str().and_then(|text| text.parse().ok()).unwrap_or(now);
+        let since = taint.added.unwrap_or(now);
         Some(add_seconds(scheduled_at.map_or(since, |scheduled_at| since.max(scheduled_at)), seconds.max(0)))
     };
     taints.iter().filter_map(limit).min()
-}
-
-fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (effect, key) = (text(&toleration["effect"]), text(&toleration["key"]));
-    let exists = toleration["operator"] == "Exists";
-    (effect.is_empty() || taint["effect"] == effect)
-        && ((key.is_empty() && exists) || taint["key"] == key)
-        && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }
 
 /// Sets the pod's condition DisruptionTarget (KEP-3329).
@@ -102,33 +94,19 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn tolerations_match_taints() {
-        let taint = json!({"key": "k", "value": "v", "effect": "NoExecute"});
-        for (toleration, wanted) in [
-            (json!({"operator": "Exists"}), true),
-            (json!({"key": "k", "operator": "Exists"}), true),
-            (json!({"key": "k", "value": "v"}), true),
-            (json!({"key": "k", "value": "w"}), false),
-            (json!({"key": "k", "value": "v", "effect": "NoSchedule"}), false),
-            (json!({"key": "other", "operator": "Exists"}), false),
-        ] {
-            assert_eq!(tolerates(&toleration, &taint), wanted, "{toleration}");
-        }
-    }
-
-    #[test]
     fn eviction_deadline_counts_from_taint_or_pod() {
         let now: Time = "2026-01-01T00:01:00Z".parse().unwrap();
-        let taint = json!({"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+        let taint = Taint::read(&json!({"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}));
+        let taints = std::slice::from_ref(&taint);
         let forever = json!({"key": "k", "operator": "Exists"});
         let mut a_while = forever.clone();
         a_while["tolerationSeconds"] = 90.into();
         let at = |text: &str| Some(text.parse::<Time>().unwrap());
         let (before, since) = (at("2025-12-31T00:00:00Z"), at("2026-01-01T00:00:50Z"));
-        assert_eq!(deadline(&[&taint], &[], before, now), Some(now));
-        assert_eq!(deadline(&[&taint], &[], since, now), Some(now));
-        assert_eq!(deadline(&[&taint], &[forever], before, now), None);
-        assert_eq!(deadline(&[&taint], std::slice::from_ref(&a_while), before, now), at("2026-01-01T00:01:30Z"));
-        assert_eq!(deadline(&[&taint], &[a_while], since, now), at("2026-01-01T00:02:20Z"), "it came after the taint");
+        assert_eq!(deadline(taints, &[], before, now), Some(now));
+        assert_eq!(deadline(taints, &[], since, now), Some(now));
+        assert_eq!(deadline(taints, &[forever], before, now), None);
+        assert_eq!(deadline(taints, std::slice::from_ref(&a_while), before, now), at("2026-01-01T00:01:30Z"));
+        assert_eq!(deadline(taints, &[a_while], since, now), at("2026-01-01T00:02:20Z"), "it came after the taint");
     }
 }

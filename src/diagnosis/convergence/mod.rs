@@ -253,11 +253,11 @@ fn troubled_pod(world: &World, owner: &Row) -> String {
         let own = (row.key.resource == "pods").then_some(row);
         own.into_iter().chain(world.dependents(&row.uid).filter(|row| row.key.resource == "pods"))
     });
-    let said = below.filter(|row| !row.pod().is_some_and(|pod| pod.ready)).find_map(|row| {
+    let reason = below.filter(|row| !row.pod().is_some_and(|pod| pod.ready)).find_map(|row| {
         let object = row.object();
         trouble(&object).map(|why| format!(" (pod {}: {why})", row.key.name))
     });
-    said.unwrap_or_default()
+    reason.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -299,7 +299,7 @@ const CHATTER: [&str; 3] = ["events", "leases.coordination.k8s.io", "nodes"];
 
 /// Every object with the fields that users set: without its status and the API server's own fields.
 fn objects(world: &World) -> BTreeMap<Key, Value> {
-    let said = world.all_rows().filter(|row| !CHATTER.contains(&row.key.resource.0)).map(|row| {
+    let objects = world.all_rows().filter(|row| !CHATTER.contains(&row.key.resource.0)).map(|row| {
         let mut object = row.object();
         for path in [&["status"][..], &["metadata", "resourceVersion"], &["metadata", "generation"]] {
             object.unset(path);
@@ -307,7 +307,7 @@ fn objects(world: &World) -> BTreeMap<Key, Value> {
         object.unset(&["metadata", "managedFields"]);
         (row.key.clone(), object.0)
     });
-    said.collect()
+    objects.collect()
 }
 
 #[cfg(test)]

@@ -67,15 +67,15 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, list: &str, plane:
         about: Some(EventSubject::container(row, name)),
         ..CauseLink::default()
     };
-    let one = ContainerFinding { world, row, spec, status, name, plane };
+    let finding = ContainerFinding { world, row, spec, status, name, plane };
     let state = &status["state"];
     if state["running"].is_object() {
-        return one.running(link, runs_once);
+        return finding.running(link, runs_once);
     }
     if state["terminated"].is_object() {
-        return one.terminated(link, &state["terminated"], runs_once, pod);
+        return finding.terminated(link, &state["terminated"], runs_once, pod);
     }
-    one.waiting(link, &state["waiting"], pod)
+    finding.waiting(link, &state["waiting"], pod)
 }
 
 /// A container whose main process a signal has stopped runs on by its status, and does nothing.
@@ -148,10 +148,10 @@ impl ContainerFinding<'_> {
         let number = |field: &str, default: i64| probe[field].as_i64().unwrap_or(default);
         let tries = number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
         let word = if kind == "startupProbe" { "Startup probe" } else { "Readiness probe" };
-        let said = last_event_with_reason(self.world, self.row, "Unhealthy")
+        let unhealthy = last_event_with_reason(self.world, self.row, "Unhealthy")
             .filter(|activity| activity.message.starts_with(word));
-        let Some(said) = said else { return link };
-        let link = CauseLink { error: Some(said.message), ..link };
+        let Some(unhealthy) = unhealthy else { return link };
+        let link = CauseLink { error: Some(unhealthy.message), ..link };
         let next = format!("make {} answer its {kind} ({}), or correct the probe", self.name, handler(probe));
         link.stuck_if(ran.as_secs() >= tries, || next)
     }
@@ -237,15 +237,15 @@ impl ContainerFinding<'_> {
     fn crashed(&self, link: CauseLink, ended: &Value, pod: &Object) -> CauseLink {
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         let by = ended["signal"].as_i64().map(|signal| format!(" by signal {signal}")).unwrap_or_default();
-        let said = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
-        let said = said.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
+        let detail = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
+        let detail = detail.and_then(|text| text.lines().last()).map(|text| format!(": {text}")).unwrap_or_default();
         let restarts = self.status["restartCount"].as_i64().unwrap_or(0);
         let known = known_end(self.world, self.row, self.spec, ended, self.plane);
         let error = match (&known, restarts) {
             (Some(known), 0) => known.error.clone(),
             (Some(known), _) => format!("{}; restarted {}", known.error, times(restarts)),
-            (None, 0) => format!("it ended with code {code}{by}{said}"),
-            (None, _) => format!("it ended with code {code}{by} and was restarted {}{said}", times(restarts)),
+            (None, 0) => format!("it ended with code {code}{by}{detail}"),
+            (None, _) => format!("it ended with code {code}{by} and was restarted {}{detail}", times(restarts)),
         };
         let unhealthy = last_event_with_reason(self.world, self.row, "Unhealthy").map(|activity| activity.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));

@@ -8,7 +8,7 @@ use crate::object::Object;
 use crate::world::{Row, World};
 use std::sync::Arc;
 
-/// Their resource.
+/// The resource of PodDisruptionBudgets.
 pub const ROOT: &str = "poddisruptionbudgets.policy";
 
 /// Maximum number of blocking pods to name.
@@ -70,11 +70,11 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
 
 /// `minAvailable 2`, `maxUnavailable 25%`.
 fn bound(object: &Object) -> String {
-    let said = |field: &str| {
+    let bound_text = |field: &str| {
         let value = object.value_at(&["spec", field])?;
         Some(format!("{field} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
     };
-    said("minAvailable").or_else(|| said("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())
+    bound_text("minAvailable").or_else(|| bound_text("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())
 }
 
 /// The pods that a budget is about.
@@ -83,7 +83,7 @@ pub fn pods(world: &World, row: &Row) -> Vec<Arc<Row>> {
     world.pods_matching(&row.key.namespace, &fields.selector).into_iter().cloned().collect()
 }
 
-/// Those of them that keep others from being evicted.
+/// The pods of a budget that are not healthy, so that others may not be evicted.
 pub fn unhealthy(world: &World, row: &Row) -> Vec<Arc<Row>> {
     pods(world, row).into_iter().filter(|pod| !is_healthy(pod) && !pod.is_deleting()).collect()
 }

@@ -52,7 +52,7 @@ pub(super) fn known_end(
         }
         _ => {
             let failed = last_activity_with_reason(world, &EventSubject::container(row, name), "FailedPostStartHook")?;
-            // An earlier attempt's says nothing of this one.
+            // The event of an earlier attempt does not explain this exit.
             let began: Option<Time> = ended["startedAt"].as_str().and_then(|at| at.parse().ok());
             let hook = &spec["lifecycle"]["postStart"];
             began.is_none_or(|began| failed.at >= began).then(|| ExitEvidence {

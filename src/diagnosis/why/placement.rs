@@ -284,10 +284,10 @@ fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRe
         remedies.push(PlacementRemedy::new(PlacementObstacle::Down, [next]));
     }
     if !foreign.is_empty() {
-        let told: Vec<String> = foreign.iter().map(|taint| taint.to_string()).collect();
+        let taints_text: Vec<String> = foreign.iter().map(|taint| taint.to_string()).collect();
         let mut keys: Vec<String> = foreign.iter().map(|taint| format!("{}-", taint.key)).collect();
         keys.dedup();
-        let (which, it) = match &told[..] {
+        let (which, it) = match &taints_text[..] {
             [one] => (format!("the taint {one}"), "it"),
             several => (format!("the taints {}", several.join(" and ")), "them"),
         };
@@ -302,10 +302,10 @@ fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRe
 
 /// The labels that a pod asks of its node. What only affinity asks for may be met in many ways.
 fn labels(world: &World, pod: &Object, name: &str) -> PlacementRemedy {
-    let asked = pod.value_at(&["spec", "nodeSelector"]).and_then(Value::as_object).into_iter().flatten();
+    let required = pod.value_at(&["spec", "nodeSelector"]).and_then(Value::as_object).into_iter().flatten();
     let node = world.find("nodes", "", name);
     let has = |key: &str| node.and_then(|node| node.label(key));
-    let missing: Vec<(&str, &str)> = asked
+    let missing: Vec<(&str, &str)> = required
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
         .filter(|(key, value)| has(key).is_none_or(|label| *label != **value))
         .collect();

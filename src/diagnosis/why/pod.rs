@@ -115,11 +115,11 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
     let mut specs = ["initContainers", "containers"].iter().flat_map(|list| object.items(&["spec", list]));
     let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known_end(world, row, spec, ended, plane));
     let reason = ended["reason"].as_str().unwrap_or("Error");
-    let said = ended["message"].as_str().and_then(|text| text.trim().lines().last());
+    let detail = ended["message"].as_str().and_then(|text| text.trim().lines().last());
     // A reason of its own says it already.
-    let said = said.or_else(|| known.as_ref().filter(|_| reason == "Error").map(|known| &*known.error));
-    let said = said.map(|text| format!(": {text}")).unwrap_or_default();
-    let error = format!("container {name}: {reason} (exit code {code}){said}");
+    let detail = detail.or_else(|| known.as_ref().filter(|_| reason == "Error").map(|known| &*known.error));
+    let detail = detail.map(|text| format!(": {text}")).unwrap_or_default();
+    let error = format!("container {name}: {reason} (exit code {code}){detail}");
     Some(FailedContainer { name: name.to_owned(), error, next: known.map(|known| known.next) })
 }
 

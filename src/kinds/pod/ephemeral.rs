@@ -74,34 +74,34 @@ fn check_each(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
 const UNFIT: &str = "cannot be set for an Ephemeral Container";
 
 /// Converts to a container, which has the same fields except `targetContainerName`.
-pub fn as_container(one: &EphemeralContainer) -> Container {
-    let one = one.clone();
+pub fn as_container(container: &EphemeralContainer) -> Container {
+    let container = container.clone();
     Container {
-        args: one.args,
-        command: one.command,
-        env: one.env,
-        env_from: one.env_from,
-        image: one.image,
-        image_pull_policy: one.image_pull_policy,
-        lifecycle: one.lifecycle,
-        liveness_probe: one.liveness_probe,
-        name: one.name,
-        ports: one.ports,
-        readiness_probe: one.readiness_probe,
-        resize_policy: one.resize_policy,
-        resources: one.resources,
-        restart_policy: one.restart_policy,
-        restart_policy_rules: one.restart_policy_rules,
-        security_context: one.security_context,
-        startup_probe: one.startup_probe,
-        stdin: one.stdin,
-        stdin_once: one.stdin_once,
-        termination_message_path: one.termination_message_path,
-        termination_message_policy: one.termination_message_policy,
-        tty: one.tty,
-        volume_devices: one.volume_devices,
-        volume_mounts: one.volume_mounts,
-        working_dir: one.working_dir,
+        args: container.args,
+        command: container.command,
+        env: container.env,
+        env_from: container.env_from,
+        image: container.image,
+        image_pull_policy: container.image_pull_policy,
+        lifecycle: container.lifecycle,
+        liveness_probe: container.liveness_probe,
+        name: container.name,
+        ports: container.ports,
+        readiness_probe: container.readiness_probe,
+        resize_policy: container.resize_policy,
+        resources: container.resources,
+        restart_policy: container.restart_policy,
+        restart_policy_rules: container.restart_policy_rules,
+        security_context: container.security_context,
+        startup_probe: container.startup_probe,
+        stdin: container.stdin,
+        stdin_once: container.stdin_once,
+        termination_message_path: container.termination_message_path,
+        termination_message_policy: container.termination_message_policy,
+        tty: container.tty,
+        volume_devices: container.volume_devices,
+        volume_mounts: container.volume_mounts,
+        working_dir: container.working_dir,
     }
 }
 

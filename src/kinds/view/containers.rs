@@ -235,8 +235,8 @@ fn probe(probe: &Value) -> String {
         probe.int("successThreshold"),
         probe.int("failureThreshold"),
     );
-    let what = ProbeHandler::read(probe).map_or_else(|| "unknown".into(), |handler| handler.describe());
-    format!("{what} {attributes}")
+    let action = ProbeHandler::read(probe).map_or_else(|| "unknown".into(), |handler| handler.describe());
+    format!("{action} {attributes}")
 }
 
 fn environment_from(out: &mut Describe, container: &Value) {

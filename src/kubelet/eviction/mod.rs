@@ -56,9 +56,9 @@ pub fn message(pod: &LocalPod) -> Option<String> {
 
 /// Why its node did not admit it; `None` when it did.
 pub fn rejection(pod: &LocalPod) -> Option<String> {
-    let told = || pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
+    let message = || pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
     match pod.status.reason.as_deref() {
-        Some(REASON) => told(),
+        Some(REASON) => message(),
         _ => pressure::refused(pod).map(|why| format!("{REJECTED}{why}")),
     }
 }

@@ -55,14 +55,15 @@ impl<'a> EvictionCandidate<'a> {
 
     fn larger(&self, container: &Container) -> Option<String> {
         let used = self.facts.usage.get(container.name.as_str())?.usage.memory;
-        let asked = PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
+        let requested =
+            PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
         let (name, signal) = (&container.name, PressureSignal::Memory);
         // The kubelet prints what it has measured in Ki.
-        let (used_text, asked_text) = (signal.amount(used / 1024 * 1024), signal.amount(asked));
-        let told = format!(
+        let (used_text, asked_text) = (signal.amount(used / 1024 * 1024), signal.amount(requested));
+        let message = format!(
             "Container {name} was using {used_text}, request is {asked_text}, has larger consumption of memory. "
         );
-        (used > asked).then_some(told)
+        (used > requested).then_some(message)
     }
 }
 

@@ -65,8 +65,8 @@ pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
         |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
     let wanted = |volume: &&Volume| !pod.simulated || is_made_of_objects(volume);
     pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| {
-        let what = source(pod, volume).err()?;
-        let message = format!("MountVolume.SetUp failed for volume {:?} : {what}", volume.name);
+        let problem = source(pod, volume).err()?;
+        let message = format!("MountVolume.SetUp failed for volume {:?} : {problem}", volume.name);
         Some(StartFailure { reason: "FailedMount", message })
     })
 }

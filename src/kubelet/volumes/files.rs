@@ -3,10 +3,9 @@
 use super::super::fields;
 use super::super::pod::LocalPod;
 use super::token;
+use crate::kinds::data_keys::decode_value;
 use crate::object::Object;
 use crate::world::volume::VolumeFile;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, KeyToPath, ProjectedVolumeSource,
     SecretVolumeSource, VolumeProjection,
@@ -103,7 +102,7 @@ fn keys(
     let Some(items) = items.filter(|items| !items.is_empty()) else {
         let (plain, encoded) = ([kind.plain], [kind.encoded]);
         let plain = object.pairs(&plain).map(|(key, value)| file(key, mode, value.as_bytes().to_vec()));
-        let encoded = object.pairs(&encoded).map(|(key, value)| file(key, mode, from_base64(value)));
+        let encoded = object.pairs(&encoded).map(|(key, value)| file(key, mode, decode_value(value)));
         return Ok(plain.chain(encoded).collect());
     };
     let mut files = Vec::new();
@@ -119,11 +118,7 @@ fn keys(
 
 fn value(object: &Object, kind: &FileSource, key: &str) -> Option<Vec<u8>> {
     let plain = object.text(&[kind.plain, key]).map(|text| text.as_bytes().to_vec());
-    plain.or_else(|| object.text(&[kind.encoded, key]).map(from_base64))
-}
-
-fn from_base64(text: &str) -> Vec<u8> {
-    STANDARD.decode(text).unwrap_or_default()
+    plain.or_else(|| object.text(&[kind.encoded, key]).map(decode_value))
 }
 
 /// Files of the downward API.

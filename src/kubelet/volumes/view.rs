@@ -52,7 +52,7 @@ pub fn files(
     })
 }
 
-/// Every volume that can be laid out; of those that have lost their source since, the content stays as it is.
+/// The volumes whose sources exist. A volume that has lost its source since it was made keeps its content.
 fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
     let private = is_private(pod);
     let wanted: Vec<_> =
@@ -69,7 +69,7 @@ fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
 fn shared_memory(pod: &LocalPod) -> Option<(Volume, VolumeMountPoint)> {
     let path = || "/dev/shm".to_owned();
     let source = VolumeContent::Host { path: path(), kind: String::new() };
-    // With a dot, which no volume of a pod has in its name.
+    // The dot avoids a conflict: names of a pod's volumes have none.
     let (volume, read_only) = (Str::from("shm.d"), false);
     let mount = VolumeMountPoint { volume: volume.clone(), path: path(), sub_path: String::new(), read_only };
     (pod.spec.host_ipc == Some(true)).then_some((Volume { name: volume, source }, mount))
@@ -146,7 +146,7 @@ pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
     plan.event(pod.row, EventType::Warning, reason, message.join("; "));
 }
 
-/// The volumes of a running pod whose content differs from the last order. A pod without volumes of its own has nothing that changes.
+/// The changing volumes of a running pod, if their content differs from the last order. A pod without volumes of its own has none.
 pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
     let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.is_alive())?;
     declared_volumes(pod).next()?;

@@ -9,13 +9,12 @@
 pub mod faults;
 pub mod table;
 
+use crate::kinds::data_keys::decode_value;
 use crate::object::{Key, Object, Str};
 use crate::world::ingress_routes::{
     BackendPort, IngressBackend, IngressCertificate, IngressListener, IngressPath, IngressRoute,
 };
 use crate::world::{AppliedReport, Effect, EventType, Loop, Plan, Row, World, WriteVerb};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -134,7 +133,7 @@ fn certificate(world: &World, namespace: &str, (name, hosts): (&str, Vec<Str>)) 
     let secret = secret.body();
     let pem = |key: &str, mark: &str| {
         let text = secret.text(&["data", key]).ok_or_else(|| format!("secret \"{name}\" has no {key}"))?;
-        let bytes = STANDARD.decode(text).unwrap_or_default();
+        let bytes = decode_value(text);
         let is_pem = memchr::memmem::find(&bytes, mark.as_bytes()).is_some();
         if is_pem { Ok(bytes) } else { Err(format!("{key} of secret \"{name}\" has no {mark} in PEM format")) }
     };

@@ -4,6 +4,8 @@ use super::*;
 use crate::object::{Resource, Time};
 use crate::world::NodeFacts;
 use crate::world::ingress_routes::IngressListeners;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
     let meta = &object["metadata"];

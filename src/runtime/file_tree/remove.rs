@@ -13,17 +13,17 @@ use std::os::fd::OwnedFd;
 /// Removes a name in a folder and everything below it; one that is not there is removed. The error says what cannot be removed, and why.
 /// All else has been removed then.
 pub fn remove(parent: &OwnedFd, name: &str) -> std::result::Result<(), String> {
-    let said = |name: &str, error: Errno| format!("cannot remove {name:?}: {error}", error = io_error_text(error));
+    let failure = |name: &str, error: Errno| format!("cannot remove {name:?}: {error}", error = io_error_text(error));
     let failed = match remove_shallow(parent, name) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
     if failed != Errno::NOTEMPTY {
-        return Err(said(name, failed));
+        return Err(failure(name, failed));
     }
-    let mut top = Top { folder: open_unlocked(parent, name).map_err(|error| said(name, error))?, moved: 0 };
-    top.empty().map_err(|(name, error)| said(&name, error))?;
-    remove_shallow(parent, name).map_err(|error| said(name, error))
+    let mut top = Top { folder: open_unlocked(parent, name).map_err(|error| failure(name, error))?, moved: 0 };
+    top.empty().map_err(|(name, error)| failure(&name, error))?;
+    remove_shallow(parent, name).map_err(|error| failure(name, error))
 }
 
 /// Removes a file or an empty folder. `ENOTEMPTY` for a folder that is not empty.
@@ -35,15 +35,15 @@ fn remove_shallow(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Resu
     }
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        // Some file systems say so.
+        // Some file systems return this error for a folder that is not empty.
         Err(Errno::EXIST) => Err(Errno::NOTEMPTY),
-        // It was no folder.
+        // The name is not a folder, so the first error stands.
         Err(Errno::NOTDIR) => Err(Errno::PERM),
         Err(error) => Err(error),
     }
 }
 
-/// Opens a folder that may be closed to its owner.
+/// Opens a folder, and first gives its owner all rights to it if some are missing.
 fn open_unlocked(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Result<OwnedFd> {
     let folder = match open_folder(parent, name) {
         Err(Errno::ACCESS) => {
@@ -53,14 +53,14 @@ fn open_unlocked(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Resul
         other => other?,
     };
     if fstat(&folder)?.st_mode & 0o700 != 0o700 {
-        // Another user's stays as it is, and the error follows.
+        // This fails for another user's folder; the caller then gets the error of what it does with the folder.
         let _ = set_mode(&folder, 0o700);
     }
     Ok(folder)
 }
 
-/// Moves a folder, one that its owner may not write in too: that takes the right to change its `..`.
-/// A name that is taken gets a number.
+/// Moves a folder. Gives its owner the right to write in it, which a move needs because it changes `..`. Adds a number to a name that is
+/// taken.
 pub fn move_folder((from, name): (&OwnedFd, &str), (to, wanted): (&OwnedFd, &str)) -> Result<()> {
     let mut number = 0u64;
     move_to_free(from, name, to, || {
@@ -100,7 +100,7 @@ struct Top {
 type Failed = (String, Errno);
 
 impl Top {
-    /// Goes through the folder again and again, as long as there is something and something of it goes.
+    /// Removes all entries. Reads the folder again until it is empty, or until a whole pass removes nothing.
     fn empty(&mut self) -> std::result::Result<(), Failed> {
         loop {
             let (mut removed, mut failed) = (0u64, None);
@@ -126,19 +126,19 @@ impl Top {
 
     /// Removes one entry; subfolders of it that are not empty are moved up, and counted in `removed`.
     fn remove_entry(&mut self, name: &CStr, removed: &mut u64) -> std::result::Result<(), Failed> {
-        let of = |name: &CStr| {
+        let failure = |name: &CStr| {
             let name = name.to_string_lossy().into_owned();
             move |error: Errno| (name, error)
         };
         match remove_shallow(&self.folder, name) {
             Err(Errno::NOTEMPTY) => {}
-            other => return other.map_err(of(name)),
+            other => return other.map_err(failure(name)),
         }
-        let inner = open_unlocked(&self.folder, name).map_err(of(name))?;
+        let inner = open_unlocked(&self.folder, name).map_err(failure(name))?;
         let mut failed = None;
-        let mut entries = Dir::read_from(&inner).map_err(of(name))?;
+        let mut entries = Dir::read_from(&inner).map_err(failure(name))?;
         while let Some(entry) = entries.read() {
-            let entry = entry.map_err(of(name))?;
+            let entry = entry.map_err(failure(name))?;
             let name = entry.file_name();
             if [c".", c".."].contains(&name) {
                 continue;
@@ -149,18 +149,18 @@ impl Top {
             };
             match gone {
                 Ok(()) => *removed += 1,
-                Err(error) => drop(failed.get_or_insert(of(name)(error))),
+                Err(error) => drop(failed.get_or_insert(failure(name)(error))),
             }
         }
         match (unlinkat(&self.folder, name, AtFlags::REMOVEDIR), failed) {
             (Err(Errno::NOTEMPTY | Errno::EXIST), Some(failed)) => Err(failed),
-            (other, _) => other.map_err(of(name)),
+            (other, _) => other.map_err(failure(name)),
         }
     }
 
     fn move_up(&mut self, from: &OwnedFd, name: &CStr) -> Result<()> {
         let Top { folder, moved } = self;
-        // An entry that has such a name already is to be removed, too.
+        // An existing entry with such a name does no harm: it is removed, too.
         move_to_free(from, name, folder, || {
             *moved += 1;
             format!(".moved-{moved}")

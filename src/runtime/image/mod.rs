@@ -141,9 +141,9 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
 /// Returns the user of the container, and the home folder when the Image object sets the user. Only root can run as
 /// another user.
 fn user(start: &Start) -> Result<(Option<ContainerUser>, Option<String>), ImageRefusal> {
-    let said = start.user.as_ref().is_some_and(|user| user.user.is_some());
+    let has_user = start.user.as_ref().is_some_and(|user| user.user.is_some());
     let of_image = start.requested_image.as_ref().and_then(|image| image.user.as_deref());
-    let Some(named) = of_image.filter(|_| !said && rustix::process::geteuid().is_root()) else {
+    let Some(named) = of_image.filter(|_| !has_user && rustix::process::geteuid().is_root()) else {
         let other =
             start.user.as_ref().and_then(|user| user.user).filter(|id| *id != rustix::process::geteuid().as_raw());
         return Ok((start.user.clone(), other.map(user::home)));
@@ -344,7 +344,7 @@ fn program_beside_manifest(image: &str, folder: Option<&str>) -> Result<String, 
     if file.is_dir() {
         return Err(format!("{shown} is a folder; write the path of a program in it"));
     }
-    if !programs::may_run(&file) {
+    if !programs::may_execute(&file) {
         return Err(format!("{shown} may not be executed; run: chmod +x {shown}"));
     }
     Ok(file.to_string_lossy().into_owned())

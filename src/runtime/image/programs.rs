@@ -67,7 +67,7 @@ fn version(path: &Path) -> (Vec<u64>, PathBuf) {
 /// Finds the executable file of this name in the folders of a PATH.
 pub fn find(name: &str, path: &str) -> Option<PathBuf> {
     let folders = path.split(':').filter(|folder| !folder.is_empty() && !name.is_empty());
-    folders.map(|folder| Path::new(folder).join(name)).find(|file| file.is_file() && may_run(file))
+    folders.map(|folder| Path::new(folder).join(name)).find(|file| file.is_file() && may_execute(file))
 }
 
 /// Whether a program of this name is on this PATH.
@@ -93,7 +93,7 @@ pub fn is_there(word: &str, path: &str) -> bool {
 }
 
 /// Whether this process may execute a file.
-pub fn may_run(file: &Path) -> bool {
+pub fn may_execute(file: &Path) -> bool {
     access(file, Access::EXEC_OK).is_ok()
 }
 

@@ -26,7 +26,7 @@ struct HttpProbeResponse {
     body: String,
 }
 
-/// Any status from 200 to 399 is a success. Redirects to another host are not followed: a success that is worth a word.
+/// Runs an HTTP probe. Any status from 200 to 399 is a success. A redirect to another host is not followed; it is a success with a warning.
 pub fn probe(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
     let url = match url(get, ip) {
         Ok(url) => url,
@@ -45,13 +45,14 @@ pub fn probe(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
     }
 }
 
-/// A hook is content with any answer (Kubernetes: lifecycle/handlers.go), and asks once more over HTTP where HTTPS is not spoken.
+/// Runs an HTTP hook. Any answer is a success (Kubernetes: lifecycle/handlers.go). If the server does not speak HTTPS, the request is repeated
+/// over HTTP.
 pub fn hook(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
-    let asked = url(get, ip).and_then(|url| match follow(url.clone(), get, timeout) {
+    let response = url(get, ip).and_then(|url| match follow(url.clone(), get, timeout) {
         Err(why) if why.ends_with(PLAIN) => follow(url.replacen("https", "http", 1), get, timeout),
         other => other,
     });
-    asked.map_or_else(ProbeFinding::failure, |_| ProbeFinding::success())
+    response.map_or_else(ProbeFinding::failure, |_| ProbeFinding::success())
 }
 
 fn url(get: &HTTPGetAction, ip: &str) -> Result<String, String> {
@@ -62,7 +63,7 @@ fn url(get: &HTTPGetAction, ip: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{}{slash}{path}", dial::authority(host, dial::port(&get.port)?)))
 }
 
-/// Asks, and follows where that leads on the same host, as Go's client does.
+/// Sends the request and follows redirects on the same host, as Go's client does.
 fn follow(mut url: String, get: &HTTPGetAction, timeout: Duration) -> Result<HttpProbeResponse, String> {
     let deadline = Instant::now() + timeout;
     for _ in 0..=REDIRECTS {
@@ -78,7 +79,7 @@ fn follow(mut url: String, get: &HTTPGetAction, timeout: Duration) -> Result<Htt
     Err(format!("Get {url:?}: stopped after {REDIRECTS} redirects"))
 }
 
-/// Finds a pod's low port where it really is.
+/// Replaces a low port of a pod by the port that is bound for it.
 #[derive(Debug)]
 struct PodResolver(DefaultResolver);
 

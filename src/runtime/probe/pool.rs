@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Probes that wait at the same time; more of them stand in line.
+/// Maximum number of probes that run at the same time; others are queued.
 const WORKERS: usize = 32;
-/// A thread without work ends after this.
+/// Time after which a thread without work ends.
 const LINGER: Duration = Duration::from_secs(30);
 
 type ProbeJob = (Box<ProbeRun>, Box<dyn FnOnce(Report) + Send>);
@@ -43,13 +43,13 @@ impl ProbePool {
         }
         let shared = self.0.clone();
         let started = std::thread::Builder::new().name("probe".into()).stack_size(1024 * 1024);
-        // Without a thread the probe waits for one of the others; the kubelet takes a probe that stays unanswered as failed.
+        // If no thread can be started, the probe waits for another thread. The kubelet counts a probe without an answer as failed.
         line.workers += usize::from(started.spawn(move || shared.work()).is_ok());
     }
 }
 
 impl Drop for ProbePool {
-    /// Those under way end with their timeouts; nobody waits for them.
+    /// Closes the queue. Running probes end by their timeouts, without being waited for.
     fn drop(&mut self) {
         let mut line = self.0.lock();
         line.closed = true;

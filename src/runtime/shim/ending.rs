@@ -35,7 +35,7 @@ impl Shim {
 
     fn finish(&mut self, mut live: LiveContainer) {
         for mut stream in std::mem::take(&mut live.streams) {
-            // Bounded: somebody outside the pod may hold the pipe and go on writing.
+            // Bounded, because a process outside the pod may hold the pipe and keep writing.
             for _ in 0..64 {
                 if stream.pump(&mut self.log_buffers, &mut live.log) != ReadMore::More {
                     break;
@@ -58,7 +58,7 @@ impl Shim {
         if live.launch.again.follows(end.code) {
             self.awaited.insert(live.name.clone());
         }
-        // It makes itself ready while all that follows is done, here and in the control plane.
+        // The standby process prepares itself while this shim and the control plane handle the exit.
         let has_successor = self.prepare_successor(&mut live, end.code);
         if let Some(known) = self.record.containers.get_mut(&live.name) {
             known.state = RecordedState::Ended(end);
@@ -71,7 +71,7 @@ impl Shim {
         }
     }
 
-    /// A container's own groups go with it, those of the pod with the last container.
+    /// Removes control groups: a container's own with the container, those of the pod with its last container.
     pub(super) fn leave_groups(&self, groups: &[ControlGroup]) {
         let is_shared = |group: &ControlGroup| {
             self.live.iter().any(|other| other.launch.groups.iter().any(|one| one.folder == group.folder))

@@ -1,5 +1,6 @@
 //! Turns a launch request into a process: finds the program, creates the pipes, prepares the process, starts it.
 
+use super::super::image::programs::may_execute;
 use super::super::limits::group::{self, CgroupEntry};
 use super::super::limits::processes;
 use super::super::network::ListenerChannel;
@@ -13,7 +14,6 @@ use super::stdio::StdioPipes;
 use super::variables;
 use crate::object::io_error_text;
 use crate::world::volume::Volume;
-use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -296,9 +296,9 @@ fn fork(
             LaunchPlace::Here => view::set_host_name(&context.launch.hostname),
             LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
                 let is_counted = context.launch.watched.pids.is_some();
-                let begun = view::start_view(base_mounts, is_counted, space.is_some(), shm)?;
+                let started = view::start_view(base_mounts, is_counted, space.is_some(), shm)?;
                 let lives = [context.cwd, Path::new(context.variable("HOME").unwrap_or("/"))];
-                view::enter(begun, pod, message, lives, view, volumes)?;
+                view::enter(started, pod, message, lives, view, volumes)?;
                 view::set_host_name(&context.launch.hostname);
             }
             LaunchPlace::Of(other) => view::join(&other)?,
@@ -380,16 +380,12 @@ pub fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
         if found.is_dir() {
             return Err(format!("exec: {name:?}: is a directory"));
         }
-        return if may_run(&file) { Ok(file) } else { Err(format!("exec: {name:?}: permission denied")) };
+        return if may_execute(&file) { Ok(file) } else { Err(format!("exec: {name:?}: permission denied")) };
     }
     let folders = path.split(':').filter(|folder| !folder.is_empty() && !name.is_empty());
     let mut candidates = folders.map(|folder| cwd.join(folder).join(name));
-    let found = candidates.find(|file| file.is_file() && may_run(file));
+    let found = candidates.find(|file| file.is_file() && may_execute(file));
     found.ok_or_else(|| format!("exec: {name:?}: executable file not found in $PATH"))
-}
-
-fn may_run(file: &Path) -> bool {
-    access(file, Access::EXEC_OK).is_ok()
 }
 
 #[cfg(test)]

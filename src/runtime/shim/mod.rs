@@ -262,9 +262,9 @@ impl Shim {
     }
 
     fn may_leave(&mut self) -> bool {
-        let told = self.told_to_leave.load(Ordering::Relaxed);
-        let may = self.live.is_empty() && (told || self.idle.elapsed() >= LINGER) && self.is_empty();
-        if may && !told && self.keeps_memory() {
+        let is_ordered = self.told_to_leave.load(Ordering::Relaxed);
+        let may = self.live.is_empty() && (is_ordered || self.idle.elapsed() >= LINGER) && self.is_empty();
+        if may && !is_ordered && self.keeps_memory() {
             self.idle = Instant::now();
             return false;
         }
@@ -320,11 +320,11 @@ impl Shim {
             Err(error) => return Err(error.into()),
         }
         let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
-        let told = |(fd, source): (&PollFd, EventOrigin)| match source {
+        let origin = |(fd, source): (&PollFd, EventOrigin)| match source {
             EventOrigin::Guard(guard, _) => EventOrigin::Guard(guard, fd.revents()),
             other => other,
         };
-        Ok(ready.map(told).collect())
+        Ok(ready.map(origin).collect())
     }
 
     /// Reports connections that policies denied, each at most once in [`QUIET`].

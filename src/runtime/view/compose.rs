@@ -111,10 +111,10 @@ fn missing(wanted: &RequiredPath) -> Option<RequiredPath> {
     let plain = wanted.path.components().filter(|part| matches!(part, Component::Normal(_)));
     let plain = Path::new("/").join(plain.collect::<PathBuf>());
     let open = |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let there = plain.ancestors().find_map(|path| Some((path, open(path).ok()?)));
-    let (there, opened) = there.filter(|(path, _)| *path != plain)?;
+    let existing = plain.ancestors().find_map(|path| Some((path, open(path).ok()?)));
+    let (existing, opened) = existing.filter(|(path, _)| *path != plain)?;
     let real = fs::read_link(path_of(&opened)).ok()?;
-    Some(RequiredPath { path: real.join(plain.strip_prefix(there).ok()?), is_folder: wanted.is_folder })
+    Some(RequiredPath { path: real.join(plain.strip_prefix(existing).ok()?), is_folder: wanted.is_folder })
 }
 
 /// Returns the deepest folder on the way to a path that has to be copied into an ordinary user's layer beforehand. The kernel does not copy

@@ -84,9 +84,9 @@ pub fn start_view(
 
 /// Clones the pod's shared memory and returns to the own namespace; only root may do that.
 fn clone_shm(shm: &PodShm) -> Result<OwnedFd, String> {
-    let here = space_of_ours("mnt").map_err(describe_error("open its mount namespace"))?;
+    let own_space = space_of_ours("mnt").map_err(describe_error("open its mount namespace"))?;
     let taken = shm.clone_mount()?;
-    move_into_link_name_space(here.as_fd(), Some(LinkNameSpaceType::Mount))
+    move_into_link_name_space(own_space.as_fd(), Some(LinkNameSpaceType::Mount))
         .map_err(describe_error("return to its mount namespace"))?;
     Ok(taken)
 }

@@ -99,8 +99,8 @@ fn link_names(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
 fn holds(volume: &OwnedFd, before: &str, files: &[VolumeFile]) -> bool {
     let Ok(folder) = file_tree::open_folder(volume, before) else { return false };
     let Ok(names) = file_tree::names(volume) else { return false };
-    let there: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();
-    there == top_names(files)
+    let present: BTreeSet<&str> = names.iter().map(String::as_str).filter(|name| !name.starts_with("..")).collect();
+    present == top_names(files)
         && file_tree::count_files(&folder, files.len()) == Some(files.len())
         && files.iter().all(|file| file_tree::has_content(&folder, &file.path, file.mode, &file.content))
 }

@@ -3,12 +3,12 @@
 
 pub mod score;
 
+use super::affinity;
 use super::nodes::{self, CandidateNode};
-use super::{affinity, tolerations};
 use crate::object::Object;
 use crate::object::selector::Selector;
 use crate::world::scheduler_profile::SchedulerProfile;
-use crate::world::{CountedPods, PodTerm, Row, TopologyCounts, World};
+use crate::world::{CountedPods, PodTerm, Row, TopologyCounts, World, taint};
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
@@ -172,7 +172,7 @@ fn count(
     }
     let is_counted = |node: &CandidateNode<'_>| {
         let hard = node.fields.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
-        let borne = || tolerations::untolerated(pod.items(&["spec", "tolerations"]), hard).is_none();
+        let borne = || taint::untolerated(pod.items(&["spec", "tolerations"]), hard).is_none();
         (!by_affinity || affinity::node_matches(pod, node.row)) && (!by_taints || borne())
     };
     let on_nodes = domain_counts("", &[]);

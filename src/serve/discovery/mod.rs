@@ -1,7 +1,7 @@
 //! The discovery documents: groups, versions and resources of the API.
 //!
 //! Knows: their three forms (the lists of `/api` and `/apis`, one list per version, and the aggregated document).
-//! Never: reads an object; the resources come from [`catalogue`].
+//! Never: reads an object, except for the schema of a custom kind; the resources come from [`catalogue`].
 
 mod catalogue;
 mod openapi;

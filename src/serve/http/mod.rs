@@ -199,17 +199,7 @@ impl HttpServer {
             let listener = TcpListener::from_std(listener)?;
             let compaction = keeps_up.then(|| tokio::spawn(compact(shared.clone())));
             let advertising = advertised.map(|address| tokio::spawn(advertise(shared.clone(), address)));
-            let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
-            let peers = Peers::open();
-            let serving = shared.clone();
-            let clients = tokio::spawn(accept(listener, move |client, from| {
-                let _ = client.set_nodelay(true);
-                let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
-                let Some(connection) = connections.open(peer) else { return };
-                let id = connection.id();
-                let task = tokio::spawn(accept_connection(client, serving.clone(), connection));
-                connections.set_abort_handle(id, task.abort_handle());
-            }));
+            let clients = accept_clients(listener, shared.clone());
             stop.await;
             clients.abort();
             compaction.inspect(|compaction| compaction.abort());
@@ -226,6 +216,20 @@ impl HttpServer {
         drop(entry);
         ended
     }
+}
+
+/// Accepts connections, each of which is a task of its own.
+fn accept_clients(listener: TcpListener, shared: Arc<ServerState>) -> JoinHandle<()> {
+    let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
+    let peers = Peers::open();
+    tokio::spawn(accept(listener, move |client, from| {
+        let _ = client.set_nodelay(true);
+        let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
+        let Some(connection) = connections.open(peer) else { return };
+        let id = connection.id();
+        let task = tokio::spawn(accept_connection(client, shared.clone(), connection));
+        connections.set_abort_handle(id, task.abort_handle());
+    }))
 }
 
 /// Leads the Service `kubernetes` to this server, and repairs it as often as Kubernetes' API server does.

@@ -18,9 +18,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between checks whether the process of a parked shim still runs.
+/// Interval for checking whether the process of a parked shim still runs.
 const CHECK: Duration = Duration::from_secs(2);
-/// Between looks for connections that do not answer, while pods wait for a connection.
+/// Interval for looking for connections that do not answer, while pods wait for a connection.
 const LOOK: Duration = Duration::from_secs(1);
 /// Smallest number of connections of a shard.
 const FEWEST: usize = 4;

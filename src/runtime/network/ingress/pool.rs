@@ -168,14 +168,14 @@ async fn connect(address: &SocketAddr, is_h2: bool) -> Result<EndpointSender, St
         stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&address.to_string(), &error))?;
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(stream);
-    let said = |error: hyper::Error| error.to_string();
+    let error_text = |error: hyper::Error| error.to_string();
     if is_h2 {
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(said)?;
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(error_text)?;
         tokio::spawn(connection);
         return Ok(EndpointSender::Http2(sender));
     }
     let mut client = http1::Builder::new();
-    let (sender, connection) = client.preserve_header_case(true).handshake(stream).await.map_err(said)?;
+    let (sender, connection) = client.preserve_header_case(true).handshake(stream).await.map_err(error_text)?;
     tokio::spawn(connection.with_upgrades());
     Ok(EndpointSender::Http1(sender))
 }

@@ -192,10 +192,10 @@ async fn serve_connection(
 impl ResolverContext {
     /// Queries the machine's resolver; returns SERVFAIL when it does not answer.
     async fn query_upstream(&self, forward: &ForwardedQuery) -> Option<Vec<u8>> {
-        let said = match self.asked.try_acquire() {
+        let reply = match self.asked.try_acquire() {
             Ok(_asked) => upstream::query(forward, self.cluster_address).await,
             Err(_) => None,
         };
-        said.or_else(|| message::failure(forward))
+        reply.or_else(|| message::failure(forward))
     }
 }

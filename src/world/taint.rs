@@ -1,7 +1,37 @@
-//! Matching of tolerations against taints (Kubernetes: `Toleration.ToleratesTaint`).
+//! Taints of nodes, and the tolerations of pods that they are matched against (Kubernetes: `Toleration.ToleratesTaint`).
 
-use crate::world::Taint;
+use crate::object::Time;
 use serde_json::Value;
+
+/// A taint of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value, often empty.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// Since when.
+    pub added: Option<Time>,
+}
+
+impl std::fmt::Display for Taint {
+    /// `key=value:effect`, as `kloop taint` reads it.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(out, "{}{equals}{}:{}", self.key, self.value, self.effect)
+    }
+}
+
+impl Taint {
+    /// Reads a taint of a node's spec.
+    pub fn read(taint: &Value) -> Taint {
+        let text = |field: &str| taint[field].as_str().unwrap_or_default().to_owned();
+        let added = taint["timeAdded"].as_str().and_then(|text| text.parse().ok());
+        Taint { key: text("key"), value: text("value"), effect: text("effect"), added }
+    }
+}
 
 /// Whether a toleration tolerates a taint.
 pub fn tolerates(toleration: &Value, taint: &Taint) -> bool {
