@@ -11,6 +11,7 @@ mod skips;
 mod test_cases;
 
 pub mod apiserver;
+pub mod cel;
 pub mod cli;
 pub mod controllers;
 pub mod diagnosis;

@@ -19,9 +19,10 @@ use sources::{Named, product};
 use std::collections::BTreeMap;
 
 /// The layers, lowest first. Modules of one layer do not name each other.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["go"],
     &["object"],
+    &["cel"],
     &["kinds"],
     &["world"],
     &["controllers", "scheduler", "kubelet", "network", "show", "kustomize", "managed_fields"],
@@ -67,7 +68,7 @@ fn modules_name_only_lower_layers() {
     }
     assert_none(&wrong, "modules that name a module of the same or a higher layer");
     assert!(
-        LAYERS.iter().flat_map(|modules| *modules).all(|module| named[module] > 50),
+        LAYERS.iter().flat_map(|modules| *modules).all(|module| named[module] > 40),
         "the sources were read: {named:?}"
     );
 }

@@ -286,7 +286,7 @@ impl Api {
                     let attempt = WriteAttempt {
                         user: self.user.as_ref(),
                         dry_run,
-                        defers: rounds.defers_patterns(),
+                        defers: rounds.defers_compilation(),
                         asks: self.outside.is_some(),
                     };
                     writer.write(&attempt, &mut rounds.inputs, &mut needed, &mut write)
@@ -307,13 +307,12 @@ impl Api {
         needed: &mut WriteNeeds,
         write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
-        let mut txn = self.begin_write(rounds.defers_patterns())?;
+        let mut txn = self.begin_write(rounds.defers_compilation())?;
         txn.inputs = std::mem::take(&mut rounds.inputs);
         txn.inputs.begin();
         let outcome = write(&mut txn);
         rounds.inputs = std::mem::take(&mut txn.inputs);
-        *needed =
-            WriteNeeds { patterns: std::mem::take(&mut txn.missing_patterns), answers: rounds.inputs.is_missing() };
+        *needed = WriteNeeds { uncompiled: std::mem::take(&mut txn.uncompiled), answers: rounds.inputs.is_missing() };
         let done = outcome?;
         if !dry_run && !needed.any() {
             txn.commit()?;
@@ -328,7 +327,7 @@ impl Api {
             return Ok(false);
         }
         rounds.count(&needed)?;
-        kinds::custom::compile_patterns(&needed.patterns);
+        kinds::custom::compile(&needed.uncompiled);
         if let Some(client) = self.outside.as_ref().filter(|_| needed.answers) {
             if let Some(turn) = &mut self.turn {
                 turn.pause()?;
@@ -380,9 +379,9 @@ impl Api {
         while start.elapsed() < HOLD && !needed.any() {
             let Some(item) = items.peek() else { break };
             txn.inputs = std::mem::take(&mut rounds.inputs);
-            let (outcome, patterns) = txn.make_part(dry_run, |txn| write(txn, item))?;
+            let (outcome, uncompiled) = txn.make_part(dry_run, |txn| write(txn, item))?;
             rounds.inputs = std::mem::take(&mut txn.inputs);
-            needed = WriteNeeds { patterns, answers: rounds.inputs.is_missing() };
+            needed = WriteNeeds { uncompiled, answers: rounds.inputs.is_missing() };
             if !needed.any() {
                 done.extend(items.next().map(|item| (item, outcome)));
                 rounds = WriteRounds::begin();

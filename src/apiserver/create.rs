@@ -180,7 +180,7 @@ pub fn check(
     object: &Object,
     old: Option<&Object>,
 ) -> ApiResult<()> {
-    custom::defer_patterns(txn, kind, api_version, object)?;
+    custom::defer_compilation(txn, kind, api_version, object, old)?;
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
     errors.extend(kind.wrongs(api_version, object, old));
     refuse(kind, object, &errors)

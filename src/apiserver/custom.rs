@@ -3,7 +3,7 @@
 use super::ApiResult;
 use super::transaction::Transaction;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
-use crate::kinds::{Kind, KindRegistry};
+use crate::kinds::{Kind, KindRegistry, custom_resource_definition};
 use crate::object::{Key, Object, Reason, Status};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::path::Path;
@@ -81,12 +81,22 @@ pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind>
     Ok(current)
 }
 
-/// Ends a write of a custom resource whose validation needs patterns that are not compiled yet, where the transaction makes it again
-/// with them: nothing is compiled under the write lock.
-pub fn defer_patterns(txn: &mut dyn Transaction, kind: &Kind, api_version: &str, object: &Object) -> ApiResult<()> {
-    let missing = kind.custom.map(|custom| custom.missing_patterns(api_version, object)).unwrap_or_default();
-    if missing.is_empty() || !txn.defer_patterns(missing) {
+/// Ends a write whose validation needs patterns or rules that are not compiled yet, where the transaction makes it again with them: nothing is
+/// compiled under the write lock.
+pub fn defer_compilation(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    api_version: &str,
+    object: &Object,
+    old: Option<&Object>,
+) -> ApiResult<()> {
+    let needed = match kind.custom {
+        Some(custom) => custom.uncompiled(api_version, object),
+        None if kind.resource == DEFINITIONS => custom_resource_definition::uncompiled(object, old),
+        None => Vec::new(),
+    };
+    if needed.is_empty() || !txn.defer_compilation(needed) {
         return Ok(());
     }
-    Err(Status::new(Reason::InternalError, "the patterns of the definition are not compiled yet; this is a bug"))
+    Err(Status::new(Reason::InternalError, "the rules of the definition are not compiled yet; this is a bug"))
 }

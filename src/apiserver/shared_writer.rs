@@ -241,7 +241,7 @@ impl Writer {
         let (kinds_before, others_wrote) = (txn.kinds.clone(), std::mem::take(&mut txn.wrote));
         let result = catch_unwind(AssertUnwindSafe(|| write(&mut txn)));
         *inputs = std::mem::take(&mut txn.inputs);
-        let needed = WriteNeeds { patterns: std::mem::take(&mut txn.missing_patterns), answers: inputs.is_missing() };
+        let needed = WriteNeeds { uncompiled: std::mem::take(&mut txn.uncompiled), answers: inputs.is_missing() };
         let is_kept = matches!(result, Ok(Ok(_))) && !attempt.dry_run && !needed.any();
         let is_spoiled = result.is_err() || !is_kept && (txn.wrote || txn.txn.has_failed());
         let depends_on = (others_wrote || is_kept && txn.wrote).then(|| Arc::clone(&batch.outcome));

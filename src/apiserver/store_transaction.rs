@@ -14,7 +14,7 @@ use super::transaction::{ObjectVisitor, Transaction};
 use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
-use crate::kinds::custom::DEFINITIONS;
+use crate::kinds::custom::{DEFINITIONS, Uncompiled};
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
@@ -62,7 +62,7 @@ pub(super) struct WriteTxn<'a> {
     /// Whether a write that needs patterns that are not compiled is made again.
     pub defers: bool,
     /// Those that the last write needed.
-    pub missing_patterns: Vec<String>,
+    pub uncompiled: Vec<Uncompiled>,
     /// Roles and bindings as they were committed last.
     pub access_cache: AccessCache,
     /// The answers and the numbers of the current write's attempts.
@@ -97,7 +97,7 @@ impl OpenWrite {
             kinds,
             holdings: None,
             defers: false,
-            missing_patterns: Vec::new(),
+            uncompiled: Vec::new(),
             access_cache: AccessCache::default(),
             inputs: WriteInputs::default(),
             asks: false,
@@ -128,7 +128,7 @@ impl<'a> WriteTxn<'a> {
             kinds: kinds.clone(),
             holdings: None,
             defers: false,
-            missing_patterns: Vec::new(),
+            uncompiled: Vec::new(),
             access_cache: AccessCache::default(),
             inputs: WriteInputs::default(),
             asks: false,
@@ -147,12 +147,12 @@ impl<'a> WriteTxn<'a> {
         &mut self,
         dry_run: bool,
         write: impl FnOnce(&mut dyn Transaction) -> Result<T, E>,
-    ) -> ApiResult<(Result<T, E>, Vec<String>)> {
+    ) -> ApiResult<(Result<T, E>, Vec<Uncompiled>)> {
         self.inputs.begin();
         let part = self.txn.begin_part().map_err(|error| refused(&error))?;
         let (kinds_before, wrote_before) = (self.kinds.clone(), self.wrote);
         let outcome = write(self);
-        let missing = std::mem::take(&mut self.missing_patterns);
+        let missing = std::mem::take(&mut self.uncompiled);
         let is_kept = outcome.is_ok() && !dry_run && missing.is_empty() && !self.inputs.is_missing();
         self.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
         if !is_kept {
@@ -342,9 +342,9 @@ impl Transaction for WriteTxn<'_> {
         Ok(Arc::new(last))
     }
 
-    fn defer_patterns(&mut self, patterns: Vec<String>) -> bool {
-        let is_deferred = self.defers && patterns.len() <= MOST_DEFERRED;
-        self.missing_patterns = if is_deferred { patterns } else { Vec::new() };
+    fn defer_compilation(&mut self, needed: Vec<Uncompiled>) -> bool {
+        let is_deferred = self.defers && needed.len() <= MOST_DEFERRED;
+        self.uncompiled = if is_deferred { needed } else { Vec::new() };
         is_deferred
     }
 

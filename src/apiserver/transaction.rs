@@ -5,6 +5,7 @@ use super::outside::{Asked, Question};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::user::User;
 use crate::kinds::KindRegistry;
+use crate::kinds::custom::Uncompiled;
 use crate::object::edit::TextEdit;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES};
@@ -80,9 +81,9 @@ pub trait Transaction {
     /// Removes an object; `last` is its last state, which watchers get.
     fn remove(&mut self, key: &Key, last: Object) -> ApiResult<Arc<Object>>;
 
-    /// Takes patterns that the validation of this write needs and that are not compiled. True when they will be compiled once the lock
-    /// is free, and the write is made again then; otherwise the validation compiles them.
-    fn defer_patterns(&mut self, _patterns: Vec<String>) -> bool {
+    /// Takes patterns and rules that the validation of this write needs and that are not compiled. True when they will be compiled once the
+    /// lock is free, and the write is made again then; otherwise the validation compiles them.
+    fn defer_compilation(&mut self, _needed: Vec<Uncompiled>) -> bool {
         false
     }
 

@@ -3,12 +3,13 @@
 use super::ApiResult;
 use super::outside::WriteInputs;
 use super::user::User;
+use crate::kinds::custom::Uncompiled;
 use crate::object::{Reason, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Attempts after which validation compiles missing patterns itself, under the lock.
-const PATTERN_ATTEMPTS: u32 = 3;
+/// Attempts after which validation compiles what is missing itself, under the lock.
+const COMPILE_ATTEMPTS: u32 = 3;
 /// Maximum number of attempts: each mutating webhook takes one, and each change of an object that was seen by webhooks starts anew.
 const MOST_ATTEMPTS: u32 = 128;
 /// Time limit for all attempts, as for a request to Kubernetes' API server.
@@ -19,7 +20,7 @@ pub struct WriteRounds {
     /// The time, the numbers and the answers that all attempts share.
     pub inputs: WriteInputs,
     attempts: u32,
-    pattern_attempts: u32,
+    compile_attempts: u32,
     begun: Instant,
 }
 
@@ -29,17 +30,17 @@ pub struct WriteAttempt<'a> {
     pub user: Option<&'a Arc<User>>,
     /// Whether nothing is kept.
     pub dry_run: bool,
-    /// Whether it ends when it needs patterns that are not compiled.
+    /// Whether it ends when it needs what is not compiled.
     pub defers: bool,
     /// Whether webhooks can be asked.
     pub asks: bool,
 }
 
 /// The things that an attempt needed and did not have.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct WriteNeeds {
-    /// Patterns of definitions.
-    pub patterns: Vec<String>,
+    /// What was not compiled of definitions.
+    pub uncompiled: Vec<Uncompiled>,
     /// Whether answers of webhooks are missing.
     pub answers: bool,
 }
@@ -47,25 +48,25 @@ pub struct WriteNeeds {
 impl WriteNeeds {
     /// Whether the write has to be made again.
     pub fn any(&self) -> bool {
-        self.answers || !self.patterns.is_empty()
+        self.answers || !self.uncompiled.is_empty()
     }
 }
 
 impl WriteRounds {
     /// A write that was not attempted yet.
     pub fn begin() -> WriteRounds {
-        WriteRounds { inputs: WriteInputs::default(), attempts: 0, pattern_attempts: 0, begun: Instant::now() }
+        WriteRounds { inputs: WriteInputs::default(), attempts: 0, compile_attempts: 0, begun: Instant::now() }
     }
 
-    /// Whether the next attempt ends when it needs patterns that are not compiled.
-    pub fn defers_patterns(&self) -> bool {
-        self.pattern_attempts + 1 < PATTERN_ATTEMPTS
+    /// Whether the next attempt ends when it needs what is not compiled.
+    pub fn defers_compilation(&self) -> bool {
+        self.compile_attempts + 1 < COMPILE_ATTEMPTS
     }
 
     /// Counts an attempt; an error when there were too many, or it takes too long.
     pub fn count(&mut self, needed: &WriteNeeds) -> ApiResult<()> {
         self.attempts += 1;
-        self.pattern_attempts += u32::from(!needed.patterns.is_empty());
+        self.compile_attempts += u32::from(!needed.uncompiled.is_empty());
         if self.attempts < MOST_ATTEMPTS && self.begun.elapsed() < PATIENCE {
             return Ok(());
         }

@@ -151,6 +151,16 @@ impl FieldErrors {
         self.push(path, "FieldValueDuplicate", format!("Duplicate value: {}", value.into()));
     }
 
+    /// `Duplicate value`, for a value that is not shown.
+    pub fn duplicate_without_value(&mut self, path: &FieldPath) {
+        self.push(path, "FieldValueDuplicate", "Duplicate value".into());
+    }
+
+    /// `Internal error: detail`.
+    pub fn internal(&mut self, path: &FieldPath, detail: &str) {
+        self.push(path, "InternalError", format!("Internal error: {detail}"));
+    }
+
     /// Like [`FieldErrors::duplicate`], but with the value as Go prints it.
     pub fn duplicate_text(&mut self, path: &FieldPath, value: &str, detail: &str) {
         self.push(path, "FieldValueDuplicate", Self::with_detail(format!("Duplicate value: {value}"), detail));

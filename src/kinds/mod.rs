@@ -247,7 +247,7 @@ impl Kind {
     /// Validates an object of this version, on update against its old form.
     pub fn wrongs(&self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         match self.custom {
-            Some(custom) => custom.validate(api_version, object),
+            Some(custom) => custom.validate(api_version, object, old),
             None => {
                 let mut errors = (self.validate)(object, old);
                 errors.extend((self.validate_version)(api_version, object, old));

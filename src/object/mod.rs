@@ -11,6 +11,7 @@ pub mod key;
 pub mod label;
 pub mod merge;
 pub mod meta;
+pub mod names;
 pub mod patch;
 pub mod quantity;
 pub mod selector;

@@ -6,9 +6,10 @@ use super::sources::{Named, Source, product};
 use super::{assert_none, target};
 
 /// The pure modules: without file, network, process, thread, environment, clock, random number or database.
-pub const PURE: [&str; 13] = [
+pub const PURE: [&str; 14] = [
     "go",
     "object",
+    "cel",
     "kinds",
     "world",
     "controllers",

@@ -21,18 +21,24 @@ pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
     }
     check_required(schema, &object.0, &FieldPath::default(), &mut errors);
     check_combined(schema, &object.0, &FieldPath::root("<nil>"), &mut errors);
-    let blocks = [
+    errors.0
+}
+
+/// Whether errors of the schema keep the rules from being checked, of which an error then tells.
+pub fn block_rules(errors: &mut FieldErrors) -> bool {
+    const BLOCKS: [&str; 5] = [
         "FieldValueRequired",
         "FieldValueTooLong",
         "FieldValueTooMany",
         "FieldValueNotSupported",
         "FieldValueTypeInvalid",
     ];
-    if has_rules(schema) && errors.0.iter().any(|error| blocks.contains(&error.reason)) {
+    let is_blocked = errors.0.iter().any(|error| BLOCKS.contains(&error.reason));
+    if is_blocked {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         errors.invalid(&FieldPath::root("<nil>"), Value::Null, detail);
     }
-    errors.0
+    is_blocked
 }
 
 /// Collects the patterns that [`check`] may match against strings of this value.
@@ -359,9 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_cel_rules_are_reported() {
+    fn unchecked_rules_are_reported() {
         let schema = json!({"required": ["spec"], "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}}});
-        let errors: Vec<String> = check(&schema, &Object(json!({}))).iter().map(ToString::to_string).collect();
+        let mut errors = FieldErrors(check(&schema, &Object(json!({}))));
+        assert!(block_rules(&mut errors));
+        let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 2);
         assert_eq!(errors[0], "spec: Required value");
         assert!(errors[1].starts_with("<nil>: Invalid value: null: some validation rules were not checked"));

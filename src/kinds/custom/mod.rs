@@ -6,6 +6,7 @@
 pub mod check;
 mod open_api;
 mod pattern;
+pub mod rules;
 pub mod schema;
 mod structural;
 
@@ -16,6 +17,7 @@ use super::view::custom::DefinitionColumns;
 use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, UnknownField, merge_rules, omit, shapes};
 use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rules::RuleTree;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +46,32 @@ pub struct CustomDefinition {
     /// The warnings of deprecated versions, by `apiVersion`.
     pub deprecations: BTreeMap<String, &'static str>,
     /// The schema of each served version, set by [`CustomDefinition::set_schemas`] only for commands that need it.
-    schemas: OnceLock<BTreeMap<String, Value>>,
+    schemas: OnceLock<BTreeMap<String, VersionSchema>>,
+}
+
+/// The schema of a version, and its rules once they are compiled.
+struct VersionSchema {
+    schema: Value,
+    has_rules: bool,
+    rules: OnceLock<Option<RuleTree>>,
+}
+
+impl VersionSchema {
+    fn rules(&self) -> Option<&RuleTree> {
+        self.rules.get_or_init(|| RuleTree::compile(&self.schema)).as_ref()
+    }
+}
+
+/// A part of a definition that a write needs and that is not compiled yet, since that takes too long under the write lock. See
+/// [`compile`].
+#[derive(Clone)]
+pub enum Uncompiled {
+    /// A pattern of a schema.
+    Pattern(String),
+    /// The rules of a version.
+    Rules(&'static CustomDefinition, String),
+    /// The rules of a definition that is being written: the schema, its path, and whether it is unchanged.
+    Schema(Box<(Value, FieldPath, bool)>),
 }
 
 /// Paths of a scale subresource's fields, split into steps.
@@ -164,11 +191,15 @@ impl ReadDefinition {
     }
 }
 
-/// Compiles patterns of schemas ahead of validation, since large ones take hundredths of a second. The caller should
-/// hold no lock.
-pub fn compile_patterns(patterns: &[String]) {
-    for pattern in patterns {
-        pattern::compile_and_keep(pattern);
+/// Compiles what a write needs, since a large pattern takes hundredths of a second and hundreds of rules a tenth. The
+/// caller should hold no lock.
+pub fn compile(needed: &[Uncompiled]) {
+    for one in needed {
+        match one {
+            Uncompiled::Pattern(text) => drop(pattern::compile_and_keep(text)),
+            Uncompiled::Rules(custom, version) => drop(custom.version(version).map(VersionSchema::rules)),
+            Uncompiled::Schema(schema) => rules::definition::check_and_keep(&schema.0, &schema.1, schema.2),
+        }
     }
 }
 
@@ -231,14 +262,18 @@ fn drop_new_status(object: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Checks the schema of a definition's version, including its defaults if it is structural.
-pub fn check_schema(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks the schema of a definition's version, including its defaults and rules if it is structural. `is_unchanged`: the
+/// definition had the same schema before.
+pub fn check_schema(schema: &Value, path: &FieldPath, is_unchanged: bool, errors: &mut FieldErrors) {
     let known = errors.0.len();
     structural::check(schema, path, errors);
     if errors.0.len() == known {
         open_api::check_defaults(schema, path, errors);
     }
     open_api::check(schema, path, errors);
+    if errors.0.len() == known && has_rules(schema) {
+        errors.0.extend(rules::definition::errors(schema, path, is_unchanged));
+    }
 }
 
 /// The type of the field at a path like `.spec.colour`; `None` when the schema declares no such field.
@@ -310,13 +345,19 @@ impl CustomDefinition {
         let versions = definition.items(&["spec", "versions"]).iter();
         let schema = |version: &Value| {
             let schema = version["schema"]["openAPIV3Schema"].clone();
-            Some((version["name"].as_str()?.to_owned(), schema))
+            let has_rules = has_rules(&schema);
+            let rules = OnceLock::new();
+            Some((version["name"].as_str()?.to_owned(), VersionSchema { schema, has_rules, rules }))
         };
         self.schemas.get_or_init(|| versions.filter_map(schema).collect());
     }
 
     /// The schema of a version; `None` before [`CustomDefinition::set_schemas`].
     pub fn schema(&'static self, api_version: &str) -> Option<&'static Value> {
+        self.version(api_version).map(|version| &version.schema)
+    }
+
+    fn version(&'static self, api_version: &str) -> Option<&'static VersionSchema> {
         let version = api_version.rsplit('/').next().unwrap_or(api_version);
         self.schemas.get()?.get(version)
     }
@@ -350,18 +391,30 @@ impl CustomDefinition {
         Ok(new)
     }
 
-    /// The patterns that the validation of an object needs and that are not compiled yet. See [`compile_patterns`].
-    pub fn missing_patterns(&'static self, api_version: &str, object: &Object) -> Vec<String> {
+    /// The patterns and rules that the validation of an object needs and that are not compiled yet.
+    pub fn uncompiled(&'static self, api_version: &str, object: &Object) -> Vec<Uncompiled> {
+        let Some(version) = self.version(api_version) else { return Vec::new() };
         let mut patterns = BTreeSet::new();
-        self.schema(api_version)
-            .into_iter()
-            .for_each(|schema| check::collect_patterns(schema, &object.0, &mut patterns));
-        pattern::not_compiled(patterns)
+        check::collect_patterns(&version.schema, &object.0, &mut patterns);
+        let mut needed: Vec<Uncompiled> =
+            pattern::not_compiled(patterns).into_iter().map(Uncompiled::Pattern).collect();
+        if version.has_rules && version.rules.get().is_none() {
+            needed.push(Uncompiled::Rules(self, api_version.to_owned()));
+        }
+        needed
     }
 
-    /// Validates an object by the schema of its version.
-    pub fn validate(&'static self, api_version: &str, object: &Object) -> Vec<FieldError> {
-        self.schema(api_version).map(|schema| check::check(schema, object)).unwrap_or_default()
+    /// Validates an object, which was `old` before, by the schema and the rules of its version.
+    pub fn validate(&'static self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
+        let Some(version) = self.version(api_version) else { return Vec::new() };
+        let mut errors = FieldErrors(check::check(&version.schema, object));
+        if version.has_rules
+            && !check::block_rules(&mut errors)
+            && let Some(rules) = version.rules()
+        {
+            rules.evaluate(&object.0, old.map(|old| &old.0), &mut errors);
+        }
+        errors.0
     }
 }
 

@@ -4,7 +4,8 @@
 //! Kubernetes validates an internal form of the definition, in which parts that are equal in all versions are hoisted
 //! to the top level. Paths in its messages refer to that form.
 
-use crate::kinds::custom::{check_schema, type_at};
+use crate::kinds::custom::rules::definition::needs_check;
+use crate::kinds::custom::{Uncompiled, check_schema, type_at};
 use crate::kinds::go::{self, GoField, GoShape};
 use crate::kinds::names::{check_name, label_1035};
 use crate::kinds::{FieldErrors, FieldPath, NameRule};
@@ -30,7 +31,7 @@ pub fn check(
     group_and_scope(spec, &path, errors);
     versions(spec, &path, errors);
     names(&spec.names, &path.child("names"), errors);
-    parts(spec, &path, errors);
+    parts(spec, old.map(|old| &old.spec), &path, errors);
     conversion(spec, &path.child("conversion"), errors);
     stored_versions(definition, errors);
     approval(definition, errors);
@@ -170,14 +171,57 @@ fn hoisted<'s, T: Serialize>(
     each.collect()
 }
 
-/// Checks schemas, subresources, columns and selectable fields.
-fn parts(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    for (path, version, validation) in hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref())
-    {
-        let schema = validation.open_api_v3_schema.as_ref().and_then(|schema| serde_json::to_value(schema).ok());
-        let Some(schema) = schema else { continue };
-        let path = path.child("openAPIV3Schema");
+/// A schema that is checked: its path, its content, whether the definition had it before, and whether the version has
+/// the subresource `status`.
+struct CheckedSchema {
+    path: FieldPath,
+    schema: Value,
+    is_unchanged: bool,
+    has_status: bool,
+}
+
+/// The schemas of the versions, or the one of all.
+fn schemas(
+    spec: &api::CustomResourceDefinitionSpec,
+    old: Option<&api::CustomResourceDefinitionSpec>,
+    path: &FieldPath,
+) -> Vec<CheckedSchema> {
+    let json = |version: &api::CustomResourceDefinitionVersion| {
+        let mut schema = serde_json::to_value(version.schema.as_ref()?.open_api_v3_schema.as_ref()?).ok()?;
+        super::make_whole(&mut schema);
+        Some(schema)
+    };
+    let all = hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref());
+    let all = all.into_iter().filter_map(|(path, version, _)| {
+        let schema = json(version)?;
+        let before = old.and_then(|old| old.versions.iter().find(|known| known.name == version.name));
+        let is_unchanged = before.and_then(json).is_some_and(|before| before == schema);
         let has_status = version.subresources.as_ref().is_some_and(|known| known.status.is_some());
+        Some(CheckedSchema { path: path.child("openAPIV3Schema"), schema, is_unchanged, has_status })
+    });
+    all.collect()
+}
+
+/// The schemas of a definition whose rules are not compiled yet.
+pub fn uncompiled(
+    definition: &api::CustomResourceDefinition,
+    old: Option<&api::CustomResourceDefinition>,
+) -> Vec<Uncompiled> {
+    let all = schemas(&definition.spec, old.map(|old| &old.spec), &FieldPath::root("spec"));
+    all.into_iter()
+        .filter(|one| needs_check(&one.schema, &one.path, one.is_unchanged))
+        .map(|one| Uncompiled::Schema(Box::new((one.schema, one.path, one.is_unchanged))))
+        .collect()
+}
+
+/// Checks schemas, subresources, columns and selectable fields.
+fn parts(
+    spec: &api::CustomResourceDefinitionSpec,
+    old: Option<&api::CustomResourceDefinitionSpec>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    for CheckedSchema { path, schema, is_unchanged, has_status } in schemas(spec, old, path) {
         if schema["nullable"] == true {
             errors.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
         }
@@ -186,7 +230,7 @@ fn parts(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mu
                 "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
             errors.invalid(&path.child("type"), schema["type"].clone(), detail);
         }
-        check_schema(&schema, &path, errors);
+        check_schema(&schema, &path, is_unchanged, errors);
     }
     let subresources = hoisted(spec, path, ("subresources", "subresources"), |version| version.subresources.as_ref());
     for (path, _, subresources) in subresources {

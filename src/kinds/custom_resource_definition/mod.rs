@@ -2,12 +2,13 @@
 
 mod check;
 
-use super::custom::has_rules;
+use super::custom::{Uncompiled, has_rules};
 use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
@@ -33,23 +34,33 @@ static SPEC_SHAPE: StructShape = StructShape::new(&[("names", shapes::in_place(s
 
 /// Writes whole numbers of a schema without a fraction, as Go does; the typed form has floats.
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
-    fn make_whole(value: &mut Value) {
-        match value {
-            Value::Number(number) => {
-                let whole =
-                    number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
-                if let Some(whole) = whole {
-                    *number = (whole as i64).into();
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(make_whole),
-            Value::Object(fields) => fields.values_mut().for_each(make_whole),
-            _ => {}
-        }
-    }
     let mut definition = typed::normalize::<CustomResourceDefinition>(body, unknown)?;
     make_whole(&mut definition["spec"]);
     Ok(definition)
+}
+
+/// Writes whole numbers without a fraction.
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
+            if let Some(whole) = whole {
+                *number = (whole as i64).into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
+    }
+}
+
+/// The schemas of a definition, which was `old` before, whose rules are not compiled yet.
+pub fn uncompiled(definition: &Object, old: Option<&Object>) -> Vec<Uncompiled> {
+    if !definition.items(&["spec", "versions"]).iter().any(|version| has_rules(&version["schema"])) {
+        return Vec::new();
+    }
+    let read = |object: &Object| CustomResourceDefinition::deserialize(&object.0).ok();
+    read(definition).map(|definition| check::uncompiled(&definition, old.and_then(read).as_ref())).unwrap_or_default()
 }
 
 /// Returns warnings for the parts of a definition that have no effect.
@@ -59,13 +70,6 @@ fn warnings(definition: &Object) -> Vec<String> {
         warnings.push(
             "spec.conversion: no webhook is called: the versions of an object differ only in their apiVersion".into(),
         );
-    }
-    for (index, version) in definition.items(&["spec", "versions"]).iter().enumerate() {
-        if has_rules(&version["schema"]) {
-            warnings.push(format!(
-                "spec.versions[{index}].schema.openAPIV3Schema: CEL rules (x-kubernetes-validations) are stored but not checked"
-            ));
-        }
     }
     warnings
 }

@@ -1,0 +1,274 @@
+//! The estimated costs of calls.
+//!
+//! Never: visits the parts of an expression; the estimator has done that before.
+
+use super::{Entries, Estimator};
+use crate::cel::ast::{Expr, ExprKind, Literal, operator};
+use crate::cel::call_cost::{CHECK, LETTER, LIST, MESSAGE, PATTERN};
+use crate::cel::library::{Overload, Sig};
+use crate::cel::range::Range;
+use crate::cel::types::Type;
+
+/// The cost of a call and the size of its result.
+pub(super) struct CallEstimate {
+    pub(super) cost: Range,
+    pub(super) size: Option<Range>,
+}
+
+/// A call whose cost is asked for.
+pub(super) struct Asked<'e> {
+    pub(super) expr: &'e Expr,
+    pub(super) name: &'static str,
+    pub(super) overload: &'static Overload,
+    pub(super) target: Option<&'e Expr>,
+    pub(super) args: &'e [Expr],
+    pub(super) costs: &'e [Range],
+}
+
+impl Estimator<'_> {
+    pub(super) fn call_estimate(&mut self, asked: &Asked) -> CallEstimate {
+        let args = asked.costs.iter().fold(Range::exactly(0), |sum, cost| sum.plus(*cost));
+        let found = self.library_estimate(asked).unwrap_or_else(|| self.operator_estimate(asked, args));
+        match asked.name {
+            operator::AND | operator::OR | operator::CONDITIONAL => found,
+            _ => CallEstimate { cost: found.cost.plus(args), size: found.size },
+        }
+    }
+
+    /// The costs that Kubernetes adds, and those of the libraries of lists and sets.
+    fn library_estimate(&mut self, asked: &Asked) -> Option<CallEstimate> {
+        let plain = |cost: Range| Some(CallEstimate { cost, size: None });
+        let sized = |cost: Range, size: Range| Some(CallEstimate { cost, size: Some(size) });
+        let one = Range::exactly(1);
+        let first = |this: &mut Self| asked.args.first().map_or(Range::UNKNOWN, |arg| this.size_or_unknown(arg));
+        let second = |this: &mut Self| asked.args.get(1).map_or(Range::UNKNOWN, |arg| this.size_or_unknown(arg));
+        let on = |this: &mut Self| asked.target.map_or(Range::UNKNOWN, |target| this.size_or_unknown(target));
+        match asked.name {
+            "check" => plain(Range::exactly(CHECK)),
+            "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed"
+            | "reason" | "error" | "errored" => plain(one),
+            "fieldSelector" | "labelSelector" => {
+                let length = first(self);
+                let count = length.scale(0.5).scale((LIST + MESSAGE) as f64);
+                plain(Range::exactly(LIST).plus(length.scale(LETTER)).plus(count))
+            }
+            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
+                let target = asked.target?;
+                let size = on(self);
+                let Type::List(item) = self.type_of(target).clone() else { return plain(size.scale(LETTER)) };
+                let mut each = one;
+                if matches!(*item, Type::String | Type::Bytes) {
+                    let path = self.path_with(target, "@items");
+                    let has_path = path.len() > 1;
+                    let inner = self.declared(&path).filter(|_| has_path).unwrap_or(Range::UNKNOWN);
+                    each = each.plus(inner.scale(LETTER));
+                }
+                plain(size.multiply(each))
+            }
+            "url" | "jsonpatch.escapeKey" => {
+                let size = first(self);
+                sized(size.scale(LETTER), size)
+            }
+            "lowerAscii" | "upperAscii" | "substring" | "trim" => {
+                let size = on(self);
+                sized(size.scale(LETTER), size)
+            }
+            "replace" => {
+                let (text, from, to) = (on(self), first(self), second(self));
+                sized(text.scale(2.0 * LETTER), replaced(text, from, to))
+            }
+            "split" => {
+                let text = on(self);
+                let most = match asked.args.get(1).map(|arg| &arg.kind) {
+                    Some(ExprKind::Literal(Literal::Int(most))) => *most as u64,
+                    _ => text.max,
+                };
+                sized(text.scale(2.0 * LETTER), Range::upto(most))
+            }
+            "join" => {
+                let target = asked.target?;
+                let list = on(self);
+                let item = self.declared(&self.path_with(target, "@items")).unwrap_or(Range::UNKNOWN);
+                let mut size = list.multiply(item);
+                if !asked.args.is_empty() {
+                    let between = Range { min: list.min.saturating_sub(1), max: list.max.saturating_sub(1) };
+                    size = size.plus(first(self).multiply(between));
+                }
+                sized(size.scale(LETTER), size)
+            }
+            "find" | "findAll" => {
+                let text = on(self);
+                let cost = text.plus(one).scale(LETTER).multiply(first(self).scale(PATTERN));
+                sized(cost, Range::upto(text.max))
+            }
+            "ip" if asked.target.is_some() => plain(one),
+            "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+                plain(first(self).scale(LETTER))
+            }
+            "ip.isCanonical" => plain(first(self).scale(2.0 * LETTER)),
+            "containsIP" | "containsCIDR" => {
+                let size = Range { min: 4, max: 16 };
+                let mut cost = size.plus(size).scale(LETTER);
+                if asked.name == "containsCIDR" {
+                    cost = cost.plus(size.scale(LETTER)).plus(one);
+                }
+                if matches!(asked.overload.args.get(1), Some(Sig::String)) {
+                    cost = cost.plus(first(self).scale(LETTER));
+                }
+                plain(cost)
+            }
+            "validate" => plain(first(self).scale(LETTER).scale(128.0 * PATTERN)),
+            "format.named"
+            | "masked"
+            | "prefixLength"
+            | "family"
+            | "isUnspecified"
+            | "isLoopback"
+            | "isLinkLocalMulticast"
+            | "isLinkLocalUnicast"
+            | "isGlobalUnicast"
+            | "sign"
+            | "asInteger"
+            | "isInteger"
+            | "asApproximateFloat"
+            | "isGreaterThan"
+            | "isLessThan"
+            | "compareTo"
+            | "add"
+            | "sub"
+            | "major"
+            | "minor"
+            | "patch"
+            | "getScheme"
+            | "getHostname"
+            | "getHost"
+            | "getPort"
+            | "getEscapedPath"
+            | "getQuery" => plain(one),
+            operator::EQUALS if asked.args.iter().all(|arg| matches!(self.type_of(arg), Type::Named(_))) => plain(one),
+            "sets.contains" | "sets.intersects" => plain(first(self).multiply(second(self)).plus(one)),
+            "sets.equivalent" => plain(first(self).multiply(second(self)).scale(2.0).plus(one)),
+            "slice" | "reverse" | "flatten" | "distinct" | "sort" | "lists.range" | "@sortByAssociatedKeys" => {
+                let size = match asked.name {
+                    "lists.range" => Range::exactly(number(asked.args.first()).unwrap_or(u64::MAX)),
+                    "slice" => {
+                        let end = number(asked.args.get(1)).unwrap_or(on(self).max);
+                        Range::exactly(end.saturating_sub(number(asked.args.first()).unwrap_or(0)))
+                    }
+                    "reverse" | "flatten" => on(self),
+                    "@sortByAssociatedKeys" => first(self).multiply(first(self)),
+                    _ => on(self).multiply(on(self)),
+                };
+                let factor = match asked.name {
+                    "distinct" | "sort" | "@sortByAssociatedKeys" => 2.0,
+                    _ => 1.0,
+                };
+                sized(size.scale(factor).plus(one).plus(Range::exactly(LIST)), size)
+            }
+            _ => None,
+        }
+    }
+
+    /// The costs of cel-go. Those of operators with branches include their arguments.
+    fn operator_estimate(&mut self, asked: &Asked, _args: Range) -> CallEstimate {
+        let plain = |cost: Range| CallEstimate { cost, size: None };
+        let one = Range::exactly(1);
+        let mut arg = |index: usize| match asked.args.get(index) {
+            Some(arg) => self.size_or_unknown(arg),
+            None => Range::UNKNOWN,
+        };
+        match asked.name {
+            "format" | "strings.quote" => match asked.target {
+                Some(target) => plain(self.size_or_unknown(target).scale(LETTER)),
+                None => {
+                    let size = arg(0);
+                    let quoted = size.multiply(Range { min: 1, max: 2 }).plus(Range::exactly(2));
+                    CallEstimate { cost: size.scale(LETTER), size: Some(quoted) }
+                }
+            },
+            "bytes" if matches!(asked.overload.args[0], Sig::String) => {
+                let size = arg(0);
+                let result = Range { min: size.min, max: size.max.saturating_mul(4) };
+                CallEstimate { cost: size.scale(LETTER), size: Some(result) }
+            }
+            "string" if matches!(asked.overload.args[0], Sig::Bytes) => {
+                let size = arg(0);
+                CallEstimate { cost: size.scale(LETTER), size: Some(Range { min: size.min / 4, max: size.max }) }
+            }
+            "startsWith" | "endsWith" => plain(arg(0).scale(LETTER)),
+            "@in" if matches!(asked.overload.args[1], Sig::List(_)) => plain(arg(1)),
+            "matches" if asked.target.is_some() => {
+                let pattern = arg(0).scale(PATTERN);
+                let text = asked.target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target));
+                plain(text.plus(one).scale(LETTER).multiply(pattern))
+            }
+            "contains" => {
+                let part = arg(0).scale(LETTER);
+                let text = asked.target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target));
+                plain(text.scale(LETTER).multiply(part))
+            }
+            operator::AND | operator::OR => {
+                let (left, right) = (asked.costs[0], asked.costs[1]);
+                plain(Range { min: left.min, max: left.plus(right).max })
+            }
+            operator::CONDITIONAL => {
+                let size = arg(1).union(arg(2));
+                let entries = Entries::union(self.entries(&asked.args[1]), self.entries(&asked.args[2]));
+                if entries.is_some() {
+                    self.entries[asked.expr.id] = entries;
+                }
+                let cost = asked.costs[0].plus(asked.costs[1].union(asked.costs[2]));
+                CallEstimate { cost, size: Some(size) }
+            }
+            operator::ADD if matches!(asked.overload.args[0], Sig::String | Sig::Bytes | Sig::List(_)) => {
+                let size = arg(0).plus(arg(1));
+                let entries = Entries::union(self.entries(&asked.args[0]), self.entries(&asked.args[1]));
+                if entries.is_some() {
+                    self.entries[asked.expr.id] = entries;
+                }
+                let is_list = matches!(asked.overload.args[0], Sig::List(_));
+                CallEstimate { cost: if is_list { one } else { size.scale(LETTER) }, size: Some(size) }
+            }
+            operator::EQUALS | "_!=_" => plain(compared(arg(0), arg(1))),
+            "_<_" | "_<=_" | "_>_" | "_>=_" if matches!(asked.overload.args[0], Sig::String | Sig::Bytes) => {
+                plain(compared(arg(0), arg(1)))
+            }
+            _ => plain(one),
+        }
+    }
+}
+
+/// The cost of comparing texts: the shorter one counts.
+fn compared(one: Range, other: Range) -> Range {
+    let max = one.max.min(other.max);
+    Range { min: u64::from(max > 0), max }.scale(LETTER)
+}
+
+/// The size of a text after replacements.
+fn replaced(text: Range, from: Range, to: Range) -> Range {
+    let (mut count, mut kept) = (Range::exactly(0), Range::exactly(0));
+    if from.min == 0 {
+        count.max = text.max.saturating_add(1);
+        kept.max = text.max;
+    } else if to.max <= from.min {
+        kept.max = text.max;
+    } else {
+        count.max = (text.max as f64 / from.min as f64).ceil() as u64;
+    }
+    if from.max == 0 {
+        count.min = text.min.saturating_add(1);
+        kept.min = text.min;
+    } else if from.max <= to.min {
+        kept.min = text.min;
+    } else {
+        count.min = (text.min as f64 / from.max as f64).ceil() as u64;
+    }
+    count.multiply(to).plus(kept)
+}
+
+fn number(arg: Option<&Expr>) -> Option<u64> {
+    match arg.map(|arg| &arg.kind) {
+        Some(ExprKind::Literal(Literal::Int(number))) => Some((*number).max(0) as u64),
+        _ => None,
+    }
+}

@@ -1,0 +1,64 @@
+//! Named formats of texts (`k8s.io/apiserver/pkg/cel/library/format.go`).
+
+use crate::object::names;
+use base64::Engine;
+
+/// A named format.
+#[derive(Debug)]
+pub struct Format {
+    /// The name.
+    pub name: &'static str,
+    /// Returns the reasons why a text does not have the format.
+    pub check: fn(&str) -> Vec<String>,
+    /// The length of its pattern, for costs.
+    pub size: u64,
+}
+
+/// The formats.
+pub static KNOWN: [Format; 13] = [
+    Format { name: "dns1123Label", check: label_1123, size: 30 },
+    Format { name: "dns1123Subdomain", check: names::subdomain, size: 60 },
+    Format { name: "dns1035Label", check: label_1035, size: 30 },
+    Format { name: "qualifiedName", check: names::qualified, size: 60 },
+    Format { name: "dns1123LabelPrefix", check: |text| label_1123(text.trim_end_matches('-')), size: 30 },
+    Format { name: "dns1123SubdomainPrefix", check: |text| names::subdomain(text.trim_end_matches('-')), size: 60 },
+    Format { name: "dns1035LabelPrefix", check: |text| label_1035(text.trim_end_matches('-')), size: 30 },
+    Format { name: "labelValue", check: names::label_value, size: 40 },
+    Format { name: "uri", check: |text| super::url::parse(text).err().into_iter().collect(), size: 2000 },
+    Format { name: "uuid", check: |text| unless(is_uuid(text), "does not match the UUID format"), size: 70 },
+    Format { name: "byte", check: |text| unless(base64(text).is_some(), "invalid base64"), size: 90 },
+    Format { name: "date", check: |text| unless(is_date(text), "invalid date"), size: 100 },
+    Format {
+        name: "datetime",
+        check: |text| unless(crate::object::time::parse_rfc3339(text).is_ok(), "invalid datetime"),
+        size: 100,
+    },
+];
+
+fn unless(fits: bool, why: &str) -> Vec<String> {
+    if fits { Vec::new() } else { vec![why.to_owned()] }
+}
+
+fn is_uuid(text: &str) -> bool {
+    let digits = text.bytes().filter(|byte| *byte != b'-');
+    let groups = [8, 4, 4, 4, 12];
+    let is_grouped = !text.contains('-') || text.split('-').map(str::len).eq(groups);
+    digits.clone().count() == 32 && digits.clone().all(|byte| byte.is_ascii_hexdigit()) && is_grouped
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+}
+
+fn label_1123(text: &str) -> Vec<String> {
+    names::label(text)
+}
+
+fn label_1035(text: &str) -> Vec<String> {
+    names::label_1035(text)
+}
+
+/// Decodes base64.
+pub fn base64(text: &str) -> Option<Vec<u8>> {
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
+}

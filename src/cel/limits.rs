@@ -1,0 +1,79 @@
+//! The limits of an evaluation besides its cost, since some functions cost little and work much.
+//!
+//! Never: names a function. Start reading at [`WorkLimits`].
+
+use super::foreign::authorizer::{Authorize, Decision, Question};
+use super::value::{EvalError, fail};
+use crate::go::regexp;
+use regex::Regex;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// Maximum number of elementary steps of one evaluation.
+const MOST_WORK: u64 = 20_000_000;
+/// Maximum number of bytes of the texts that one evaluation computes.
+const MOST_ROOM: usize = 64 << 20;
+/// Maximum size of all patterns that one context compiles, in states.
+const MOST_PATTERNS: usize = 250_000;
+
+/// A pattern by its text, or the reason why it is none.
+type Pattern = (String, Result<Arc<Regex>, String>);
+
+/// The work that functions have done so far, and the authorizer that they may ask.
+#[derive(Default)]
+pub struct WorkLimits<'v> {
+    authorizer: Option<&'v dyn Authorize>,
+    patterns: RefCell<Vec<Pattern>>,
+    pattern_states: Cell<usize>,
+    work: Cell<u64>,
+    room: Cell<usize>,
+}
+
+impl<'v> WorkLimits<'v> {
+    /// Sets who answers questions about rights.
+    pub fn set_authorizer(&mut self, authorizer: &'v dyn Authorize) {
+        self.authorizer = Some(authorizer);
+    }
+
+    /// Starts an evaluation.
+    pub fn reset(&self) {
+        self.work.set(0);
+        self.room.set(0);
+    }
+
+    /// Counts elementary steps; fails when there are too many.
+    pub fn work(&self, steps: u64) -> Result<(), EvalError> {
+        self.work.set(self.work.get().saturating_add(steps));
+        if self.work.get() > MOST_WORK { Err(EvalError::Costly) } else { Ok(()) }
+    }
+
+    /// Counts bytes that are about to be computed.
+    pub fn make_room(&self, bytes: usize) -> Result<(), EvalError> {
+        self.room.set(self.room.get().saturating_add(bytes));
+        if self.room.get() > MOST_ROOM { Err(EvalError::Costly) } else { Ok(()) }
+    }
+
+    /// Asks the authorizer.
+    pub fn authorize(&self, question: &Question, verb: &str) -> Result<Decision, EvalError> {
+        match self.authorizer {
+            Some(authorizer) => Ok(authorizer.decide(question, verb)),
+            None => fail("no authorizer"),
+        }
+    }
+
+    /// The compiled form of a pattern, or why there is none.
+    pub fn pattern(&self, text: &str) -> Result<Result<Arc<Regex>, String>, EvalError> {
+        if let Some((_, known)) = self.patterns.borrow().iter().find(|(known, _)| known == text) {
+            return Ok(known.clone());
+        }
+        if self.pattern_states.get() > MOST_PATTERNS {
+            return Err(EvalError::Costly);
+        }
+        let compiled = regexp::compile(text);
+        let states = compiled.as_ref().map_or(1000, |(_, states)| *states + 100);
+        self.pattern_states.set(self.pattern_states.get() + states);
+        let compiled = compiled.map(|(regex, _)| Arc::new(regex));
+        self.patterns.borrow_mut().push((text.to_owned(), compiled.clone()));
+        Ok(compiled)
+    }
+}
