@@ -83,10 +83,12 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, Status> {
         let error = |error| Status::new(Reason::BadRequest, format!("error reading the body: {error}"));
         let Ok(data) = frame.map_err(error)?.into_data() else { continue };
         length += data.len();
-        match length {
-            ..=LARGEST => bytes.extend_from_slice(&data),
-            ..=MOST_DRAINED => bytes = Vec::new(),
-            _ => break,
+        if length <= LARGEST {
+            bytes.extend_from_slice(&data);
+        } else if length <= MOST_DRAINED {
+            bytes = Vec::new();
+        } else {
+            break;
         }
     }
     if length > LARGEST {
