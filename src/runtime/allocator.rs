@@ -20,6 +20,13 @@ pub fn use_mimalloc() {
     USES_MIMALLOC.store(true, Ordering::Relaxed);
 }
 
+/// Gives memory that this thread has freed back to the system; otherwise it is kept until the thread allocates again or ends.
+pub fn release_unused() {
+    if uses_mimalloc() {
+        mi_collect(true);
+    }
+}
+
 /// Both allocators.
 struct ProcessAllocator;
 
@@ -27,6 +34,8 @@ struct ProcessAllocator;
 unsafe extern "C" {
     /// Whether a pointer is into memory of mimalloc; any pointer may be asked about.
     safe fn mi_is_in_heap_region(pointer: *const c_void) -> bool;
+    /// Gives memory that the calling thread does not use back to the system.
+    safe fn mi_collect(force: bool);
 }
 
 fn uses_mimalloc() -> bool {

@@ -19,6 +19,7 @@ use crate::kinds::Kind;
 use crate::kinds::view::{UNREAD_BY_CELLS, paths_read_by_cells};
 use crate::object::sparse::{self, FieldMask};
 use crate::object::{Object, Reason, Status, Str};
+use crate::runtime::allocator;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Deserialize;
@@ -102,6 +103,17 @@ impl ListBody {
 
     /// Returns the next piece; `None` at the end.
     pub fn next_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+        let was_begun = self.is_begun || self.encoded.is_some();
+        let piece = self.make_piece(api);
+        // Long lists are read by many threads, each of which would keep what it has used.
+        let is_long = was_begun || !self.is_over;
+        if is_long && (!was_begun || self.is_over) {
+            allocator::release_unused();
+        }
+        piece
+    }
+
+    fn make_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
         if self.is_over {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Bytes between their writing and their reading: the first megabytes in memory, the rest in a file without a name.
+//! Bytes between their writing and their reading: a few in memory, the rest in a file without a name.
 //!
 //! Knows: the order of the bytes. Never: fails for want of a file; then the bytes stay in memory.
 //! Start reading at [`Spool`].
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are kept in memory.
-const IN_MEMORY: usize = 1 << 20;
+const IN_MEMORY: usize = 256 << 10;
 /// Bytes per read.
 const PIECE: usize = 128 << 10;
 

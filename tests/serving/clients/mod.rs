@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const MANIFESTS: &str = r#"
+/// A pod with a web server, a Deployment, and the kind Boat.
+pub const MANIFESTS: &str = r#"
 apiVersion: v1
 kind: Pod
 metadata: {name: web}
@@ -70,7 +71,8 @@ fn run_stories(cluster: &Cluster, command: &mut Command, stories: usize) {
     assert_eq!((said.code, said.out.lines().count()), (0, stories), "{}{}", said.out, said.err);
 }
 
-fn start(cluster: &Cluster) {
+/// Applies the manifests, and waits for the web server.
+pub fn start_pods(cluster: &Cluster) {
     cluster.apply(MANIFESTS);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
 }
@@ -83,7 +85,7 @@ fn python_client_works() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let _server = Server::start(&cluster, &[]);
-    start(&cluster);
+    start_pods(&cluster);
     run_stories(&cluster, client(&cluster, &python).arg(script("client.py")), 10);
 }
 
@@ -125,7 +127,7 @@ fn node_client_works() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
     let _server = Server::start(&cluster, &[]);
-    start(&cluster);
+    start_pods(&cluster);
     // Modules are looked up beside the script.
     std::os::unix::fs::symlink(modules, cluster.home().join("node_modules")).expect("linked");
     fs::copy(script("client.mjs"), cluster.home().join("client.mjs")).expect("copied");
