@@ -11,7 +11,7 @@ pub mod certificate_conditions;
 pub mod certificate_request;
 pub mod custom;
 pub mod default_class;
-mod device;
+pub mod device;
 pub mod field;
 mod flow_control;
 pub mod go;

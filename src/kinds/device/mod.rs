@@ -1,16 +1,18 @@
 //! Parts of the device kinds (resource.k8s.io/v1): names, selectors, configurations, tolerations and taints.
 //!
 //! Knows: the shared defaults and checks; a claim is in [`claim`], its status in [`allocation`], the devices that a driver offers in [`offer`].
-//! Never: compiles a CEL expression, or allocates a device. Start reading at [`claim::check`].
+//! Expressions that select devices are in [`selector`]. Never: allocates a device. Start reading at [`claim::check`].
 
 pub mod allocation;
 pub mod claim;
 pub mod offer;
+pub mod selector;
 
 use super::{FieldErrors, FieldPath, csi_driver, metadata, names, shapes};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::{DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration};
+use selector::DeviceSelection;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -128,7 +130,7 @@ pub fn check_qualified(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks the selectors of a request or a class; expressions are not compiled.
+/// Checks the selectors of a request or a class.
 pub fn check_selectors(selectors: &[DeviceSelector], path: &FieldPath, errors: &mut FieldErrors) {
     check_items(selectors, MOST_ITEMS, path, errors, |selector, path, errors| {
         let Some(cel) = &selector.cel else { return errors.required(&path.child("cel"), "") };
@@ -137,6 +139,8 @@ pub fn check_selectors(selectors: &[DeviceSelector], path: &FieldPath, errors: &
             errors.too_long(&path, MOST_EXPRESSION_BYTES);
         } else if cel.expression.trim().is_empty() {
             errors.invalid(&path, cel.expression.as_str(), "compilation failed: the expression is empty");
+        } else if let Err(why) = DeviceSelection::compile(&cel.expression) {
+            errors.invalid(&path, cel.expression.as_str(), &format!("compilation failed: {why}"));
         }
     });
 }

@@ -8,7 +8,6 @@ mod allocation;
 mod pools;
 mod requests;
 mod search;
-mod selector;
 
 use crate::object::Object;
 use crate::world::devices::{self, FINALIZER, PodDeviceClaim};

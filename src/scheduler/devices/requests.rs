@@ -1,5 +1,6 @@
 //! The requests of a claim, with the classes that they name.
 
+use crate::kinds::device::selector::DeviceSelection;
 use crate::object::Object;
 use crate::world::{World, devices};
 use k8s_openapi::api::resource::v1::{
@@ -26,8 +27,8 @@ pub struct WantedDevices {
     pub class_name: String,
     /// The class.
     pub class: DeviceClassSpec,
-    /// CEL expressions that a device has to meet, those of the class first.
-    pub selectors: Vec<String>,
+    /// The selectors that a device has to meet, those of the class first, with their places for errors.
+    pub selectors: Vec<(String, DeviceSelection)>,
     /// The number of devices; `None` for all that there are.
     pub count: Option<usize>,
     /// Whether devices of other claims do as well.
@@ -43,7 +44,7 @@ impl ClaimRequests {
         let read = ResourceClaim::deserialize(&claim.0);
         let spec = read.map_err(|error| format!("resource claim {path}: {error}"))?.spec;
         let all = spec.devices.as_ref().and_then(|devices| devices.requests.as_ref()).into_iter().flatten();
-        let requests = all.map(|request| read_request(world, request)).collect::<Result<_, _>>()?;
+        let requests = all.map(|request| read_request(world, &path, request)).collect::<Result<_, _>>()?;
         Ok(ClaimRequests { claim: path, spec, requests })
     }
 
@@ -53,7 +54,7 @@ impl ClaimRequests {
     }
 }
 
-fn read_request(world: &World, request: &DeviceRequest) -> Result<Vec<WantedDevices>, String> {
+fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<Vec<WantedDevices>, String> {
     let mut alternatives = Vec::new();
     if let Some(exact) = &request.exactly {
         let name = request.name.clone();
@@ -61,7 +62,7 @@ fn read_request(world: &World, request: &DeviceRequest) -> Result<Vec<WantedDevi
             admin_access: exact.admin_access,
             ..wanted(
                 world,
-                name,
+                (claim, name),
                 RequestFields {
                     class: &exact.device_class_name,
                     mode: exact.allocation_mode.as_deref(),
@@ -76,7 +77,7 @@ fn read_request(world: &World, request: &DeviceRequest) -> Result<Vec<WantedDevi
         let name = format!("{}/{}", request.name, part.name);
         alternatives.push(wanted(
             world,
-            name,
+            (claim, name),
             RequestFields {
                 class: &part.device_class_name,
                 mode: part.allocation_mode.as_deref(),
@@ -101,17 +102,17 @@ struct RequestFields<'a> {
     tolerations: Option<&'a [DeviceToleration]>,
 }
 
-fn wanted(world: &World, name: String, fields: RequestFields<'_>) -> Result<WantedDevices, String> {
+fn wanted(world: &World, (claim, name): (&str, String), fields: RequestFields<'_>) -> Result<WantedDevices, String> {
     let class = world.find(devices::CLASSES, "", fields.class);
     let class = class.and_then(|class| DeviceClass::deserialize(&class.body().0).ok());
     let Some(class) = class.map(|class| class.spec) else {
         return Err(format!("request {name}: device class {} does not exist", fields.class));
     };
-    let own = fields.selectors.unwrap_or_default();
-    let selectors = class.selectors.iter().flatten().chain(own).filter_map(|selector| selector.cel.as_ref());
+    let mut selectors = compile(&format!("class {}", fields.class), class.selectors.as_deref())?;
+    selectors.extend(compile(&format!("claim {claim}"), fields.selectors)?);
     let count = usize::try_from(fields.count.unwrap_or(1)).unwrap_or(1);
     Ok(WantedDevices {
-        selectors: selectors.map(|cel| cel.expression.clone()).collect(),
+        selectors,
         name,
         class_name: fields.class.to_owned(),
         class,
@@ -119,4 +120,15 @@ fn wanted(world: &World, name: String, fields: RequestFields<'_>) -> Result<Want
         admin_access: None,
         tolerations: fields.tolerations.unwrap_or_default().to_vec(),
     })
+}
+
+/// Compiles selectors; the error names the one that is wrong.
+fn compile(place: &str, selectors: Option<&[DeviceSelector]>) -> Result<Vec<(String, DeviceSelection)>, String> {
+    let expressions = selectors.unwrap_or_default().iter().filter_map(|selector| selector.cel.as_ref());
+    let compiled = expressions.enumerate().map(|(number, cel)| {
+        let place = format!("{place}: selector #{number}");
+        let selection = DeviceSelection::compile(&cel.expression);
+        selection.map_err(|why| format!("{place}: CEL compile error: {why}")).map(|selection| (place, selection))
+    });
+    compiled.collect()
 }

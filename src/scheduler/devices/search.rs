@@ -4,7 +4,6 @@
 
 use super::pools::{DeviceId, DevicePool, device_reaches};
 use super::requests::{ClaimRequests, WantedDevices};
-use super::selector;
 use crate::object::quantity::Quantity;
 use crate::world::Row;
 use k8s_openapi::api::resource::v1::{
@@ -174,9 +173,9 @@ impl<'a> Search<'a> {
         }
         let Candidate { pool, device, .. } = self.candidates[index];
         let mut is_match = true;
-        for (number, expression) in wanted.selectors.iter().enumerate() {
-            let result = selector::matches(expression, &pool.driver, device);
-            is_match = result.map_err(|why| format!("request {}: selector #{number}: {why}", wanted.name))?;
+        for (place, selector) in &wanted.selectors {
+            let result = selector.matches(&pool.driver, device);
+            is_match = result.map_err(|why| format!("{place}: CEL runtime error: {why}"))?;
             if !is_match {
                 break;
             }

@@ -274,6 +274,20 @@ fn allocation_has_configurations_nodes_and_consumers() {
 }
 
 #[test]
+fn selectors_choose_devices() {
+    let asked = |expression: &str| {
+        let selectors = json!([{"cel": {"expression": expression}}]);
+        let devices = json!([device("d0", "m"), device("d1", "n")]);
+        outcome(vec![on_b(devices), simple_claim("x", json!({ "selectors": selectors }))], &["x"])
+    };
+    assert_eq!(asked(r#"device.attributes["gpu.example.com"].model == "n""#), "x=d1 b");
+    assert_eq!(asked(r#"device.driver == "other""#), "2 cannot allocate all claims.");
+    let told = asked(r#"device.attributes["gpu.example.com"].none == "n""#);
+    assert!(told.contains("claim default/x: selector #0: CEL runtime error: no such key"), "{told}");
+    assert!(asked("device.").starts_with("claim default/x: selector #0: CEL compile error: "), "{}", asked("device."));
+}
+
+#[test]
 fn hopeless_search_ends() {
     // 48 devices of which no 25 have one model.
     let devices: Vec<Value> =
