@@ -14,6 +14,7 @@ mod conversations;
 mod corpus;
 mod diagnostics;
 mod documentation;
+mod envtest;
 mod explain;
 mod first_steps;
 mod golden;

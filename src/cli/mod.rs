@@ -36,6 +36,7 @@ mod dns;
 mod down;
 mod dry_run;
 mod edit;
+mod envtest;
 mod events;
 mod exec;
 mod explain;
@@ -121,6 +122,9 @@ fn answer_with_plugin(error: &clap::Error) -> Option<ExitCode> {
 
 /// Runs the program, except for the shim, which `src/main.rs` starts.
 pub fn main() -> ExitCode {
+    if let Some(code) = envtest::run_as() {
+        return code;
+    }
     if let Some(code) = completion::answer() {
         return code;
     }

@@ -35,6 +35,7 @@ pub static ALL: &[Topic] = &topics! {
     "convergence"
     "custom"
     "admission"
+    "operators"
     "api"
     "state"
     "environment"

@@ -7,7 +7,8 @@ use super::client_certificate::ClientAuthority;
 use crate::apiserver::tokens::keys::ClusterKeys;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ServerConfig;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -56,13 +57,27 @@ pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> 
     let own = KeyPair::generate()?;
     let shown = server.signed_by(&own, &keys.issuer()?)?;
 
+    let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
+    let tls = configure(vec![shown.der().clone()], secret, keys.authority.as_bytes())?;
+    Ok(ServerCertificate { tls, authority: keys.authority.clone() })
+}
+
+/// Reads a certificate with its chain and key, and the authority of the clients, all in PEM format.
+pub fn read_certificate(chain: &[u8], key: &[u8], clients: &[u8]) -> anyhow::Result<ServerTls> {
+    let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>()?;
+    configure(chain, PrivateKeyDer::from_pem_slice(key)?, clients)
+}
+
+fn configure(
+    chain: Vec<CertificateDer<'static>>,
+    secret: PrivateKeyDer<'static>,
+    clients: &[u8],
+) -> anyhow::Result<ServerTls> {
     let config =
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
-    let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
-    let clients = ClientAuthority::from_pem(keys.authority.as_bytes())?;
+    let clients = ClientAuthority::from_pem(clients)?;
     let config = config.with_client_cert_verifier(clients.handshake_verifier());
-    let mut config = config.with_single_cert(vec![shown.der().clone()], secret)?;
+    let mut config = config.with_single_cert(chain, secret)?;
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-    let tls = ServerTls { acceptor: TlsAcceptor::from(Arc::new(config)), clients };
-    Ok(ServerCertificate { tls, authority: keys.authority.clone() })
+    Ok(ServerTls { acceptor: TlsAcceptor::from(Arc::new(config)), clients })
 }

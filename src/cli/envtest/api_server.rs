@@ -1,0 +1,190 @@
+//! `kube-apiserver`: serves the API of a cluster whose state is in etcd's folder. Clients show certificates, as envtest makes them.
+
+use super::etcd::FOLDER;
+use super::flags::ProgramFlags;
+use crate::apiserver::Api;
+use crate::cli::{CliResult, Failure};
+use crate::controllers::customresourcedefinition;
+use crate::diagnosis::convergence;
+use crate::object::io_error_text;
+use crate::reconcile::control_loop::{ControlLoop, ControlSettings, WakeUp};
+use crate::reconcile::leader::{Election, Standby};
+use crate::reconcile::run_end::RunUntil;
+use crate::runtime::descriptors;
+use crate::runtime::image::Environment;
+use crate::serve::http::HttpServer;
+use crate::serve::http::guard::AccessGuard;
+use crate::serve::http::identity::{self, ServerTls};
+use crate::store::OpenMode;
+use crate::world::ingress_routes;
+use crate::world::pressure::EvictionThresholds;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Flags with an effect.
+const KNOWN: [&str; 9] = [
+    "etcd-servers",
+    "secure-port",
+    "bind-address",
+    "cert-dir",
+    "tls-cert-file",
+    "tls-private-key-file",
+    "client-ca-file",
+    "advertise-address",
+    "help",
+];
+/// Flags whose effect kloop has anyway, or that configure what it does not have.
+const ACCEPTED: [&str; 13] = [
+    "allow-privileged",
+    "authorization-mode",
+    "disable-admission-plugins",
+    "enable-admission-plugins",
+    "enable-priority-and-fairness",
+    "insecure-port",
+    "insecure-bind-address",
+    "service-account-issuer",
+    "service-account-key-file",
+    "service-account-signing-key-file",
+    "service-cluster-ip-range",
+    "storage-backend",
+    "v",
+];
+
+/// Runs the program until a signal ends it.
+pub fn run(flags: &ProgramFlags) -> CliResult {
+    if flags.get("help").is_some() || flags.get("h").is_some() {
+        KNOWN.iter().chain(&ACCEPTED).for_each(|flag| println!("      --{flag}"));
+        return Ok(());
+    }
+    if flags.get("version").is_some() {
+        println!("Kubernetes v1.36.2");
+        return Ok(());
+    }
+    for flag in flags.unknown(&[&KNOWN, &ACCEPTED]) {
+        eprintln!("warning: unknown flag --{flag} is ignored");
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    descriptors::raise();
+    let state = find_state(flags)?;
+    let open_api = || Api::open(&state, OpenMode::Create, "kube-apiserver").map_err(Failure::Open);
+    let server = open(flags, &state, &mut open_api()?)?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serve = move || server.run(async { drop(stopped.await) });
+    let server = std::thread::Builder::new().name("serve".to_owned()).spawn(serve)?;
+    let mut control = start_definition_loop(open_api()?, &state)?;
+    let outbox = control.outbox();
+    std::thread::spawn(move || {
+        // The second signal ends the process when the first one is not handled.
+        for _ in signals.forever() {
+            if outbox.send(WakeUp::Stop).is_err() {
+                std::process::exit(130);
+            }
+        }
+    });
+    control.run(RunUntil::Stopped, &mut |_| {})?;
+    drop(stop);
+    match server.join() {
+        Ok(served) => Ok(served?),
+        Err(_) => Err(Failure::plain("the server has panicked")),
+    }
+}
+
+/// The file of the state: in etcd's folder, or in the folder of certificates where that is another program's etcd.
+fn find_state(flags: &ProgramFlags) -> CliResult<PathBuf> {
+    let server = flags.required("etcd-servers")?.split(',').next().unwrap_or_default().to_owned();
+    let folder = fetch_folder(&server).unwrap_or_else(|why| {
+        let folder = flags.get("cert-dir").unwrap_or("/var/run/kubernetes");
+        eprintln!("warning: --etcd-servers: {server} is not kloop's: {why}; the state is kept in {folder}");
+        PathBuf::from(folder)
+    });
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failure::plain(format!("cannot create {}: {}", folder.display(), io_error_text(error))))?;
+    Ok(folder.join("state.db"))
+}
+
+/// Asks kloop's etcd for its folder.
+fn fetch_folder(server: &str) -> Result<PathBuf, String> {
+    let agent = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).proxy(None).build();
+    let url = format!("{}{FOLDER}", server.trim_end_matches('/'));
+    let mut answer = ureq::Agent::from(agent).get(&url).call().map_err(|error| error.to_string())?;
+    let folder = answer.body_mut().with_config().limit(4096).read_to_string().map_err(|error| error.to_string())?;
+    Ok(PathBuf::from(folder))
+}
+
+/// Opens the socket, with the certificates of the flags.
+fn open(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<HttpServer> {
+    let wrong = |flag: &str, value: &str| Failure::plain(format!("invalid argument {value:?} for \"--{flag}\" flag"));
+    let address = flags.get("bind-address").unwrap_or("0.0.0.0");
+    let address: IpAddr = match address {
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        address => address.parse().map_err(|_| wrong("bind-address", address))?,
+    };
+    let port = flags.get("secure-port").unwrap_or("6443");
+    let port: u16 = port.parse().map_err(|_| wrong("secure-port", port))?;
+    let listener = TcpListener::bind((address, port))
+        .map_err(|error| Failure::plain(format!("cannot listen on {address}:{port}: {}", io_error_text(error))))?;
+    let tls = identity(flags, api, address)?;
+    let guard = AccessGuard::Token(api.admin_token()?);
+    Ok(HttpServer {
+        state: state.to_owned(),
+        listener,
+        entry: None,
+        guard,
+        tls: Some(tls),
+        audit: None,
+        control_plane: None,
+    })
+}
+
+/// The server's certificate, and the authority of its clients.
+fn identity(flags: &ProgramFlags, api: &mut Api, address: IpAddr) -> CliResult<ServerTls> {
+    let folder = PathBuf::from(flags.get("cert-dir").unwrap_or("/var/run/kubernetes"));
+    let path = |flag: &str, name: &str| flags.get(flag).map_or_else(|| folder.join(name), PathBuf::from);
+    let read = |path: &Path| {
+        fs::read(path)
+            .map_err(|error| Failure::plain(format!("cannot read {}: {}", path.display(), io_error_text(error))))
+    };
+    let keys = api.keys()?;
+    let clients = match flags.get("client-ca-file") {
+        Some(file) => read(Path::new(file))?,
+        None => keys.authority.as_bytes().to_vec(),
+    };
+    let (chain, key) = (path("tls-cert-file", "apiserver.crt"), path("tls-private-key-file", "apiserver.key"));
+    if chain.exists() {
+        return Ok(identity::read_certificate(&read(&chain)?, &read(&key)?, &clients)?);
+    }
+    let service = api.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
+    Ok(identity::new_certificate(&keys, address, service)?.tls)
+}
+
+/// Starts the loop that accepts the names of CustomResourceDefinitions, which Kubernetes' API server does by itself.
+fn start_definition_loop(mut api: Api, state: &Path) -> CliResult<ControlLoop> {
+    let leadership = match Standby::default().try_lead(api.store_mut())? {
+        Election::Leads(leadership) => leadership,
+        Election::Waits(pid) => return Err(Failure::plain(format!("the process {pid} serves this state already"))),
+    };
+    let settings = ControlSettings {
+        state: state.to_owned(),
+        node: None,
+        shim: None,
+        loops: vec![&customresourcedefinition::LOOP],
+        backoff_seconds: 10,
+        backoff_cap_seconds: 300,
+        environment: Environment::inherited(),
+        pids_per_pod: None,
+        scheduler: String::new(),
+        manifests: None,
+        node_ports: Vec::new(),
+        eviction: EvictionThresholds::default(),
+        convergence: convergence::check,
+        metrics: Arc::default(),
+        on_idle: None,
+    };
+    Ok(ControlLoop::start(api, leadership, settings)?)
+}
