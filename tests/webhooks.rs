@@ -1,5 +1,6 @@
 //! Webhooks of admission, asked over TLS for what commands, clients and the control plane write.
 
+mod conversion;
 mod server;
 
 use crate::cluster::Cluster;

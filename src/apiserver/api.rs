@@ -1,6 +1,7 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
 use super::authorization::cache::AccessCache;
+use super::conversion::{self, ConversionQuestion};
 use super::env::Env;
 use super::outside_client::OutsideClient;
 use super::shared_writer::{PATIENCE, SharedWriter};
@@ -11,9 +12,9 @@ use super::transaction::Transaction;
 use super::user::User;
 use super::write_rounds::{WriteAttempt, WriteNeeds, WriteRounds};
 use super::{ApiResult, BOOTSTRAP, NETWORK, PROFILES, bootstrap, custom};
-use crate::kinds::custom::DEFINITIONS;
-use crate::kinds::{self, KindRegistry};
-use crate::object::{Reason, Status};
+use crate::kinds::custom::{ConversionWebhook, DEFINITIONS};
+use crate::kinds::{self, Kind, KindRegistry};
+use crate::object::{Object, Reason, Status};
 use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead};
 use std::cell::Cell;
 use std::iter::Peekable;
@@ -269,6 +270,48 @@ impl Api {
         let (kinds, access_cache) = (&self.kinds, &self.access_cache);
         let is_checking = Cell::new(false);
         look(&ReadView { acting_user, is_checking, snapshot: &snapshot, kinds, access_cache, now: self.env.now() })
+    }
+
+    /// Returns objects that were read in another version; a webhook of their definition converts them.
+    pub fn converted(&mut self, kind: &Kind, objects: Vec<Object>, api_version: &str) -> ApiResult<Vec<Object>> {
+        let Some(webhook) = conversion::webhook(kind) else { return Ok(objects) };
+        let needs = |object: &&Object| object.api_version() != api_version;
+        let needed: Vec<Object> = objects.iter().filter(needs).cloned().collect();
+        let mut converted = Vec::new();
+        for batch in conversion::batches(&needed) {
+            converted.extend(self.convert_batch(kind, webhook, batch, api_version)?);
+        }
+        let mut converted = converted.into_iter();
+        let place = |object: Object| if needs(&&object) { converted.next().unwrap_or(object) } else { object };
+        Ok(objects.into_iter().map(place).collect())
+    }
+
+    fn convert_batch(
+        &mut self,
+        kind: &Kind,
+        webhook: &ConversionWebhook,
+        batch: &[Object],
+        api_version: &str,
+    ) -> ApiResult<Vec<Object>> {
+        let asked = self.read_view(|txn| {
+            custom::current(txn, kind)?;
+            Ok(ConversionQuestion::new(txn, kind, webhook, batch, api_version))
+        })?;
+        let Some(client) = self.outside.clone() else { return Ok(batch.to_vec()) };
+        let (answer, uid) = match asked.question {
+            Err(why) => (Err(why), String::new()),
+            Ok(question) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.pause()?;
+                }
+                let answered = client.ask(question);
+                if let Some(turn) = &mut self.turn {
+                    turn.resume();
+                }
+                answered
+            }
+        };
+        conversion::read_answer(kind, batch, api_version, (&asked.url, &answer, &uid))
     }
 
     /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed

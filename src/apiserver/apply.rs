@@ -1,5 +1,6 @@
 //! Client-side apply, as kubectl does it: three-way merge of the last applied manifest, the new manifest, and the live object.
 
+use super::conversion;
 use super::create::create;
 use super::patch::{PatchType, patch};
 use super::rules::names::key_of;
@@ -57,6 +58,7 @@ pub fn apply(
         let reply = create(txn, kind, &modified, options)?;
         return Ok(Applied::from_reply(ApplyOutcome::Created, reply));
     };
+    let live = conversion::convert(txn, kind, &live, manifest.api_version())?.into_owned();
     let mut warnings = Vec::new();
     let original = live.annotation(LAST_APPLIED).and_then(|text| serde_json::from_str::<Value>(text).ok());
     if live.annotation(LAST_APPLIED).is_none() {
@@ -76,6 +78,8 @@ pub fn apply(
     } else {
         PatchType::Merge
     };
+    let version = conversion::webhook(kind).map(|_| manifest.api_version().to_owned());
+    let options = &WriteOptions { api_version: version.or(options.api_version.clone()), ..options.clone() };
     let reply = patch(txn, kind, &key, language, &change, UpdatePart::Main, options)?;
     let done = Applied::from_reply(ApplyOutcome::Configured, reply);
     warnings.extend(done.warnings);

@@ -2,6 +2,7 @@
 
 use super::apply::{Applied, ApplyOutcome};
 use super::authorization::{check_creation, check_verb};
+use super::conversion;
 use super::create::create;
 use super::rules::field_manager;
 use super::rules::names::key_of;
@@ -33,7 +34,10 @@ pub fn apply_patch(
     }
     let key = key_of(kind, config);
     check_verb(txn, "patch", part.subresource(), &key)?;
-    let live = txn.get(&key)?;
+    let live = match txn.get(&key)? {
+        Some(live) => Some(conversion::convert(txn, kind, &live, config.api_version())?.into_owned()),
+        None => None,
+    };
     let applier = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
     let object = managed_fields::apply::applied(kind, live.as_ref(), config, applier)?;
     // Fields that the pipeline sets have no manager.

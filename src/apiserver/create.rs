@@ -2,11 +2,11 @@
 
 use super::admission::{self, AdmissionRequest, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
-use super::custom;
 use super::rules::metadata;
 use super::rules::names::{self, key_of};
 use super::transaction::Transaction;
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
+use super::{conversion, custom};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::managed_fields;
 use crate::object::{Key, Object, Reason, Status, time};
@@ -53,7 +53,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     if let Some(manager) = &options.manager {
         managed_fields::update::created(kind, &mut object, manager, txn.now());
     }
-    let mut kept = txn.put(&key, object)?;
+    let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }

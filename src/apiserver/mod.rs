@@ -14,6 +14,7 @@ pub mod authorization;
 pub mod bind;
 pub mod bootstrap;
 pub mod connect;
+pub mod conversion;
 pub mod create;
 pub mod custom;
 pub mod delete;

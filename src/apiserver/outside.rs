@@ -123,7 +123,8 @@ impl WriteInputs {
 }
 
 impl Question {
-    fn id(&self) -> QuestionId {
+    /// Its identity.
+    pub fn id(&self) -> QuestionId {
         // The address of the server may change between the attempts.
         let HttpsTarget { host, port, path, .. } = &self.target;
         let text = format!("{host}:{port}{path}\n{}", self.body);
@@ -142,7 +143,7 @@ impl Question {
 }
 
 /// The uid of a question, which its answer repeats.
-fn uid_of(id: &QuestionId) -> String {
+pub fn uid_of(id: &QuestionId) -> String {
     let word = |from: usize| u64::from_be_bytes(std::array::from_fn(|at| id[from + at]));
     names::uid(word(0), word(8))
 }

@@ -1,6 +1,6 @@
 //! Makes the requests that writes wait for, while no lock is held.
 
-use super::outside::{Answer, Question, QuestionId, WriteInputs};
+use super::outside::{Answer, Question, QuestionId, WriteInputs, uid_of};
 use crate::runtime::https::{HttpsClient, HttpsPost};
 use std::sync::mpsc::channel;
 
@@ -24,6 +24,14 @@ impl OutsideClient {
         }
         drop(sender);
         answers.into_iter().for_each(|(id, answer)| inputs.put(id, answer));
+    }
+
+    /// Asks a question and waits. Returns the answer and the uid of the question.
+    pub fn ask(&self, question: Question) -> (Answer, String) {
+        let (id, (sender, answers)) = (question.id(), channel());
+        self.start(id, question, Box::new(move |answer| drop(sender.send(answer))));
+        let answer = answers.recv().unwrap_or_else(|_| Err("the client has ended".to_owned()));
+        (answer, uid_of(&id))
     }
 
     /// Asks a question; `done` is called from another thread.

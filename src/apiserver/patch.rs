@@ -1,6 +1,7 @@
 //! Patch: applies an edit to the current object, which then passes the pipeline of an update.
 
 use super::authorization::check_verb;
+use super::conversion;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
@@ -40,6 +41,8 @@ pub fn patch(
     check_verb(txn, "patch", part.subresource(), key)?;
     options.check_manager("PatchOptions")?;
     let old = read::exact(txn, key)?;
+    let newest = kind.api_version();
+    let old = conversion::convert(txn, kind, &old, options.api_version.as_deref().unwrap_or(&newest))?.into_owned();
     let base = in_version_of_patch(&old, options);
     let mut new = Object(patched(kind, &base, kind_of_patch, patch)?);
     // A patch cannot change the type of an object.

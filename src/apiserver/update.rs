@@ -3,11 +3,11 @@
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::{check_creation, check_verb};
 use super::create::{check, create, decode, refuse, warn};
-use super::custom;
 use super::rules::metadata;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions, WriteReply, delete};
+use super::{conversion, custom};
 use crate::kinds::pod::resize;
 use crate::kinds::{self, FieldErrors, Kind, certificate_conditions, process_ids};
 use crate::managed_fields::{self, FieldManager};
@@ -87,6 +87,7 @@ pub fn write_update(
         return Err(Status::not_found(kind.resource, &key.name));
     };
     check_preconditions(kind, body, &old)?;
+    let old = conversion::shared(txn, kind, old, body.api_version())?;
     let mut warnings = Vec::new();
     let target = AdmissionTarget {
         operation: Operation::Update,
@@ -314,7 +315,7 @@ fn keep_status(
         }
         _ => {}
     }
-    Ok(WriteReply::changed(txn.put(key, object)?, warnings))
+    Ok(WriteReply::changed(conversion::put(txn, kind, key, object)?, warnings))
 }
 
 /// A body's status as it is stored, and these fields of its metadata; of the rest nothing is read.
@@ -397,9 +398,10 @@ fn put_update(
         return Ok(WriteReply::unchanged(old, warnings));
     }
     if delete::is_due(kind, &object) {
-        return Ok(WriteReply::changed(txn.remove(key, object)?, warnings));
+        let last = conversion::to_storage(txn, kind, &object)?.into_owned();
+        return Ok(WriteReply::changed(txn.remove(key, last)?, warnings));
     }
-    Ok(WriteReply::changed(txn.put(key, object)?, warnings))
+    Ok(WriteReply::changed(conversion::put(txn, kind, key, object)?, warnings))
 }
 
 /// Raises the generation when the spec has changed. A write of the status does not.

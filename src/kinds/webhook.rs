@@ -1,13 +1,14 @@
 //! Shared parts of webhook configurations and admission policies (admissionregistration.k8s.io/v1).
 
 use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook_rule};
+use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The merge rules of both webhook configurations.
 pub static MERGE_RULES: MergeSchema =
@@ -36,6 +37,7 @@ macro_rules! configuration {
             categories: &["api-extensions"],
             status: false,
             unconditional_update: false,
+            warnings: $crate::kinds::webhook::warn_about_conditions,
             ..$crate::kinds::Kind::new::<$kind>(
                 concat!($resource, ".admissionregistration.k8s.io"),
                 "v1",
@@ -90,6 +92,18 @@ macro_rules! configuration {
     };
 }
 pub(super) use configuration;
+
+/// Returns warnings for conditions, which have no effect.
+pub fn warn_about_conditions(configuration: &Object) -> Vec<String> {
+    let hooks = configuration.items(&["webhooks"]).iter().enumerate();
+    let conditional = hooks.filter(|(_, hook)| hook["matchConditions"].as_array().is_some_and(|list| !list.is_empty()));
+    let text = |(index, _): (usize, &Value)| {
+        format!(
+            "webhooks[{index}].matchConditions: not evaluated: the webhook is asked about all requests that its rules match"
+        )
+    };
+    conditional.map(text).collect()
+}
 
 /// Sets the default scope of rules and port of the Service.
 pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOperations]) {

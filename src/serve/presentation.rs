@@ -6,6 +6,7 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::table::{self, IncludeObject};
 use super::{ServeResult, protobuf, version};
+use crate::apiserver::{Api, conversion};
 use crate::kinds::Kind;
 use crate::object::Object;
 use serde_json::{Value, json};
@@ -25,6 +26,25 @@ impl ReadPresentation {
         let has_protobuf = || asked.subresource == "scale" || protobuf::is_known(&asked.api_version, asked.kind.kind);
         let (form, include) = (AnswerForm::negotiate(request, has_protobuf)?, IncludeObject::from_request(request)?);
         Ok(ReadPresentation { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
+    }
+
+    /// Whether a webhook converts the objects to the requested version.
+    pub fn converts(&self) -> bool {
+        !matches!(self.form.shape, AnswerShape::Metadata(_)) && conversion::webhook(self.kind).is_some()
+    }
+
+    /// Returns stored objects in the requested version, where a webhook converts them.
+    pub fn converted(&self, api: &mut Api, objects: Vec<Object>) -> ServeResult<Vec<Object>> {
+        if self.converts() { api.converted(self.kind, objects, &self.api_version) } else { Ok(objects) }
+    }
+
+    /// Like [`ReadPresentation::converted`], for one object.
+    pub fn converted_object(&self, api: &mut Api, object: Object) -> ServeResult<Object> {
+        if !self.converts() {
+            return Ok(object);
+        }
+        let mut converted = self.converted(api, vec![object.clone()])?;
+        Ok(converted.pop().unwrap_or(object))
     }
 
     /// Returns one object in the requested version and form.

@@ -40,6 +40,7 @@ pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> S
         check_reached(api, revision)?;
     }
     let object = api.read_view(|txn| read::exact(txn, &asked.key()))?;
+    let object = show.converted_object(api, object)?;
     Ok(show.answer_object(200, object))
 }
 
@@ -65,13 +66,14 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
-    if page::is_stored(asked.kind) {
+    if page::is_stored(asked.kind) && !show.converts() {
         let mut list = ListBody::new(&listing, show);
         let first = list.next_piece(api).map_err(|status| expired(status, token.as_ref()))?;
         return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
     }
     let read = page::page(api, &listing);
     let ListPage { objects, revision, more, remaining } = read.map_err(|status| expired(status, token.as_ref()))?;
+    let objects = show.converted(api, objects)?;
     let mut meta = json!({"resourceVersion": revision.to_string()});
     if let Some(remaining) = remaining {
         meta["remainingItemCount"] = remaining.into();

@@ -9,7 +9,7 @@ use super::{ServeResult, not_allowed};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Api, WriteReply, read};
-use crate::object::{Reason, Status};
+use crate::object::{Object, Reason, Status};
 
 /// Deletes one object.
 pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
@@ -21,7 +21,8 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
         let reply = delete(txn, asked.kind, &key, &deletion)?;
         Ok((!txn.exists(&key)?, reply))
     })?;
-    Ok(answer(&show, asked, is_gone, reply))
+    let object = show.converted_object(api, Object::clone(&reply.object))?;
+    Ok(answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply }))
 }
 
 fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, reply: WriteReply) -> HttpAnswer {

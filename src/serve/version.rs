@@ -10,6 +10,7 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
     // A subresource such as Scale has a version of its own.
     let is_other_kind = object.kind() != kind.kind;
     if is_other_kind
+        || kind.custom.is_some_and(|custom| custom.conversion.is_some())
         || object.api_version() == api_version
         || (kind.custom.is_none() && !kind.also.contains(&api_version))
     {

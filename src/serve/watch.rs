@@ -15,7 +15,7 @@ use crate::apiserver::read::ListSelection;
 use crate::apiserver::watch::{EventKind, WatchSelection, event};
 use crate::kinds::Kind;
 use crate::object::{FieldSelector, Object, Reason, Status};
-use crate::store::LogEntry;
+use crate::store::{ChangeKind, LogEntry};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
 }
 
 impl ActiveWatch {
-    fn encode_existing_objects(&mut self, api: &Api, marked: bool) -> ServeResult<()> {
+    fn encode_existing_objects(&mut self, api: &mut Api, marked: bool) -> ServeResult<()> {
         let listing = ListRequest {
             kind: self.kind,
             namespace: self.namespace.as_deref(),
@@ -123,7 +123,7 @@ impl ActiveWatch {
         };
         let page = page::page(api, &listing)?;
         self.revision = page.revision;
-        for object in page.objects {
+        for object in self.show.converted(api, page.objects)? {
             let line = self.line(EventKind::Added.word(), object);
             self.first.extend(line);
         }
@@ -137,6 +137,11 @@ impl ActiveWatch {
     /// Returns the revision up to which events were returned.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The kind and the version in which events are shown, where a webhook has to convert them ([`convert_entries`]).
+    pub fn conversion(&self) -> Option<(&'static Kind, String)> {
+        self.show.converts().then(|| (self.kind, self.show.api_version().to_owned()))
     }
 
     /// Encodes the events of the next log entries.
@@ -231,6 +236,28 @@ fn line(word: &str, object: &Value) -> Vec<u8> {
     let mut line = json!({"type": word, "object": object}).to_string().into_bytes();
     line.push(b'\n');
     line
+}
+
+/// Has a webhook convert the objects of a kind in log entries.
+pub fn convert_entries(
+    api: &mut Api,
+    mut entries: Vec<LogEntry>,
+    kind: &Kind,
+    api_version: &str,
+) -> ServeResult<Vec<LogEntry>> {
+    let is_own = |entry: &LogEntry| entry.change.stored().key.resource == kind.resource;
+    let bodies =
+        entries.iter().filter(|entry| is_own(entry)).map(|entry| serde_json::from_str(&entry.change.stored().body));
+    let objects = bodies.map(|body| body.map(Object)).collect::<Result<Vec<Object>, _>>();
+    let objects = objects.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
+    let mut converted = api.converted(kind, objects, api_version)?.into_iter();
+    for entry in entries.iter_mut().filter(|entry| is_own(entry)) {
+        let (ChangeKind::Put(stored) | ChangeKind::Removed(stored)) = &mut entry.change;
+        if let Some(object) = converted.next() {
+            stored.body = object.0.to_string().into();
+        }
+    }
+    Ok(entries)
 }
 
 /// Returns log entries after a revision, in batches.

@@ -45,6 +45,8 @@ pub struct CustomDefinition {
     pub selectable: Vec<String>,
     /// The warnings of deprecated versions, by `apiVersion`.
     pub deprecations: BTreeMap<String, &'static str>,
+    /// The webhook that converts its objects; `None` when the versions differ in `apiVersion` alone.
+    pub conversion: Option<ConversionWebhook>,
     /// The schema of each served version, set by [`CustomDefinition::set_schemas`] only for commands that need it.
     schemas: OnceLock<BTreeMap<String, VersionSchema>>,
 }
@@ -72,6 +74,15 @@ pub enum Uncompiled {
     Rules(&'static CustomDefinition, String),
     /// The rules of a definition that is being written: the schema, its path, and whether it is unchanged.
     Schema(Box<(Value, FieldPath, bool)>),
+}
+
+/// A webhook that converts objects between versions.
+#[derive(Clone, Debug)]
+pub struct ConversionWebhook {
+    /// The `apiVersion` in which objects are stored.
+    pub storage: String,
+    /// `clientConfig` of the definition.
+    pub client_config: Value,
 }
 
 /// Paths of a scale subresource's fields, split into steps.
@@ -108,6 +119,8 @@ struct Declared {
     scope: String,
     names: DefinitionNames,
     versions: Vec<Version>,
+    #[serde(default)]
+    conversion: Value,
 }
 
 #[derive(Deserialize)]
@@ -129,6 +142,8 @@ struct Version {
     name: String,
     #[serde(default)]
     served: bool,
+    #[serde(default)]
+    storage: bool,
     #[serde(default)]
     deprecated: bool,
     deprecation_warning: Option<String>,
@@ -204,7 +219,11 @@ pub fn compile(needed: &[Uncompiled]) {
 }
 
 fn declare(resource: Resource, definition: String, mark: (String, i64), spec: Declared) -> Option<Kind> {
-    let Declared { group, scope, names, versions } = spec;
+    let Declared { group, scope, names, versions, conversion } = spec;
+    let stored = versions.iter().find(|version| version.storage).map(|version| format!("{group}/{}", version.name));
+    let conversion = stored
+        .filter(|_| conversion["strategy"] == "Webhook")
+        .map(|storage| ConversionWebhook { storage, client_config: conversion["webhook"]["clientConfig"].clone() });
     let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
     served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
     let also: Vec<&'static str> =
@@ -223,6 +242,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         scale: is_set("scale").then(|| ScalePaths::parse(&first.subresources["scale"])),
         selectable: first.selectable_fields.iter().filter_map(path).collect(),
         deprecations,
+        conversion,
         schemas: OnceLock::new(),
     };
     Some(Kind {
@@ -381,7 +401,9 @@ impl CustomDefinition {
                 schema::fill_in(schema, &mut new);
                 schema::prune(schema, &mut new, unknown);
             }
-            head.api_version = kind.api_version();
+            if self.conversion.is_none() {
+                head.api_version = kind.api_version();
+            }
             let head = serde_json::to_value(&head);
             let head = head.map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
             if let (Value::Object(head), Value::Object(new)) = (head, &mut new) {
@@ -389,6 +411,24 @@ impl CustomDefinition {
             }
         }
         Ok(new)
+    }
+
+    /// Fills in defaults and drops unknown fields of an object that a webhook has converted.
+    pub fn complete(&'static self, object: &mut Object) {
+        if let Some(schema) = self.schema(object.api_version()) {
+            let mut fields = object.0.take();
+            let head = ["apiVersion", "kind", "metadata"].map(|field| (field.to_owned(), fields[field].take()));
+            if let Some(map) = fields.as_object_mut() {
+                head.iter().for_each(|(field, _)| drop(map.remove(field)));
+            }
+            schema::drop_nulls(schema, &mut fields);
+            schema::fill_in(schema, &mut fields);
+            schema::prune(schema, &mut fields, &mut |_| {});
+            if let Some(map) = fields.as_object_mut() {
+                map.extend(head);
+            }
+            object.0 = fields;
+        }
     }
 
     /// The patterns and rules that the validation of an object needs and that are not compiled yet.

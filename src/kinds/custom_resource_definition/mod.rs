@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     categories: &["api-extensions"],
     unconditional_update: false,
-    warnings,
+    warnings: |_| Vec::new(),
     normalize,
     shape: &SHAPE,
     ..Kind::new::<CustomResourceDefinition>(
@@ -61,17 +61,6 @@ pub fn uncompiled(definition: &Object, old: Option<&Object>) -> Vec<Uncompiled> 
     }
     let read = |object: &Object| CustomResourceDefinition::deserialize(&object.0).ok();
     read(definition).map(|definition| check::uncompiled(&definition, old.and_then(read).as_ref())).unwrap_or_default()
-}
-
-/// Returns warnings for the parts of a definition that have no effect.
-fn warnings(definition: &Object) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if definition.text(&["spec", "conversion", "strategy"]) == Some("Webhook") {
-        warnings.push(
-            "spec.conversion: no webhook is called: the versions of an object differ only in their apiVersion".into(),
-        );
-    }
-    warnings
 }
 
 impl Typed for CustomResourceDefinition {

@@ -4,6 +4,7 @@ use super::ServerState;
 use super::audit_log::{AuditExchange, EndOfAnswer};
 use super::log_tail::LogTail;
 use super::request_metrics::Counted;
+use crate::apiserver::Api;
 use crate::object::Status;
 use crate::runtime::logs::LogReader;
 use crate::serve::ListBody;
@@ -216,8 +217,11 @@ impl WatchStream {
             self.news.borrow_and_update();
             let tail: &Arc<LogTail> = self.shared.tail()?;
             let (count, lines) = match tail.entries_after(self.watching.revision()) {
-                Some(entries) => (entries.len(), self.watching.encode_entries(entries.iter().map(|entry| &**entry))?),
-                None => self.read().await?,
+                Some(entries) if entries.is_empty() || self.watching.conversion().is_none() => {
+                    let lines = self.watching.encode_entries(entries.iter().map(|entry| &**entry))?;
+                    (entries.len(), lines)
+                }
+                _ => self.read().await?,
             };
             if count == 0 || !lines.is_empty() {
                 return Ok(lines);
@@ -228,7 +232,15 @@ impl WatchStream {
     /// Reads the log itself, when the watch is behind the kept entries.
     async fn read(&mut self) -> Result<(usize, Vec<u8>), Status> {
         let revision = self.watching.revision();
-        let entries = self.shared.work(move |api| watch::entries(api, revision)).await??;
+        let conversion = self.watching.conversion();
+        let read = move |api: &mut Api| {
+            let entries = watch::entries(api, revision)?;
+            match conversion {
+                Some((kind, api_version)) => watch::convert_entries(api, entries, kind, &api_version),
+                None => Ok(entries),
+            }
+        };
+        let entries = self.shared.work(read).await??;
         Ok((entries.len(), self.watching.encode_entries(&entries)?))
     }
 }

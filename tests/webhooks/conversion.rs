@@ -1,0 +1,87 @@
+//! Conversion of custom resources by a webhook.
+
+use super::server::HookServer;
+use crate::cluster::Cluster;
+use serde_json::{Value, json};
+
+/// Renames `spec.size` of v1 to `spec.length` of v2, and back.
+fn convert(review: &Value) -> Value {
+    let request = &review["request"];
+    let wanted = request["desiredAPIVersion"].as_str().expect("a version");
+    let (from, to) = if wanted == "sea.dev/v2" { ("size", "length") } else { ("length", "size") };
+    let convert = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = wanted.into();
+        if let Some(spec) = object["spec"].as_object_mut()
+            && let Some(value) = spec.remove(from)
+        {
+            spec.insert(to.to_owned(), value);
+        }
+        object
+    };
+    let fails = request["objects"][0]["spec"]["size"] == 13;
+    let result = if fails { json!({"status": "Failure", "message": "bad luck"}) } else { json!({"status": "Success"}) };
+    let converted: Vec<Value> = request["objects"].as_array().expect("objects").iter().map(convert).collect();
+    let response = json!({"uid": request["uid"], "result": result, "convertedObjects": converted});
+    json!({"kind": "ConversionReview", "apiVersion": review["apiVersion"], "response": response})
+}
+
+fn definition(server: &HookServer) -> Value {
+    let version = |name: &str, field: &str| {
+        let mut fields = json!({"flag": {"type": "string", "default": format!("of {name}")}});
+        fields[field] = json!({"type": "integer", "maximum": 100});
+        let spec = json!({"type": "object", "properties": fields});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}})
+    };
+    let client = json!({"url": format!("{}/convert", server.url), "caBundle": server.bundle});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+            "versions": [version("v1", "size"), version("v2", "length")],
+            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}},
+    })
+}
+
+fn boat(version: &str, name: &str, field: &str, value: i64) -> String {
+    let mut boat =
+        json!({"apiVersion": format!("sea.dev/{version}"), "kind": "Boat", "metadata": {"name": name}, "spec": {}});
+    boat["spec"][field] = value.into();
+    boat.to_string()
+}
+
+#[test]
+fn objects_are_stored_in_one_version_and_shown_in_all() {
+    let server = HookServer::start(|_, review| convert(review));
+    let cluster = Cluster::new();
+    cluster.apply(&definition(&server).to_string());
+    cluster.apply(&boat("v2", "new", "length", 7));
+    cluster.apply(&boat("v1", "old", "size", 5));
+    let read = |version: &str, name: &str| -> Value {
+        let path = format!("/apis/sea.dev/{version}/namespaces/default/boats/{name}");
+        serde_json::from_str(&cluster.ok(&format!("get --raw {path}"))).expect("JSON")
+    };
+    for (version, name, spec) in [
+        ("v1", "new", json!({"size": 7, "flag": "of v2"})),
+        ("v2", "new", json!({"length": 7, "flag": "of v2"})),
+        ("v1", "old", json!({"size": 5, "flag": "of v1"})),
+        ("v2", "old", json!({"length": 5, "flag": "of v1"})),
+    ] {
+        let object = read(version, name);
+        assert_eq!((&object["apiVersion"], &object["spec"]), (&json!(format!("sea.dev/{version}")), &spec));
+    }
+    let list: Value =
+        serde_json::from_str(&cluster.ok("get --raw /apis/sea.dev/v2/namespaces/default/boats")).expect("JSON");
+    let lengths: Vec<&Value> =
+        list["items"].as_array().expect("items").iter().map(|one| &one["spec"]["length"]).collect();
+    assert_eq!(lengths, [7, 5]);
+    // An apply in the other version changes what is stored, and is validated by the schema of its version.
+    assert_eq!(cluster.apply(&boat("v2", "old", "length", 6)), "boat.sea.dev/old configured\n");
+    assert_eq!(read("v1", "old")["spec"]["size"], 6);
+    let refused = cluster.run(&["apply", "-f", "-"], &boat("v2", "old", "length", 101));
+    assert!(refused.err.contains("spec.length in body should be less than or equal to 100"), "{}", refused.err);
+    let failed = cluster.run(&["apply", "-f", "-"], &boat("v1", "bad", "size", 13));
+    assert_eq!(failed.code, 0, "it is in the stored version: {}", failed.err);
+    let failed = cluster.kloop("get --raw /apis/sea.dev/v2/namespaces/default/boats/bad");
+    assert!(failed.err.contains("conversion webhook for sea.dev/v1, Kind=Boat failed: bad luck"), "{}", failed.err);
+}
