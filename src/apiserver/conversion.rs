@@ -6,7 +6,7 @@
 
 use super::ApiResult;
 use super::hook_client::{HookClient, find_endpoint};
-use super::outside::{self, Answer, Asked, Question};
+use super::outside::{self, Answer, Asked, WebhookQuestion};
 use super::transaction::Transaction;
 use crate::kinds::Kind;
 use crate::kinds::custom::ConversionWebhook;
@@ -90,7 +90,7 @@ pub struct ConversionQuestion {
     /// The URL.
     pub url: String,
     /// The question; or the reason why its server is not known.
-    pub question: Result<Question, String>,
+    pub question: Result<WebhookQuestion, String>,
 }
 
 impl ConversionQuestion {
@@ -109,7 +109,7 @@ impl ConversionQuestion {
             "request": {"uid": "", "desiredAPIVersion": api_version, "objects": objects.iter().map(|object| &object.0).collect::<Vec<_>>()},
         });
         let timeout = Duration::from_secs(TIMEOUT);
-        let question = endpoint.target.map(|target| Question { target, timeout, body });
+        let question = endpoint.target.map(|target| WebhookQuestion { target, timeout, body });
         ConversionQuestion { url: endpoint.url, question }
     }
 }

@@ -18,7 +18,7 @@ pub type QuestionId = [u8; 32];
 
 /// A question to a webhook.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct WebhookQuestion {
     /// The server.
     pub target: HttpsTarget,
     /// Time limit.
@@ -49,7 +49,7 @@ pub struct WriteInputs {
     /// The current part, and the numbers that it has taken in this attempt.
     taken: (usize, usize),
     answers: HashMap<QuestionId, Answer>,
-    missing: Vec<(QuestionId, Question)>,
+    missing: Vec<(QuestionId, WebhookQuestion)>,
 }
 
 impl WriteInputs {
@@ -87,7 +87,7 @@ impl WriteInputs {
     }
 
     /// Returns the answer to a question, or records that it is missing.
-    pub fn ask(&mut self, question: Question, now: Time) -> Asked {
+    pub fn ask(&mut self, question: WebhookQuestion, now: Time) -> Asked {
         let id = question.id();
         match self.answers.get(&id) {
             Some(answer) => Asked::Answered(answer.clone(), uid_of(&id)),
@@ -102,7 +102,7 @@ impl WriteInputs {
     }
 
     /// Takes the questions that the last attempt could not go on without.
-    pub fn take_missing(&mut self) -> Vec<(QuestionId, Question)> {
+    pub fn take_missing(&mut self) -> Vec<(QuestionId, WebhookQuestion)> {
         std::mem::take(&mut self.missing)
     }
 
@@ -122,7 +122,7 @@ impl WriteInputs {
     }
 }
 
-impl Question {
+impl WebhookQuestion {
     /// Its identity.
     pub fn id(&self) -> QuestionId {
         // The address of the server may change between the attempts.

@@ -1,6 +1,6 @@
 //! Makes the requests that writes wait for, while no lock is held.
 
-use super::outside::{Answer, Question, QuestionId, WriteInputs, uid_of};
+use super::outside::{Answer, QuestionId, WebhookQuestion, WriteInputs, uid_of};
 use crate::runtime::https::{HttpsClient, HttpsPost};
 use std::sync::mpsc::channel;
 
@@ -27,7 +27,7 @@ impl OutsideClient {
     }
 
     /// Asks a question and waits. Returns the answer and the uid of the question.
-    pub fn ask(&self, question: Question) -> (Answer, String) {
+    pub fn ask(&self, question: WebhookQuestion) -> (Answer, String) {
         let (id, (sender, answers)) = (question.id(), channel());
         self.start(id, question, Box::new(move |answer| drop(sender.send(answer))));
         let answer = answers.recv().unwrap_or_else(|_| Err("the client has ended".to_owned()));
@@ -35,7 +35,7 @@ impl OutsideClient {
     }
 
     /// Asks a question; `done` is called from another thread.
-    pub fn start(&self, id: QuestionId, question: Question, done: Box<dyn FnOnce(Answer) + Send>) {
+    pub fn start(&self, id: QuestionId, question: WebhookQuestion, done: Box<dyn FnOnce(Answer) + Send>) {
         let (target, timeout) = (question.target.clone(), question.timeout);
         let post = HttpsPost { target, body: question.into_body(&id), timeout, most_bytes: MOST_BYTES };
         self.https.post(post, done);

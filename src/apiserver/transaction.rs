@@ -1,7 +1,7 @@
 //! The transaction that the pipeline reads from and writes to.
 
 use super::ApiResult;
-use super::outside::{Asked, Question};
+use super::outside::{Asked, WebhookQuestion};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::user::User;
 use crate::kinds::KindRegistry;
@@ -88,7 +88,7 @@ pub trait Transaction {
     }
 
     /// Asks a webhook. By default nobody is asked.
-    fn ask(&mut self, _question: Question) -> Asked {
+    fn ask(&mut self, _question: WebhookQuestion) -> Asked {
         Asked::Unavailable
     }
 

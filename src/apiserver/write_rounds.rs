@@ -39,7 +39,7 @@ pub struct WriteAttempt<'a> {
 /// The things that an attempt needed and did not have.
 #[derive(Default)]
 pub struct WriteNeeds {
-    /// What was not compiled of definitions.
+    /// The parts of definitions that were not compiled.
     pub uncompiled: Vec<Uncompiled>,
     /// Whether answers of webhooks are missing.
     pub answers: bool,

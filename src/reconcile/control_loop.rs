@@ -141,7 +141,6 @@ impl ControlLoop {
     /// Takes over: reads the state of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::use_mimalloc();
-        // This machine's node has to be there before the pods of a webhook can run.
         api.ask_nobody();
         api.name_writer(tick::ACTOR);
         let (outbox, inbox) = channel();

@@ -1,6 +1,6 @@
 //! The overlay of a tick as a transaction: writes are staged in the World, so that the next plan sees them.
 
-use crate::apiserver::outside::{Asked, Question, WriteInputs};
+use crate::apiserver::outside::{Asked, WebhookQuestion, WriteInputs};
 use crate::apiserver::transaction::{BindPreconditions, Binding, ObjectVisitor};
 use crate::apiserver::user::User;
 use crate::apiserver::{ApiResult, Transaction};
@@ -117,7 +117,7 @@ impl Transaction for Overlay<'_> {
         self.world.list(resource.0).try_for_each(|row| visitor(&row.uid, row.revision, &|| Ok(row.object())))
     }
 
-    fn ask(&mut self, question: Question) -> Asked {
+    fn ask(&mut self, question: WebhookQuestion) -> Asked {
         let now = self.world.now;
         self.inputs.as_mut().map_or(Asked::Unavailable, |inputs| inputs.ask(question, now))
     }

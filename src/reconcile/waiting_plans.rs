@@ -5,7 +5,7 @@
 //! hold. Ticks go on meanwhile. Never: waits. Start reading at [`WaitingPlans::begin`].
 
 use super::queue::Item;
-use crate::apiserver::outside::{Answer, Question, QuestionId, WriteInputs};
+use crate::apiserver::outside::{Answer, QuestionId, WebhookQuestion, WriteInputs};
 use crate::apiserver::outside_client::OutsideClient;
 use crate::object::Time;
 use jiff::SignedDuration;
@@ -17,7 +17,7 @@ const MOST_PLANS: usize = 4096;
 const LONGEST: SignedDuration = SignedDuration::from_secs(60);
 
 /// Sends a question for a plan; the answer comes back with [`WaitingPlans::put`].
-type Asker = Box<dyn Fn(Item, QuestionId, Question) + Send>;
+type Asker = Box<dyn Fn(Item, QuestionId, WebhookQuestion) + Send>;
 
 /// The plans that wait.
 #[derive(Default)]

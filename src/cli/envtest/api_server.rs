@@ -138,6 +138,7 @@ fn open(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<HttpServ
         guard,
         tls: Some(tls),
         audit: None,
+        keeps_up: false,
         control_plane: None,
     })
 }
@@ -185,6 +186,7 @@ fn start_definition_loop(mut api: Api, state: &Path) -> CliResult<ControlLoop> {
         convergence: convergence::check,
         metrics: Arc::default(),
         on_idle: None,
+        pod_api: None,
     };
     Ok(ControlLoop::start(api, leadership, settings)?)
 }

@@ -11,7 +11,7 @@ use super::matching::{MatchedVersion, Operation};
 use super::request::served_versions;
 use crate::apiserver::ApiResult;
 use crate::apiserver::hook_client::find_endpoint;
-use crate::apiserver::outside::{self, Answer, Asked, Question};
+use crate::apiserver::outside::{self, Answer, Asked, WebhookQuestion};
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Resource, Status, patch};
@@ -190,7 +190,7 @@ fn ask(
     };
     let body = review::write_question(hook, request, version, is_mutating);
     let timeout = Duration::from_secs(hook.timeout);
-    Ok(match txn.ask(Question { target, timeout, body }) {
+    Ok(match txn.ask(WebhookQuestion { target, timeout, body }) {
         Asked::Answered(answer, uid) => AskedHook::Called(Called { url: endpoint.url, uid, answer }),
         Asked::Deferred => AskedHook::Deferred,
         Asked::Unavailable => AskedHook::Unavailable,
