@@ -4,6 +4,7 @@ use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::files;
 use super::flags::{self, WriteFlags};
+use super::raw_request::RawFlag;
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -59,6 +60,8 @@ pub struct Args {
     which: TargetFlags,
     #[command(flatten)]
     write: WriteFlags,
+    #[command(flatten)]
+    raw: RawFlag,
     /// Delete all resources, in the namespace of the specified resource types.
     #[arg(long)]
     all: bool,
@@ -100,16 +103,13 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    if args.raw.send("DELETE", &args.which.files, args.output.as_deref(), context)? {
+        return Ok(());
+    }
     let (options, timeout) = check(&args)?;
     let dry_run = args.write.dry_run(context)?;
     let options = DeleteOptions { dry_run: dry_run != DryRun::None, ..options };
-    if args.force {
-        context.warn(&[
-            "Immediate deletion does not wait for confirmation that the running resource has been terminated. \
-            The resource may continue to run on the cluster indefinitely."
-                .to_owned(),
-        ]);
-    }
+    warn_of_force(&args, context);
     let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some() || args.all;
     let (mut targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
@@ -156,6 +156,16 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         wait(context, deleted, timeout)?;
     }
     Failure::from_failures(failures)
+}
+
+fn warn_of_force(args: &Args, context: &mut CommandContext) {
+    if args.force {
+        context.warn(&[
+            "Immediate deletion does not wait for confirmation that the running resource has been terminated. \
+            The resource may continue to run on the cluster indefinitely."
+                .to_owned(),
+        ]);
+    }
 }
 
 fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {

@@ -68,6 +68,7 @@ mod port_forward;
 mod portable;
 mod proxy;
 mod ps;
+mod raw_request;
 mod reconcile;
 mod relative;
 mod replace;

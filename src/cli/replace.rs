@@ -5,6 +5,7 @@ use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{self, MakeFlags};
+use super::raw_request::RawFlag;
 use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::create::create;
@@ -37,6 +38,8 @@ pub struct Args {
     files: FileFlags,
     #[command(flatten)]
     make: MakeFlags,
+    #[command(flatten)]
+    raw: RawFlag,
     /// If true, delete the object and create it again.
     #[arg(long)]
     force: bool,
@@ -55,6 +58,9 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    if args.raw.send("PUT", &args.files, args.make.change.print.output.as_deref(), context)? {
+        return Ok(());
+    }
     args.files.required()?;
     if args.grace_period >= 0 && !args.force {
         return Err(Failure::plain("--grace-period must have --force specified"));

@@ -20,8 +20,18 @@ pub fn add(resources: &mut [BuildResource]) {
 /// Returns the hash of a ConfigMap's or Secret's content like kustomize: of Go's JSON with an empty
 /// name. Some characters are replaced, so that the hash spells no bad words.
 fn content_hash(object: &Object) -> String {
+    hash_content(object, "", &Value::from(""))
+}
+
+/// Returns the hash of a ConfigMap's or Secret's content and name, as `kubectl create --append-hash` appends it.
+pub fn hash_with_name(object: &Object) -> String {
+    hash_content(object, object.name(), &Value::Null)
+}
+
+fn hash_content(object: &Object, name: &str, no_data: &Value) -> String {
+    let data = object.value_at(&["data"]).unwrap_or(no_data);
     let part = |name: &str| object.value_at(&[name]).cloned().unwrap_or_else(|| "".into());
-    let mut encoded = json!({"kind": object.kind(), "name": "", "data": part("data")});
+    let mut encoded = json!({"kind": object.kind(), "name": name, "data": data});
     let mut more = |name: &str, always: bool| {
         if always || object.value_at(&[name]).is_some_and(Value::is_object) {
             encoded[name] = part(name);
@@ -49,6 +59,18 @@ fn content_hash(object: &Object) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hashes_with_names_equal_those_of_kubectl() {
+        for (data, expected) in [
+            (json!({}), "42745tchd9"),
+            (json!({"one": ""}), "9g67k2htb6"),
+            (json!({"two": "2", "one": "", "three": "3"}), "f5h7t85m9b"),
+        ] {
+            let object = Object(json!({"kind": "ConfigMap", "metadata": {"name": ""}, "data": data}));
+            assert_eq!(hash_with_name(&object), expected);
+        }
+    }
 
     #[test]
     fn hashes_equal_those_of_kustomize() {

@@ -9,7 +9,7 @@ mod affix;
 mod field;
 mod file;
 mod generate;
-mod hash;
+pub mod hash;
 mod id;
 mod images;
 mod labels;

@@ -146,3 +146,26 @@ fn tour_runs_the_typed_commands_in_a_cluster_of_its_own() {
     }
     assert!(!cluster.home().join("state.db").exists(), "the tour left this cluster alone");
 }
+
+#[test]
+fn earlier_state_is_read_and_brought_back_by_its_revision() {
+    let cluster = Cluster::new();
+    let revision = |object: &str| -> String {
+        let history: serde_json::Value =
+            serde_json::from_str(&cluster.ok(&format!("history {object} -o json"))).unwrap();
+        history[0]["revision"].to_string()
+    };
+    cluster.ok("create configmap a --from-literal=x=1");
+    let first = revision("cm/a");
+    cluster.ok("create secret generic s --from-literal=password=one");
+    cluster.ok("patch configmap a -p {\"data\":{\"x\":\"2\"}}");
+    cluster.ok("delete configmap a");
+    assert_eq!(cluster.ok(&format!("get cm a --at {first} -o jsonpath={{.data.x}}")), "1");
+    assert!(cluster.ok(&format!("describe cm a --at {first}")).contains("\nx:\n----\n1\n"));
+    assert_eq!(cluster.ok(&format!("get cm,secrets --at {first} -o name")), "configmap/a\n");
+    let diff = cluster.kloop(&format!("diff --at {first}"));
+    assert!(diff.code == 1 && diff.out.contains("-  x: \"1\"") && diff.out.contains("+  password: '***'"), "{diff:?}");
+    assert_eq!(cluster.ok(&format!("undo {first}")), "configmap/a created again\nsecret/s deleted\n");
+    assert_eq!(cluster.read("cm/a", "{.data.x}"), "1");
+    assert_eq!(cluster.ok("get secrets -o name"), "");
+}

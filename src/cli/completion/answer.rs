@@ -100,6 +100,22 @@ fn add_completers(command: Command, before: &[OsString]) -> Command {
     map_arguments(command, &|arg| with(arg, &state))
 }
 
+/// Conditions for `kloop wait --for`.
+const CONDITIONS: [&str; 12] = [
+    "create",
+    "delete",
+    "jsonpath=",
+    "condition=Available",
+    "condition=Complete",
+    "condition=ContainersReady",
+    "condition=Established",
+    "condition=Failed",
+    "condition=Initialized",
+    "condition=PodScheduled",
+    "condition=Progressing",
+    "condition=Ready",
+];
+
 /// Returns the completer for an argument of a verb; `None` for free text.
 fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
     let listed = |list: Vec<String>| {
@@ -125,6 +141,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
         ("words", "history") => ask(CompletionState::targets),
         ("file", "state") | ("file" | "output", "import") => Some(ArgValueCompleter::new(PathCompleter::any())),
         ("object", "url" | "open") => ask(CompletionState::targets),
+        ("condition", "wait") => texts(&CONDITIONS),
         ("output", "delete") => texts(&["name"]),
         ("output", verb) => listed(print::formats(verb == "get")),
         ("dry_run", _) => texts(&["none", "server", "client"]),
@@ -175,6 +192,8 @@ mod tests {
             (&["kloop", "help", "ima"], "image images "),
             (&["kloop", "help", "polic"], "policies "),
             (&["kloop", "rollout", "res"], "restart resume "),
+            (&["kloop", "wait", "--for", "condition=Com"], "condition=Complete "),
+            (&["kubectl", "wait", "--for=d"], "--for=delete "),
             (&["kloop"], ""),
             (&[], ""),
         ] {

@@ -56,5 +56,19 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         _ => return Err(wrong("Too many arguments. Expected only the shell type.".into())),
     };
     let script = SCRIPTS.iter().find(|(known, _)| known == shell).map(|(_, script)| *script);
-    context.print(script.ok_or_else(|| wrong(format!("Unsupported shell type {shell:?}.")))?)
+    let script = script.ok_or_else(|| wrong(format!("Unsupported shell type {shell:?}.")))?;
+    // A link with the name kubectl completes that name.
+    match is_called_kubectl() {
+        true => context.print(&script.replace("kloop", KUBECTL)),
+        false => context.print(script),
+    }
+}
+
+/// The name of the client that kloop can stand in for.
+const KUBECTL: &str = "kubectl";
+
+/// Whether the program was called by the name kubectl.
+fn is_called_kubectl() -> bool {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Path::new(&program).file_name().is_some_and(|name| name == KUBECTL)
 }

@@ -1,6 +1,6 @@
 //! `kloop create configmap`.
 
-use super::generate::GeneratorFlags;
+use super::generate::{AppendHashFlag, GeneratorFlags};
 use crate::cli::data_sources::DataSourceFlags;
 use crate::cli::{CliResult, CommandContext};
 use base64::Engine;
@@ -34,6 +34,8 @@ pub struct Args {
     generate: GeneratorFlags,
     #[command(flatten)]
     sources: DataSourceFlags,
+    #[command(flatten)]
+    hash: AppendHashFlag,
 }
 
 /// Runs the verb.
@@ -52,5 +54,5 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             body[field] = map.into();
         }
     }
-    args.generate.create(context, body, Some("configmap"))
+    args.generate.create(context, args.hash.rename(body), Some("configmap"))
 }

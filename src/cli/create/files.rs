@@ -6,6 +6,7 @@ use crate::apiserver::{FieldValidation, Transaction};
 use crate::cli::dry_run::DryRun;
 use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::MakeFlags;
+use crate::cli::raw_request::RawFlag;
 use crate::cli::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::kinds::Kind;
 use crate::object::Object;
@@ -17,10 +18,15 @@ pub struct FromFiles {
     files: FileFlags,
     #[command(flatten)]
     make: MakeFlags,
+    #[command(flatten)]
+    raw: RawFlag,
 }
 
 /// Runs the verb.
 pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
+    if args.raw.send("POST", &args.files, args.make.change.print.output.as_deref(), context)? {
+        return Ok(());
+    }
     args.files.required()?;
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;

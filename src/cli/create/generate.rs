@@ -9,6 +9,7 @@ use crate::cli::flags::MakeFlags;
 use crate::cli::relative::{current_folder, record};
 use crate::cli::{CliResult, CommandContext, Failure, control_plane};
 use crate::kinds;
+use crate::kustomize::hash::hash_with_name;
 use crate::object::Object;
 use serde_json::Value;
 
@@ -41,6 +42,26 @@ impl GeneratorFlags {
             }
             (failure, _) => failure,
         })
+    }
+}
+
+/// `--append-hash` of ConfigMaps and Secrets.
+#[derive(clap::Args)]
+pub struct AppendHashFlag {
+    /// Append a hash of the content to the name.
+    #[arg(long)]
+    append_hash: bool,
+}
+
+impl AppendHashFlag {
+    /// Appends the hash to the name, if the flag is given.
+    pub fn rename(&self, body: Value) -> Value {
+        let mut object = Object(body);
+        if self.append_hash {
+            let name = format!("{}-{}", object.name(), hash_with_name(&object));
+            object.set(&["metadata", "name"], name);
+        }
+        object.0
     }
 }
 

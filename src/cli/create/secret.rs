@@ -1,6 +1,6 @@
 //! `kloop create secret`: generic, tls, docker-registry.
 
-use super::generate::GeneratorFlags;
+use super::generate::{AppendHashFlag, GeneratorFlags};
 use crate::cli::data_sources::DataSourceFlags;
 use crate::cli::{CliResult, CommandContext, Failure, input};
 use crate::object::io_error_text;
@@ -41,6 +41,8 @@ kloop create secret docker-registry my-secret --docker-server=DOCKER_REGISTRY_SE
 struct DockerRegistry {
     #[command(flatten)]
     generate: GeneratorFlags,
+    #[command(flatten)]
+    hash: AppendHashFlag,
     /// Email for Docker registry.
     #[arg(long, default_value = "", value_name = "EMAIL")]
     docker_email: String,
@@ -73,6 +75,8 @@ struct Generic {
     #[command(flatten)]
     generate: GeneratorFlags,
     #[command(flatten)]
+    hash: AppendHashFlag,
+    #[command(flatten)]
     sources: DataSourceFlags,
     /// The type of secret to create.
     #[arg(long = "type", default_value = "", value_name = "TYPE")]
@@ -93,6 +97,8 @@ kloop create secret tls tls-secret --cert=path/to/tls.crt --key=path/to/tls.key"
 struct Tls {
     #[command(flatten)]
     generate: GeneratorFlags,
+    #[command(flatten)]
+    hash: AppendHashFlag,
     /// Path to PEM encoded public key certificate.
     #[arg(long, required = true, value_name = "PATH")]
     cert: String,
@@ -111,7 +117,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn create(
-    generate: &GeneratorFlags,
+    (generate, hash): (&GeneratorFlags, &AppendHashFlag),
     context: &mut CommandContext,
     name: &str,
     kind: &str,
@@ -125,13 +131,13 @@ fn create(
     if !kind.is_empty() {
         body["type"] = kind.into();
     }
-    generate.create(context, body, Some("secret"))
+    generate.create(context, hash.rename(body), Some("secret"))
 }
 
 fn generic(args: Generic, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret generic")?;
     let data = args.sources.read("Secret", name)?;
-    create(&args.generate, context, name, &args.kind, data)
+    create((&args.generate, &args.hash), context, name, &args.kind, data)
 }
 
 fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliResult {
@@ -159,7 +165,7 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
         text(&auth)
     );
     let data = vec![(".dockerconfigjson".to_owned(), config.into_bytes())];
-    create(&args.generate, context, name, "kubernetes.io/dockerconfigjson", data)
+    create((&args.generate, &args.hash), context, name, "kubernetes.io/dockerconfigjson", data)
 }
 
 fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
@@ -181,5 +187,5 @@ fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("tls: private key does not match public key"));
     }
     let data = vec![("tls.crt".to_owned(), cert), ("tls.key".to_owned(), key)];
-    create(&args.generate, context, name, "kubernetes.io/tls", data)
+    create((&args.generate, &args.hash), context, name, "kubernetes.io/tls", data)
 }
