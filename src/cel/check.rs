@@ -2,7 +2,7 @@
 //!
 //! Never: evaluates a part. Start reading at [`check`].
 
-use super::ast::{Call, Expr, ExprKind, Fold, Literal, operator};
+use super::ast::{Call, Expr, ExprKind, FieldEntry, Fold, Literal, MapEntry, operator};
 use super::library::{self, Function, Overload};
 use super::source::{Issue, Source};
 use super::types::{JSON_PATCH, Substitution, Type, is_less_specific};
@@ -117,45 +117,47 @@ impl Checker<'_> {
             ExprKind::Select { operand, field, test } => self.check_select(expr, operand, field, *test),
             ExprKind::Call(call) => self.check_call(expr, call),
             ExprKind::List(items) => self.check_list(items),
-            ExprKind::Map(entries) => {
-                let (mut key, mut value) = (None, None);
-                for entry in entries {
-                    self.check(&entry.key);
-                    key = Some(self.join(key, self.type_of(&entry.key)));
-                    self.check(&entry.value);
-                    let found = self.unwrapped(&entry.value, entry.optional);
-                    value = Some(self.join(value, found));
-                }
-                let key = key.unwrap_or_else(|| self.known.fresh());
-                let value = value.unwrap_or_else(|| self.known.fresh());
-                Type::map(key, value)
-            }
-            ExprKind::Struct(name, fields) => {
-                let found = self.message_type(expr.id, name);
-                for field in fields {
-                    self.check(&field.value);
-                    let given = self.unwrapped(&field.value, field.optional);
-                    if matches!(found, Type::Error) {
-                        continue;
-                    }
-                    match found.field(&field.name) {
-                        None => self.report(field.id, format!("undefined field '{}'", field.name)),
-                        Some(wanted) if self.known.is_assignable(&wanted, &given) => {}
-                        Some(wanted) => {
-                            let given = self.known.apply(&given, true);
-                            let message = format!(
-                                "expected type of field '{}' is '{wanted}' but provided type is '{given}'",
-                                field.name
-                            );
-                            self.report(field.id, message);
-                        }
-                    }
-                }
-                found
-            }
+            ExprKind::Map(entries) => self.check_map(entries),
+            ExprKind::Struct(name, fields) => self.check_message(expr, name, fields),
             ExprKind::Fold(fold) => self.check_fold(fold),
         };
         self.types[expr.id] = found;
+    }
+
+    fn check_map(&mut self, entries: &[MapEntry]) -> Type {
+        let (mut key, mut value) = (None, None);
+        for entry in entries {
+            self.check(&entry.key);
+            key = Some(self.join(key, self.type_of(&entry.key)));
+            self.check(&entry.value);
+            let found = self.unwrapped(&entry.value, entry.optional);
+            value = Some(self.join(value, found));
+        }
+        let key = key.unwrap_or_else(|| self.known.fresh());
+        let value = value.unwrap_or_else(|| self.known.fresh());
+        Type::map(key, value)
+    }
+
+    fn check_message(&mut self, expr: &Expr, name: &str, fields: &[FieldEntry]) -> Type {
+        let message = self.message_type(expr.id, name);
+        for field in fields {
+            self.check(&field.value);
+            let given = self.unwrapped(&field.value, field.optional);
+            if matches!(message, Type::Error) {
+                continue;
+            }
+            match message.field(&field.name) {
+                None => self.report(field.id, format!("undefined field '{}'", field.name)),
+                Some(wanted) if self.known.is_assignable(&wanted, &given) => {}
+                Some(wanted) => {
+                    let given = self.known.apply(&given, true);
+                    let name = &field.name;
+                    let text = format!("expected type of field '{name}' is '{wanted}' but provided type is '{given}'");
+                    self.report(field.id, text);
+                }
+            }
+        }
+        message
     }
 
     fn message_type(&mut self, id: usize, name: &str) -> Type {

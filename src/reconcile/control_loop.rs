@@ -133,8 +133,8 @@ fn open_machine(
     reports: Sender<WakeUp>,
 ) -> anyhow::Result<Machine> {
     let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
-    let (dir, program) = (api.store().home(), shim_program(settings));
-    Machine::open_with(dir, leadership.epoch, program, settings.environment.clone(), report)
+    let (dir, environment) = (api.store().home(), settings.environment.clone());
+    Machine::open_with(dir, leadership.epoch, shim_program(settings), environment, report)
 }
 
 impl ControlLoop {
@@ -462,11 +462,9 @@ impl ControlLoop {
             return Ok(());
         }
         txn.set_meta(HEARD, &now.to_string())?;
-        txn.commit().map(|_| ()).or_else(|error| {
-            // A lost heartbeat is no harm; the next tick sees whether the store is.
-            drop(error);
-            Ok(())
-        })
+        // A lost heartbeat does no harm; the next tick finds out whether the store can be written.
+        drop(txn.commit());
+        Ok(())
     }
 
     /// Ends a one-shot run that is over. Continues with the moment at which the pods of Jobs will have run for long enough to

@@ -9,6 +9,15 @@ const LONGEST: usize = 600;
 /// Maximum number of lines of a function, from its name to its last brace. Tests may be longer.
 const LONGEST_FUNCTION: usize = 60;
 
+/// Longer functions, each one `match` with an arm for every entry of a list that Kubernetes gives.
+const TABLES: [(&str, &str); 3] = [
+    // The functions of CEL's libraries, and what each costs.
+    ("src/cel/estimate/calls.rs", "library_estimate"),
+    ("src/cel/estimate/calls.rs", "operator_estimate"),
+    // The nodes of a compiled expression.
+    ("src/cel/eval.rs", "eval"),
+];
+
 #[test]
 fn unsafe_code_is_only_in_runtime() {
     let files = every_file().iter().filter(|source| !source.is_in("runtime"));
@@ -57,7 +66,9 @@ fn files_have_at_most_600_lines() {
 fn functions_have_at_most_60_lines() {
     let mut wrong = Vec::new();
     for source in product() {
+        let is_table = |name: &str| TABLES.contains(&(&*source.path, name));
         let long = source.parsed.functions.iter().filter(|function| function.lines > LONGEST_FUNCTION);
+        let long = long.filter(|function| !is_table(&function.name));
         wrong.extend(
             long.map(|function| source.locate(function.line, format!("{}: {} lines", function.name, function.lines))),
         );
