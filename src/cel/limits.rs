@@ -2,7 +2,7 @@
 //!
 //! Never: names a function. Start reading at [`WorkLimits`].
 
-use super::foreign::authorizer::{Authorize, Decision, Question};
+use super::foreign::authorizer::{AccessQuestion, Authorize, Decision};
 use super::value::{EvalError, fail};
 use crate::go::regexp;
 use regex::Regex;
@@ -54,7 +54,7 @@ impl<'v> WorkLimits<'v> {
     }
 
     /// Asks the authorizer.
-    pub fn authorize(&self, question: &Question, verb: &str) -> Result<Decision, EvalError> {
+    pub fn authorize(&self, question: &AccessQuestion, verb: &str) -> Result<Decision, EvalError> {
         match self.authorizer {
             Some(authorizer) => Ok(authorizer.decide(question, verb)),
             None => fail("no authorizer"),

@@ -3,12 +3,12 @@
 /// Answers whether somebody may do something.
 pub trait Authorize {
     /// The decision about a verb.
-    fn decide(&self, question: &Question, verb: &str) -> Decision;
+    fn decide(&self, question: &AccessQuestion, verb: &str) -> Decision;
 }
 
 /// The subject and the object of a question.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Question {
+pub struct AccessQuestion {
     /// The namespace and name of a ServiceAccount; without one the user of the request.
     pub account: Option<(String, String)>,
     /// A path that is no resource.
@@ -44,13 +44,13 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     /// `authorizer`
-    Authorizer(Question),
+    Authorizer(AccessQuestion),
     /// `authorizer.path('/healthz')`
-    Path(Question),
+    Path(AccessQuestion),
     /// `authorizer.group('apps')`
-    Group(Question),
+    Group(AccessQuestion),
     /// `authorizer.group('apps').resource('deployments')`
-    Resource(Question),
+    Resource(AccessQuestion),
     /// The answer to `check`.
     Decision(Decision),
 }

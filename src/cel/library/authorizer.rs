@@ -1,7 +1,7 @@
 //! Questions to the authorizer (`k8s.io/apiserver/pkg/cel/library/authz.go`). The caller of an evaluation answers them.
 
 use super::{Function, Sig, function, member, text};
-use crate::cel::foreign::authorizer::{Check, Decision, Question};
+use crate::cel::foreign::authorizer::{AccessQuestion, Check, Decision};
 use crate::cel::limits::WorkLimits;
 use crate::cel::value::{EvalError, Evaluated, Value, fail};
 use crate::object::names;
@@ -18,11 +18,11 @@ const S: Sig = Sig::String;
 
 /// The value of the variable `authorizer`.
 pub fn authorizer<'v>() -> Value<'v> {
-    Value::Authorizer(Arc::new(Check::Authorizer(Question::default())))
+    Value::Authorizer(Arc::new(Check::Authorizer(AccessQuestion::default())))
 }
 
 /// The value of the variable `authorizer.requestResource`.
-pub fn request_resource<'v>(question: Question) -> Value<'v> {
+pub fn request_resource<'v>(question: AccessQuestion) -> Value<'v> {
     Value::Authorizer(Arc::new(Check::Resource(question)))
 }
 
@@ -34,12 +34,14 @@ pub const FUNCTIONS: &[Function] = &[
             return fail("path must not be empty");
         }
         match check(&args[0])? {
-            Check::Authorizer(asked) => made(Check::Path(Question { path: Some(path.into()), ..asked.clone() })),
+            Check::Authorizer(asked) => made(Check::Path(AccessQuestion { path: Some(path.into()), ..asked.clone() })),
             _ => Err(EvalError::no_overload()),
         }
     }),
     function("group", &[member(&[AUTHORIZER, S], GROUP)], |_, args| match check(&args[0])? {
-        Check::Authorizer(asked) => made(Check::Group(Question { group: text(&args[1])?.into(), ..asked.clone() })),
+        Check::Authorizer(asked) => {
+            made(Check::Group(AccessQuestion { group: text(&args[1])?.into(), ..asked.clone() }))
+        }
         _ => Err(EvalError::no_overload()),
     }),
     function("serviceAccount", &[member(&[AUTHORIZER, S, S], AUTHORIZER)], |_, args| {
@@ -53,7 +55,7 @@ pub const FUNCTIONS: &[Function] = &[
         match check(&args[0])? {
             Check::Authorizer(asked) => {
                 let account = Some((namespace.to_owned(), name.to_owned()));
-                made(Check::Authorizer(Question { account, ..asked.clone() }))
+                made(Check::Authorizer(AccessQuestion { account, ..asked.clone() }))
             }
             _ => Err(EvalError::no_overload()),
         }
@@ -64,7 +66,7 @@ pub const FUNCTIONS: &[Function] = &[
             return fail("resource must not be empty");
         }
         match check(&args[0])? {
-            Check::Group(asked) => made(Check::Resource(Question { resource: resource.into(), ..asked.clone() })),
+            Check::Group(asked) => made(Check::Resource(AccessQuestion { resource: resource.into(), ..asked.clone() })),
             _ => Err(EvalError::no_overload()),
         }
     }),
@@ -100,7 +102,7 @@ fn made<'v>(check: Check) -> Evaluated<'v> {
     Ok(Value::Authorizer(Arc::new(check)))
 }
 
-fn narrow<'v>(args: &[Value<'v>], set: fn(&mut Question, String)) -> Evaluated<'v> {
+fn narrow<'v>(args: &[Value<'v>], set: fn(&mut AccessQuestion, String)) -> Evaluated<'v> {
     let Check::Resource(asked) = check(&args[0])? else { return Err(EvalError::no_overload()) };
     let mut asked = asked.clone();
     set(&mut asked, text(&args[1])?.to_owned());
