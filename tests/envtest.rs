@@ -83,7 +83,9 @@ fn wait_until_ok(agent: &ureq::Agent, url: &str) {
 fn envtest_programs_serve_an_api_for_client_certificates() {
     let folder = tempfile::tempdir().expect("folder");
     let [assets, data, certificates] = ["assets", "data", "certificates"].map(|name| folder.path().join(name));
-    [&assets, &certificates].map(|folder| fs::create_dir(folder).expect("made"));
+    for folder in [&assets, &certificates] {
+        fs::create_dir(folder).expect("made");
+    }
     for name in ["kube-apiserver", "etcd"] {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kloop"), assets.join(name)).expect("linked");
     }
