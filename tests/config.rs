@@ -113,7 +113,7 @@ fn identities_that_cannot_act_are_refused() {
     let folder = tempfile::tempdir().expect("folder");
     let state = folder.path().join("harbour/state.db");
     for (words, error) in [
-        ("describe pods --as=jane", "error: --as is not supported by \"kloop describe\": "),
+        ("logs web --as=jane", "error: --as is not supported by \"kloop logs\": "),
         ("config get-users --as=admin", "error: --as is not supported by \"kloop config\": "),
         (
             "get pods --as-group=devs",

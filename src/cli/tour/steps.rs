@@ -15,8 +15,8 @@ pub const STEPS: &[TourStep] = &[
     TourStep {
         heading: "You say what should be",
         text: "\
-Kubernetes works from wishes: you store objects that say what should be, and
-control loops make it so. web.yaml asks for a Deployment of two processes.",
+You store objects that say what should be, and Kubernetes' control loops make
+it so. web.yaml asks for a Deployment of two processes.",
         command: "kloop apply -f web.yaml",
     },
     TourStep {
@@ -55,7 +55,7 @@ There are two new pods, with new names and process IDs.",
         command: "kloop get pods",
     },
     TourStep {
-        heading: "Change the wish",
+        heading: "Change what should be",
         text: "\
 Scaling writes one number into the Deployment. The same loops do the rest.",
         command: "kloop scale deployment/web --replicas=4",
@@ -70,12 +70,12 @@ starts one new pod, and keeps the old ones until that is ready.",
     TourStep {
         heading: "Where is it stuck?",
         text: "\
-Ask how far each object is, which loop is responsible for it, and what to do. The
-line with > is the one on which the others wait.",
+Ask how far each object is, which loop is responsible for it, and what to do.
+The line with > is the one on which the others wait.",
         command: "kloop why deployment/web",
     },
     TourStep {
-        heading: "Look before you leap",
+        heading: "See a change before it is made",
         text: "\
 plan runs the real loops on a copy of the cluster with a simulated machine, and
 shows what they would do. Here: the manifest as it was.",
@@ -90,8 +90,8 @@ undo takes back the last command, as a new change through the same loops.",
     TourStep {
         heading: "End it",
         text: "\
-Deleting the Deployment leaves nothing to wish for. The garbage collector deletes
-what it owned, and the kubelet ends the processes.",
+After the Deployment is deleted, the garbage collector deletes what it owned, and
+the kubelet ends the processes.",
         command: "kloop delete deployment web",
     },
 ];
