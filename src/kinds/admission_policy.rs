@@ -1,7 +1,8 @@
 //! Parts that validating and mutating admission policies and their bindings share (admissionregistration.k8s.io/v1).
 
+use super::policy_programs::PolicyCheck;
 use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook, webhook_rule};
-use crate::object::Object;
+use crate::cel::names::is_identifier;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -34,14 +35,6 @@ static BINDING_SPEC_SHAPE: StructShape = StructShape::new(&[
     ("validationActions", shapes::SET),
 ]);
 
-/// Warns that nothing evaluates a policy or a binding.
-pub fn warn_of_no_effect(_: &Object) -> Vec<String> {
-    vec![
-        "kloop stores admission policies and does not evaluate them: requests are neither refused nor changed"
-            .to_owned(),
-    ]
-}
-
 /// The fields that both kinds of policy have.
 pub struct AdmissionPolicy<'p> {
     /// `Fail` or `Ignore`.
@@ -56,8 +49,10 @@ pub struct AdmissionPolicy<'p> {
     pub variables: &'p [Variable],
 }
 
-/// Checks the fields that both kinds of policy have; expressions are not compiled.
-pub fn check(policy: &AdmissionPolicy, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks the fields that both kinds of policy have, and returns the variables that the other expressions can use.
+pub fn check(policy: &AdmissionPolicy, mutates: bool, path: &FieldPath, errors: &mut FieldErrors) -> PolicyCheck {
+    let has_params = policy.param_kind.is_some();
+    let mut expressions = PolicyCheck::new(has_params, mutates);
     check_one_of(policy.failure_policy, &["Fail", "Ignore"], &path.child("failurePolicy"), errors);
     if let Some(kind) = policy.param_kind {
         check_param_kind(kind, &path.child("paramKind"), errors);
@@ -72,7 +67,7 @@ pub fn check(policy: &AdmissionPolicy, path: &FieldPath, errors: &mut FieldError
             }
         }
     }
-    webhook::check_conditions(policy.conditions, &path.child("matchConditions"), errors);
+    webhook::check_conditions(policy.conditions, has_params, &path.child("matchConditions"), errors);
     for (index, variable) in policy.variables.iter().enumerate() {
         let path = path.child("variables").index(index);
         match variable.name.trim() {
@@ -80,10 +75,13 @@ pub fn check(policy: &AdmissionPolicy, path: &FieldPath, errors: &mut FieldError
             _ if is_identifier(&variable.name) => {}
             _ => errors.invalid(&path.child("name"), variable.name.as_str(), "must be a valid CEL identifier"),
         }
-        if variable.expression.trim().is_empty() {
-            errors.required(&path.child("expression"), "expression is not specified");
+        let at = path.child("expression");
+        match variable.expression.trim() {
+            "" => errors.required(&at, "expression is not specified"),
+            _ => expressions.add_variable(&variable.name, &variable.expression, &at, errors),
         }
     }
+    expressions
 }
 
 /// The operations of rules, where a policy that changes objects can have no others.
@@ -213,33 +211,4 @@ fn check_rule(rule: &NamedRuleWithOperations, path: &FieldPath, errors: &mut Fie
         scope: rule.scope.clone(),
     };
     webhook_rule::check(&plain, path, errors);
-}
-
-/// Whether CEL takes a text as an identifier.
-fn is_identifier(text: &str) -> bool {
-    const RESERVED: [&str; 20] = [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "false",
-        "for",
-        "function",
-        "if",
-        "import",
-        "in",
-        "let",
-        "loop",
-        "namespace",
-        "null",
-        "package",
-        "return",
-        "true",
-        "var",
-        "while",
-    ];
-    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let is_start = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
-    text.starts_with(is_start) && text.chars().all(is_word) && !RESERVED.contains(&text) && text != "void"
 }

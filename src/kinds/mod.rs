@@ -77,6 +77,7 @@ pub mod persistent_volume_claim;
 pub mod pod;
 pub mod pod_disruption_budget;
 pub mod pod_template;
+pub mod policy_programs;
 pub mod priority_class;
 pub mod priority_level_configuration;
 pub mod replica_set;

@@ -1,6 +1,7 @@
 //! MutatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
 use super::admission_policy::{self, AdmissionPolicy, check_one_of};
+use super::policy_programs::{PolicyCheck, Wanted};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, Mutation};
@@ -11,7 +12,6 @@ pub const KIND: Kind = Kind {
     categories: &["api-extensions"],
     status: false,
     unconditional_update: false,
-    warnings: admission_policy::warn_of_no_effect,
     merge_rules: &admission_policy::MERGE_RULES,
     shape: &admission_policy::SHAPE,
     ..Kind::new::<MutatingAdmissionPolicy>(
@@ -45,7 +45,7 @@ impl Typed for MutatingAdmissionPolicy {
             conditions: spec.match_conditions.as_deref().unwrap_or_default(),
             variables: spec.variables.as_deref().unwrap_or_default(),
         };
-        admission_policy::check(&policy, &path, errors);
+        let expressions = admission_policy::check(&policy, true, &path, errors);
         if let Some(resources) = &spec.match_constraints {
             admission_policy::check_operations(resources, OPERATIONS, &path.child("matchConstraints"), errors);
         }
@@ -54,15 +54,15 @@ impl Typed for MutatingAdmissionPolicy {
             errors.required(&path.child("mutations"), "mutations must contain at least one item");
         }
         for (index, mutation) in mutations.iter().enumerate() {
-            check_mutation(mutation, &path.child("mutations").index(index), errors);
+            check_mutation(mutation, &expressions, &path.child("mutations").index(index), errors);
         }
         let policies = ["IfNeeded", "Never"];
         check_one_of(spec.reinvocation_policy.as_deref(), &policies, &path.child("reinvocationPolicy"), errors);
     }
 }
 
-fn check_mutation(mutation: &Mutation, path: &FieldPath, errors: &mut FieldErrors) {
-    let expression = |expression: &Option<String>| expression.as_deref().unwrap_or_default().trim().to_owned();
+fn check_mutation(mutation: &Mutation, expressions: &PolicyCheck, path: &FieldPath, errors: &mut FieldErrors) {
+    let expression = |expression: &Option<String>| expression.clone().unwrap_or_default();
     let patch = ("jsonPatch", mutation.json_patch.as_ref().map(|patch| expression(&patch.expression)));
     let apply =
         ("applyConfiguration", mutation.apply_configuration.as_ref().map(|apply| expression(&apply.expression)));
@@ -81,8 +81,11 @@ fn check_mutation(mutation: &Mutation, path: &FieldPath, errors: &mut FieldError
     };
     match wanted.1.as_deref() {
         None => errors.required(&path.child(wanted.0), &format!("must be specified when patchType is {patch_type}")),
-        Some("") => errors.required(&path.child(wanted.0).child("expression"), ""),
-        Some(_) => {}
+        Some(text) if text.trim().is_empty() => errors.required(&path.child(wanted.0).child("expression"), ""),
+        Some(text) => {
+            let kind = if patch_type == "JSONPatch" { Wanted::JsonPatch } else { Wanted::Configuration };
+            expressions.check(text, kind, &path.child(wanted.0).child("expression"), errors);
+        }
     }
     if other.1.is_some() {
         let detail = format!("must not be specified when patchType is {patch_type}");
@@ -101,7 +104,7 @@ mod tests {
         let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
         let mut spec = json!({
             "matchConstraints": {"resourceRules": [rule]}, "reinvocationPolicy": "Never",
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/a'}]"}}],
         });
         json_patch::merge(&mut spec, &patch);
         let body = json!({"metadata": {"name": "a"}, "spec": spec});
@@ -158,9 +161,13 @@ mod tests {
             ),
             (
                 mutation(
-                    json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "a"}, "jsonPatch": {}}),
+                    json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}, "jsonPatch": {}}),
                 ),
                 "spec.mutations[0].jsonPatch: Invalid value: \"{jsonPatch}\": must not be specified when patchType is ApplyConfiguration",
+            ),
+            (
+                mutation(json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "object"}})),
+                "spec.mutations[0].jsonPatch.expression: Invalid value: \"object\": must evaluate to list(JSONPatch) but got dyn",
             ),
             (json!({"reinvocationPolicy": null}), "spec.reinvocationPolicy: Required value"),
             (

@@ -11,7 +11,6 @@ pub const KIND: Kind = Kind {
     categories: &["api-extensions"],
     status: false,
     unconditional_update: false,
-    warnings: admission_policy::warn_of_no_effect,
     shape: &admission_policy::BINDING_SHAPE,
     ..Kind::new::<MutatingAdmissionPolicyBinding>(
         "mutatingadmissionpolicybindings.admissionregistration.k8s.io",

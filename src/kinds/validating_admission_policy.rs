@@ -1,10 +1,11 @@
 //! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
 use super::admission_policy::{self, AdmissionPolicy};
+use super::policy_programs::{PolicyCheck, Wanted};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, webhook};
 use crate::object::Object;
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::admissionregistration::v1::{self as api, ValidatingAdmissionPolicy};
 use serde_json::json;
 
 /// The catalogue's entry.
@@ -12,7 +13,6 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     categories: &["api-extensions"],
     unconditional_update: false,
-    warnings: admission_policy::warn_of_no_effect,
     merge_rules: &admission_policy::MERGE_RULES,
     shape: &admission_policy::SHAPE,
     ..Kind::new::<ValidatingAdmissionPolicy>(
@@ -43,13 +43,6 @@ impl Typed for ValidatingAdmissionPolicy {
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let path = FieldPath::root("spec");
         let Some(spec) = &self.spec else { return };
-        let validates = spec.validations.as_ref().is_some_and(|all| !all.is_empty());
-        let annotates = spec.audit_annotations.as_ref().is_some_and(|all| !all.is_empty());
-        if !validates && !annotates {
-            let detail = "validations or auditAnnotations must contain at least one item";
-            errors.required(&path.child("validations"), detail);
-            errors.required(&path.child("auditAnnotations"), detail);
-        }
         let policy = AdmissionPolicy {
             failure_policy: spec.failure_policy.as_deref(),
             param_kind: spec.param_kind.as_ref(),
@@ -57,12 +50,149 @@ impl Typed for ValidatingAdmissionPolicy {
             conditions: spec.match_conditions.as_deref().unwrap_or_default(),
             variables: spec.variables.as_deref().unwrap_or_default(),
         };
-        admission_policy::check(&policy, &path, errors);
+        let expressions = admission_policy::check(&policy, false, &path, errors);
+        let validates = spec.validations.as_ref().is_some_and(|all| !all.is_empty());
+        let annotates = spec.audit_annotations.as_ref().is_some_and(|all| !all.is_empty());
+        if !validates && !annotates {
+            let detail = "validations or auditAnnotations must contain at least one item";
+            errors.required(&path.child("validations"), detail);
+            errors.required(&path.child("auditAnnotations"), detail);
+        }
         for (index, validation) in spec.validations.iter().flatten().enumerate() {
-            if validation.expression.trim().is_empty() {
-                let path = path.child("validations").index(index).child("expression");
-                errors.required(&path, "expression is not specified");
-            }
+            check_validation(validation, &expressions, &path.child("validations").index(index), errors);
+        }
+        let annotations = spec.audit_annotations.as_deref().unwrap_or_default();
+        check_annotations(annotations, &expressions, &path.child("auditAnnotations"), errors);
+    }
+}
+
+fn check_validation(
+    validation: &api::Validation,
+    expressions: &PolicyCheck,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+    let at = path.child("expression");
+    match validation.expression.trim() {
+        "" => errors.required(&at, "expression is not specified"),
+        _ => expressions.check(&validation.expression, Wanted::Bool, &at, errors),
+    }
+    let at = path.child("messageExpression");
+    match validation.message_expression.as_deref() {
+        None | Some("") => {}
+        Some(text) if text.trim().is_empty() => errors.invalid(&at, text, "must be non-empty if specified"),
+        Some(text) => expressions.check_text(text, Wanted::String, &at, errors),
+    }
+    let at = path.child("message");
+    match validation.message.as_deref() {
+        None | Some("") => {}
+        Some(text) if text.trim().is_empty() => errors.invalid(&at, text, "message must be non-empty if specified"),
+        Some(text) if text.trim().contains(['\n', '\r']) => {
+            errors.invalid(&at, text, "message must not contain line breaks");
+        }
+        Some(_) => {}
+    }
+    if let Some(reason) = validation.reason.as_deref().filter(|reason| !REASONS.contains(reason)) {
+        errors.unsupported(&path.child("reason"), reason, &REASONS);
+    }
+}
+
+/// Maximum number of annotations of one policy.
+const MOST_ANNOTATIONS: usize = 20;
+
+fn check_annotations(
+    annotations: &[api::AuditAnnotation],
+    expressions: &PolicyCheck,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    if annotations.len() > MOST_ANNOTATIONS {
+        let detail = format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations");
+        errors.invalid(path, annotations.len(), &detail);
+    }
+    for (index, annotation) in annotations.iter().enumerate() {
+        let (path, key) = (path.index(index), annotation.key.as_str());
+        if key.is_empty() {
+            errors.required(&path.child("key"), "");
+        } else {
+            errors.each_invalid(&path.child("key"), key, names::qualified(key));
+        }
+        let at = path.child("valueExpression");
+        match annotation.value_expression.trim() {
+            "" => errors.required(&at, "valueExpression is not specified"),
+            _ => expressions.check_text(&annotation.value_expression, Wanted::OptionalString, &at, errors),
+        }
+        if !key.is_empty() && annotations[..index].iter().any(|before| before.key == key) {
+            errors.duplicate(&path.child("key"), key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::typed;
+    use serde_json::Value;
+
+    fn wrong(patch: Value) -> Vec<String> {
+        let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+        let mut spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]});
+        json_patch::merge(&mut spec, &patch);
+        let body = json!({"metadata": {"name": "a"}, "spec": spec});
+        let body = typed::normalize::<ValidatingAdmissionPolicy>(&body, &mut |_| {}).unwrap();
+        typed::validate::<ValidatingAdmissionPolicy>(&Object(body), None).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn expressions_of_a_policy_are_compiled() {
+        let validation = |validation: Value| json!({"validations": [validation]});
+        let cases = [
+            (validation(json!({"expression": "object.a == request.name"})), ""),
+            (
+                validation(json!({"expression": "1 + 1"})),
+                "spec.validations[0].expression: Invalid value: \"1 + 1\": must evaluate to bool but got int",
+            ),
+            (
+                validation(json!({"expression": "params.a == 1"})),
+                "spec.validations[0].expression: Invalid value: \"params.a == 1\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n | params.a == 1\n | ^",
+            ),
+            (
+                json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "params.a == 1"}]}),
+                "",
+            ),
+            (
+                validation(json!({"expression": "true", "messageExpression": "1"})),
+                "spec.validations[0].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
+            ),
+            (
+                validation(json!({"expression": "true", "message": "a\nb"})),
+                "spec.validations[0].message: Invalid value: \"a\\nb\": message must not contain line breaks",
+            ),
+            (
+                validation(json!({"expression": "true", "reason": "Odd"})),
+                "spec.validations[0].reason: Unsupported value: \"Odd\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\", \"Unauthorized\"",
+            ),
+            (
+                json!({"auditAnnotations": [{"key": "a", "valueExpression": "1"}]}),
+                "spec.auditAnnotations[0].valueExpression: Invalid value: \"1\": must evaluate to one of [string null_type] but got int",
+            ),
+            (
+                json!({"variables": [{"name": "a", "expression": "1"}, {"name": "b", "expression": "variables.a + 1"}],
+                    "validations": [{"expression": "variables.b == 2 && has(variables.a)"}]}),
+                "",
+            ),
+            (
+                json!({"validations": [{"expression": "variables.none == 2"}]}),
+                "spec.validations[0].expression: Invalid value: \"variables.none == 2\": compilation failed: ERROR: <input>:1:10: undefined field 'none'\n | variables.none == 2\n | .........^",
+            ),
+            (
+                json!({"matchConditions": [{"name": "a", "expression": "variables"}]}),
+                "spec.matchConditions[0].expression: Invalid value: \"variables\": must evaluate to bool but got kubernetes.variables",
+            ),
+        ];
+        for (patch, expected) in cases {
+            assert_eq!(wrong(patch.clone()).join("\n"), expected, "{patch}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, admission_policy, omit, webhook};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use serde_json::json;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -10,7 +11,6 @@ pub const KIND: Kind = Kind {
     categories: &["api-extensions"],
     status: false,
     unconditional_update: false,
-    warnings: admission_policy::warn_of_no_effect,
     shape: &admission_policy::BINDING_SHAPE,
     ..Kind::new::<ValidatingAdmissionPolicyBinding>(
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
@@ -39,6 +39,16 @@ impl Typed for ValidatingAdmissionPolicyBinding {
         }
         for action in self.spec.validation_actions.iter().filter(|action| !known.contains(&action.as_str())) {
             errors.unsupported(&actions, action.as_str(), &known);
+        }
+        let all = &self.spec.validation_actions;
+        for (_, action) in all.iter().enumerate().filter(|(index, action)| all[..*index].contains(action)) {
+            errors.duplicate(&actions, action.as_str());
+        }
+        let has = |wanted: &str| all.iter().any(|action| action == wanted);
+        if has("Deny") && has("Warn") {
+            let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and \
+                          headers serves no purpose)";
+            errors.invalid(&actions, json!(all), detail);
         }
     }
 }

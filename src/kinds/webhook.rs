@@ -1,5 +1,6 @@
 //! Shared parts of webhook configurations and admission policies (admissionregistration.k8s.io/v1).
 
+use super::policy_programs::{PolicyCheck, Wanted};
 use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook_rule};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
@@ -177,7 +178,7 @@ pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
             selector::check(selector, &path.child(field), errors);
         }
     }
-    check_conditions(webhook.conditions, &path.child("matchConditions"), errors);
+    check_conditions(webhook.conditions, false, &path.child("matchConditions"), errors);
     match webhook.side_effects {
         "" => errors.required(&path.child("sideEffects"), "must specify one of None, NoneOnDryRun"),
         "None" | "NoneOnDryRun" => {}
@@ -210,15 +211,18 @@ fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldError
 /// Maximum number of conditions.
 const MOST_CONDITIONS: usize = 64;
 
-/// Checks the names of conditions, and that there is an expression.
-pub fn check_conditions(conditions: &[MatchCondition], path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks the names of conditions and compiles their expressions.
+pub fn check_conditions(conditions: &[MatchCondition], has_params: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    let expressions = PolicyCheck::new(has_params, false);
     if conditions.len() > MOST_CONDITIONS {
         errors.too_many(path, conditions.len(), MOST_CONDITIONS);
     }
     for (index, condition) in conditions.iter().enumerate() {
         let (path, name) = (path.index(index), condition.name.as_str());
-        if condition.expression.trim().is_empty() {
-            errors.required(&path.child("expression"), "");
+        let at = path.child("expression");
+        match condition.expression.trim() {
+            "" => errors.required(&at, ""),
+            _ => expressions.check(&condition.expression, Wanted::Bool, &at, errors),
         }
         if name.is_empty() {
             errors.required(&path.child("name"), "");

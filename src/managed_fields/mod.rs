@@ -11,9 +11,11 @@ pub mod fields;
 mod granularity;
 pub mod last_applied;
 mod typed;
+mod unowned;
 pub mod update;
 
 pub use entries::{are_same, is_applied, is_tracked, migrate};
+pub use unowned::merge_without_owner;
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ mod owner_references;
 mod persistent_volume_claim_resize;
 mod pod_security;
 pub mod pod_topology_labels;
+mod policies;
 mod priority;
 mod rbac_escalation;
 mod request;
@@ -28,11 +29,12 @@ mod webhooks;
 
 pub use matching::Operation;
 pub use request::{AdmissionRequest, AdmissionTarget, RequestOptions};
-pub use webhooks::may_match as may_concern;
 
 use super::ApiResult;
 use super::transaction::Transaction;
+use crate::kinds::Kind;
 use Operation::{Connect, Create, Delete, Update};
+use policies::Reinvocations;
 use webhooks::WebhookRound;
 
 /// One plugin, and the requests that it handles.
@@ -89,18 +91,28 @@ const VALIDATING: &[AdmissionPlugin] = &[
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_approval) },
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_signing) },
     writes(certificate_requests::restrict_subject),
+    all_requests(policies::validate),
     all_requests(webhooks::validate),
     writes(service_addresses::admit),
     // It writes the usage, so nothing may refuse the object after it.
     AdmissionPlugin { subresources: true, ..writes(resource_quota::admit) },
 ];
 
-/// Before validation. When a webhook changes the object, all plugins see it once more.
+/// Whether a policy or a webhook may want to see such requests; cheap to ask before writes that loops make often.
+pub fn may_concern(txn: &dyn Transaction, kind: &Kind, operation: Operation, subresource: &str) -> ApiResult<bool> {
+    Ok(webhooks::may_match(txn, kind, operation, subresource)?
+        || policies::may_match(txn, kind, operation, subresource)?)
+}
+
+/// Before validation. When a policy or a webhook changes the object, all plugins see it once more.
 pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let mut round = WebhookRound::default();
+    let mut reinvocations = Reinvocations::default();
     run(MUTATING, txn, request)?;
-    if webhooks::mutate(txn, request, &mut round)? {
+    let is_changed = policies::mutate(txn, request, &mut reinvocations, false)?;
+    if webhooks::mutate(txn, request, &mut round)? || is_changed {
         run(MUTATING, txn, request)?;
+        policies::mutate(txn, request, &mut reinvocations, true)?;
         webhooks::mutate(txn, request, &mut round)?;
     }
     Ok(())

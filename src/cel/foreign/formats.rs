@@ -62,3 +62,8 @@ fn label_1035(text: &str) -> Vec<String> {
 pub fn base64(text: &str) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(text).ok()
 }
+
+/// Encodes base64.
+pub fn encode_base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}

@@ -26,7 +26,7 @@ const MUTATING: Resource = Resource("mutatingwebhookconfigurations.admissionregi
 /// Resource of the configurations of webhooks that refuse requests.
 const VALIDATING: Resource = Resource("validatingwebhookconfigurations.admissionregistration.k8s.io");
 /// The group whose objects configure admission: no webhook sees them, so that a broken one can be removed.
-const EXEMPT: &str = "admissionregistration.k8s.io";
+pub const EXEMPT: &str = "admissionregistration.k8s.io";
 
 /// The webhooks that one request has passed, for the second round.
 #[derive(Default)]
@@ -243,8 +243,8 @@ fn apply(invocation: &Invocation<'_>, request: &mut AdmissionRequest<'_>, verdic
     Ok(())
 }
 
-/// Keeps what a webhook cannot change, and what it did not see of a new object.
-fn keep_identity(before: &Object, after: &mut Object) {
+/// Keeps what a webhook or a policy cannot change, and what it did not see of a new object.
+pub fn keep_identity(before: &Object, after: &mut Object) {
     for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion"] {
         match before.value_at(&["metadata", field]) {
             Some(value) => after.set(&["metadata", field], value.clone()),
