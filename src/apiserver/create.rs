@@ -84,9 +84,12 @@ pub fn create_like(
     options: &WriteOptions,
     template_cache: &mut PodTemplateCache,
 ) -> ApiResult<WriteReply> {
-    let Some(mut object) = template_cache.cached_pod(body) else {
+    // The cached pod has passed policies and webhooks, which may change a pod twice in another way than once.
+    let is_concerned = admission::may_concern(txn, kind, Operation::Create, "")?;
+    let cached = if is_concerned { None } else { template_cache.cached_pod(body) };
+    let Some(mut object) = cached else {
         let reply = create(txn, kind, body, options)?;
-        if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run {
+        if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run && !is_concerned {
             template_cache.0 = Some((body.clone(), reply.object.clone()));
         }
         return Ok(reply);
