@@ -226,7 +226,7 @@ impl<'a> Evaluation<'a> {
                     evaluation.match_version(&invocation.version);
                     let asked = RequestAuthorizer { txn, user: &evaluation.user };
                     let made = evaluation.context(invocation, param.as_deref(), &asked);
-                    let outcome = made.map_err(|why| why.to_string()).and_then(|context| {
+                    made.map_err(|why| why.to_string()).and_then(|context| {
                         let conditions = &policy.programs.conditions;
                         if index == 0 && !conditions_hold(conditions, &context, policy.fails)? {
                             return Ok(None);
@@ -234,8 +234,7 @@ impl<'a> Evaluation<'a> {
                         let mut budget = BUDGET;
                         let value = evaluate(&mutation.expression, &context, &mut budget).map_err(Stop::message)?;
                         patches::apply(request.kind, &*request.object, &value, mutation.is_patch).map(Some)
-                    });
-                    outcome
+                    })
                 };
                 match patched {
                     Err(why) => refuse(&why, Some("Invalid")),
