@@ -326,7 +326,7 @@ async fn respond(
         Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() }))
     });
     let client = (&*connection, &*facts, audited.as_ref());
-    let answer = match receive::listen((&head.headers, asked), body, &shared, client).await {
+    let answer = match receive::listen((&head, asked), body, &shared, client).await {
         Ok((request, access)) => {
             let circumstances = (exchange.is_gzip(), audited.clone());
             answer_request(request, access, &shared, circumstances, &span).await

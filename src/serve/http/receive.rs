@@ -14,10 +14,10 @@ use crate::object::{Reason, Status};
 use crate::serve::ApiRequest;
 use crate::serve::access::{self, Impersonation};
 use http_body_util::BodyExt;
-use hyper::HeaderMap;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
+use hyper::{HeaderMap, Version};
 use std::sync::Arc;
 
 /// Maximum size of a body that is read, whether it is kept or not.
@@ -42,11 +42,12 @@ pub fn read_head(head: &Parts) -> ApiRequest {
 
 /// Returns the complete request of an admitted client.
 pub async fn listen(
-    (headers, mut request): (&HeaderMap, ApiRequest),
+    (head, mut request): (&Parts, ApiRequest),
     body: Incoming,
     shared: &Arc<ServerState>,
     (connection, facts, audited): (&Connection, &ClientFacts, Option<&Arc<AuditExchange>>),
 ) -> Result<(ApiRequest, Access), Status> {
+    let headers = &head.headers;
     let access = shared.guard.admit(headers, &request.method, &request.path);
     let access = match facts.identity {
         ClientIdentity::User(_) => Access::Account,
@@ -71,13 +72,17 @@ pub async fn listen(
     }
     connection.mark_authenticated();
     let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
-    request.body = tokio::time::timeout(PATIENCE, read_body(body)).await.map_err(timeout)??;
+    request.body = tokio::time::timeout(PATIENCE, read_body(body, head.version)).await.map_err(timeout)??;
     Ok((request, access))
 }
 
-/// Reads a body. One that is too large is read on for a while and dropped, because clients of HTTP/2 take an answer before the end of what
-/// they send for a failure of the connection.
-async fn read_body(mut body: Incoming) -> Result<Vec<u8>, Status> {
+/// Reads a body. One that is too large is refused at once in HTTP/1. In HTTP/2 it is read on for a while and dropped, because clients take an
+/// answer before the end of what they send for a failure of the connection.
+async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
+    let most = if version == Version::HTTP_2 { MOST_DRAINED } else { LARGEST };
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
     let (mut bytes, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let error = |error| Status::new(Reason::BadRequest, format!("error reading the body: {error}"));
@@ -85,17 +90,17 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, Status> {
         length += data.len();
         if length <= LARGEST {
             bytes.extend_from_slice(&data);
-        } else if length <= MOST_DRAINED {
+        } else if length <= most {
             bytes = Vec::new();
         } else {
             break;
         }
     }
-    if length > LARGEST {
-        let text = format!("Request entity too large: limit is {LARGEST}");
-        return Err(Status::new(Reason::RequestEntityTooLarge, text));
-    }
-    Ok(bytes)
+    if length > LARGEST { Err(too_large()) } else { Ok(bytes) }
+}
+
+fn too_large() -> Status {
+    Status::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {LARGEST}"))
 }
 
 /// Returns the request with the user who makes it, if that user may: that of the client's certificate, the service account whose token
