@@ -299,7 +299,9 @@ fn gateway_of_another_build_is_replaced() {
     plane.end("KILL");
     // A copy of the program is another build.
     let other = cluster.home().join("kloop");
-    std::fs::copy(env!("CARGO_BIN_EXE_kloop"), &other).unwrap();
+    // Copied by another program: a child that a parallel test forks while this one writes would keep the file busy.
+    let copied = std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_kloop")).arg(&other).status().unwrap();
+    assert!(copied.success(), "the program is copied");
     let mut next = cluster.program(other.to_str().unwrap());
     next.args(["reconcile", "--watch"]);
     let _plane = cluster.background_program(next);

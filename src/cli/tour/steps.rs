@@ -90,8 +90,8 @@ undo takes back the last command, as a new change through the same loops.",
     TourStep {
         heading: "End it",
         text: "\
-After the Deployment is deleted, the garbage collector deletes what it owned, and
-the kubelet ends the processes.",
+After the Deployment is deleted, the garbage collector deletes what it owned,
+and the kubelet ends the processes.",
         command: "kloop delete deployment web",
     },
 ];
