@@ -1,7 +1,7 @@
 //! Patterns of schemas, compiled once for each process.
 //!
 //! Never: decides how large a pattern may be; [`regexp`] estimates it, and [`super::structural`] refuses it.
-//! Start reading at [`matches`].
+//! Start reading at [`matches()`].
 
 use crate::go::regexp;
 pub use crate::go::regexp::{MOST_STATES, translate};

@@ -1,6 +1,6 @@
 //! Presentation of each kind: the columns of `get` and the sections of `describe`.
 //!
-//! Each kind has a [`KindView`] in one file, to which its [`Kind`](super::Kind) refers. It produces cells
+//! Each kind has a [`KindView`] in one file, to which its [`Kind`] refers. It produces cells
 //! ([`TableCell`]) and a description ([`Describe`]), which can look up other objects ([`RelatedObjects`]). Never: lays
 //! out, aligns or escapes text; `show` does. Never: decodes a typed form; cells are read from the body, so that objects
 //! of a newer or malformed form can be shown. Start reading at [`KindView`]; a kind that has only columns is one entry
