@@ -20,7 +20,7 @@ fn configuration(kind: &str, name: &str, client: Value, resources: &[&str], more
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": [hook]})
 }
 
-fn at(server: &HookServer, path: &str) -> Value {
+fn client_config(server: &HookServer, path: &str) -> Value {
     json!({"url": format!("{}{path}", server.url), "caBundle": server.bundle})
 }
 
@@ -46,7 +46,7 @@ fn webhooks_change_and_refuse_what_commands_write() {
     });
     let cluster = Cluster::new();
     let mutating = |name: &str, more: Value| {
-        let client = at(&server, &format!("/{name}"));
+        let client = client_config(&server, &format!("/{name}"));
         let writes = json!({"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
         let mut hook = configuration(MUTATING, &format!("m-{name}"), client, &["configmaps"], more);
         hook["webhooks"][0]["rules"] = json!([writes]);
@@ -56,7 +56,7 @@ fn webhooks_change_and_refuse_what_commands_write() {
         mutating("first", json!({})),
         mutating("second", json!({"reinvocationPolicy": "IfNeeded"})),
         mutating("third", json!({})),
-        configuration(VALIDATING, "check", at(&server, "/check"), &["configmaps"], json!({})).to_string(),
+        configuration(VALIDATING, "check", client_config(&server, "/check"), &["configmaps"], json!({})).to_string(),
     ];
     cluster.apply(&configurations.join("\n---\n"));
     let said = cluster.run(&["create", "configmap", "a", "--from-literal=x=y"], "");
@@ -130,10 +130,13 @@ fn webhook_that_cannot_be_asked_decides_by_its_policy() {
     let client = json!({"url": format!("{url}/a"), "caBundle": stranger.bundle});
     assert_eq!(failed(client), format!("{}{unknown}", post("/a")));
     let invalid = "received invalid webhook response: ";
-    let uid = failed(at(&server, "/uid"));
+    let uid = failed(client_config(&server, "/uid"));
     assert!(uid.starts_with(&format!("{invalid}expected response.uid=\"")) && uid.ends_with("\", got \"x\""), "{uid}");
-    assert_eq!(failed(at(&server, "/empty")), format!("{invalid}webhook response was absent"));
-    assert_eq!(failed(at(&server, "/patch")), format!("{invalid}validating webhook may not return response.patch"));
+    assert_eq!(failed(client_config(&server, "/empty")), format!("{invalid}webhook response was absent"));
+    assert_eq!(
+        failed(client_config(&server, "/patch")),
+        format!("{invalid}validating webhook may not return response.patch")
+    );
     let service =
         |name: &str| json!({"url": null, "caBundle": server.bundle, "service": {"name": name, "namespace": "default"}});
     let at_service =
@@ -179,12 +182,12 @@ fn slow_webhook_holds_up_only_the_writes_that_need_it() {
     });
     let cluster = Cluster::new();
     let more = json!({"timeoutSeconds": 30, "objectSelector": {"matchLabels": {"app": "slow"}}});
-    let mut slow = configuration(MUTATING, "slow", at(&server, "/slow"), &["pods"], more);
+    let mut slow = configuration(MUTATING, "slow", client_config(&server, "/slow"), &["pods"], more);
     slow["webhooks"][0]["rules"][0]["operations"] = json!(["CREATE"]);
     let mut quick = configuration(
         MUTATING,
         "quick",
-        at(&server, "/quick"),
+        client_config(&server, "/quick"),
         &["pods"],
         json!({"objectSelector": {"matchLabels": {"app": "quick"}}}),
     );

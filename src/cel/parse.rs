@@ -90,7 +90,7 @@ impl Parser {
             if !parser.tokens.is_at(K::Question) {
                 return Ok(condition);
             }
-            let at = parser.tokens.take().start;
+            let at = parser.tokens.take_token().start;
             let first = parser.within(K::Colon.bit(), Parser::conditional_or)?;
             if !parser.tokens.expect(K::Colon, START, "expr")? {
                 return Ok(parser.node(at, ExprKind::Error));
@@ -110,7 +110,7 @@ impl Parser {
         let mut terms = vec![operand(self)?];
         let mut positions = Vec::new();
         while self.tokens.is_at(kind) {
-            positions.push(self.tokens.take().start);
+            positions.push(self.tokens.take_token().start);
             terms.push(operand(self)?);
         }
         self.tokens.leave();
@@ -140,7 +140,7 @@ impl Parser {
             if precedence < least {
                 break;
             }
-            self.tokens.take();
+            self.tokens.take_token();
             chain += 1;
             let right = self.deeper(chain, |parser| parser.binary(precedence + 1))?;
             left = self.call(token.start, function, vec![left, right]);
@@ -168,7 +168,7 @@ impl Parser {
         };
         let mut count = 0;
         while self.tokens.is_at(sign) && !(sign == K::Minus && count > 0 && is_number(self.tokens.peek(1).kind)) {
-            self.tokens.take();
+            self.tokens.take_token();
             count += 1;
             let wanted = (START & !K::Not.bit()) | sign.bit();
             if !self.tokens.is_in(wanted) {
@@ -208,42 +208,42 @@ impl Parser {
         let (next, after) = (self.tokens.peek(1), self.tokens.peek(2));
         match next.kind {
             K::Question => {
-                self.tokens.take();
-                self.tokens.take();
+                self.tokens.take_token();
+                self.tokens.take_token();
                 let name = self.tokens.peek(0);
                 if !self.tokens.sync(K::Ident.bit() | K::QuotedIdent.bit(), "escapeIdent")? {
                     return Ok(self.node(dot, ExprKind::Error));
                 }
-                let field = self.tokens.take();
+                let field = self.tokens.take_token();
                 let word: Arc<str> = self.tokens.word(field).into();
                 let field = self.node(name.start, ExprKind::Literal(Literal::String(word)));
                 Ok(self.call(dot, operator::OPTIONAL_SELECT, vec![value, field]))
             }
             K::Ident if after.kind == K::OpenParen => {
-                self.tokens.take();
+                self.tokens.take_token();
                 let name: Arc<str> = self.tokens.word(next).into();
-                self.tokens.take();
-                let open = self.tokens.take().start;
+                self.tokens.take_token();
+                let open = self.tokens.take_token().start;
                 let args = self.arguments("member")?;
                 let Some(args) = args else { return Ok(self.node(open, ExprKind::Error)) };
                 Ok(macros::expand_or_call(self, open, name, Some(value), args))
             }
             K::Ident => {
-                self.tokens.take();
-                self.tokens.take();
+                self.tokens.take_token();
+                self.tokens.take_token();
                 let field: Arc<str> = self.tokens.word(next).into();
                 Ok(self.node(dot, ExprKind::Select { operand: Box::new(value), field, test: false }))
             }
             K::QuotedIdent => {
-                self.tokens.take();
-                self.tokens.take();
+                self.tokens.take_token();
+                self.tokens.take_token();
                 Ok(self.wrong(next.start, "unsupported syntax: '`'"))
             }
             _ => {
                 self.tokens.no_alternative(1, "member")?;
                 // The error may stand at the same dot.
                 if self.tokens.is_at(K::Dot) {
-                    self.tokens.take();
+                    self.tokens.take_token();
                 }
                 Ok(self.node(dot, ExprKind::Error))
             }
@@ -251,13 +251,13 @@ impl Parser {
     }
 
     fn index(&mut self, value: Expr) -> Parsed {
-        let at = self.tokens.take().start;
+        let at = self.tokens.take_token().start;
         if !self.tokens.sync(START | K::Question.bit(), "index")? {
             return Ok(self.node(at, ExprKind::Error));
         }
         let is_optional = self.tokens.is_at(K::Question);
         if is_optional {
-            self.tokens.take();
+            self.tokens.take_token();
         }
         let index = self.within(K::CloseBracket.bit(), Parser::expr)?;
         if !self.tokens.expect(K::CloseBracket, K::Dot.bit() | K::OpenBracket.bit() | EMPTY, "index")? {
@@ -277,7 +277,7 @@ impl Parser {
             self.tokens.enter(K::CloseParen.bit());
             args.push(self.within(K::Comma.bit() | EMPTY, Parser::expr)?);
             while self.tokens.is_at(K::Comma) {
-                self.tokens.take();
+                self.tokens.take_token();
                 args.push(self.within(K::Comma.bit() | EMPTY, Parser::expr)?);
             }
             self.tokens.leave();
@@ -296,7 +296,7 @@ impl Parser {
             }
             K::Dot | K::Ident => self.name(),
             K::OpenParen => {
-                self.tokens.take();
+                self.tokens.take_token();
                 let inner = self.within(K::CloseParen.bit(), Parser::expr)?;
                 match self.tokens.expect(K::CloseParen, EMPTY, "nested")? {
                     true => Ok(inner),
@@ -315,9 +315,9 @@ impl Parser {
         let mut name = String::new();
         if is_global {
             name.push('.');
-            self.tokens.take();
+            self.tokens.take_token();
         }
-        let first = self.tokens.take();
+        let first = self.tokens.take_token();
         let word = self.tokens.word(first);
         let mut parts = 0;
         while self.tokens.peek(2 * parts).kind == K::Dot && self.tokens.peek(2 * parts + 1).kind == K::Ident {
@@ -326,8 +326,8 @@ impl Parser {
         if self.tokens.peek(2 * parts).kind == K::OpenBrace {
             name.push_str(&word);
             for _ in 0..parts {
-                self.tokens.take();
-                let part = self.tokens.take();
+                self.tokens.take_token();
+                let part = self.tokens.take_token();
                 name.push('.');
                 name.push_str(&self.tokens.word(part));
             }
@@ -336,7 +336,7 @@ impl Parser {
         let is_call = self.tokens.is_at(K::OpenParen);
         let open = self.tokens.peek(0).start;
         let args = if is_call {
-            self.tokens.take();
+            self.tokens.take_token();
             let Some(args) = self.arguments("primary")? else { return Ok(self.node(open, ExprKind::Error)) };
             Some(args)
         } else {
@@ -353,7 +353,7 @@ impl Parser {
     }
 
     fn message(&mut self, name: String) -> Parsed {
-        let at = self.tokens.take().start;
+        let at = self.tokens.take_token().start;
         let mut fields = Vec::new();
         let starts = K::Question.bit() | K::Ident.bit() | K::QuotedIdent.bit();
         if !self.tokens.sync(starts | K::Comma.bit() | K::CloseBrace.bit(), "message")? {
@@ -362,12 +362,12 @@ impl Parser {
         while self.tokens.is_in(starts) {
             let optional = self.tokens.is_at(K::Question);
             if optional {
-                self.tokens.take();
+                self.tokens.take_token();
             }
             if !self.tokens.sync(K::Ident.bit() | K::QuotedIdent.bit(), "optField")? {
                 return Ok(self.node(at, ExprKind::Error));
             }
-            let token = self.tokens.take();
+            let token = self.tokens.take_token();
             let field: Arc<str> = self.tokens.word(token).into();
             let colon = self.tokens.peek(0).start;
             if !self.tokens.expect(K::Colon, START, "field")? {
@@ -379,7 +379,7 @@ impl Parser {
             if !self.tokens.is_at(K::Comma) || self.tokens.peek(1).kind.bit() & starts == 0 {
                 break;
             }
-            self.tokens.take();
+            self.tokens.take_token();
         }
         match self.close(K::CloseBrace, "message")? {
             true => Ok(self.node(at, ExprKind::Struct(name.into(), fields))),
@@ -393,13 +393,13 @@ impl Parser {
             return Ok(false);
         }
         if self.tokens.is_at(K::Comma) {
-            self.tokens.take();
+            self.tokens.take_token();
         }
         self.tokens.expect(kind, EMPTY, place)
     }
 
     fn list(&mut self) -> Parsed {
-        let at = self.tokens.take().start;
+        let at = self.tokens.take_token().start;
         let starts = START | K::Question.bit();
         if !self.tokens.sync(starts | K::Comma.bit() | K::CloseBracket.bit(), "list")? {
             return Ok(self.node(at, ExprKind::Error));
@@ -408,13 +408,13 @@ impl Parser {
         while self.tokens.is_in(starts) {
             let is_optional = self.tokens.is_at(K::Question);
             if is_optional {
-                self.tokens.take();
+                self.tokens.take_token();
             }
             items.push((self.within(K::Comma.bit() | K::CloseBracket.bit(), Parser::expr)?, is_optional));
             if !self.tokens.is_at(K::Comma) || self.tokens.peek(1).kind.bit() & starts == 0 {
                 break;
             }
-            self.tokens.take();
+            self.tokens.take_token();
         }
         match self.close(K::CloseBracket, "list")? {
             true => Ok(self.node(at, ExprKind::List(items))),
@@ -423,7 +423,7 @@ impl Parser {
     }
 
     fn map(&mut self) -> Parsed {
-        let at = self.tokens.take().start;
+        let at = self.tokens.take_token().start;
         let starts = START | K::Question.bit();
         if !self.tokens.sync(starts | K::Comma.bit() | K::CloseBrace.bit(), "map")? {
             return Ok(self.node(at, ExprKind::Error));
@@ -432,7 +432,7 @@ impl Parser {
         while self.tokens.is_in(starts) {
             let optional = self.tokens.is_at(K::Question);
             if optional {
-                self.tokens.take();
+                self.tokens.take_token();
             }
             let key = self.within(K::Colon.bit(), Parser::expr)?;
             if !self.tokens.expect(K::Colon, START, "mapInitializerList")? {
@@ -443,7 +443,7 @@ impl Parser {
             if !self.tokens.is_at(K::Comma) || self.tokens.peek(1).kind.bit() & starts == 0 {
                 break;
             }
-            self.tokens.take();
+            self.tokens.take_token();
         }
         match self.close(K::CloseBrace, "map")? {
             true => Ok(self.node(at, ExprKind::Map(entries))),
@@ -454,7 +454,7 @@ impl Parser {
     fn literal(&mut self) -> Parsed {
         let at = self.tokens.peek(0).start;
         let sign = if self.tokens.is_at(K::Minus) {
-            self.tokens.take();
+            self.tokens.take_token();
             "-"
         } else {
             ""
@@ -463,7 +463,7 @@ impl Parser {
             self.tokens.no_alternative(0, "literal")?;
             return Ok(self.node(at, ExprKind::Error));
         }
-        let token = self.tokens.take();
+        let token = self.tokens.take_token();
         let text = self.tokens.word(token);
         let number = text.trim_end_matches(['u', 'U']);
         let (radix, digits) = number.strip_prefix("0x").map_or((10, number), |digits| (16, digits));

@@ -95,7 +95,7 @@ impl Tokens {
     }
 
     /// Takes the next token, which fits.
-    pub fn take(&mut self) -> Token {
+    pub fn take_token(&mut self) -> Token {
         let token = self.peek(0);
         self.is_recovering = false;
         self.at = (self.at + 1).min(self.all.len() - 1);
@@ -130,12 +130,12 @@ impl Tokens {
     /// Takes a token of a kind. Without one it reports an error and returns whether the rule can go on all the same.
     pub fn expect(&mut self, kind: TokenKind, after: Set, place: &'static str) -> Result<bool, GaveUp> {
         if self.is_at(kind) {
-            self.take();
+            self.take_token();
             return Ok(true);
         }
         self.count_recovery()?;
         if self.skip_one_unwanted(kind.bit())? {
-            self.take();
+            self.take_token();
             return Ok(true);
         }
         // A token that is only missing is reported and passed over.

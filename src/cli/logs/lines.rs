@@ -107,7 +107,7 @@ impl LineWriter {
 
     /// Writes a piece of the log.
     pub fn write(&mut self, piece: &[u8]) -> std::io::Result<()> {
-        let text = self.take(piece);
+        let text = self.text_to_print(piece);
         emit(&text)
     }
 
@@ -122,7 +122,7 @@ impl LineWriter {
     }
 
     /// Returns what to print of a piece.
-    fn take(&mut self, piece: &[u8]) -> Vec<u8> {
+    fn text_to_print(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut text = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             if !self.style.needs_whole_lines() {
@@ -168,7 +168,7 @@ mod tests {
 
     fn written(style: LineStyle, pieces: &[&str]) -> String {
         let mut writer = LineWriter::new(Some("web | ".to_owned()), Arc::new(style));
-        let text: Vec<u8> = pieces.iter().flat_map(|piece| writer.take(piece.as_bytes())).collect();
+        let text: Vec<u8> = pieces.iter().flat_map(|piece| writer.text_to_print(piece.as_bytes())).collect();
         String::from_utf8(text).unwrap()
     }
 

@@ -463,7 +463,7 @@ impl ServerState {
     ) -> Result<T, Status> {
         let shared = self.clone();
         let waiting = self.metrics.requests.waiting.count();
-        let turn = self.turns.take().await;
+        let turn = self.turns.wait_for_turn().await;
         let done = tokio::task::spawn_blocking(move || {
             drop(waiting);
             let mut api = shared.open()?;

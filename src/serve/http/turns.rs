@@ -22,7 +22,7 @@ impl Turns {
     }
 
     /// Waits for a turn.
-    pub async fn take(&self) -> Turn {
+    pub async fn wait_for_turn(&self) -> Turn {
         // The semaphores are never closed.
         let works = self.working.clone().acquire_owned().await.ok();
         Turn {
