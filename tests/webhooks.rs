@@ -105,6 +105,32 @@ fn webhooks_change_and_refuse_what_commands_write() {
 }
 
 #[test]
+fn match_conditions_choose_the_requests() {
+    let server = HookServer::start(|_, _| patch(json!([{"op": "add", "path": "/data", "value": {"seen": "yes"}}])));
+    let cluster = Cluster::new();
+    let condition = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    let conditions = json!([
+        condition("only-x", "object.metadata.name.startsWith('x')"),
+        condition("not-ann", "request.userInfo.username != 'ann'"),
+    ]);
+    let mut hook = configuration(
+        MUTATING,
+        "chosen",
+        client_config(&server, "/a"),
+        &["configmaps"],
+        json!({"matchConditions": conditions}),
+    );
+    hook["webhooks"][0]["rules"][0]["operations"] = json!(["CREATE"]);
+    let said = cluster.run(&["apply", "-f", "-"], &hook.to_string());
+    assert_eq!((said.code, &*said.err), (0, ""), "conditions are supported");
+    cluster.ok("create configmap plain");
+    cluster.ok("create configmap xray");
+    let seen = |name: &str| cluster.read(&format!("configmap/{name}"), "{.data.seen}");
+    assert_eq!((seen("plain"), seen("xray")), (String::new(), "yes".to_owned()));
+    assert_eq!(server.asked("/a").len(), 1);
+}
+
+#[test]
 fn webhook_that_cannot_be_asked_decides_by_its_policy() {
     let server = HookServer::start(|path, review| match path {
         "/uid" => {

@@ -3,6 +3,7 @@
 use super::authorization::cache::AccessCache;
 use super::conversion::{self, ConversionQuestion};
 use super::env::Env;
+use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
 use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
@@ -60,6 +61,8 @@ pub struct Api {
     turn: Option<Box<dyn WorkTurn>>,
     /// Answers for the next write of a batch.
     next_rounds: Option<WriteRounds>,
+    /// The annotations of the last write for the audit log.
+    annotations: Vec<AuditAnnotation>,
 }
 
 /// The turn of a thread among those that may work at the same time.
@@ -133,6 +136,7 @@ impl Api {
             access_cache: AccessCache::default(),
             on_wait: None,
             writer: None,
+            annotations: Vec::new(),
             outside: None,
             turn: None,
             next_rounds: None,
@@ -226,6 +230,11 @@ impl Api {
     /// The clock and the random numbers that this API uses.
     pub fn env(&mut self) -> &mut Env {
         &mut self.env
+    }
+
+    /// Takes the annotations that admission has given the last write.
+    pub fn take_annotations(&mut self) -> Vec<AuditAnnotation> {
+        std::mem::take(&mut self.annotations)
     }
 
     /// The kinds of the cluster.
@@ -337,6 +346,7 @@ impl Api {
                 None => self.write_once(dry_run, &mut rounds, &mut needed, &mut write),
             };
             if !self.fulfil(&mut rounds, needed)? {
+                self.annotations = rounds.inputs.take_annotations();
                 return done;
             }
         }

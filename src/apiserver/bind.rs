@@ -48,8 +48,11 @@ fn admit(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResu
     }
     let mut binding = Object(json!({
         "apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": uid},
+        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
     }));
+    if !uid.is_empty() {
+        binding.set(&["metadata", "uid"], uid);
+    }
     let (options, mut warnings) = (WriteOptions::default(), Vec::new());
     let options = RequestOptions::Write(&options);
     let target = AdmissionTarget { operation, kind, api_version: kind.version, subresource, key: pod, options };

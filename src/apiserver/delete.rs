@@ -42,14 +42,13 @@ fn admit(
     admission::admit(txn, &mut request)
 }
 
-/// Deletes an object whose deletion was admitted in another form: an eviction.
+/// Deletes an object whose deletion was authorized and admitted in another form: an eviction.
 pub(super) fn delete_admitted(
     txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
     options: &DeleteOptions,
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
-    check_verb(txn, "delete", "", key)?;
     let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;
     mark_or_remove(txn, (kind, key), old, options, warnings)

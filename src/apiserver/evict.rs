@@ -4,7 +4,7 @@ use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
 use super::delete::{DeleteOptions, delete_admitted};
 use super::transaction::Transaction;
-use super::update::{UpdatePart, write_update};
+use super::update::put_status;
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::controllers::status;
 use crate::kinds::{self, Kind};
@@ -33,11 +33,11 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
         if let Some(budget) = budgets.pop()
             && !is_exempt_from_budget(&budget, &pod)
         {
-            take_disruption(txn, budget, &pod, dry_run)?;
+            take_disruption(txn, budget, &pod)?;
         }
     }
     let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
-    mark(txn, kind, pod, dry_run)?;
+    mark(txn, (kind, key), pod)?;
     delete_admitted(txn, (kind, key), &options, warnings)
 }
 
@@ -69,15 +69,15 @@ fn admit(
 }
 
 /// Tells on the pod why it goes (KEP-3329); a Job's pod failure policy goes by it.
-fn mark(txn: &mut dyn Transaction, kind: &Kind, mut pod: Object, dry_run: bool) -> ApiResult<()> {
+fn mark(txn: &mut dyn Transaction, (kind, key): (&Kind, &Key), pod: Object) -> ApiResult<()> {
     let mut conditions = pod.items(&["status", "conditions"]).to_vec();
     let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
     let mut condition = status::condition("DisruptionTarget", "True", reason, message, txn.now());
     condition["lastProbeTime"] = Value::Null;
     status::set(&mut conditions, condition);
-    pod.set(&["status", "conditions"], conditions);
-    let options = WriteOptions { dry_run, ..WriteOptions::default() };
-    write_update(txn, kind, &pod, UpdatePart::Status, &options).map(|_| ())
+    let mut status = pod.value_at(&["status"]).cloned().unwrap_or_default();
+    status["conditions"] = conditions.into();
+    put_status(txn, kind, key, status).map(|_| ())
 }
 
 /// Whether a pod may end without a budget: it is ending, has ended or has not started.
@@ -102,7 +102,7 @@ fn is_exempt_from_budget(budget: &Object, pod: &Object) -> bool {
 }
 
 /// Takes one of the disruptions that the budget allows.
-fn take_disruption(txn: &mut dyn Transaction, mut budget: Object, pod: &Object, dry_run: bool) -> ApiResult<()> {
+fn take_disruption(txn: &mut dyn Transaction, mut budget: Object, pod: &Object) -> ApiResult<()> {
     let refuse = |text: String| Err(Status::new(Reason::TooManyRequests, text));
     let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
     let (allowed, observed) = (count("disruptionsAllowed"), count("observedGeneration"));
@@ -129,8 +129,9 @@ fn take_disruption(txn: &mut dyn Transaction, mut budget: Object, pod: &Object, 
     budget.set(&["status", "disruptionsAllowed"], allowed - 1);
     budget.set(&["status", "disruptedPods", pod.name()], json!(time::rfc3339(txn.now())));
     let Some(kind) = kinds::by_name("poddisruptionbudgets") else { return Ok(()) };
-    let options = WriteOptions { dry_run, ..WriteOptions::default() };
-    write_update(txn, kind, &budget, UpdatePart::Status, &options).map(|_| ())
+    let key = Key::new(kind.resource, budget.namespace(), budget.name());
+    let status = budget.value_at(&["status"]).cloned().unwrap_or_default();
+    put_status(txn, kind, &key, status).map(|_| ())
 }
 
 #[cfg(test)]
@@ -138,6 +139,7 @@ mod tests {
     use super::*;
     use crate::apiserver::Api;
     use crate::apiserver::create::create;
+    use crate::apiserver::update::{UpdatePart, write_update};
 
     fn add(api: &mut Api, body: Value) {
         let object = Object(body);

@@ -27,6 +27,7 @@ pub mod outside_client;
 pub mod page;
 pub mod patch;
 pub mod read;
+pub mod rescale;
 pub mod rules;
 pub mod scale;
 pub mod service_endpoints;

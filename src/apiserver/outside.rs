@@ -40,7 +40,28 @@ pub enum Asked {
     Unavailable,
 }
 
-/// The inputs of one write, kept between its attempts.
+/// Maximum number of annotations of one request.
+const MOST_ANNOTATIONS: usize = 256;
+
+/// An annotation of a request's event in the audit log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditAnnotation {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Whether only events that show the body of the request have it.
+    pub is_detail: bool,
+}
+
+impl AuditAnnotation {
+    /// Makes an annotation for every event.
+    pub fn new(key: impl Into<String>, value: impl Into<String>) -> AuditAnnotation {
+        AuditAnnotation { key: key.into(), value: value.into(), is_detail: false }
+    }
+}
+
+/// The inputs of one write, kept between its attempts, and what its last attempt tells the audit log.
 #[derive(Debug, Default)]
 pub struct WriteInputs {
     now: Option<Time>,
@@ -50,6 +71,7 @@ pub struct WriteInputs {
     taken: (usize, usize),
     answers: HashMap<QuestionId, Answer>,
     missing: Vec<(QuestionId, WebhookQuestion)>,
+    annotations: Vec<AuditAnnotation>,
 }
 
 impl WriteInputs {
@@ -57,6 +79,20 @@ impl WriteInputs {
     pub fn begin(&mut self) {
         self.begin_part(0);
         self.missing.clear();
+        self.annotations.clear();
+    }
+
+    /// Adds an annotation; the first one with a key stays.
+    pub fn annotate(&mut self, annotation: AuditAnnotation) {
+        let is_known = self.annotations.iter().any(|known| known.key == annotation.key);
+        if !is_known && self.annotations.len() < MOST_ANNOTATIONS {
+            self.annotations.push(annotation);
+        }
+    }
+
+    /// Takes the annotations of the last attempt.
+    pub fn take_annotations(&mut self) -> Vec<AuditAnnotation> {
+        std::mem::take(&mut self.annotations)
     }
 
     /// Begins a part of the write, whose numbers do not depend on how far the parts before it get.

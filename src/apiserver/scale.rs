@@ -1,12 +1,9 @@
 //! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
 
-use super::authorization::check_verb;
-use super::transaction::Transaction;
-use super::update::{UpdatePart, write_update};
-use super::{ApiResult, WriteOptions, WriteReply, read};
+use super::ApiResult;
 use crate::kinds::{Kind, field};
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Reason, Resource, Status};
+use crate::object::{Object, Reason, Resource, Status};
 use serde_json::{Map, Value, json};
 
 /// The subresource of an object: the object itself for its status, or its scale.
@@ -40,38 +37,24 @@ pub fn scale(kind: &Kind, object: &Object) -> Object {
     Object(scale)
 }
 
-/// Gives an object as many replicas as a Scale says; that may rely on a revision and a uid.
-pub fn rescale(
-    txn: &mut dyn Transaction,
-    kind: &Kind,
-    key: &Key,
-    wish: &Object,
-    options: &WriteOptions,
-) -> ApiResult<WriteReply> {
-    check_verb(txn, "update", "scale", key)?;
-    let mut object = read::exact(txn, key)?;
-    let replicas = match wish.value_at(&["spec", "replicas"]) {
+/// The number of replicas that a Scale asks for.
+pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
+    let replicas = match scale.value_at(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| {
             let text = "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is no whole number";
             Status::new(Reason::BadRequest, text)
         })?,
     };
-    if !(0..=i64::from(i32::MAX)).contains(&replicas) {
-        let error = crate::kinds::FieldError {
-            field: "spec.replicas".into(),
-            reason: "FieldValueInvalid",
-            message: format!("Invalid value: {replicas}: must be greater than or equal to 0"),
-        };
-        return Err(field::invalid("Scale", Resource("scales.autoscaling"), &key.name, &[error]));
+    if (0..=i64::from(i32::MAX)).contains(&replicas) {
+        return Ok(replicas);
     }
-    object.set(&kind.replicas().0, replicas);
-    for part in ["resourceVersion", "uid"] {
-        if let Some(relied) = wish.text(&["metadata", part]).filter(|text| !text.is_empty()) {
-            object.set(&["metadata", part], relied);
-        }
-    }
-    write_update(txn, kind, &object, UpdatePart::Main, options)
+    let error = crate::kinds::FieldError {
+        field: "spec.replicas".into(),
+        reason: "FieldValueInvalid",
+        message: format!("Invalid value: {replicas}: must be greater than or equal to 0"),
+    };
+    Err(field::invalid("Scale", Resource("scales.autoscaling"), scale.name(), &[error]))
 }
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.

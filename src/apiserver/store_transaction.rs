@@ -6,7 +6,7 @@
 use super::authorization::cache::AccessCache;
 use super::authorization::check_verb;
 use super::env::Env;
-use super::outside::{Asked, WebhookQuestion, WriteInputs};
+use super::outside::{Asked, AuditAnnotation, WebhookQuestion, WriteInputs};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::stored::{object_of, objects_of, refused};
@@ -357,6 +357,10 @@ impl Transaction for WriteTxn<'_> {
 
     fn ask(&mut self, question: WebhookQuestion) -> Asked {
         if self.asks { self.inputs.ask(question, self.now) } else { Asked::Unavailable }
+    }
+
+    fn annotate(&mut self, annotation: AuditAnnotation) {
+        self.inputs.annotate(annotation);
     }
 
     fn now(&self) -> Time {

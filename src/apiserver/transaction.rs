@@ -1,7 +1,7 @@
 //! The transaction that the pipeline reads from and writes to.
 
 use super::ApiResult;
-use super::outside::{Asked, WebhookQuestion};
+use super::outside::{Asked, AuditAnnotation, WebhookQuestion};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::user::User;
 use crate::kinds::KindRegistry;
@@ -91,6 +91,9 @@ pub trait Transaction {
     fn ask(&mut self, _question: WebhookQuestion) -> Asked {
         Asked::Unavailable
     }
+
+    /// Adds an annotation to the event of the request in the audit log. By default there is no log.
+    fn annotate(&mut self, _annotation: AuditAnnotation) {}
 
     /// Visits all objects of a resource in the order of their names. The visitor gets uid and revision, and reads an object only when it
     /// does not know that revision.

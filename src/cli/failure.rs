@@ -190,10 +190,8 @@ fn refusal(status: &Status, doing: &str) -> String {
     if status.reason != Reason::Invalid {
         return format!("{}: {doing}{}", from_server(status), status.message);
     }
-    let text = |cause: &crate::object::Cause| match cause.field.as_str() {
-        "" => cause.message.clone(),
-        field => format!("{field}: {}", cause.message),
-    };
+    // A refusal by a policy is about no field; kubectl then writes an empty one.
+    let text = |cause: &crate::object::Cause| format!("{}: {}", cause.field, cause.message);
     let mut causes: Vec<String> = Vec::new();
     for cause in status.causes.iter().map(text) {
         if !causes.contains(&cause) {

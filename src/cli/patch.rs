@@ -157,7 +157,7 @@ fn patch_object(
     let api_version = args.words.first().and_then(|word| requested_version(kind, word));
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
     let (part, change) = match (args.subresource.as_str(), update_part(&args.subresource)) {
-        ("scale", _) if kind.scale => (UpdatePart::Main, scale(kind, object, language, change)?),
+        ("scale", _) if kind.scale => (UpdatePart::Scale, scale(kind, object, language, change)?),
         (_, Some(part)) if part != UpdatePart::Resize || kind.resource == "pods" => (part, change.clone()),
         (other, _) => {
             let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
@@ -165,10 +165,6 @@ fn patch_object(
         }
     };
     let language = if args.subresource == "scale" { PatchType::Merge } else { language };
-    let mut options = options;
-    if let Some(manager) = options.manager.as_mut().filter(|_| args.subresource == "scale") {
-        manager.subresource = "scale";
-    }
     let api = context.api()?;
     let reply = api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);

@@ -1,12 +1,13 @@
 //! `kloop scale`: sets the number of replicas.
 
-use super::change::change;
+use super::change::change_part;
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::flags::{self, ChangeFlags};
 use super::targets::{self, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::update::UpdatePart;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 use std::time::Duration;
@@ -91,7 +92,7 @@ fn scale_object(
     if !target.kind.scale && dry_run != DryRun::Client {
         return Err(Status::new(Reason::NotFound, "the server could not find the requested resource").into());
     }
-    let reply = change(context, target, dry_run, |object| {
+    let reply = change_part(context, target, UpdatePart::Scale, dry_run, |object| {
         check(args, target.kind, object)?;
         object.set(&target.kind.replicas().0, args.replicas);
         Ok(())

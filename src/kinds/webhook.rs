@@ -2,14 +2,13 @@
 
 use super::policy_programs::{PolicyCheck, Wanted};
 use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook_rule};
-use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The merge rules of both webhook configurations.
 pub static MERGE_RULES: MergeSchema =
@@ -38,7 +37,6 @@ macro_rules! configuration {
             categories: &["api-extensions"],
             status: false,
             unconditional_update: false,
-            warnings: $crate::kinds::webhook::warn_about_conditions,
             ..$crate::kinds::Kind::new::<$kind>(
                 concat!($resource, ".admissionregistration.k8s.io"),
                 "v1",
@@ -67,11 +65,8 @@ macro_rules! configuration {
                 let mut names = std::collections::BTreeSet::new();
                 for (index, hook) in self.webhooks.iter().flatten().enumerate() {
                     let path = $crate::kinds::FieldPath::root("webhooks").index(index);
-                    if !hook.name.is_empty() && !names.insert(hook.name.as_str()) {
-                        errors.duplicate(&path.child("name"), hook.name.as_str());
-                    }
                     $check(hook, &path, errors);
-                    let hook = $crate::kinds::webhook::Webhook {
+                    let webhook = $crate::kinds::webhook::Webhook {
                         name: &hook.name,
                         config: &hook.client_config,
                         side_effects: &hook.side_effects,
@@ -86,25 +81,16 @@ macro_rules! configuration {
                         ],
                         conditions: hook.match_conditions.as_deref().unwrap_or_default(),
                     };
-                    $crate::kinds::webhook::check(&hook, &path, errors);
+                    $crate::kinds::webhook::check(&webhook, &path, errors);
+                    if !hook.name.is_empty() && !names.insert(hook.name.as_str()) {
+                        errors.duplicate(&path.child("name"), hook.name.as_str());
+                    }
                 }
             }
         }
     };
 }
 pub(super) use configuration;
-
-/// Returns warnings for conditions, which have no effect.
-pub fn warn_about_conditions(configuration: &Object) -> Vec<String> {
-    let hooks = configuration.items(&["webhooks"]).iter().enumerate();
-    let conditional = hooks.filter(|(_, hook)| hook["matchConditions"].as_array().is_some_and(|list| !list.is_empty()));
-    let text = |(index, _): (usize, &Value)| {
-        format!(
-            "webhooks[{index}].matchConditions: not evaluated: the webhook is asked about all requests that its rules match"
-        )
-    };
-    conditional.map(text).collect()
-}
 
 /// Sets the default scope of rules and port of the Service.
 pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOperations]) {
@@ -162,7 +148,6 @@ pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
     } else {
         errors.each_invalid(&name, webhook.name, super::names::subdomain(webhook.name));
     }
-    check_versions(webhook.versions, &path.child("admissionReviewVersions"), errors);
     for (index, rule) in webhook.rules.iter().enumerate() {
         webhook_rule::check(rule, &path.child("rules").index(index), errors);
     }
@@ -178,7 +163,6 @@ pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
             selector::check(selector, &path.child(field), errors);
         }
     }
-    check_conditions(webhook.conditions, false, &path.child("matchConditions"), errors);
     match webhook.side_effects {
         "" => errors.required(&path.child("sideEffects"), "must specify one of None, NoneOnDryRun"),
         "None" | "NoneOnDryRun" => {}
@@ -189,6 +173,8 @@ pub fn check(webhook: &Webhook, path: &FieldPath, errors: &mut FieldErrors) {
         errors.invalid(&path.child("timeoutSeconds"), seconds, detail);
     }
     check_config(webhook.config, &path.child("clientConfig"), errors);
+    check_conditions(webhook.conditions, false, &path.child("matchConditions"), errors);
+    check_versions(webhook.versions, &path.child("admissionReviewVersions"), errors);
 }
 
 /// Checks the AdmissionReview versions, at least one of which must be supported.
@@ -258,23 +244,31 @@ pub fn check_config(config: &WebhookClientConfig, path: &FieldPath, errors: &mut
     }
 }
 
+/// Checks a URL; each error shows the part that it is about.
 fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let form = "; desired format: https://host[/path]";
-    let Some((scheme, rest)) = url.split_once("://") else {
-        let detail = format!("'https' is the only allowed URL scheme{form}");
-        return errors.invalid(path, url, &detail);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (authority, tail) = match scheme {
+        "" => ("", rest),
+        _ => rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len())),
     };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (host, tail) = rest.split_at(end);
-    let problems = [
-        (scheme != "https", "'https' is the only allowed URL scheme"),
-        (host.is_empty(), "host must be specified"),
-        (host.contains('@'), "user information is not permitted in the URL"),
-        (tail.contains('?'), "query parameters are not permitted in the URL"),
-        (tail.contains('#'), "fragments are not permitted in the URL"),
-    ];
-    for (_, problem) in problems.into_iter().filter(|(is_so, _)| *is_so) {
-        errors.invalid(path, url, &format!("{problem}{form}"));
+    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let (tail, fragment) = tail.split_once('#').unwrap_or((tail, ""));
+    let query = tail.split_once('?').map_or("", |(_, query)| query);
+    if scheme != "https" {
+        errors.invalid(path, scheme, &format!("'https' is the only allowed URL scheme{form}"));
+    }
+    if host.is_empty() {
+        errors.invalid(path, host, &format!("host must be specified{form}"));
+    }
+    if let Some(user) = user {
+        errors.invalid(path, user, "user information is not permitted in the URL");
+    }
+    if !fragment.is_empty() {
+        errors.invalid(path, fragment, "fragments are not permitted in the URL");
+    }
+    if !query.is_empty() {
+        errors.invalid(path, query, "query parameters are not permitted in the URL");
     }
 }
 

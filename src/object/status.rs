@@ -192,8 +192,8 @@ impl Status {
 
     /// 403: `pods "x" is forbidden: why`.
     pub fn forbidden(resource: super::Resource, name: &str, why: &str) -> Status {
-        Status::new(Reason::Forbidden, format!("{resource} \"{name}\" is forbidden: {why}"))
-            .with_details(resource, name)
+        let named = if name.is_empty() { resource.to_string() } else { format!("{resource} {name:?}") };
+        Status::new(Reason::Forbidden, format!("{named} is forbidden: {why}")).with_details(resource, name)
     }
 
     /// The JSON body of the response.

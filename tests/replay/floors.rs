@@ -5,9 +5,11 @@ pub const OUT_OF_SCOPE: &[(&str, &str)] = &[];
 
 /// Number of exact steps; raise it when more are exact.
 const FLOORS: &[(&str, usize)] = &[
-    ("admission-policy-basics", 12),
+    ("admission-policy-basics", 15),
     ("admission-policy-mutate", 7),
-    ("admission-policy-params", 3),
+    // The other four show a bug of Kubernetes (issue 130887): a server that once had a policy with parameters in ConfigMaps, whose binding
+    // was removed, never finds such parameters again.
+    ("admission-policy-params", 4),
     ("apply-annotations-errors", 19),
     ("apply-basics", 20),
     ("apply-dry-run", 18),
@@ -80,7 +82,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("tables-workloads", 23),
     ("tokens-and-reviews", 7),
     ("wait-forms", 23),
-    ("webhooks-unreachable", 4),
+    ("webhooks-unreachable", 8),
     ("yaml-quirks", 15),
 ];
 

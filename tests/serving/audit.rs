@@ -47,6 +47,36 @@ fn requests_are_recorded_as_the_policy_says() {
 }
 
 #[test]
+fn decisions_of_admission_are_recorded() {
+    let cluster = Cluster::new();
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]);
+    let made = |kind: &str, spec: Value| {
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}, "spec": spec})
+            .to_string()
+    };
+    let validations = json!([{"expression": "false", "message": "never"}]);
+    let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": validations,
+        "auditAnnotations": [{"key": "name", "valueExpression": "object.metadata.name"}]});
+    let binding = json!({"policyName": "p", "validationActions": ["Audit"]});
+    let objects =
+        [made("ValidatingAdmissionPolicy", spec), made("ValidatingAdmissionPolicyBinding", binding)].join("\n---\n");
+    cluster.apply(&objects);
+    let (log, policy) = (cluster.home().join("audit.log"), cluster.home().join("policy.yaml"));
+    fs::write(&policy, POLICY).expect("a policy");
+    let flags = [format!("--audit-log={}", log.display()), format!("--audit-policy-file={}", policy.display())];
+    let server = Server::start(&cluster, &flags.each_ref().map(String::as_str));
+    assert_eq!(server.ask("POST", MAPS, JSON, &map("one", "1")).0, 201);
+    assert_eq!(server.plane.end("TERM"), 0);
+    let text = fs::read_to_string(&log).expect("a log");
+    let event: Value = serde_json::from_str(text.lines().next().expect("an event")).expect("JSON");
+    let annotations = &event["annotations"];
+    assert_eq!(annotations["p/name"], "one");
+    let failures = annotations["validation.policy.admission.k8s.io/validation_failure"].as_str().unwrap_or_default();
+    assert!(failures.contains("\"message\":\"never\""), "{text}");
+}
+
+#[test]
 fn malformed_audit_policy_is_refused() {
     let cluster = Cluster::new();
     let policy = cluster.home().join("policy.yaml");

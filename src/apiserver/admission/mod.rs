@@ -5,6 +5,7 @@
 //! subresources pass the plugins that handle them.
 //! A new plugin is one file, its `mod`, and one line in a table.
 
+mod activation;
 mod certificate_requests;
 mod default_class;
 mod default_toleration_seconds;

@@ -2,6 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
+use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::rules::pod_security::{
     Level, NamespacePolicy, PolicyLevel, evaluate, find_template, is_labelled, is_significant_update, list_details,
     list_reasons,
@@ -10,6 +11,7 @@ use crate::apiserver::transaction::Transaction;
 use crate::kinds::FieldErrors;
 use crate::kinds::field::invalid;
 use crate::object::{Key, Object, Resource, Status};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum number of pods that a change of a namespace's labels checks.
@@ -43,6 +45,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         return Ok(());
     }
     let Some(template) = find_template(resource, request.object) else { return Ok(()) };
+    annotate(txn, policy, is_pod, template);
     if is_pod {
         let violations = evaluate(policy.enforce, template);
         if !violations.is_empty() {
@@ -56,6 +59,18 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         request.warnings.push(text);
     }
     Ok(())
+}
+
+/// Notes the level that is enforced, and violations of the one that is audited, for the audit log.
+fn annotate(txn: &mut dyn Transaction, policy: NamespacePolicy, is_pod: bool, template: &Value) {
+    if is_pod {
+        txn.annotate(AuditAnnotation::new("pod-security.kubernetes.io/enforce-policy", policy.enforce.to_string()));
+    }
+    let violations = evaluate(policy.audit, template);
+    if !violations.is_empty() {
+        let text = format!("would violate PodSecurity \"{}\": {}", policy.audit, list_details(&violations));
+        txn.annotate(AuditAnnotation::new("pod-security.kubernetes.io/audit-violations", text));
+    }
 }
 
 /// Refuses labels that cannot be read, and warns of pods that a stricter level would refuse.

@@ -3,13 +3,14 @@
 //! Knows: the operation, the object in its new and its old form, and the client that asks. Never: reads or writes the state.
 //! Start reading at [`AdmissionRequest`].
 
-use super::matching::{MatchedRequest, Operation};
+use super::matching::{MatchedRequest, MatchedVersion, Operation};
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::apiserver::{DeleteOptions, WriteOptions};
 use crate::kinds::Kind;
 use crate::object::{Key, Object};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The options that came with a request.
@@ -146,6 +147,11 @@ impl AdmissionRequest<'_> {
         }
     }
 
+    /// Whether the body is of another kind than the stored object: that of a subresource.
+    pub fn has_own_kind(&self) -> bool {
+        self.requested_kind().1 != self.kind.kind
+    }
+
     /// The options object, such as `CreateOptions`; null for a connection.
     pub fn options_object(&self) -> Value {
         let mut object = match self.options {
@@ -158,6 +164,28 @@ impl AdmissionRequest<'_> {
         }
         object
     }
+}
+
+/// A GroupVersionKind or GroupVersionResource; `last` is the name of its third field.
+pub fn group_version(last: &str, api_version: &str, name: &str) -> Value {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let mut value = Map::from_iter([("group".to_owned(), group.into()), ("version".to_owned(), version.into())]);
+    value.insert(last.to_owned(), name.into());
+    value.into()
+}
+
+/// An object in the version in which a webhook or a policy matched.
+pub fn in_version<'o>(object: &'o Object, request: &AdmissionRequest<'_>, version: &MatchedVersion) -> Cow<'o, Object> {
+    let api_version = match version {
+        MatchedVersion::Requested => request.api_version,
+        MatchedVersion::Equivalent(api_version) => api_version,
+    };
+    if object.kind() != request.kind.kind || object.api_version() == api_version {
+        return Cow::Borrowed(object);
+    }
+    let mut seen = object.clone();
+    seen.set(&["apiVersion"], api_version);
+    Cow::Owned(seen)
 }
 
 /// The versions that the objects of a kind are served in, as `apiVersion`s.

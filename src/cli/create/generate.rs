@@ -38,7 +38,9 @@ impl GeneratorFlags {
         let done = self.making.create(context, body, "created");
         done.map_err(|failure| match (failure, what) {
             (Failure::Api { status, .. }, Some(what)) if status.exit_code.is_none() => {
-                Failure::plain(format!("failed to create {what}: {status}"))
+                // kubectl writes no colon for Secrets.
+                let colon = if what == "secret" { "" } else { ":" };
+                Failure::plain(format!("failed to create {what}{colon} {status}"))
             }
             (failure, _) => failure,
         })

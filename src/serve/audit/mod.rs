@@ -8,6 +8,7 @@ pub mod policy;
 use super::access::access_request;
 use super::path::{self, ApiPath};
 use super::{AnswerBody, ApiRequest, HttpAnswer};
+use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::user::User;
 use crate::object::{Time, time};
 use policy::{AuditDecision, AuditLevel, AuditPolicy, AuditStage};
@@ -82,6 +83,15 @@ impl AuditedRequest {
         let decision = if is_allowed { "allow" } else { "forbid" };
         self.event["annotations"] =
             json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
+    }
+
+    /// Notes the annotations of admission that its level has.
+    pub fn set_annotations(&mut self, annotations: &[AuditAnnotation]) {
+        for annotation in annotations {
+            if !annotation.is_detail || self.decision.level >= AuditLevel::Request {
+                self.event["annotations"][&annotation.key] = annotation.value.as_str().into();
+            }
+        }
     }
 
     /// Notes the body of the request, if its level has it.

@@ -3,6 +3,7 @@
 //! Knows: the file, its rotation, and the events that wait to be written, of which there are few. Events that find no place are counted
 //! and dropped. Never: decides what is recorded ([`crate::serve::audit`] does). Start reading at [`AuditLog::open`].
 
+use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::user::User;
 use crate::object::{Time, io_error_text, time};
 use crate::serve::audit::policy::{AuditPolicy, AuditStage};
@@ -197,6 +198,14 @@ impl AuditExchange {
     pub fn set_request_body(&self, request: &ApiRequest) {
         self.update(|audited| {
             audited.set_request_body(request);
+            None
+        });
+    }
+
+    /// Notes what admission says about the request.
+    pub fn set_annotations(&self, annotations: &[AuditAnnotation]) {
+        self.update(|audited| {
+            audited.set_annotations(annotations);
             None
         });
     }

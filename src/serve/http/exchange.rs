@@ -77,6 +77,7 @@ pub fn answer(
     };
     if let Some(audited) = audited {
         // A compressed body could not be read any more.
+        audited.set_annotations(&api.take_annotations());
         audited.set_answer(&answer);
     }
     if is_gzip { compress(answer) } else { answer }

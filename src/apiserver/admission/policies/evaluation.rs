@@ -1,26 +1,27 @@
 //! Evaluates the expressions of a policy about a request (`plugin/policy/validating/validator.go`,
 //! `plugin/policy/mutating/dispatcher.go`).
 
-use super::invocations::{Invocation, NAMESPACES};
+use super::invocations::Invocation;
 use super::{MUTATING, VALIDATING, denied_by, patches};
 use crate::apiserver::ApiResult;
 use crate::apiserver::admission::AdmissionRequest;
+use crate::apiserver::admission::activation::{Activation, Stop, evaluate};
 use crate::apiserver::admission::matching::MatchedVersion;
 use crate::apiserver::admission::webhooks::keep_identity;
-use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize};
+use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::transaction::Transaction;
-use crate::apiserver::user::User;
-use crate::cel::foreign::authorizer::{AccessQuestion, Authorize, Decision};
-use crate::cel::library::authorizer;
-use crate::cel::{BUDGET, CALL_LIMIT, CONDITIONS_BUDGET, Context, EvalError, Value};
-use crate::kinds::policy_programs::{Expression, NAMESPACE, REQUEST, Validation};
-use crate::object::{Key, Object};
-use serde_json::{Map, Value as Json, json};
-use std::sync::Arc;
+use crate::cel::{BUDGET, Context, Value};
+use crate::kinds::policy_programs::Validation;
+use crate::object::Object;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 
 /// Maximum length of a computed message.
 const LONGEST_MESSAGE: usize = 5 * 1024;
-const NO_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+/// Maximum length of the value of an annotation.
+const LONGEST_ANNOTATION: usize = 10 * 1024;
+/// Maximum number of failures in the audit log of one request.
+const MOST_FAILURES: usize = 50;
 
 /// A refusal by a policy.
 pub struct Denial {
@@ -30,17 +31,64 @@ pub struct Denial {
     pub reason: Option<String>,
 }
 
-/// A request with the data that expressions see besides its objects.
-pub struct Evaluation<'a> {
-    txn: &'a dyn Transaction,
-    user: Arc<User>,
-    object: Option<&'a Object>,
-    old: Option<&'a Object>,
-    namespace: Option<Arc<Object>>,
-    request: Json,
-    resource: AccessQuestion,
-    /// The `apiVersion` of the request, which `request` shows unless another one matched.
-    api_version: String,
+/// The decisions of all policies about a request.
+#[derive(Default)]
+pub struct Findings {
+    /// The refusals, by policy and binding.
+    pub denials: Vec<Denial>,
+    /// The warnings for the client.
+    pub warnings: Vec<String>,
+    /// The failures whose binding wants them in the audit log.
+    failures: Vec<Json>,
+    /// The annotations of the audit log that policies compute, by name, with their different values.
+    annotations: BTreeMap<String, Vec<String>>,
+}
+
+impl Findings {
+    /// The annotations for the audit log.
+    pub fn audit_annotations(&self) -> Vec<AuditAnnotation> {
+        let computed = self.annotations.iter().map(|(key, values)| AuditAnnotation::new(key, values.join(", ")));
+        let failures = &self.failures[..self.failures.len().min(MOST_FAILURES)];
+        let key = "validation.policy.admission.k8s.io/validation_failure";
+        let failed = (!failures.is_empty()).then(|| AuditAnnotation::new(key, json!(failures).to_string()));
+        computed.chain(failed).collect()
+    }
+
+    fn deny(&mut self, invocation: &Invocation, message: &str, reason: Option<String>) {
+        self.denials.push(Denial { message: denied_by(VALIDATING, invocation, message), reason });
+    }
+
+    /// Takes a failed validation: the binding says what it does.
+    fn take_failure(&mut self, invocation: &Invocation, index: usize, failure: &Failure) {
+        let (policy, binding) = (&invocation.policy.name, &invocation.binding);
+        for action in &binding.actions {
+            match action.as_str() {
+                "Deny" => self.deny(invocation, &failure.message, failure.reason.clone()),
+                "Warn" => self.warnings.push(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{}': {}",
+                    binding.name, failure.message
+                )),
+                "Audit" => self.failures.push(json!({
+                    "message": failure.message, "policy": policy, "binding": binding.name, "expressionIndex": index,
+                    "validationActions": binding.actions,
+                })),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the value of an annotation.
+    fn take_annotation(&mut self, invocation: &Invocation, key: &str, value: &str) {
+        let value = value.trim();
+        let value = &value[..value.floor_char_boundary(LONGEST_ANNOTATION)];
+        if value.is_empty() {
+            return;
+        }
+        let values = self.annotations.entry(format!("{}/{key}", invocation.policy.name)).or_default();
+        if !values.iter().any(|known| known == value) {
+            values.push(value.to_owned());
+        }
+    }
 }
 
 /// The decision of a validation: nothing when it is fulfilled.
@@ -49,260 +97,183 @@ struct Failure {
     reason: Option<String>,
 }
 
+/// Evaluates validating policies about one request.
+pub struct Evaluation<'a> {
+    txn: &'a dyn Transaction,
+    request: &'a AdmissionRequest<'a>,
+    /// The request in each version in which it matched so far.
+    activations: Vec<(MatchedVersion, Activation<'a>)>,
+    /// The decisions.
+    pub findings: Findings,
+}
+
 impl<'a> Evaluation<'a> {
-    /// Reads the namespace of a request, and describes the request.
-    pub fn new(txn: &'a dyn Transaction, request: &'a AdmissionRequest<'_>) -> ApiResult<Evaluation<'a>> {
-        let is_namespace = request.kind.resource == "namespaces";
-        let namespace = match request.namespace() {
-            "" => None,
-            _ if is_namespace => None,
-            name => txn.get_shared(&Key::new(NAMESPACES, "", name))?,
-        };
-        let resource = AccessQuestion {
-            group: request.kind.resource.group().to_owned(),
-            resource: request.kind.resource.plural().to_owned(),
-            subresource: request.subresource.to_owned(),
-            namespace: request.namespace().to_owned(),
-            name: request.name().to_owned(),
-            ..AccessQuestion::default()
-        };
-        Ok(Evaluation {
-            txn,
-            user: request.user.clone(),
-            object: request.new_object(),
-            old: request.old,
-            namespace,
-            request: describe(request),
-            resource,
-            api_version: request.api_version.to_owned(),
-        })
+    /// Begins with no decision.
+    pub fn new(txn: &'a dyn Transaction, request: &'a AdmissionRequest<'a>) -> Evaluation<'a> {
+        Evaluation { txn, request, activations: Vec::new(), findings: Findings::default() }
     }
 
-    /// Adds the denials and warnings of a policy.
-    pub fn validate(
-        &mut self,
-        invocation: &Invocation,
-        denials: &mut Vec<Denial>,
-        warnings: &mut Vec<String>,
-    ) -> ApiResult<()> {
+    /// Adds the decisions of a policy.
+    pub fn validate(&mut self, invocation: &Invocation) -> ApiResult<()> {
         let policy = &invocation.policy;
         let params = match &invocation.params {
             Ok(params) => params,
+            Err(_) if !policy.fails => return Ok(()),
             Err(why) => {
-                let why = format!("failed to configure binding: {why}");
-                let message = denied_by(VALIDATING, invocation, &why);
-                denials.extend(policy.fails.then_some(Denial { message, reason: None }));
+                self.findings.deny(invocation, &format!("failed to configure binding: {why}"), None);
                 return Ok(());
             }
         };
-        self.match_version(&invocation.version);
-        for param in params {
-            for failure in self.failures(invocation, param.as_deref()) {
-                for action in &invocation.binding.actions {
-                    match action.as_str() {
-                        "Deny" => denials.push(Denial {
-                            message: denied_by(VALIDATING, invocation, &failure.message),
-                            reason: failure.reason.clone(),
-                        }),
-                        "Warn" => warnings.push(format!(
-                            "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
-                            policy.name, invocation.binding.name, failure.message
-                        )),
-                        _ => {}
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Shows the version that matched in `request`.
-    fn match_version(&mut self, matched: &MatchedVersion) {
-        let api_version = match matched {
-            MatchedVersion::Requested => &self.api_version,
-            MatchedVersion::Equivalent(other) => other,
-        };
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        for field in ["kind", "resource"] {
-            self.request[field]["group"] = group.into();
-            self.request[field]["version"] = version.into();
-        }
-    }
-
-    /// The context of a policy's expressions; its authorizer is set apart.
-    fn context<'v>(
-        &'v self,
-        invocation: &'v Invocation,
-        params: Option<&'v Object>,
-        asked: &'v RequestAuthorizer<'v>,
-    ) -> Result<Context<'v>, EvalError> {
-        let view = |object: Option<&'v Object>| match object {
-            Some(object) => Value::from_json(&object.0, None),
-            None => Ok(Value::Null),
-        };
-        let mut context = Context::default();
-        context.bind("object", view(self.object)?);
-        context.bind("oldObject", view(self.old)?);
-        let namespace = match &self.namespace {
-            Some(namespace) => Value::from_json(&namespace.0, Some(&NAMESPACE))?,
-            None => Value::Null,
-        };
-        context.bind("namespaceObject", namespace);
-        context.bind("request", Value::from_json(&self.request, Some(&REQUEST))?);
-        context.bind("params", view(params)?);
-        context.bind("authorizer", authorizer::authorizer());
-        context.bind("authorizer.requestResource", authorizer::request_resource(self.resource.clone()));
-        context.set_authorizer(asked);
-        for (name, expression) in &invocation.policy.programs.variables {
-            if let Ok(program) = &expression.program {
-                context.bind_lazily(name, program);
-            }
-        }
-        Ok(context)
-    }
-
-    /// The validations that fail for one object of parameters.
-    fn failures(&self, invocation: &Invocation, params: Option<&Object>) -> Vec<Failure> {
-        let policy = &invocation.policy;
-        let asked = RequestAuthorizer { txn: self.txn, user: &self.user };
-        let error = |message: String| match policy.fails {
-            true => vec![Failure { message, reason: None }],
-            false => Vec::new(),
-        };
-        let context = match self.context(invocation, params, &asked) {
-            Ok(context) => context,
-            Err(why) => return error(why.to_string()),
-        };
-        match conditions_hold(&invocation.policy.programs.conditions, &context, policy.fails) {
-            Err(message) => return error(message),
-            Ok(false) => return Vec::new(),
-            Ok(true) => {}
-        }
-        let mut budget = BUDGET;
-        let mut failures = Vec::new();
-        for validation in &policy.programs.validations {
-            match evaluate(&validation.expression, &context, &mut budget) {
-                Err(Stop::Budget) => return error(NO_BUDGET.to_owned()),
-                Err(Stop::Error(message)) => failures.extend(error(message)),
-                Ok(Value::Bool(true)) => {}
-                Ok(_) => failures.push(Failure {
-                    message: message(validation, &context, &mut budget),
-                    reason: validation.reason.clone().or_else(|| Some("Invalid".to_owned())),
-                }),
-            }
-        }
-        let mut budget = BUDGET;
-        for (_, expression) in &policy.programs.annotations {
-            if let Err(stop) = evaluate(expression, &context, &mut budget) {
-                failures.extend(error(stop.message()));
-            }
-        }
-        failures
-    }
-
-    /// Changes the object of a request by a policy, or adds errors.
-    pub fn mutate(
-        txn: &dyn Transaction,
-        request: &mut AdmissionRequest<'_>,
-        invocation: &Invocation,
-        errors: &mut Vec<Denial>,
-    ) -> ApiResult<()> {
-        let policy = &invocation.policy;
-        let mut refuse = |message: &str, reason: Option<&str>| {
-            let message = denied_by(MUTATING, invocation, message);
-            errors.extend(policy.fails.then(|| Denial { message, reason: reason.map(str::to_owned) }));
-        };
-        let params = match &invocation.params {
-            Ok(params) => params,
-            Err(why) => {
-                refuse(&format!("failed to configure binding: {why}"), None);
-                return Ok(());
+        let known = self.activations.iter().position(|(version, _)| *version == invocation.version);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let activation = Activation::new(self.txn, self.request, &invocation.version)?;
+                self.activations.push((invocation.version.clone(), activation));
+                self.activations.len() - 1
             }
         };
-        for param in params {
-            for (index, mutation) in policy.programs.mutations.iter().enumerate() {
-                let patched = {
-                    let mut evaluation = Evaluation::new(txn, request)?;
-                    evaluation.match_version(&invocation.version);
-                    let asked = RequestAuthorizer { txn, user: &evaluation.user };
-                    let made = evaluation.context(invocation, param.as_deref(), &asked);
-                    made.map_err(|why| why.to_string()).and_then(|context| {
-                        let conditions = &policy.programs.conditions;
-                        if index == 0 && !conditions_hold(conditions, &context, policy.fails)? {
-                            return Ok(None);
-                        }
-                        let mut budget = BUDGET;
-                        let value = evaluate(&mutation.expression, &context, &mut budget).map_err(Stop::message)?;
-                        patches::apply(request.kind, &*request.object, &value, mutation.is_patch).map(Some)
-                    })
-                };
-                match patched {
-                    Err(why) => refuse(&why, Some("Invalid")),
-                    Ok(None) => break,
-                    Ok(Some(mut object)) => {
-                        keep_identity(request.object, &mut object);
-                        *request.object = object;
-                    }
-                }
-            }
-        }
+        let activation = &self.activations[place].1;
+        params.iter().for_each(|param| judge(activation, invocation, param.as_deref(), &mut self.findings));
         Ok(())
     }
 }
 
-/// The reason why an expression has no value.
-enum Stop {
-    /// The budget of all expressions together is used up.
-    Budget,
-    Error(String),
-}
-
-impl Stop {
-    fn message(self) -> String {
-        match self {
-            Stop::Budget => NO_BUDGET.to_owned(),
-            Stop::Error(message) => message,
+/// Evaluates a policy with one object of parameters.
+fn judge(activation: &Activation<'_>, invocation: &Invocation, params: Option<&Object>, findings: &mut Findings) {
+    let policy = &invocation.policy;
+    let error = |findings: &mut Findings, index: usize, message: String| {
+        if policy.fails {
+            findings.take_failure(invocation, index, &Failure { message, reason: None });
+        }
+    };
+    match activation.matches(&policy.programs.conditions, params, policy.fails) {
+        Err(message) => return error(findings, 0, message),
+        Ok(false) => return,
+        Ok(true) => {}
+    }
+    let authorizer = activation.authorizer();
+    let context = match activation.context(params, &authorizer) {
+        Ok(context) => bind_variables(context, invocation),
+        Err(why) => return error(findings, 0, why.to_string()),
+    };
+    match failures(invocation, &context) {
+        Err(message) => return error(findings, 0, message),
+        Ok(failures) => {
+            for (index, failure) in &failures {
+                findings.take_failure(invocation, *index, failure);
+            }
         }
     }
-}
-
-/// Evaluates an expression and takes its cost from a budget.
-fn evaluate<'v>(expression: &Expression, context: &Context<'v>, budget: &mut u64) -> Result<Value<'v>, Stop> {
-    let program = expression.program.as_ref().map_err(|why| Stop::Error(why.clone()))?;
-    let outcome = context.evaluate(program, CALL_LIMIT);
-    *budget = budget.checked_sub(outcome.cost).ok_or(Stop::Budget)?;
-    let text = &expression.text;
-    outcome.result.map_err(|why| Stop::Error(format!("expression '{text}' resulted in error: {why}")))
-}
-
-/// Whether all conditions hold. An error decides by the failure policy, but only when no condition is false.
-fn conditions_hold(conditions: &[(String, Expression)], context: &Context, fails: bool) -> Result<bool, String> {
-    let mut budget = CONDITIONS_BUDGET;
-    let mut errors = Vec::new();
-    for (_, expression) in conditions {
-        match evaluate(expression, context, &mut budget) {
-            Ok(Value::Bool(false)) => return Ok(false),
+    let mut budget = BUDGET;
+    for (key, expression) in &policy.programs.annotations {
+        match evaluate(expression, &context, &mut budget) {
+            Ok(Value::String(text)) => findings.take_annotation(invocation, key, &text),
             Ok(_) => {}
-            Err(Stop::Budget) => {
-                errors = vec![NO_BUDGET.to_owned()];
-                break;
-            }
-            Err(stop) => errors.push(stop.message()),
+            // Such an error refuses the request whatever the binding's actions are.
+            Err(stop) if policy.fails => findings.deny(invocation, &stop.message(), None),
+            Err(_) => {}
         }
     }
-    match errors.len() {
-        0 => Ok(true),
-        _ if !fails => Ok(false),
-        1 => Err(errors.remove(0)),
-        _ => Err(format!("[{}]", errors.join(", "))),
+}
+
+/// Binds the variables of a policy.
+fn bind_variables<'v>(mut context: Context<'v>, invocation: &'v Invocation) -> Context<'v> {
+    for (name, expression) in &invocation.policy.programs.variables {
+        if let Ok(program) = &expression.program {
+            context.bind_lazily(name, program);
+        }
     }
+    context
+}
+
+/// The validations that fail, with their places in the policy; an error when the budget of all is used up.
+fn failures(invocation: &Invocation, context: &Context<'_>) -> Result<Vec<(usize, Failure)>, String> {
+    let policy = &invocation.policy;
+    let mut budget = BUDGET;
+    let mut failures = Vec::new();
+    for (index, validation) in policy.programs.validations.iter().enumerate() {
+        match evaluate(&validation.expression, context, &mut budget) {
+            Err(stop @ Stop::Budget) => return Err(stop.message()),
+            Err(stop) if policy.fails => failures.push((index, Failure { message: stop.message(), reason: None })),
+            Err(_) | Ok(Value::Bool(true)) => {}
+            Ok(_) => {
+                let message = message(validation, context, &mut budget);
+                let reason = validation.reason.clone().or_else(|| Some("Invalid".to_owned()));
+                failures.push((index, Failure { message, reason }));
+            }
+        }
+    }
+    Ok(failures)
+}
+
+/// Changes the object of a request by a policy, or adds errors.
+pub fn mutate(
+    txn: &dyn Transaction,
+    request: &mut AdmissionRequest<'_>,
+    invocation: &Invocation,
+    errors: &mut Vec<Denial>,
+) -> ApiResult<()> {
+    let policy = &invocation.policy;
+    let mut refuse = |message: &str, reason: Option<&str>| {
+        let message = denied_by(MUTATING, invocation, message);
+        errors.extend(policy.fails.then(|| Denial { message, reason: reason.map(str::to_owned) }));
+    };
+    let params = match &invocation.params {
+        Ok(params) => params,
+        Err(why) => {
+            refuse(&format!("failed to configure binding: {why}"), None);
+            return Ok(());
+        }
+    };
+    for param in params {
+        for index in 0..policy.programs.mutations.len() {
+            match patched(txn, request, invocation, param.as_deref(), index)? {
+                Err(why) => refuse(&why, Some("Invalid")),
+                Ok(None) => break,
+                Ok(Some(mut object)) => {
+                    keep_identity(request.object, &mut object);
+                    *request.object = object;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The object after one mutation; none when the conditions of the policy, which are evaluated before the first one, do not hold.
+fn patched(
+    txn: &dyn Transaction,
+    request: &AdmissionRequest<'_>,
+    invocation: &Invocation,
+    params: Option<&Object>,
+    index: usize,
+) -> ApiResult<Result<Option<Object>, String>> {
+    let policy = &invocation.policy;
+    let activation = Activation::new(txn, request, &invocation.version)?;
+    if index == 0 {
+        match activation.matches(&policy.programs.conditions, params, policy.fails) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(None)),
+            Err(why) => return Ok(Err(why)),
+        }
+    }
+    let authorizer = activation.authorizer();
+    let context = match activation.context(params, &authorizer) {
+        Ok(context) => bind_variables(context, invocation),
+        Err(why) => return Ok(Err(why.to_string())),
+    };
+    let mutation = &policy.programs.mutations[index];
+    let mut budget = BUDGET;
+    let value = evaluate(&mutation.expression, &context, &mut budget).map_err(Stop::message);
+    Ok(value.and_then(|value| patches::apply(request.kind, &*request.object, &value, mutation.is_patch).map(Some)))
 }
 
 /// The message of a validation that fails.
 fn message(validation: &Validation, context: &Context, budget: &mut u64) -> String {
     let computed = validation.message_expression.as_ref().map(|expression| evaluate(expression, context, budget));
-    if let Some(Err(Stop::Budget)) = computed {
-        return format!("failed messageExpression: {NO_BUDGET}");
+    if let Some(Err(stop @ Stop::Budget)) = computed {
+        return format!("failed messageExpression: {}", stop.message());
     }
     if let Some(Ok(Value::String(text))) = computed {
         let text = text.trim();
@@ -314,71 +285,4 @@ fn message(validation: &Validation, context: &Context, budget: &mut u64) -> Stri
         "" => format!("failed expression: {}", validation.expression.text.trim()),
         message => message.to_owned(),
     }
-}
-
-/// Answers questions of expressions by the roles of the cluster.
-struct RequestAuthorizer<'v> {
-    txn: &'v dyn Transaction,
-    user: &'v User,
-}
-
-impl Authorize for RequestAuthorizer<'_> {
-    fn decide(&self, question: &AccessQuestion, verb: &str) -> Decision {
-        let account = question.account.as_ref().map(|(namespace, name)| {
-            let name = format!("system:serviceaccount:{namespace}:{name}");
-            User::impersonated(&name, "", &[], Default::default())
-        });
-        let target = match &question.path {
-            Some(path) => AccessTarget::Path(path.clone()),
-            None => AccessTarget::Resource(AccessedResource {
-                group: question.group.clone(),
-                resource: question.resource.clone(),
-                subresource: question.subresource.clone(),
-                namespace: question.namespace.clone(),
-                name: question.name.clone(),
-            }),
-        };
-        let request = AccessRequest { verb: verb.to_owned(), target };
-        match authorize(self.txn, account.as_ref().unwrap_or(self.user), &request) {
-            Ok(decision) => Decision { allowed: decision.is_allowed, reason: decision.reason, error: None },
-            Err(status) => Decision { error: Some(status.message), ..Decision::default() },
-        }
-    }
-}
-
-/// The variable `request`: an AdmissionRequest without the objects; empty fields are absent.
-fn describe(request: &AdmissionRequest<'_>) -> Json {
-    let (api_version, kind) = request.requested_kind();
-    let of = |api_version: &str, field: &str, name: &str| {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        json!({"group": group, "version": version, field: name})
-    };
-    let resource = of(request.api_version, "resource", request.kind.resource.plural());
-    let kind = of(api_version, "kind", kind);
-    let mut user = Map::new();
-    for (field, text) in [("username", &request.user.name), ("uid", &request.user.uid)] {
-        if !text.is_empty() {
-            user.insert(field.to_owned(), text.as_str().into());
-        }
-    }
-    user.insert("groups".to_owned(), json!(request.user.groups));
-    if !request.user.extra.is_empty() {
-        user.insert("extra".to_owned(), json!(request.user.extra));
-    }
-    let mut described = json!({
-        "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-        "operation": request.operation.name(), "userInfo": user, "dryRun": request.dry_run,
-        "options": request.options_object(),
-    });
-    let (name, namespace) = (request.name(), request.namespace());
-    let texts = [
-        ("subResource", request.subresource),
-        ("requestSubResource", request.subresource),
-        ("name", name),
-        ("namespace", namespace),
-    ];
-    for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-        described[field] = text.into();
-    }
-    described
 }

@@ -63,15 +63,15 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     if found.is_empty() {
         return Ok(());
     }
-    let mut denials = Vec::new();
-    let mut warnings = Vec::new();
-    let mut evaluation = Evaluation::new(txn, request)?;
+    let mut evaluation = Evaluation::new(txn, request);
     for invocation in &found {
-        evaluation.validate(invocation, &mut denials, &mut warnings)?;
+        evaluation.validate(invocation)?;
     }
-    request.warnings.extend(warnings);
-    match denials.into_iter().next() {
-        Some(denial) => Err(refusal(request, &denial)),
+    let findings = evaluation.findings;
+    findings.audit_annotations().into_iter().for_each(|annotation| txn.annotate(annotation));
+    request.warnings.extend(findings.warnings.iter().cloned());
+    match findings.denials.first() {
+        Some(denial) => Err(refusal(request, denial)),
         None => Ok(()),
     }
 }
@@ -126,7 +126,7 @@ pub fn mutate(
             continue;
         }
         let before = request.object.clone();
-        Evaluation::mutate(txn, request, invocation, &mut errors)?;
+        evaluation::mutate(txn, request, invocation, &mut errors)?;
         if *request.object != before {
             is_changed = true;
             state.due.append(&mut state.ran);

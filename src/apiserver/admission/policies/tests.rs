@@ -3,6 +3,7 @@
 use crate::apiserver::admission::Operation;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::delete;
+use crate::apiserver::rescale::rescale;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, DeleteOptions, WriteOptions, WriteReply};
 use crate::object::{Key, Object, Reason, Status};
@@ -300,4 +301,49 @@ fn policy_that_asks_for_it_sees_later_changes() {
         reply.object.0["data"]["seen"].as_str().unwrap_or_default().to_owned()
     };
     assert_eq!((counts("Never").as_str(), counts("IfNeeded").as_str()), ("early", "late"));
+}
+
+#[test]
+fn audit_log_gets_failures_and_annotations() {
+    let spec = json!({
+        "validations": [{"expression": "true"}, {"expression": "false", "message": "no"}],
+        "auditAnnotations": [{"key": "name", "valueExpression": "'is ' + object.metadata.name"}, {"key": "none", "valueExpression": "null"}],
+    });
+    let audits = binding(json!({"validationActions": ["Audit"]}));
+    let mut cluster = Cluster::new(&[policy(spec), audits]);
+    assert!(cluster.create(map("a", json!({}))).is_ok());
+    let found: Vec<(String, String)> =
+        cluster.0.take_annotations().into_iter().map(|annotation| (annotation.key, annotation.value)).collect();
+    let failure = "[{\"binding\":\"b\",\"expressionIndex\":1,\"message\":\"no\",\"policy\":\"p\",\"validationActions\":[\"Audit\"]}]";
+    let failure = ("validation.policy.admission.k8s.io/validation_failure".to_owned(), failure.to_owned());
+    assert_eq!(found, [("p/name".to_owned(), "is a".to_owned()), failure]);
+    let wrong = json!({"validations": [{"expression": "true"}], "auditAnnotations": [{"key": "k", "valueExpression": "string(object.none)"}]});
+    let mut cluster = Cluster::new(&[policy(wrong), binding(json!({"validationActions": ["Warn"]}))]);
+    let refused = cluster.create(map("a", json!({}))).unwrap_err().message;
+    assert!(refused.ends_with("expression 'string(object.none)' resulted in error: no such key: none"), "{refused}");
+}
+
+#[test]
+fn scale_is_seen_as_a_scale_and_not_as_a_change_of_its_object() {
+    let rule = |resource: &str| json!({"resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource]}]});
+    let expression = "object.kind == 'Scale' && object.apiVersion == 'autoscaling/v1' && object.spec.replicas <= 3 \
+         && oldObject.spec.replicas == 1 && request.subResource == 'scale' && request.kind.group == 'autoscaling' \
+         && request.resource.resource == 'deployments' && request.name == 'web'";
+    let labels = json!({"app": "web"});
+    let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod}});
+    let rescaled = |resource: &str, expression: &str, replicas: i64| {
+        let spec = json!({"matchConstraints": rule(resource), "validations": [{"expression": expression}]});
+        let mut cluster = Cluster::new(&[deployment.clone(), policy(spec), binding(json!({}))]);
+        cluster.0.write(false, |txn| {
+            let kind = txn.kinds().by_name("deployments").expect("a kind");
+            let scale = Object(json!({"spec": {"replicas": replicas}}));
+            rescale(txn, kind, &Key::new(kind.resource, "default", "web"), &scale, &WriteOptions::default())
+        })
+    };
+    let scaled = rescaled("deployments/scale", expression, 3).unwrap();
+    assert_eq!((scaled.object.int(&["spec", "replicas"]), scaled.object.generation()), (Some(3), 2));
+    assert_eq!(rescaled("deployments/scale", expression, 4).unwrap_err().reason, Reason::Invalid);
+    assert!(rescaled("deployments", "false", 4).is_ok());
 }

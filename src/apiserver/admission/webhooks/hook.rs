@@ -3,6 +3,7 @@
 use crate::apiserver::ApiResult;
 use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::hook_client::HookClient;
+use crate::kinds::policy_programs::{Expression, PolicyPrograms};
 use crate::object::{Cause, Object, Reason, Status, Str};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -16,10 +17,14 @@ const MOST_KEPT: usize = 256;
 pub struct Hook {
     /// The uid of its configuration and its place there.
     pub id: String,
+    /// The name of its configuration.
+    pub configuration: String,
     /// Its name.
     pub name: String,
     /// The requests that it wants to see.
     pub criteria: MatchCriteria,
+    /// Further conditions by name; they are compiled once for each revision of the configuration.
+    pub conditions: Vec<(String, Expression)>,
     /// Its server.
     pub client: HookClient,
     /// Seconds that it has for its answer.
@@ -63,11 +68,11 @@ impl HookCache {
 impl Hook {
     /// Reads the webhooks of a configuration, in their order.
     pub fn read_all(configuration: &Object) -> Vec<Hook> {
-        let read = |(place, hook): (usize, &Value)| Hook::read(&format!("{}/{place}", configuration.uid()), hook);
+        let read = |(place, hook): (usize, &Value)| Hook::read(configuration, place, hook);
         configuration.items(&["webhooks"]).iter().enumerate().map(read).collect()
     }
 
-    fn read(id: &str, hook: &Value) -> Hook {
+    fn read(configuration: &Object, place: usize, hook: &Value) -> Hook {
         let versions = hook["admissionReviewVersions"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let known = |version| match version {
             "v1" => Some("admission.k8s.io/v1"),
@@ -75,9 +80,11 @@ impl Hook {
             _ => None,
         };
         Hook {
-            id: id.to_owned(),
+            id: format!("{}/{place}", configuration.uid()),
+            configuration: configuration.name().to_owned(),
             name: hook["name"].as_str().unwrap_or_default().to_owned(),
             criteria: MatchCriteria::from_webhook(hook),
+            conditions: PolicyPrograms::compile(hook, false).conditions,
             client: HookClient::read(&hook["clientConfig"]),
             timeout: hook["timeoutSeconds"].as_u64().unwrap_or(10).clamp(1, 30),
             ignores_failure: hook["failurePolicy"] == "Ignore",

@@ -1,12 +1,16 @@
 //! Webhooks: servers that change and refuse requests (MutatingAdmissionWebhook and ValidatingAdmissionWebhook).
 //!
-//! [`hook`] reads configurations, [`review`] writes questions and reads answers. Never: makes a request: a write whose answers are missing
+//! [`hook`] reads configurations, [`review`] writes questions and reads answers, [`annotations`] tells the audit log. Never: makes a request: a write whose answers are missing
 //! ends, and is made again with them ([`crate::apiserver::outside`]). Start reading at [`mutate`].
 
+mod annotations;
 mod hook;
 mod review;
+#[cfg(test)]
+mod tests;
 
 use super::AdmissionRequest;
+use super::activation::Activation;
 use super::matching::{MatchedVersion, Operation};
 use super::request::served_versions;
 use crate::apiserver::ApiResult;
@@ -17,6 +21,7 @@ use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Resource, Status, patch};
 use hook::{Hook, HookCache};
 use review::Verdict;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,16 +73,19 @@ pub fn mutate(
         Some(chosen) => chosen.contains(&hook.id) || is_changed_since && round.reinvocable.contains(&hook.id),
     };
     let (mut is_changed, mut again) = (false, BTreeSet::new());
-    for hook in hooks.iter().flat_map(|configuration| configuration.iter()) {
+    for (index, hook) in hooks.iter().flat_map(|configuration| configuration.iter()).enumerate() {
         if !is_chosen(hook, round) {
             continue;
         }
         let Some(version) = find_version(txn, hook, request)? else { continue };
         let invocation = Invocation { hook, version };
         let before = request.object.clone();
-        if let Some(verdict) = call(txn, &invocation, request)? {
-            apply(&invocation, request, verdict)?;
-        }
+        let place = format!("round_{}_index_{index}", u8::from(chosen.is_some()));
+        let patch = match call(txn, &invocation, request, &place)? {
+            Some(verdict) => apply(&invocation, request, verdict)?,
+            None => None,
+        };
+        annotations::note_mutation(txn, hook, &place, *request.object != before, patch);
         if *request.object != before {
             is_changed = true;
             again.extend(round.reinvocable.iter().cloned());
@@ -95,11 +103,12 @@ pub fn mutate(
 pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let hooks = find_hooks(txn, request.kind, VALIDATING)?;
     let (mut called, mut is_deferred) = (Vec::new(), false);
-    for hook in hooks.iter().flat_map(|configuration| configuration.iter()) {
+    let hooks = hooks.iter().flat_map(|configuration| configuration.iter());
+    for (index, hook) in hooks.enumerate() {
         let Some(version) = find_version(txn, hook, request)? else { continue };
         let invocation = Invocation { hook, version };
         match ask(txn, &invocation, request, false)? {
-            AskedHook::Called(outcome) => called.push((invocation, outcome)),
+            AskedHook::Called(outcome) => called.push((index, invocation, outcome)),
             AskedHook::Deferred => is_deferred = true,
             AskedHook::Unavailable => {}
         }
@@ -107,10 +116,14 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     if is_deferred {
         return Err(outside::deferred());
     }
-    for (Invocation { hook, .. }, Called { url, uid, answer }) in called {
+    for (index, Invocation { hook, .. }, Called { url, uid, answer }) in called {
         match review::read_answer(hook, &url, &answer, &uid, false) {
-            Err(why) => hook.tolerate(&why)?,
-            Ok(verdict) => {
+            Err(why) => {
+                hook.tolerate(&why)?;
+                annotations::note_failed_open(txn, hook, "validating", &format!("round_0_index_{index}"));
+            }
+            Ok(mut verdict) => {
+                annotations::note_own(txn, hook, std::mem::take(&mut verdict.annotations));
                 request.warnings.extend(verdict.warnings);
                 verdict.refusal.map_or(Ok(()), Err)?;
             }
@@ -142,7 +155,8 @@ fn find_hooks(txn: &dyn Transaction, kind: &Kind, resource: Resource) -> ApiResu
     Ok(hooks)
 }
 
-/// The version in which a webhook matches a request.
+/// The version in which a webhook matches a request: its rules, selectors and conditions do. A condition that cannot be evaluated refuses
+/// the request, or counts as no match, by the failure policy.
 fn find_version(
     txn: &dyn Transaction,
     hook: &Hook,
@@ -159,7 +173,14 @@ fn find_version(
         false => None,
     };
     let label = |name: &str| namespace.as_deref().and_then(|namespace| namespace.label(name));
-    Ok(hook.criteria.find(&matched, label))
+    let Some(version) = hook.criteria.find(&matched, label) else { return Ok(None) };
+    if hook.conditions.is_empty() {
+        return Ok(Some(version));
+    }
+    match Activation::new(txn, request, &version)?.matches(&hook.conditions, None, !hook.ignores_failure) {
+        Ok(holds) => Ok(holds.then_some(version)),
+        Err(why) => Err(Status::forbidden(request.kind.resource, request.name(), &why)),
+    }
 }
 
 /// The result of asking one webhook.
@@ -202,26 +223,41 @@ fn call(
     txn: &mut dyn Transaction,
     invocation: &Invocation<'_>,
     request: &AdmissionRequest<'_>,
+    place: &str,
 ) -> ApiResult<Option<Verdict>> {
     let Called { url, uid, answer } = match ask(txn, invocation, request, true)? {
         AskedHook::Called(called) => called,
         AskedHook::Deferred => return Err(outside::deferred()),
         AskedHook::Unavailable => return Ok(None),
     };
-    match review::read_answer(invocation.hook, &url, &answer, &uid, true) {
-        Ok(verdict) => Ok(Some(verdict)),
-        Err(why) => invocation.hook.tolerate(&why).map(|()| None),
+    let hook = invocation.hook;
+    match review::read_answer(hook, &url, &answer, &uid, true) {
+        Ok(mut verdict) => {
+            annotations::note_own(txn, hook, std::mem::take(&mut verdict.annotations));
+            Ok(Some(verdict))
+        }
+        Err(why) => {
+            hook.tolerate(&why)?;
+            annotations::note_failed_open(txn, hook, "mutation", place);
+            Ok(None)
+        }
     }
 }
 
-/// Applies the answer of a mutating webhook to the object.
-fn apply(invocation: &Invocation<'_>, request: &mut AdmissionRequest<'_>, verdict: Verdict) -> ApiResult<()> {
+/// Applies the answer of a mutating webhook to the object; returns its patch.
+fn apply(
+    invocation: &Invocation<'_>,
+    request: &mut AdmissionRequest<'_>,
+    verdict: Verdict,
+) -> ApiResult<Option<Value>> {
     let Invocation { hook, version } = invocation;
     request.warnings.extend(verdict.warnings);
     if let Some(refusal) = verdict.refusal {
         return Err(refusal);
     }
-    let Some(change) = verdict.patch else { return Ok(()) };
+    let Some(change) = verdict.patch.filter(|patch| patch.as_array().is_none_or(|steps| !steps.is_empty())) else {
+        return Ok(None);
+    };
     if request.new_object().is_none() {
         let text = format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
@@ -240,7 +276,7 @@ fn apply(invocation: &Invocation<'_>, request: &mut AdmissionRequest<'_>, verdic
     }
     keep_identity(request.object, &mut object);
     *request.object = object;
-    Ok(())
+    Ok(Some(change))
 }
 
 /// Keeps what a webhook or a policy cannot change, and what it did not see of a new object.

@@ -3,12 +3,13 @@
 use super::hook::Hook;
 use crate::apiserver::admission::AdmissionRequest;
 use crate::apiserver::admission::matching::{MatchedVersion, Operation};
+use crate::apiserver::admission::request::{group_version, in_version};
 use crate::apiserver::outside::Answer;
 use crate::object::status::ForeignStatus;
-use crate::object::{Object, Reason, Status};
+use crate::object::{Reason, Status};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Maximum number of warnings of one answer that reach the client.
 const MOST_WARNINGS: usize = 64;
@@ -20,6 +21,8 @@ pub struct Verdict {
     pub warnings: Vec<String>,
     /// The refusal, if it refuses.
     pub refusal: Option<Status>,
+    /// Annotations for the audit log, by the names that the webhook gives them.
+    pub annotations: Vec<(String, String)>,
     /// The JSON patch of a mutating webhook.
     pub patch: Option<Value>,
 }
@@ -32,12 +35,11 @@ pub fn write_question(
     is_mutating: bool,
 ) -> Value {
     let (requested_version, requested_kind) = request.requested_kind();
-    let has_own_kind = requested_kind != request.kind.kind;
     let matched_version = match version {
         MatchedVersion::Requested => request.api_version,
         MatchedVersion::Equivalent(api_version) => api_version,
     };
-    let kind_version = if has_own_kind { requested_version } else { matched_version };
+    let kind_version = if request.has_own_kind() { requested_version } else { matched_version };
     let plural = request.kind.resource.plural();
     let mut asked = json!({
         "uid": "",
@@ -48,7 +50,7 @@ pub fn write_question(
         "operation": request.operation.name(),
         "userInfo": request.user.info(),
         "object": sent_object(request, version, is_mutating),
-        "oldObject": request.old.map_or(Value::Null, |old| in_version(old, request, version).0),
+        "oldObject": request.old.map_or(Value::Null, |old| in_version(old, request, version).into_owned().0),
         "dryRun": request.dry_run,
         "options": request.options_object(),
     });
@@ -64,17 +66,10 @@ pub fn write_question(
     json!({"kind": "AdmissionReview", "apiVersion": hook.review_version, "request": asked})
 }
 
-fn group_version(last: &str, api_version: &str, name: &str) -> Value {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let mut value = Map::from_iter([("group".to_owned(), group.into()), ("version".to_owned(), version.into())]);
-    value.insert(last.to_owned(), name.into());
-    value.into()
-}
-
 /// The object as a webhook sees it. Mutating webhooks see a new object before it has what the server gives it.
 pub fn sent_object(request: &AdmissionRequest<'_>, version: &MatchedVersion, is_mutating: bool) -> Value {
     let Some(object) = request.new_object() else { return Value::Null };
-    let mut sent = in_version(object, request, version);
+    let mut sent = in_version(object, request, version).into_owned();
     if is_mutating && request.operation == Operation::Create && request.subresource.is_empty() {
         for field in ["uid", "creationTimestamp", "generation"] {
             sent.unset(&["metadata", field]);
@@ -84,19 +79,6 @@ pub fn sent_object(request: &AdmissionRequest<'_>, version: &MatchedVersion, is_
         }
     }
     sent.0
-}
-
-/// An object in the version in which a webhook wants to see it.
-fn in_version(object: &Object, request: &AdmissionRequest<'_>, version: &MatchedVersion) -> Object {
-    let mut sent = object.clone();
-    if sent.kind() == request.kind.kind {
-        let api_version = match version {
-            MatchedVersion::Requested => request.api_version,
-            MatchedVersion::Equivalent(api_version) => api_version,
-        };
-        sent.set(&["apiVersion"], api_version);
-    }
-    sent
 }
 
 /// Reads an answer; the error says why it cannot be used.
@@ -118,7 +100,9 @@ pub fn read_answer(hook: &Hook, url: &str, answer: &Answer, uid: &str, is_mutati
         Some(patch) => Some(read_patch(hook, response, patch)?),
         None => None,
     };
-    Ok(Verdict { warnings, refusal, patch })
+    let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
+    let annotations = annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    Ok(Verdict { warnings, refusal, annotations, patch })
 }
 
 fn check_review(hook: &Hook, review: &Value, uid: &str, is_mutating: bool) -> Result<(), String> {

@@ -1,17 +1,22 @@
 //! Update: the pipeline for an object that exists, as a whole or only its status.
 
+mod parts;
+
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::{check_creation, check_verb};
 use super::create::{check, create, decode, refuse, warn};
 use super::rules::metadata;
 use super::rules::names::key_of;
+use super::scale::{desired_replicas, scale};
 use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions, WriteReply, delete};
 use super::{conversion, custom};
-use crate::kinds::pod::resize;
-use crate::kinds::{self, FieldErrors, Kind, certificate_conditions, process_ids};
+use crate::kinds::{self, Kind, process_ids};
 use crate::managed_fields::{self, FieldManager};
-use crate::object::{Key, Object, Status, Time};
+use crate::object::{Key, Object, Status};
+use parts::{
+    SIGNING_REQUESTS, keep_other_parts, raise_generation, resized, signing_request_status, with_ephemeral, with_status,
+};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -32,6 +37,8 @@ pub enum UpdatePart {
     Resize,
     /// `spec.finalizers` of a namespace (`/finalize`).
     Finalize,
+    /// The number of replicas (`/scale`): admission sees a Scale.
+    Scale,
 }
 
 impl UpdatePart {
@@ -44,6 +51,7 @@ impl UpdatePart {
             UpdatePart::EphemeralContainers => "ephemeralcontainers",
             UpdatePart::Resize => "resize",
             UpdatePart::Finalize => "finalize",
+            UpdatePart::Scale => "scale",
         }
     }
 
@@ -104,12 +112,14 @@ pub fn write_update(
         }
         UpdatePart::EphemeralContainers => {
             let object = with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?;
-            admitted_part(txn, target, object, &old, &mut warnings)?
+            admitted_part(txn, target, object, &old, &mut warnings, with_ephemeral)?
         }
         UpdatePart::Resize => {
-            let object = resized(kind, &decode(kind, body, options, &mut warnings)?, &old)?;
-            admitted_part(txn, target, object, &old, &mut warnings)?
+            let resized = |wanted: &Object, old: &Object| resized(kind, wanted, old);
+            let object = resized(&decode(kind, body, options, &mut warnings)?, &old)?;
+            admitted_part(txn, target, object, &old, &mut warnings, resized)?
         }
+        UpdatePart::Scale => rescaled(txn, target, body, &old, &mut warnings)?,
         UpdatePart::Main | UpdatePart::Finalize => whole(txn, target, body, (part, &old), options, &mut warnings)?,
     };
     raise_generation(kind, &mut object, &old);
@@ -163,7 +173,7 @@ fn update_status(
         Some(status) => object.set(&["status"], status),
         None => drop(object.unset(&["status"])),
     }
-    let object = admitted_part(txn, target, object, &old, &mut warnings)?;
+    let object = admitted_part(txn, target, object, &old, &mut warnings, with_status)?;
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, Some(&old), kind))?;
     put_update(txn, (kind, key), object, old, manager.as_ref(), warnings)
 }
@@ -201,44 +211,58 @@ fn admitted_status(
     }
     let mut object = old.clone();
     object.set(&["status"], status.unwrap_or_default());
-    let mut object = admitted_part(txn, target, object, old, warnings)?;
+    let mut object = admitted_part(txn, target, object, old, warnings, with_status)?;
     Ok(object.0.get_mut("status").map(Value::take))
 }
 
-/// A changed part of an object after admission.
+/// A changed part of an object after admission. `restrict` makes the object again when a webhook or a policy has changed it: the other parts
+/// stay as they are, and the changed one is validated.
 fn admitted_part(
     txn: &mut dyn Transaction,
     target: AdmissionTarget<'_>,
     mut object: Object,
     old: &Object,
     warnings: &mut Vec<String>,
+    restrict: impl Fn(&Object, &Object) -> ApiResult<Object>,
 ) -> ApiResult<Object> {
+    let before = object.clone();
     let mut request = target.request(txn, &mut object, Some(old), warnings);
-    admission::admit(txn, &mut request)?;
+    admission::mutate(txn, &mut request)?;
+    if *request.object != before {
+        *request.object = restrict(request.object, old)?;
+    }
+    admission::validate(txn, &mut request)?;
     Ok(object)
 }
 
-const SIGNING_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
-
-/// The status of a CertificateSigningRequest after a write of `/status` or `/approval`.
-fn signing_request_status(
-    kind: &Kind,
-    status: Option<Value>,
+/// The object with the number of replicas of a body. Admission sees the Scales before and after, and may change the number.
+fn rescaled(
+    txn: &mut dyn Transaction,
+    target: AdmissionTarget<'_>,
+    body: &Object,
     old: &Object,
-    part: UpdatePart,
-    now: Time,
-) -> ApiResult<Value> {
-    let status = match part {
-        UpdatePart::Approval => certificate_conditions::approval_status(status.as_ref(), old, now),
-        // The loops approve and sign.
-        UpdatePart::StatusAlone => status.unwrap_or_default(),
-        _ => certificate_conditions::reported_status(status.unwrap_or_default(), old, now),
-    };
-    let mut errors = FieldErrors::default();
-    let new = old.other_status(status.clone());
-    certificate_conditions::check_conditions(&new, old, &mut errors);
-    refuse(kind, old, &errors.0)?;
-    Ok(status)
+    warnings: &mut Vec<String>,
+) -> ApiResult<Object> {
+    let kind = target.kind;
+    let mut object = old.clone();
+    let replicas = body.value_at(&kind.replicas().0).cloned();
+    object.set(&kind.replicas().0, replicas.unwrap_or_default());
+    let (old_scale, mut seen) = (scale(kind, old), scale(kind, &object));
+    let mut request = target.request(txn, &mut seen, Some(&old_scale), warnings);
+    admission::mutate(txn, &mut request)?;
+    object.set(&kind.replicas().0, desired_replicas(&seen)?);
+    (kind.prepare)(&mut object, Some(old));
+    check(txn, kind, target.api_version, &object, Some(old))?;
+    let mut seen = scale(kind, &object);
+    let mut request = target.request(txn, &mut seen, Some(&old_scale), warnings);
+    admission::validate(txn, &mut request)?;
+    Ok(object)
+}
+
+/// Replaces a status on the way of another request, which admission has seen: an eviction.
+pub(super) fn put_status(txn: &mut dyn Transaction, kind: &Kind, key: &Key, status: Value) -> ApiResult<WriteReply> {
+    let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
+    keep_status(txn, (kind, key), Some(status), old, StatusOwnership::In(None), Vec::new())
 }
 
 /// Replaces a pod's status without decoding it: loops write it in its stored form. The annotation with the process ids is replaced, too, when
@@ -341,25 +365,6 @@ fn decode_status(
     Ok((decoded.0.get_mut("status").map(Value::take), metadata))
 }
 
-/// The pod with the body's ephemeral containers; other fields of the body are ignored.
-fn with_ephemeral(decoded: &Object, old: &Object) -> ApiResult<Object> {
-    let mut object = old.clone();
-    object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
-    kinds::pod::ephemeral::check(&object, old)?;
-    Ok(object)
-}
-
-/// Returns the pod with new container resources, validated as a whole. The pod is compared with itself: other changes were refused before,
-/// and an existing pod may contain what a new one may not (ephemeral containers).
-fn resized(kind: &Kind, decoded: &Object, old: &Object) -> ApiResult<Object> {
-    let (object, mut errors) = resize::resized(decoded, old);
-    errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));
-    if errors.is_empty() {
-        return Ok(object);
-    }
-    Err(crate::kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors))
-}
-
 /// The object with new metadata and spec, through the whole pipeline.
 fn whole(
     txn: &mut dyn Transaction,
@@ -404,23 +409,6 @@ fn put_update(
     Ok(WriteReply::changed(conversion::put(txn, kind, key, object)?, warnings))
 }
 
-/// Raises the generation when the spec has changed. A write of the status does not.
-fn raise_generation(kind: &Kind, object: &mut Object, old: &Object) {
-    if kind.generation && (metadata::spec_differs(object, old) || annotations_count(kind, object, old)) {
-        object.set(&["metadata", "generation"], old.generation() + 1);
-    }
-}
-
-/// Whether changed annotations raise the generation: those of a Deployment are copied to its ReplicaSets. The controller's own do not count.
-fn annotations_count(kind: &Kind, new: &Object, old: &Object) -> bool {
-    let own = |object: &Object| -> Vec<(String, String)> {
-        let all = object.pairs(&["metadata", "annotations"]);
-        let own = all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/"));
-        own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-    };
-    kind.resource == "deployments.apps" && own(new) != own(old)
-}
-
 fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()> {
     let version = body.text(&["metadata", "resourceVersion"]).unwrap_or_default();
     if version.is_empty() && !kind.unconditional_update {
@@ -448,36 +436,4 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()
         return Err(Status::conflict(kind.resource, old.name(), &detail));
     }
     Ok(())
-}
-
-fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: UpdatePart) {
-    let keep = |object: &mut Object, field: &str| match old.value_at(&[field]) {
-        Some(value) => object.set(&[field], value.clone()),
-        None => {
-            object.unset(&[field]);
-        }
-    };
-    match part {
-        UpdatePart::Main => {
-            if kind.status {
-                keep(object, "status");
-            }
-            // All that a namespace's spec holds are its finalizers, which `/finalize` alone changes.
-            if kind.resource == "namespaces" {
-                keep(object, "spec");
-            }
-        }
-        // The others change one part of the stored object.
-        UpdatePart::Status
-        | UpdatePart::StatusAlone
-        | UpdatePart::Approval
-        | UpdatePart::EphemeralContainers
-        | UpdatePart::Resize => {}
-        // A namespace's finalizers, and its metadata.
-        UpdatePart::Finalize => {
-            let finalizers = object.value_at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
-            object.set(&["spec", "finalizers"], finalizers);
-            keep(object, "status");
-        }
-    }
 }

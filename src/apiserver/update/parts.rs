@@ -1,0 +1,118 @@
+//! The parts of an object: each write replaces one and keeps the others.
+//!
+//! Never: reads or writes the state.
+
+use super::UpdatePart;
+use crate::apiserver::ApiResult;
+use crate::apiserver::create::refuse;
+use crate::apiserver::rules::metadata;
+use crate::kinds::pod::resize;
+use crate::kinds::{self, FieldErrors, Kind, certificate_conditions};
+use crate::object::{Object, Time};
+use serde_json::{Value, json};
+
+/// The object with another status and metadata.
+pub fn with_status(changed: &Object, old: &Object) -> ApiResult<Object> {
+    let mut object = old.clone();
+    for field in ["metadata", "status"] {
+        match changed.value_at(&[field]) {
+            Some(value) => object.set(&[field], value.clone()),
+            None => drop(object.unset(&[field])),
+        }
+    }
+    Ok(object)
+}
+
+/// The resource whose status has rules.
+pub const SIGNING_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
+
+/// The status of a CertificateSigningRequest after a write of `/status` or `/approval`.
+pub fn signing_request_status(
+    kind: &Kind,
+    status: Option<Value>,
+    old: &Object,
+    part: UpdatePart,
+    now: Time,
+) -> ApiResult<Value> {
+    let status = match part {
+        UpdatePart::Approval => certificate_conditions::approval_status(status.as_ref(), old, now),
+        // The loops approve and sign.
+        UpdatePart::StatusAlone => status.unwrap_or_default(),
+        _ => certificate_conditions::reported_status(status.unwrap_or_default(), old, now),
+    };
+    let mut errors = FieldErrors::default();
+    let new = old.other_status(status.clone());
+    certificate_conditions::check_conditions(&new, old, &mut errors);
+    refuse(kind, old, &errors.0)?;
+    Ok(status)
+}
+
+/// The pod with the body's ephemeral containers; other fields of the body are ignored.
+pub fn with_ephemeral(decoded: &Object, old: &Object) -> ApiResult<Object> {
+    let mut object = old.clone();
+    object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
+    kinds::pod::ephemeral::check(&object, old)?;
+    Ok(object)
+}
+
+/// Returns the pod with new container resources, validated as a whole. The pod is compared with itself: other changes were refused before,
+/// and an existing pod may contain what a new one may not (ephemeral containers).
+pub fn resized(kind: &Kind, decoded: &Object, old: &Object) -> ApiResult<Object> {
+    let (object, mut errors) = resize::resized(decoded, old);
+    errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));
+    if errors.is_empty() {
+        return Ok(object);
+    }
+    Err(crate::kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors))
+}
+
+/// Raises the generation when the spec has changed. A write of the status does not.
+pub fn raise_generation(kind: &Kind, object: &mut Object, old: &Object) {
+    if kind.generation && (metadata::spec_differs(object, old) || annotations_count(kind, object, old)) {
+        object.set(&["metadata", "generation"], old.generation() + 1);
+    }
+}
+
+/// Whether changed annotations raise the generation: those of a Deployment are copied to its ReplicaSets. The controller's own do not count.
+fn annotations_count(kind: &Kind, new: &Object, old: &Object) -> bool {
+    let own = |object: &Object| -> Vec<(String, String)> {
+        let all = object.pairs(&["metadata", "annotations"]);
+        let own = all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/"));
+        own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    kind.resource == "deployments.apps" && own(new) != own(old)
+}
+
+/// Takes over the parts of the stored object that a write does not change.
+pub fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: UpdatePart) {
+    let keep = |object: &mut Object, field: &str| match old.value_at(&[field]) {
+        Some(value) => object.set(&[field], value.clone()),
+        None => {
+            object.unset(&[field]);
+        }
+    };
+    match part {
+        UpdatePart::Main => {
+            if kind.status {
+                keep(object, "status");
+            }
+            // All that a namespace's spec holds are its finalizers, which `/finalize` alone changes.
+            if kind.resource == "namespaces" {
+                keep(object, "spec");
+            }
+        }
+        // The others change one part of the stored object.
+        UpdatePart::Status
+        | UpdatePart::StatusAlone
+        | UpdatePart::Approval
+        | UpdatePart::EphemeralContainers
+        | UpdatePart::Resize
+        | UpdatePart::Scale => {}
+        // A namespace's finalizers, and its metadata.
+        UpdatePart::Finalize => {
+            let finalizers = object.value_at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));
+            object.set(&["spec", "finalizers"], finalizers);
+            keep(object, "status");
+        }
+    }
+}
