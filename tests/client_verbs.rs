@@ -118,8 +118,7 @@ fn verbs_act_with_the_rights_of_another_user() {
     refused("wait --for=create configmap/settings", &cannot("get resource \"configmaps\" in API group \"\""));
     refused("set image deployment/web web=acme/web:2", &of_deployments("get", "deployments"));
     refused("rollout history deployment/web", &of_deployments("get", "deployments"));
-    refused("logs web", "--as is not supported by \"kloop logs\"");
-    refused("exec web -- true", "--as is not supported by \"kloop exec\"");
+    refused("backup a.db", "--as is not supported by \"kloop backup\"");
     cluster.ok("create role looks --verb=get,list --resource=configmaps,deployments,replicasets.apps,events");
     cluster.ok("create rolebinding ann-looks --role=looks --user=ann");
     assert!(cluster.ok("describe configmap settings --as=ann").contains("settings"));
@@ -127,6 +126,40 @@ fn verbs_act_with_the_rights_of_another_user() {
     refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments"));
     refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");
     refused("run shell --image=busybox", &cannot("create resource \"pods\" in API group \"\""));
+}
+
+#[test]
+fn sessions_and_logs_need_their_own_rights() {
+    let cluster = Cluster::new();
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "acme/web"}]}}"#;
+    cluster.apply(pod);
+    cluster.ok("create role looks --verb=get,list --resource=pods");
+    cluster.ok("create rolebinding ann-looks --role=looks --group=devs");
+    for (line, verb, subresource) in [
+        ("logs web", "get", "log"),
+        ("exec web -- true", "create", "exec"),
+        ("attach web", "create", "attach"),
+        ("cp web:/a b", "create", "exec"),
+        ("debug web --image=busybox", "patch", "ephemeralcontainers"),
+    ] {
+        let said = cluster.kloop(&format!("--as=ann --as-group=devs {line}"));
+        let wanted = format!(
+            "Error from server (Forbidden): pods \"web\" is forbidden: User \"ann\" cannot {verb} resource \"pods/{subresource}\" in API \
+             group \"\" in the namespace \"default\"\n"
+        );
+        assert!(said.code == 1 && said.err.ends_with(&wanted), "{line}: {}", said.err);
+    }
+    cluster.ok("create role enters --verb=create,get --resource=pods/exec,pods/log");
+    cluster.ok("create rolebinding ann-enters --role=enters --user=ann");
+    for line in ["logs web", "exec web -- true"] {
+        let said = cluster.kloop(&format!("--as=ann --as-group=devs {line}"));
+        assert!(
+            said.code == 1 && !said.err.contains("forbidden"),
+            "it is allowed, and the pod does not run: {}",
+            said.err
+        );
+    }
 }
 
 const ROLE: &str = r#"

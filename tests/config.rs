@@ -113,8 +113,7 @@ fn identities_that_cannot_act_are_refused() {
     let folder = tempfile::tempdir().expect("folder");
     let state = folder.path().join("harbour/state.db");
     for (words, error) in [
-        ("logs web --as=jane", "error: --as is not supported by \"kloop logs\": "),
-        ("config get-users --as=admin", "error: --as is not supported by \"kloop config\": "),
+        ("backup a.db --as=jane", "error: --as is not supported by \"kloop backup\": "),
         (
             "get pods --as-group=devs",
             "error: requesting uid, groups or user-extra for admin without impersonating a user\n",

@@ -1,15 +1,20 @@
 //! Connections to subresources (`pods/exec`): nothing is stored, and admission is asked.
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
+use super::authorization::check_verb;
 use super::{Api, ApiResult};
 use crate::kinds;
 use crate::object::{Key, Object, Status};
 
-/// Asks admission for a connection. `options` is the body that it sees, such as PodExecOptions. Returns warnings for the client.
+/// Refuses a connection that the user as whom a command acts may not make, and asks admission for it. `options` is the body that it sees, such as PodExecOptions. Returns warnings for the client.
 pub fn connect(api: &mut Api, key: &Key, subresource: &str, options: &Object) -> ApiResult<Vec<String>> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let operation = Operation::Connect;
-    if !api.read_view(|txn| admission::may_concern(txn, kind, operation, subresource))? {
+    let is_concerned = api.read_view(|txn| {
+        check_verb(txn, "create", subresource, key)?;
+        admission::may_concern(txn, kind, operation, subresource)
+    })?;
+    if !is_concerned {
         return Ok(Vec::new());
     }
     api.write(true, |txn| {

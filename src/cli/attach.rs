@@ -47,16 +47,21 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     let (pod, container) = args.session.find(word, "attach", context)?;
-    let options = json!({
-        "kind": "PodAttachOptions", "apiVersion": "v1", "container": container, "stdout": true, "stderr": true,
-    });
-    one_pod::admit_connection(context, &pod, "attach", options)?;
+    admit(&pod, &container, context)?;
     match attach_session(&pod, &container, args.session.options(), false, context)? {
         AttachResult::Done => Ok(()),
         AttachResult::Missing => {
             Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
         }
     }
+}
+
+/// Asks whether the user may attach.
+fn admit(pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {
+    let options = json!({
+        "kind": "PodAttachOptions", "apiVersion": "v1", "container": container, "stdout": true, "stderr": true,
+    });
+    one_pod::admit_connection(context, pod, "attach", options)
 }
 
 /// Result of attaching.
@@ -118,7 +123,8 @@ pub fn attach_from_start(
     if has_ended(pod, container) {
         return print_log(pod, container, context);
     }
-    let why = match attach_session(pod, container, options, true, context) {
+    let asked = admit(pod, container, context).and_then(|()| attach_session(pod, container, options, true, context));
+    let why = match asked {
         Ok(AttachResult::Done) => return Ok(()),
         // The container has ended since its status was read.
         Ok(AttachResult::Missing) => return print_log(pod, container, context),

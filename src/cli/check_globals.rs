@@ -52,26 +52,41 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     Ok(())
 }
 
-/// Verbs that check the rights of the user of `--as`. The others act on the machine or on the state file as a whole.
-const ACTS_AS_OTHERS: [&str; 28] = [
+/// Verbs that check the rights of the user of `--as`, or ask the API for nothing. The others act on the machine or on the state file as a
+/// whole.
+const ACTS_AS_OTHERS: [&str; 42] = [
     "annotate",
+    "api-resources",
+    "api-versions",
     "apply",
+    "attach",
     "auth",
     "autoscale",
     "certificate",
+    "cluster-info",
+    "completion",
+    "config",
     "cordon",
+    "cp",
     "create",
+    "debug",
     "delete",
     "describe",
     "diff",
     "drain",
     "edit",
     "events",
+    "exec",
     "explain",
     "expose",
     "get",
+    "kustomize",
     "label",
+    "logs",
     "patch",
+    "plugin",
+    "port-forward",
+    "proxy",
     "replace",
     "rollout",
     "run",

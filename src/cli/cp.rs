@@ -4,6 +4,7 @@
 use super::{CliResult, CommandContext, Failure, one_pod};
 use crate::object::io_error_text;
 use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
+use serde_json::json;
 use std::path::Path;
 
 /// Copy files and directories to and from containers.
@@ -125,6 +126,10 @@ fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliRes
     }
     let pod = one_pod::find(remote.pod.unwrap_or_default(), "0s", context)?;
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
+    let options = json!({
+        "kind": "PodExecOptions", "apiVersion": "v1", "container": container, "command": ["tar"], "stdout": true, "stderr": true,
+    });
+    one_pod::admit_connection(context, &pod, "exec", options)?;
     let state = context.api()?.store().home().to_owned();
     let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
     let files = ContainerFilesystem::find(&state, pod.local_uid(), &container)?.ok_or_else(missing)?;

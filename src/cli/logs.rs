@@ -5,8 +5,10 @@ use super::flags;
 use super::one_pod::{self, PodContainers, RestartRank};
 use super::targets;
 use super::{CliResult, CommandContext, Failure, control_plane};
+use crate::apiserver::authorization::check_verb;
 use crate::apiserver::log::{self, LogSource};
 use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::rules::names::key_of;
 use crate::kinds::{self, Kind};
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Time, time};
@@ -303,6 +305,8 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
 
 /// The names of a pod's containers to print.
 fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<Vec<String>> {
+    let key = key_of(&kinds::pod::KIND, pod);
+    context.read_view(|txn| check_verb(txn, "get", "log", &key))?;
     let known = PodContainers::from_pod(pod);
     if args.all_containers {
         return Ok([known.init, known.main, known.ephemeral].concat());

@@ -4,10 +4,12 @@ use super::serve::{interrupt, wait_for_interrupt};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::runtime::descriptors;
+use crate::serve::access::Impersonation;
 use crate::serve::http::HttpServer;
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::proxy_filter::ProxyFilter;
 use regex::Regex;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// Run a proxy to the Kubernetes API server.
@@ -80,7 +82,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             )));
         }
     }
-    let filter = filter(&args)?;
+    let filter = filter(&args, impersonation(context))?;
     context.api()?;
     let interrupt = interrupt()?;
     descriptors::raise();
@@ -105,7 +107,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(server.run(wait_for_interrupt(interrupt))?)
 }
 
-fn filter(args: &Args) -> CliResult<ProxyFilter> {
+/// The user of `--as`.
+fn impersonation(context: &CommandContext) -> Option<Impersonation> {
+    let globals = &context.globals;
+    let user = globals.as_user.clone().filter(|user| !user.is_empty())?;
+    let uid = globals.as_uid.clone().unwrap_or_default();
+    Some(Impersonation { user, groups: globals.as_group.clone(), uid, extra: BTreeMap::new() })
+}
+
+fn filter(args: &Args, acts_as: Option<Impersonation>) -> CliResult<ProxyFilter> {
     let list = |text: &str| -> CliResult<Vec<Regex>> {
         let rule =
             |text: &str| Regex::new(text).map_err(|error| Failure::plain(format!("error parsing regexp: {error}")));
@@ -122,7 +132,8 @@ fn filter(args: &Args) -> CliResult<ProxyFilter> {
             rejected_paths: Vec::new(),
             rejected_methods: Vec::new(),
             prefix,
+            acts_as,
         },
-        false => ProxyFilter { accepted_hosts, accepted_paths, rejected_paths, rejected_methods, prefix },
+        false => ProxyFilter { accepted_hosts, accepted_paths, rejected_paths, rejected_methods, prefix, acts_as },
     })
 }

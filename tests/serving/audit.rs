@@ -57,7 +57,7 @@ fn decisions_of_admission_are_recorded() {
     };
     let validations = json!([{"expression": "false", "message": "never"}]);
     let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": validations,
-        "auditAnnotations": [{"key": "name", "valueExpression": "object.metadata.name"}]});
+        "auditAnnotations": [{"key": "name", "valueExpression": "string(object.metadata.name)"}]});
     let binding = json!({"policyName": "p", "validationActions": ["Audit"]});
     let objects =
         [made("ValidatingAdmissionPolicy", spec), made("ValidatingAdmissionPolicyBinding", binding)].join("\n---\n");

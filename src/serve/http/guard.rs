@@ -51,6 +51,14 @@ impl AccessGuard {
         }
     }
 
+    /// The user as whom requests act that name no other one.
+    pub fn acts_as(&self) -> Option<Impersonation> {
+        match self {
+            AccessGuard::Filter(filter) => filter.acts_as.clone(),
+            AccessGuard::Token(_) | AccessGuard::Names => None,
+        }
+    }
+
     /// Admits a client; one without a token only to public paths. A wrong token is always an error.
     pub fn admit(&self, headers: &HeaderMap, method: &str, path: &str) -> Result<Access, Status> {
         let is_public = method == "GET" && PUBLIC.contains(&path) && !headers.contains_key(AUTHORIZATION);

@@ -1,6 +1,7 @@
 //! Rules of `kloop proxy`: which hosts, paths and methods of clients are accepted (kubectl: `pkg/proxy`, FilterServer).
 
 use crate::object::{Reason, Status};
+use crate::serve::access::Impersonation;
 use regex::Regex;
 
 /// The rules for requests.
@@ -15,6 +16,8 @@ pub struct ProxyFilter {
     pub rejected_methods: Vec<Regex>,
     /// Prefix of all paths, with a slash at both ends.
     pub prefix: String,
+    /// The user as whom requests act that name no other one; `None` for the administrator.
+    pub acts_as: Option<Impersonation>,
 }
 
 impl ProxyFilter {
@@ -47,6 +50,7 @@ mod tests {
             accepted_paths: rules("^.*"),
             rejected_paths: rules("^/api/.*/pods/.*/exec"),
             rejected_methods: rules("^DELETE$"),
+            acts_as: None,
             prefix: "/k8s/".into(),
         };
         let check = |host, method, path| filter.check(host, method, path).is_ok();

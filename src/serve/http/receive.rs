@@ -62,7 +62,7 @@ pub async fn listen(
         }
         return Ok((request, access));
     }
-    let impersonation = guard::impersonation(headers);
+    let impersonation = guard::impersonation(headers).or_else(|| shared.guard.acts_as());
     if access == Access::Account || impersonation.is_some() {
         let client = (access, facts.identity.clone(), audited.cloned());
         request = identify(request, client, impersonation, shared).await?;
