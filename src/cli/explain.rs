@@ -3,11 +3,11 @@
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
+use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{Kind, KindRegistry};
 use crate::object::Key;
 use crate::show::escape;
 use crate::show::explain::{ExplainRequest, ExplainText, explain};
-use crate::show::schema::KindSchemas;
 
 /// Get documentation for a resource.
 #[derive(clap::Args)]

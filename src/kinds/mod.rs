@@ -89,6 +89,7 @@ pub mod resource_slice;
 pub mod role;
 pub mod role_binding;
 pub mod runtime_class;
+pub mod schemas;
 pub mod secret;
 pub mod service;
 pub mod service_account;

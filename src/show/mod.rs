@@ -15,7 +15,6 @@ pub mod events;
 pub mod explain;
 pub mod kyaml;
 pub mod print;
-pub mod schema;
 pub mod sort;
 pub mod table;
 pub mod usage;

@@ -4,9 +4,9 @@
 
 use super::operations::{list_schema, reference};
 use crate::kinds::merge_rules::schema_for;
+use crate::kinds::schemas::KindSchemas;
 use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::{FieldForm, StructShape};
-use crate::show::schema::KindSchemas;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! OpenAPI schemas of the built-in kinds, for the API and `explain`.
+//! OpenAPI schemas of the built-in kinds, for the API, `explain` and the type checks of policies.
 //!
 //! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when needed.
 
-use crate::kinds::image;
+use super::image;
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value, json};
 use std::io::Read;
