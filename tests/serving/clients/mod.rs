@@ -42,6 +42,14 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}, status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 "#;
 
+/// A pod that answers lines.
+const READER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: reader}
+spec: {containers: [{name: main, image: busybox, command: [sh, -c, 'while read line; do echo "got $line"; done'], stdin: true}]}
+"#;
+
 /// Returns the folder with the clients.
 fn folder() -> Option<PathBuf> {
     let named = std::env::var_os("KLOOP_TEST_CLIENTS").map(PathBuf::from);
@@ -132,4 +140,25 @@ fn node_client_works() {
     std::os::unix::fs::symlink(modules, cluster.home().join("node_modules")).expect("linked");
     fs::copy(script("client.mjs"), cluster.home().join("client.mjs")).expect("copied");
     run_stories(&cluster, client(&cluster, Path::new("node")).arg("client.mjs"), 4);
+}
+
+/// Stories of the Rust client, which `.ci/run` builds from the package beside this file.
+#[test]
+fn kube_crate_works() {
+    let Some(stories) = installed("kube/debug/kube-stories") else {
+        return skip!("the client of Rust is not installed");
+    };
+    let cluster = Cluster::new();
+    let plane = cluster.watch_with(&["--serve=0"]);
+    let _server = Server::of(&cluster, plane);
+    start_pods(&cluster);
+    cluster.apply(READER);
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    // With the certificate of `kloop kubeconfig`, not the token.
+    let access = cluster.ok("kubeconfig");
+    fs::write(cluster.home().join("own-kubeconfig"), access).expect("written");
+    let mut command = client(&cluster, &stories);
+    command.env("KUBECONFIG", cluster.home().join("own-kubeconfig"));
+    let told = include_str!("kube/main.rs").matches("tell(\"").count();
+    run_stories(&cluster, &mut command, told);
 }
