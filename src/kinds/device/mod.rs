@@ -55,11 +55,18 @@ pub fn warn_of_offer(offer: &Object) -> Vec<String> {
         ("allowMultipleAllocations", "each device is allocated once"),
         ("bindsToNode", "the claim keeps the nodes of the slice"),
         ("bindingConditions", "pods are bound at once"),
+        ("nodeAllocatableResourceMappings", "nodes are charged for what pods request"),
     ] {
         let is_set = |device: &Value| !matches!(device[field], Value::Null | Value::Bool(false));
         if offer.items(&["spec", "devices"]).iter().any(is_set) {
             warnings.push(format!("spec.devices[].{field} is not supported: {then}"));
         }
+    }
+    let mut taints =
+        offer.items(&["spec", "devices"]).iter().filter_map(|device| device["taints"].as_array()).flatten();
+    if taints.any(|taint| taint["effect"] == "NoExecute") {
+        let then = "pods that have the device keep it";
+        warnings.push(format!("spec.devices[].taints[].effect NoExecute only acts as NoSchedule: {then}"));
     }
     warnings
 }
@@ -237,5 +244,29 @@ pub fn check_template_metadata(
     }
     if let Some(annotations) = &meta.annotations {
         metadata::check_annotations(annotations, &path.child("annotations"), errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn parts_of_an_offer_that_do_nothing_are_said() {
+        let warnings =
+            |device: Value| warn_of_offer(&Object(json!({"spec": {"devices": [{"name": "plain"}, device]}})));
+        for (device, field) in [
+            (json!({"allowMultipleAllocations": true}), "allowMultipleAllocations"),
+            (json!({"bindsToNode": true}), "bindsToNode"),
+            (json!({"bindingConditions": ["ready"]}), "bindingConditions"),
+            (json!({"nodeAllocatableResourceMappings": {"cpu": {}}}), "nodeAllocatableResourceMappings"),
+            (json!({"taints": [{"key": "a", "effect": "NoExecute"}]}), "NoExecute"),
+        ] {
+            let said = warnings(device);
+            assert!(said.len() == 1 && said[0].contains(field), "{field}: {said:?}");
+        }
+        let silent = json!({"allowMultipleAllocations": false, "taints": [{"key": "a", "effect": "NoSchedule"}]});
+        assert_eq!(warnings(silent), Vec::<String>::new());
     }
 }
