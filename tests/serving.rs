@@ -7,6 +7,7 @@ mod clients;
 mod computed;
 mod endpoints;
 mod helm;
+mod hostile;
 mod kubectl;
 mod lists;
 mod openapi;

@@ -2,6 +2,7 @@
 
 use super::authorization::cache::AccessCache;
 use super::conversion::{self, ConversionQuestion};
+use super::encoded_bodies::EncodedBodies;
 use super::env::Env;
 use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
@@ -51,6 +52,8 @@ pub struct Api {
     keys: Option<Arc<ClusterKeys>>,
     /// Roles and bindings by user.
     access_cache: AccessCache,
+    /// Encodings of stored bodies.
+    encoded_bodies: EncodedBodies,
     /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
     /// Makes the writes together with those of other threads.
@@ -96,6 +99,17 @@ impl Api {
         self
     }
 
+    /// The same API with shared encodings of stored bodies.
+    pub fn with_encoded_bodies(mut self, bodies: &EncodedBodies) -> Api {
+        self.encoded_bodies = bodies.clone();
+        self
+    }
+
+    /// Returns the encodings of stored bodies.
+    pub fn encoded_bodies(&self) -> &EncodedBodies {
+        &self.encoded_bodies
+    }
+
     /// The same API, which asks webhooks through a client that threads share.
     pub fn with_outside_client(mut self, client: &Arc<OutsideClient>) -> Api {
         self.outside = Some(client.clone());
@@ -134,6 +148,7 @@ impl Api {
             kinds: KindRegistry::default(),
             keys: None,
             access_cache: AccessCache::default(),
+            encoded_bodies: EncodedBodies::default(),
             on_wait: None,
             writer: None,
             annotations: Vec::new(),

@@ -18,6 +18,7 @@ pub mod conversion;
 pub mod create;
 pub mod custom;
 pub mod delete;
+pub mod encoded_bodies;
 pub mod env;
 pub mod evict;
 pub mod hook_client;

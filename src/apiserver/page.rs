@@ -138,10 +138,18 @@ impl CountChange {
     }
 }
 
+/// A stored body.
+pub struct BodyAt {
+    /// The JSON text.
+    pub body: Str,
+    /// The revision that wrote it; `None` for an earlier state of an object that has changed.
+    pub revision: Option<u64>,
+}
+
 /// A part of a list as it is stored.
 pub struct RowBatch {
     /// The bodies with their places, those that are not wanted included.
-    pub rows: Vec<(ListPosition, Str)>,
+    pub rows: Vec<(ListPosition, BodyAt)>,
     /// The moment that they show.
     pub revision: u64,
     /// The place after which the next batch begins; none at the end.
@@ -179,16 +187,17 @@ fn read_batch(
     before: &mut PreviousState,
     after: Option<&ListPosition>,
     bytes: usize,
-) -> ApiResult<(BTreeMap<ListPosition, Str>, Option<ListPosition>)> {
+) -> ApiResult<(BTreeMap<ListPosition, BodyAt>, Option<ListPosition>)> {
     let place = after.map(|(namespace, name)| (namespace.as_str(), name.as_str()));
     let rows = read.page_within(listing.kind.resource, listing.namespace, place, ROWS, bytes);
     let rows = rows.map_err(|error| refused(&error))?;
     let length: usize = rows.iter().map(|row| row.body.len()).sum();
     let next = rows.last().filter(|_| rows.len() == ROWS || length >= bytes).map(place_of);
-    let mut bodies: BTreeMap<ListPosition, Str> = rows.into_iter().map(|row| (place_of(&row), row.body)).collect();
+    let mut bodies: BTreeMap<ListPosition, BodyAt> =
+        rows.into_iter().map(|row| (place_of(&row), BodyAt { revision: Some(row.revision), body: row.body })).collect();
     for (place, state) in up_to(before, next.as_ref()) {
         match state.before {
-            Some(body) => drop(bodies.insert(place, body)),
+            Some(body) => drop(bodies.insert(place, BodyAt { body, revision: None })),
             None => drop(bodies.remove(&place)),
         }
     }
@@ -227,7 +236,7 @@ fn list_limited(
     let mut found = Vec::new();
     while found.len() < most {
         let (bodies, next) = read_batch(read, listing, &mut before, after.as_ref(), usize::MAX)?;
-        for body in bodies.values() {
+        for BodyAt { body, .. } in bodies.values() {
             let object: Object = serde_json::from_str(body).map(Object).map_err(|error| {
                 Status::new(Reason::InternalError, format!("stored body of {}: {error}", listing.kind.resource))
             })?;

@@ -15,7 +15,7 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
     match answer.body {
         AnswerBody::Whole(bytes) => Ok(bytes),
         AnswerBody::List(mut bytes, mut list) => {
-            while let Some(piece) = list.next_piece(context.api_for(true)?)? {
+            while let Some(piece) = list.next_piece(context.api_for(true)?, Vec::new())? {
                 bytes.extend(piece);
             }
             Ok(bytes)

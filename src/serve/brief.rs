@@ -28,18 +28,21 @@ pub fn answer_brief(api: &Api, request: &ApiRequest) -> Option<HttpAnswer> {
     let asked = resolve::resolve_target(kind, &named).ok()?;
     let show = ReadPresentation::from_request(request, &asked).ok()?;
     let stored = api.read(|snapshot| snapshot.get(&asked.key())).ok()??;
-    (stored.body.len() <= LARGEST).then(|| answer_stored(&show, stored))?
+    (stored.body.len() <= LARGEST).then(|| answer_stored(api, &show, stored))?
 }
 
 /// Answers with a stored object, whose text is copied where that is the answer.
-fn answer_stored(show: &ReadPresentation, stored: StoredObject) -> Option<HttpAnswer> {
+fn answer_stored(api: &Api, show: &ReadPresentation, stored: StoredObject) -> Option<HttpAnswer> {
     let form = show.form();
     match form.encoding {
         AnswerEncoding::Json if show.is_as_stored() && !form.is_pretty => {
             return Some(HttpAnswer::encoded(format!("{}\n", stored.body).into_bytes(), form.encoding));
         }
         AnswerEncoding::Protobuf if show.is_as_stored() => {
-            return Some(HttpAnswer::encoded(show.encode_stored(&stored.body)?, form.encoding));
+            return Some(HttpAnswer::encoded(
+                show.encode_stored((&stored.body, Some(stored.revision)), api.encoded_bodies())?,
+                form.encoding,
+            ));
         }
         _ => {}
     }

@@ -1,8 +1,8 @@
 //! Lists in pieces: only one piece is in memory, however long the list is.
 //!
 //! All pieces show the same revision. No snapshot is open between two pieces, so a slow client does not block other work. Items in their
-//! stored form are copied without parsing. A list as protobuf has its length before its items, so that its items are encoded before the
-//! first piece, and wait in a file when they are many. Start reading at [`ListBody::next_piece`].
+//! stored form are copied without parsing. A list as protobuf has its length before its items, so that its items are encoded before they
+//! are sent, and wait in a file when they are many. Start reading at [`ListBody::next_piece`].
 
 use super::ServeResult;
 use super::continue_token::ContinueToken;
@@ -13,12 +13,12 @@ use super::protobuf::list::ListEncoder;
 use super::spool::Spool;
 use super::table::IncludeObject;
 use crate::apiserver::Api;
-use crate::apiserver::page::{self, ListPosition, ListRequest};
+use crate::apiserver::page::{self, BodyAt, ListPosition, ListRequest, RowBatch};
 use crate::apiserver::read::ListSelection;
 use crate::kinds::Kind;
 use crate::kinds::view::{UNREAD_BY_CELLS, paths_read_by_cells};
 use crate::object::sparse::{self, FieldMask};
-use crate::object::{Object, Reason, Status, Str};
+use crate::object::{Object, Reason, Status};
 use crate::runtime::allocator;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Stored bytes per piece; a longer object is a piece of its own. The allocator keeps several buffers of this size per thread.
 const PIECE: usize = 128 << 10;
@@ -101,10 +102,10 @@ impl ListBody {
         }
     }
 
-    /// Returns the next piece; `None` at the end.
-    pub fn next_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+    /// Returns the next piece in a buffer; `None` at the end.
+    pub fn next_piece(&mut self, api: &Api, buffer: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         let was_begun = self.is_begun || self.encoded.is_some();
-        let piece = self.make_piece(api);
+        let piece = self.make_piece(api, buffer);
         // Long lists are read by many threads, each of which would keep what it has used.
         let is_long = was_begun || !self.is_over;
         if is_long && (!was_begun || self.is_over) {
@@ -113,15 +114,16 @@ impl ListBody {
         piece
     }
 
-    fn make_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+    fn make_piece(&mut self, api: &Api, mut text: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         if self.is_over {
             return Ok(None);
         }
+        text.clear();
         if self.show.form().encoding == AnswerEncoding::Protobuf {
-            return self.next_encoded_piece(api);
+            return self.next_encoded_piece(api, text);
         }
+        text.reserve(2 * PIECE);
         let batch = page::read_rows(api, &self.request(), PIECE)?;
-        let mut text = Vec::with_capacity(2 * PIECE);
         if !std::mem::replace(&mut self.is_begun, true) {
             text.extend_from_slice(self.frame.head().as_bytes());
         }
@@ -133,24 +135,21 @@ impl ListBody {
             let metadata = self.metadata(api, batch.revision)?;
             text.extend_from_slice(self.frame.tail(metadata, self.last.is_some()).as_bytes());
         }
-        match &self.packer {
-            Some(_) => self.pack(&text).map(Some),
-            None => Ok(Some(text)),
-        }
+        self.pack(text).map(Some)
     }
 
     /// Returns the next piece of a list as protobuf.
-    fn next_encoded_piece(&mut self, api: &Api) -> ServeResult<Option<Vec<u8>>> {
+    fn next_encoded_piece(&mut self, api: &Api, mut piece: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         if self.encoded.is_none() {
-            let (head, items) = self.encode_list(api)?;
+            let batch = page::read_rows(api, &self.request(), PIECE)?;
+            // A long list begins with an empty piece, because few of them are encoded at the same time.
+            if !std::mem::replace(&mut self.is_begun, true) && batch.next.is_some() {
+                return self.pack(piece).map(Some);
+            }
+            let (head, items) = self.encode_list(api, batch)?;
             self.encoded = Some(items);
-            return self.read_encoded(head).map(Some);
+            piece.extend_from_slice(&head);
         }
-        self.read_encoded(Vec::with_capacity(PIECE)).map(Some)
-    }
-
-    /// Adds the next encoded items, and the end of the list after the last ones.
-    fn read_encoded(&mut self, mut piece: Vec<u8>) -> ServeResult<Vec<u8>> {
         if let Some(items) = &mut self.encoded {
             items.pop(&mut piece).map_err(|error| internal(&error))?;
             self.is_over = items.is_empty();
@@ -158,33 +157,59 @@ impl ListBody {
         if self.is_over {
             ListEncoder::write_tail(&mut piece);
         }
-        if self.packer.is_some() { self.pack(&piece) } else { Ok(piece) }
+        self.pack(piece).map(Some)
     }
 
-    /// Encodes all items: returns everything before them, and the items.
-    fn encode_list(&mut self, api: &Api) -> ServeResult<(Vec<u8>, Spool)> {
+    /// Encodes all items, of which the first were read: returns everything before them, and the items.
+    fn encode_list(&mut self, api: &Api, mut batch: RowBatch) -> ServeResult<(Vec<u8>, Spool)> {
         let (api_version, kind) = self.show.item_kind();
         let none = || internal(&format!("{kind} has no protobuf encoding"));
         let mut encoder = ListEncoder::new(&api_version, kind).ok_or_else(none)?;
         let mut spool = Spool::new(api.store().home());
         let metadata = loop {
-            let batch = page::read_rows(api, &self.request(), PIECE)?;
-            for (place, body) in &batch.rows {
-                let Some(item) = self.item_to_encode(body)? else { continue };
-                if !self.has_room() {
-                    break;
-                }
-                encoder.push(&item).map_err(|error| unreadable(self.kind, &error))?;
-                self.last = Some(place.clone());
-            }
+            self.encode_rows(api, &batch.rows, &mut encoder)?;
             encoder.drain_items(|items| spool.push(items)).map_err(|error| internal(&error))?;
             self.revision = Some(batch.revision);
             self.after = batch.next;
             if self.after.is_none() || self.is_cut {
                 break self.metadata(api, batch.revision)?;
             }
+            batch = page::read_rows(api, &self.request(), PIECE)?;
         };
         Ok((encoder.head(&metadata).map_err(|error| internal(&error))?, spool))
+    }
+
+    /// Encodes the wanted objects of a batch, as far as there is room. Where objects are shown as stored, each is encoded once for all lists.
+    fn encode_rows(
+        &mut self,
+        api: &Api,
+        rows: &[(ListPosition, BodyAt)],
+        encoder: &mut ListEncoder,
+    ) -> ServeResult<()> {
+        let is_shared = self.show.is_as_stored() && self.wanted.is_everything();
+        let revisions = rows.iter().map(|(_, row)| row.revision.filter(|_| is_shared));
+        let (known, mut new) = (api.encoded_bodies().find(revisions), Vec::new());
+        for ((place, row), known) in rows.iter().zip(known) {
+            let Some(item) = (match known {
+                Some(encoded) => Some(ListItem::Encoded(encoded)),
+                None => self.item_to_encode(&row.body)?.map(ListItem::Text),
+            }) else {
+                continue;
+            };
+            if !self.has_room() {
+                break;
+            }
+            match item {
+                ListItem::Encoded(encoded) => encoder.push_encoded(&encoded),
+                ListItem::Text(text) => {
+                    let encoded = encoder.push(&text).map_err(|error| unreadable(self.kind, &error))?;
+                    new.extend(row.revision.filter(|_| is_shared).map(|revision| (revision, Arc::from(encoded))));
+                }
+            }
+            self.last = Some(place.clone());
+        }
+        api.encoded_bodies().keep(new);
+        Ok(())
     }
 
     /// Returns the text of an item that is encoded; `None` where it is not wanted.
@@ -218,29 +243,32 @@ impl ListBody {
     }
 
     /// Compresses from here on; returns the compressed first piece.
-    pub fn compress(&mut self, first: &[u8]) -> ServeResult<Vec<u8>> {
+    pub fn compress(&mut self, first: Vec<u8>) -> ServeResult<Vec<u8>> {
         self.packer = Some(GzEncoder::new(Vec::new(), Compression::fast()));
         self.pack(first)
     }
 
-    fn pack(&mut self, text: &[u8]) -> ServeResult<Vec<u8>> {
-        let Some(packer) = &mut self.packer else { return Ok(text.to_owned()) };
+    /// Compresses a piece, if the list is compressed.
+    fn pack(&mut self, mut piece: Vec<u8>) -> ServeResult<Vec<u8>> {
+        let Some(packer) = &mut self.packer else { return Ok(piece) };
         let refuse = |error: std::io::Error| internal(&error);
-        packer.write_all(text).map_err(refuse)?;
+        packer.write_all(&piece).map_err(refuse)?;
         match self.is_over {
             true => packer.try_finish().map_err(refuse)?,
             false => packer.flush().map_err(refuse)?,
         }
-        Ok(std::mem::take(packer.get_mut()))
+        piece.clear();
+        piece.append(packer.get_mut());
+        Ok(piece)
     }
 
     /// Writes the wanted objects of a batch, as far as there is room.
-    fn write_rows(&mut self, rows: &[(ListPosition, Str)], text: &mut Vec<u8>) -> ServeResult<()> {
+    fn write_rows(&mut self, rows: &[(ListPosition, BodyAt)], text: &mut Vec<u8>) -> ServeResult<()> {
         if let AnswerShape::Table(version) = self.show.form().shape.clone() {
             return self.write_table_rows(rows, &version, text);
         }
         let is_copied = self.show.copies_items();
-        for (place, body) in rows {
+        for (place, BodyAt { body, .. }) in rows {
             let object = match is_copied && self.wanted.is_everything() {
                 true => None,
                 false => Some(self.parse::<Value>(body).map(Object)?),
@@ -261,9 +289,14 @@ impl ListBody {
     }
 
     /// Writes the rows of a table. Bodies are read without the fields that no cell needs, and the metadata in a row is copied.
-    fn write_table_rows(&mut self, rows: &[(ListPosition, Str)], version: &str, text: &mut Vec<u8>) -> ServeResult<()> {
+    fn write_table_rows(
+        &mut self,
+        rows: &[(ListPosition, BodyAt)],
+        version: &str,
+        text: &mut Vec<u8>,
+    ) -> ServeResult<()> {
         let (mut objects, mut shown) = (Vec::new(), Vec::new());
-        for (place, body) in rows {
+        for (place, BodyAt { body, .. }) in rows {
             let object = Object(self.read_for_cells(body).map_err(|error| unreadable(self.kind, &error))?);
             if !self.wanted.admits(self.kind, &object) {
                 continue;
@@ -342,6 +375,12 @@ impl ListBody {
     fn parse<'a, T: Deserialize<'a>>(&self, body: &'a str) -> ServeResult<T> {
         serde_json::from_str(body).map_err(|error| unreadable(self.kind, &error))
     }
+}
+
+/// An item of a list as protobuf.
+enum ListItem<'b> {
+    Encoded(Arc<[u8]>),
+    Text(Cow<'b, str>),
 }
 
 /// The metadata of a stored body, as text.

@@ -6,6 +6,7 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::table::{self, IncludeObject};
 use super::{ServeResult, protobuf, version};
+use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::{Api, conversion};
 use crate::kinds::Kind;
 use crate::object::Object;
@@ -149,9 +150,16 @@ impl ReadPresentation {
         is_same && self.form.shape == AnswerShape::Whole
     }
 
-    /// Encodes the text of a stored object, where objects are shown exactly as stored, as protobuf.
-    pub fn encode_stored(&self, body: &str) -> Option<Vec<u8>> {
-        protobuf::encode_text(&self.api_version, self.kind.kind, body)
+    /// Returns a stored object, given as its text and the revision that wrote it, as a document of protobuf. Objects have to be shown exactly
+    /// as stored.
+    pub fn encode_stored(&self, (body, revision): (&str, Option<u64>), bodies: &EncodedBodies) -> Option<Vec<u8>> {
+        let (api_version, kind) = (&self.api_version, self.kind.kind);
+        let encode = || protobuf::encode_content(api_version, kind, body);
+        let content = match revision {
+            Some(revision) => bodies.find_or_encode(revision, encode)?,
+            None => encode()?.into(),
+        };
+        Some(protobuf::add_envelope(api_version, kind, &content))
     }
 
     /// Returns the object of a bookmark.

@@ -68,7 +68,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
     if page::is_stored(asked.kind) && !show.converts() {
         let mut list = ListBody::new(&listing, show);
-        let first = list.next_piece(api).map_err(|status| expired(status, token.as_ref()))?;
+        let first = list.next_piece(api, Vec::new()).map_err(|status| expired(status, token.as_ref()))?;
         return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
     }
     let read = page::page(api, &listing);

@@ -10,7 +10,8 @@ use super::protobuf;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::Api;
-use crate::apiserver::page::{self, ListRequest};
+use crate::apiserver::encoded_bodies::EncodedBodies;
+use crate::apiserver::page::{self, ListPosition, ListRequest};
 use crate::apiserver::read::ListSelection;
 use crate::apiserver::watch::{EventKind, WatchSelection, event};
 use crate::kinds::Kind;
@@ -48,6 +49,22 @@ pub struct ActiveWatch {
     is_headed: bool,
     /// Lines to send at once.
     pub first: Vec<u8>,
+    /// The existing objects that follow.
+    initial: Option<InitialEvents>,
+    /// Encodings that all watches share.
+    bodies: EncodedBodies,
+}
+
+/// Stored bytes of the existing objects that are encoded at a time.
+const PIECE: usize = 128 << 10;
+
+/// The existing objects that a watch begins with, as far as their events are not encoded yet.
+struct InitialEvents {
+    /// The revision that they show; `None` for the current one, before the first of them.
+    revision: Option<u64>,
+    after: Option<ListPosition>,
+    /// Whether a bookmark tells the client where they end.
+    is_marked: bool,
 }
 
 /// The first revision of a watch.
@@ -83,6 +100,8 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         bookmarks: request.flag("allowWatchBookmarks"),
         is_headed: false,
         first: Vec::new(),
+        initial: None,
+        bodies: api.encoded_bodies().clone(),
     };
     match start {
         WatchStart::Now { marked } => watching.encode_existing_objects(api, marked)?,
@@ -112,24 +131,81 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
 }
 
 impl ActiveWatch {
-    fn encode_existing_objects(&mut self, api: &mut Api, marked: bool) -> ServeResult<()> {
-        let listing = ListRequest {
-            kind: self.kind,
-            namespace: self.namespace.as_deref(),
-            wanted: &self.wanted,
-            at: None,
-            after: None,
-            limit: None,
-        };
-        let page = page::page(api, &listing)?;
+    fn encode_existing_objects(&mut self, api: &mut Api, is_marked: bool) -> ServeResult<()> {
+        if page::is_stored(self.kind) && !self.show.converts() {
+            self.initial = Some(InitialEvents { revision: None, after: None, is_marked });
+            self.first = self.encode_initial_events(api, Vec::new())?;
+            return Ok(());
+        }
+        let page = page::page(api, &self.existing(None, None))?;
         self.revision = page.revision;
         for object in self.show.converted(api, page.objects)? {
             let line = self.line(EventKind::Added.word(), object);
             self.first.extend(line);
         }
-        if marked && self.bookmarks {
-            let mark = self.bookmark_with(json!({"annotations": {"k8s.io/initial-events-end": "true"}}));
-            self.first.extend(mark);
+        if is_marked {
+            self.first.extend(self.end_mark());
+        }
+        Ok(())
+    }
+
+    fn existing<'a>(&'a self, at: Option<u64>, after: Option<&'a ListPosition>) -> ListRequest<'a> {
+        let after = after.map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+        let (kind, namespace, wanted) = (self.kind, self.namespace.as_deref(), &self.wanted);
+        ListRequest { kind, namespace, wanted, at, after, limit: None }
+    }
+
+    /// Returns the bookmark after the existing objects, for a client that wants bookmarks.
+    fn end_mark(&self) -> Vec<u8> {
+        match self.bookmarks {
+            true => self.bookmark_with(json!({"annotations": {"k8s.io/initial-events-end": "true"}})),
+            false => Vec::new(),
+        }
+    }
+
+    /// Whether events of existing objects follow.
+    pub fn has_initial_events(&self) -> bool {
+        self.initial.is_some()
+    }
+
+    /// Adds the events of the next existing objects to a buffer. All of them show the same revision.
+    pub fn encode_initial_events(&mut self, api: &Api, mut lines: Vec<u8>) -> ServeResult<Vec<u8>> {
+        let Some(initial) = self.initial.take() else { return Ok(lines) };
+        let batch = page::read_rows(api, &self.existing(initial.revision, initial.after.as_ref()), PIECE)?;
+        self.revision = batch.revision;
+        let word = EventKind::Added.word();
+        let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
+        for (_, stored) in &batch.rows {
+            if is_plain {
+                self.write_stored(word, (&stored.body, stored.revision), &mut lines)?;
+                continue;
+            }
+            let object = serde_json::from_str(&stored.body).map(Object).map_err(|error| {
+                Status::new(Reason::InternalError, format!("stored body of {}: {error}", self.kind.resource))
+            })?;
+            if self.wanted.admits(self.kind, &object) {
+                lines.extend(self.line(word, object));
+            }
+        }
+        match batch.next {
+            Some(_) => {
+                let revision = Some(batch.revision);
+                self.initial = Some(InitialEvents { revision, after: batch.next, ..initial });
+            }
+            None if initial.is_marked => lines.extend(self.end_mark()),
+            None => {}
+        }
+        Ok(lines)
+    }
+
+    /// Adds the event of an object in its stored form, given as its text and the revision that wrote it.
+    fn write_stored(&self, word: &str, stored: (&str, Option<u64>), lines: &mut Vec<u8>) -> ServeResult<()> {
+        match self.is_protobuf() {
+            true => lines.extend(self.frame(word, stored)?),
+            false => {
+                let body = stored.0;
+                lines.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":{body}}}\n").as_bytes());
+            }
         }
         Ok(())
     }
@@ -154,13 +230,9 @@ impl ActiveWatch {
                 WatchSelection { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
             if is_plain {
                 if watched.is_about(entry) {
-                    let (word, body) = (WatchSelection::change(entry).word(), &entry.change.stored().body);
-                    match self.is_protobuf() {
-                        true => lines.extend(self.frame(word, body)?),
-                        false => {
-                            lines.extend_from_slice(format!("{{\"type\":\"{word}\",\"object\":{body}}}\n").as_bytes());
-                        }
-                    }
+                    let word = WatchSelection::change(entry).word();
+                    let stored = entry.change.stored();
+                    self.write_stored(word, (&stored.body, Some(stored.revision)), &mut lines)?;
                 }
                 self.revision = entry.revision;
                 continue;
@@ -174,10 +246,13 @@ impl ActiveWatch {
         Ok(lines)
     }
 
-    /// Reads the next entries of the log: returns their number, and their encoded events.
-    pub fn read(&mut self, api: &Api) -> ServeResult<(usize, Vec<u8>)> {
+    /// Reads existing objects or the next entries of the log: returns whether there were any, and their encoded events.
+    pub fn read(&mut self, api: &Api) -> ServeResult<(bool, Vec<u8>)> {
+        if self.has_initial_events() {
+            return Ok((true, self.encode_initial_events(api, Vec::new())?));
+        }
         let entries = entries(api, self.revision)?;
-        Ok((entries.len(), self.encode_entries(&entries)?))
+        Ok((!entries.is_empty(), self.encode_entries(&entries)?))
     }
 
     fn line(&mut self, word: &str, object: Object) -> Vec<u8> {
@@ -201,8 +276,9 @@ impl ActiveWatch {
     }
 
     /// Encodes the event of a stored object as a frame of protobuf.
-    fn frame(&self, word: &str, body: &str) -> ServeResult<Vec<u8>> {
-        let frame = self.show.encode_stored(body).and_then(|document| protobuf::encode_event(word, &document));
+    fn frame(&self, word: &str, stored: (&str, Option<u64>)) -> ServeResult<Vec<u8>> {
+        let document = self.show.encode_stored(stored, &self.bodies);
+        let frame = document.and_then(|document| protobuf::encode_event(word, &document));
         let refusal = || format!("stored body of {} has no protobuf encoding", self.kind.resource);
         frame.ok_or_else(|| Status::new(Reason::InternalError, refusal()))
     }

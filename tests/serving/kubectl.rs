@@ -5,6 +5,7 @@ use crate::cluster::{Cluster, Said};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const KUBECTL: &str = "/usr/bin/kubectl";
@@ -92,6 +93,52 @@ fn kubectl_forwards_ports() {
         check_forwarding(&cluster, is_web_socket);
     }
     drop(server);
+}
+
+/// Returns the oldest kubectl beside the installed one, as packages with several versions name them, and its minor version.
+fn oldest() -> Option<(u32, PathBuf)> {
+    let folder = fs::canonicalize(KUBECTL).ok()?.parent()?.to_owned();
+    let minor = |path: &Path| path.file_name()?.to_str()?.strip_prefix("kubectl.1.")?.parse().ok();
+    let paths = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    paths.filter_map(|path| Some((minor(&path)?, path))).min()
+}
+
+/// Until 1.28 kubectl checks manifests itself by the document `/openapi/v2`, unless the server does, and reads discovery of every group.
+#[test]
+fn old_kubectl_validates_and_applies_lists() {
+    let Some((_, old)) = oldest().filter(|(minor, _)| *minor <= 28) else {
+        return skip!("kubectl is not installed in version 1.28 or older");
+    };
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let kubectl = |line: &str, stdin: &str| {
+        let mut command = cluster.program(&old.to_string_lossy());
+        command.env("KUBECONFIG", cluster.home().join("kubeconfig")).env("HOME", cluster.home());
+        cluster.run_program(command.args(line.split(' ')), stdin)
+    };
+    let list = |fields: &str| {
+        let map = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: listed}}, {fields}}}");
+        let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: listed}, spec: {hard: {pods: '1'}}}";
+        format!("apiVersion: v1\nkind: List\nitems:\n- {map}\n- {quota}\n")
+    };
+    let said = kubectl("apply -f -", &list("dta: {a: b}"));
+    let unknown = r#"ValidationError(ConfigMap): unknown field "dta" in io.k8s.api.core.v1.ConfigMap"#;
+    assert!(said.code == 1 && said.err.contains(unknown), "{}", said.err);
+    let both = |verb: &str| format!("configmap/listed {verb}\nresourcequota/listed {verb}\n");
+    for (line, fields, verb) in [
+        ("create -f -", "data: {a: b}", "created"),
+        ("apply -f - --dry-run=server", "data: {a: b}", "configured (server dry run)"),
+        ("apply -f -", "data: {a: b}", "configured"),
+        ("apply -f -", "data: {a: b}", "unchanged"),
+        ("replace -f -", "data: {a: c}", "replaced"),
+    ] {
+        let said = kubectl(line, &list(fields));
+        assert_eq!((said.code, said.out), (0, both(verb)), "{line}: {}", said.err);
+    }
+    assert!(kubectl("explain configmap.data", "").out.contains("map[string]string"));
+    assert_eq!(kubectl("api-resources --api-group=apps -o name", "").out.lines().count(), 5);
+    let said = kubectl("delete -f -", &list("data: {}"));
+    assert_eq!((said.code, said.out.lines().count()), (0, 2), "{}", said.err);
 }
 
 fn check_forwarding(cluster: &Cluster, is_web_socket: bool) {

@@ -1,9 +1,10 @@
 //! Long lists, which are written in pieces.
 
 use super::endpoints::{ask, bearer};
-use super::{JSON, MAPS, Server, map};
+use super::{JSON, MAPS, Server, map, told};
 use crate::cluster::Cluster;
 use flate2::read::GzDecoder;
+use kloop::serve::protobuf::{PROTOBUF, decode_document};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -60,6 +61,10 @@ fn long_list_is_equal_in_every_form() {
     let metadata: Value = serde_json::from_slice(&metadata.body).expect("JSON");
     assert_eq!((names(&metadata), &metadata["items"][0]["kind"]), (expected(), &json!("PartialObjectMetadata")));
     assert_eq!(metadata["items"][0]["data"], Value::Null);
+    let encoded = get(MAPS, &[("Accept", PROTOBUF)]).body;
+    assert_eq!(names(&decode_document(&encoded, "", "").expect("protobuf")), expected());
+    // The second one consists of items that were encoded for the first one.
+    assert!(get(MAPS, &[("Accept", PROTOBUF)]).body == encoded);
     let some = server.get(&format!("{MAPS}?fieldSelector=metadata.name%3Dm-55"));
     assert_eq!(names(&some), ["m-55"]);
     let none = get(&format!("{MAPS}?labelSelector=a%3Db&pretty=true"), &[]).text();
@@ -135,4 +140,21 @@ fn long_list_shows_one_revision_to_a_slow_client() {
     let now =
         names(&serde_json::from_slice(&ask(&server, MAPS, &[("Authorization", &bearer(&server))]).body).expect("JSON"));
     assert!(now.contains(&"m-775".to_owned()) && !now.contains(&"m-79".to_owned()), "{now:?}");
+}
+
+#[test]
+fn watch_begins_with_the_objects_of_one_revision() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    fill(&server, LENGTH);
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut events = server.watch(&format!("{MAPS}?watch=true&{initial}"));
+    let first = events.next().expect("an event");
+    // Other clients write while this one does not read.
+    assert_eq!(server.ask("DELETE", &format!("{MAPS}/m-79"), JSON, "").0, 200);
+    assert_eq!(server.ask("PUT", &format!("{MAPS}/m-78"), JSON, &map("m-78", "changed")).0, 200);
+    let told: Vec<String> = [first].into_iter().chain(events).map(|event| told(&event)).take(COUNT + 3).collect();
+    let added: Vec<String> = expected().iter().map(|name| format!("ADDED {name}")).collect();
+    assert_eq!(told[..COUNT], added);
+    assert_eq!(told[COUNT..], ["BOOKMARK ", "DELETED m-79", "MODIFIED m-78"]);
 }

@@ -28,7 +28,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
             let mut next = Some(first);
             while let Some(piece) = next {
                 context.print(&String::from_utf8_lossy(&piece))?;
-                next = list.next_piece(context.api()?)?;
+                next = list.next_piece(context.api()?, Vec::new())?;
             }
             Ok(())
         }
@@ -49,8 +49,8 @@ fn follow(mut watching: ActiveWatch, context: &mut CommandContext) -> CliResult 
     let mut lines = std::mem::take(&mut watching.first);
     loop {
         context.print(&String::from_utf8_lossy(&lines))?;
-        let (count, more) = watching.read(context.api()?)?;
-        if count == 0 && !patience.wait() {
+        let (has_read, more) = watching.read(context.api()?)?;
+        if !has_read && !patience.wait() {
             return Ok(());
         }
         lines = more;

@@ -26,7 +26,7 @@ pub fn compress(mut answer: HttpAnswer) -> HttpAnswer {
             let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
             encoder.write_all(bytes).and_then(|()| encoder.finish()).map(|packed| *bytes = packed).is_ok()
         }
-        AnswerBody::List(first, list) => list.compress(first).map(|packed| *first = packed).is_ok(),
+        AnswerBody::List(first, list) => list.compress(std::mem::take(first)).map(|packed| *first = packed).is_ok(),
         _ => false,
     };
     if packed {

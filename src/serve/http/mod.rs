@@ -12,6 +12,7 @@ mod exchange;
 pub mod guard;
 pub mod identity;
 mod log_tail;
+mod piece_buffers;
 mod proxy;
 pub mod proxy_filter;
 mod receive;
@@ -26,6 +27,7 @@ use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
 use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
 use crate::apiserver::authorization::cache::AccessCache;
+use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::outside_client::OutsideClient;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
@@ -51,6 +53,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use identity::{HTTP2, ServerTls};
 use log_tail::LogTail;
+use piece_buffers::PieceBuffers;
 use proxy::ProxiedHead;
 use request_metrics::RequestMetrics;
 use std::convert::Infallible;
@@ -61,6 +64,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::available_parallelism;
 use std::time::Duration;
 use stream::AnswerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -90,6 +94,12 @@ const HANDS: usize = 16;
 const ANONYMOUS_HANDS: usize = 2;
 /// The same for measurements of pods and nodes.
 const MEASURING_HANDS: usize = 2;
+/// The same for OpenAPI documents, which are long.
+const DOCUMENT_HANDS: usize = 2;
+/// Maximum number of threads that make pieces of long lists, because each keeps some memory; fewer where processors are few.
+const LIST_HANDS: usize = 4;
+/// Maximum number of headers of a request, such as those that name the groups of an impersonated user.
+const MOST_HEADERS: usize = 400;
 /// Size of the cache of each connection to the state that only reads: the system keeps the file in memory, too.
 const CACHE: usize = 2 << 20;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
@@ -139,6 +149,8 @@ struct ServerState {
     kinds: KindRegistry,
     /// Roles and bindings by user, shared by all of them.
     access_cache: AccessCache,
+    /// Encodings of stored bodies, shared by all of them.
+    encoded_bodies: EncodedBodies,
     /// Makes the writes of all clients.
     writer: Arc<SharedWriter>,
     tail: OnceLock<Arc<LogTail>>,
@@ -147,8 +159,14 @@ struct ServerState {
     anonymous: Semaphore,
     /// Turns of requests that measure, which wait for a moment.
     measuring: Semaphore,
+    /// Turns of requests for OpenAPI documents.
+    documents: Semaphore,
     /// Permits for streams.
     streams: Arc<Semaphore>,
+    /// Turns of those that make pieces of long lists.
+    lists: Semaphore,
+    /// Buffers for the pieces of lists.
+    buffers: Arc<PieceBuffers>,
     /// Turns of the threads that read or write the state.
     turns: Turns,
     /// Asks webhooks for all clients.
@@ -284,7 +302,7 @@ async fn serve_connection(
         Box::pin(server.serve_connection(TokioIo::new(stream), service))
     } else {
         let mut server = hyper::server::conn::http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+        server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_headers(MOST_HEADERS);
         Box::pin(server.serve_connection(TokioIo::new(stream), service).with_upgrades())
     };
     let mut conversation = pin!(conversation);
@@ -390,8 +408,10 @@ async fn answer_request(
     }
     let _turn = match access {
         Access::Anonymous => shared.anonymous.acquire().await.ok(),
-        Access::Full if request.path.starts_with("/apis/metrics.k8s.io/") => shared.measuring.acquire().await.ok(),
-        Access::Full | Access::Account => None,
+        Access::Full | Access::Account => match shared.turns_of_slow(&request.path) {
+            Some(turns) => turns.acquire().await.ok(),
+            None => None,
+        },
     };
     let brief = (access == Access::Full).then(|| shared.answer_here(&request, span)).flatten();
     if let Some(answer) = brief {
@@ -441,6 +461,7 @@ impl ServerState {
             writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds, &access_cache)),
             kinds,
             access_cache,
+            encoded_bodies: EncodedBodies::default(),
             state,
             guard,
             tls,
@@ -448,10 +469,13 @@ impl ServerState {
             idle: Mutex::default(),
             tail: OnceLock::new(),
             metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane, audit }),
+            lists: Semaphore::new(available_parallelism().map_or(2, usize::from).clamp(2, LIST_HANDS)),
+            buffers: Arc::default(),
             turns: Turns::new(HANDS),
             outside: Arc::default(),
             anonymous: Semaphore::new(ANONYMOUS_HANDS),
             measuring: Semaphore::new(MEASURING_HANDS),
+            documents: Semaphore::new(DOCUMENT_HANDS),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
         }
     }
@@ -480,6 +504,26 @@ impl ServerState {
         done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
     }
 
+    /// Returns the turns that requests for this path take, where answers take so long that many would hold up other requests.
+    fn turns_of_slow(&self, path: &str) -> Option<&Semaphore> {
+        let is_below = |folder: &str| path.starts_with(folder);
+        match () {
+            () if is_below("/apis/metrics.k8s.io/") => Some(&self.measuring),
+            () if is_below("/openapi/") => Some(&self.documents),
+            () => None,
+        }
+    }
+
+    /// Like [`ServerState::work`], for a piece of a long list.
+    async fn work_on_list<T: Send + 'static>(
+        self: &Arc<ServerState>,
+        work: impl FnOnce(&mut Api) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        // The semaphore is never closed.
+        let _turn = self.lists.acquire().await.ok();
+        self.work(work).await
+    }
+
     /// Answers a brief read on the thread of all connections: passing it to another thread and back would take longer.
     fn answer_here(&self, request: &ApiRequest, span: &Span) -> Option<HttpAnswer> {
         if identity(&self.state) != self.place {
@@ -502,7 +546,7 @@ impl ServerState {
         }
         Api::open(&self.state, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
-            .map(|api| api.with_outside_client(&self.outside))
+            .map(|api| api.with_outside_client(&self.outside).with_encoded_bodies(&self.encoded_bodies))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {
                 api.store().limit_cache(CACHE).map_err(|error| refused(&error))?;

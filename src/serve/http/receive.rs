@@ -47,6 +47,9 @@ pub async fn listen(
     shared: &Arc<ServerState>,
     (connection, facts, audited): (&Connection, &ClientFacts, Option<&Arc<AuditExchange>>),
 ) -> Result<(ApiRequest, Access), Status> {
+    if !has_valid_escapes(head.uri.path()) {
+        return Err(Status::new(Reason::BadRequest, format!("invalid URL escape in {}", head.uri.path())));
+    }
     let headers = &head.headers;
     let access = shared.guard.admit(headers, &request.method, &request.path);
     let access = match facts.identity {
@@ -74,6 +77,12 @@ pub async fn listen(
     let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
     request.body = tokio::time::timeout(PATIENCE, read_body(body, head.version)).await.map_err(timeout)??;
     Ok((request, access))
+}
+
+/// Whether two hexadecimal digits follow each `%` of a path.
+fn has_valid_escapes(path: &str) -> bool {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    path.split('%').skip(1).all(|rest| (0..2).all(|index| is_digit(rest.as_bytes().get(index))))
 }
 
 /// Reads a body. One that is too large is refused at once in HTTP/1. In HTTP/2 it is read on for a while and dropped, because clients take an
@@ -144,4 +153,19 @@ async fn identify(
 pub fn text(headers: &HeaderMap, name: &HeaderName) -> String {
     let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     all.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_a_path_have_two_digits() {
+        for path in ["/", "/api", "/a%20b", "/%2F%ff", "/é"] {
+            assert!(has_valid_escapes(path), "{path}");
+        }
+        for path in ["/%", "/%2", "/%zz", "/a%20%2x", "/%é"] {
+            assert!(!has_valid_escapes(path), "{path}");
+        }
+    }
 }

@@ -27,10 +27,10 @@ use tokio::time::Instant;
 const PIECES: usize = 4;
 
 /// The next lines of a watch and the stream for the lines after them; `None` at the end.
-type NextLines = Pin<Box<dyn Future<Output = Option<(Vec<u8>, Box<WatchStream>)>> + Send>>;
+type NextLines = Pin<Box<dyn Future<Output = Option<(Bytes, Box<WatchStream>)>> + Send>>;
 
 /// The next piece of a list and the stream for the pieces after it; `None` at the end.
-type NextPiece = Pin<Box<dyn Future<Output = Option<io::Result<(Vec<u8>, ListStream)>>> + Send>>;
+type NextPiece = Pin<Box<dyn Future<Output = Option<io::Result<(Bytes, ListStream)>>> + Send>>;
 
 /// The body of an answer during its transfer.
 pub enum AnswerStream {
@@ -73,7 +73,7 @@ impl Body for AnswerStream {
             AnswerStream::Audited { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
             AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
             AnswerStream::Ended => None,
-            AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)),
+            AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)).map(Bytes::from),
             AnswerStream::List(next) => match ready!(next.as_mut().poll(context)) {
                 Some(Ok((piece, list))) => {
                     *stream = AnswerStream::List(Box::pin(list.next_piece()));
@@ -100,7 +100,7 @@ impl Body for AnswerStream {
                 }
             },
         };
-        Poll::Ready(piece.map(|piece| Ok(Frame::data(Bytes::from(piece)))))
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
@@ -121,19 +121,21 @@ pub struct ListStream {
 
 /// Makes a body of a long list: a piece is read when the client has taken the one before.
 pub fn list(first: Vec<u8>, list: Box<ListBody>, shared: Arc<ServerState>) -> AnswerStream {
+    let first = shared.buffers.make_bytes(first);
     let stream = ListStream { list, shared };
     AnswerStream::List(Box::pin(async move { Some(Ok((first, stream))) }))
 }
 
 impl ListStream {
-    async fn next_piece(self) -> Option<io::Result<(Vec<u8>, ListStream)>> {
+    async fn next_piece(self) -> Option<io::Result<(Bytes, ListStream)>> {
         let ListStream { mut list, shared } = self;
         if list.is_over() {
             return None;
         }
-        let read = shared.work(move |api| list.next_piece(api).map(|piece| (piece, list))).await;
+        let buffer = shared.buffers.take();
+        let read = shared.work_on_list(move |api| list.next_piece(api, buffer).map(|piece| (piece, list))).await;
         match read.and_then(|read| read) {
-            Ok((piece, list)) => Some(Ok((piece?, ListStream { list, shared }))),
+            Ok((piece, list)) => Some(Ok((shared.buffers.make_bytes(piece?), ListStream { list, shared }))),
             Err(status) => Some(Err(io::Error::other(status))),
         }
     }
@@ -161,7 +163,7 @@ pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStrea
         }
     };
     let now = Instant::now();
-    let first = std::mem::take(&mut watching.first);
+    let first = shared.buffers.make_bytes(std::mem::take(&mut watching.first));
     let until = watching.timeout.map(|timeout| now + timeout);
     let (bookmark, counted) = (now + BOOKMARK, shared.metrics.requests.watches.count());
     let telling = WatchStream { watching, shared, news, until, bookmark, is_over: false, _counted: counted };
@@ -176,18 +178,27 @@ impl WatchStream {
     }
 
     /// Returns the next lines; `None` at the end.
-    async fn next_lines(mut self: Box<Self>) -> Option<(Vec<u8>, Box<WatchStream>)> {
+    async fn next_lines(mut self: Box<Self>) -> Option<(Bytes, Box<WatchStream>)> {
+        while self.watching.has_initial_events() {
+            let (shared, buffer) = (self.shared.clone(), self.shared.buffers.take());
+            let encode = move |api: &mut Api| (self.watching.encode_initial_events(api, buffer), self);
+            // Without a state the watch ends, and its client begins again.
+            let (lines, stream) = shared.work_on_list(encode).await.ok()?;
+            self = stream;
+            let lines = lines.unwrap_or_else(|status| self.end_with(&status));
+            if !lines.is_empty() {
+                return Some((shared.buffers.make_bytes(lines), self));
+            }
+            drop(shared.buffers.make_bytes(lines));
+        }
         while !self.is_over {
             let lines = match self.next_chunk().await {
                 Ok(lines) => lines,
-                Err(status) => {
-                    self.is_over = true;
-                    self.watching.failure(&status)
-                }
+                Err(status) => self.end_with(&status),
             };
             if !lines.is_empty() {
                 self.bookmark = Instant::now() + BOOKMARK;
-                return Some((lines, self));
+                return Some((lines.into(), self));
             }
             let now = Instant::now();
             if self.until.is_some_and(|until| until <= now) {
@@ -195,11 +206,17 @@ impl WatchStream {
             }
             if self.watching.bookmarks && (self.is_over || self.bookmark <= now) {
                 self.bookmark = now + BOOKMARK;
-                return Some((self.watching.bookmark(), self));
+                return Some((self.watching.bookmark().into(), self));
             }
             self.wait(now).await;
         }
         None
+    }
+
+    /// Ends the watch after an error; returns its last line.
+    fn end_with(&mut self, status: &Status) -> Vec<u8> {
+        self.is_over = true;
+        self.watching.failure(status)
     }
 
     /// Waits for new entries, the next bookmark or the end.

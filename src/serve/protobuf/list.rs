@@ -14,8 +14,8 @@ pub struct ListEncoder {
     api_version: String,
     kind: String,
     list: MessageIndex,
-    /// Number and message of the items.
-    items: (u32, MessageIndex),
+    /// The message of the items.
+    item: MessageIndex,
     encoder: Encoder<'static>,
     /// Bytes of the items that were passed on.
     passed: usize,
@@ -27,16 +27,22 @@ impl ListEncoder {
         let kind = format!("{kind}List");
         let table = MessageTable::built_in();
         let list = table.find_kind(api_version, &kind)?;
-        let field = table.message(list).fields.last().filter(|field| field.name == "items")?;
-        let ValueType::Message(message) = field.of else { return None };
-        let items = (field.number, message);
+        let field = table.message(list).fields.last().filter(|field| (&*field.name, field.number) == ("items", RAW))?;
+        let ValueType::Message(item) = field.of else { return None };
         let encoder = Encoder::new(table, Vec::new());
-        Some(ListEncoder { api_version: api_version.to_owned(), kind, list, items, encoder, passed: 0 })
+        Some(ListEncoder { api_version: api_version.to_owned(), kind, list, item, encoder, passed: 0 })
     }
 
-    /// Adds the JSON text of an item.
-    pub fn push(&mut self, item: &str) -> serde_json::Result<()> {
-        self.encoder.write_text(self.items.0, self.items.1, item)
+    /// Adds the JSON text of an item. Returns the encoded item, as [`encode_content`](super::encode_content) does.
+    pub fn push(&mut self, item: &str) -> serde_json::Result<&[u8]> {
+        let start = self.encoder.bytes.len();
+        self.encoder.write_text(RAW, self.item, item)?;
+        Ok(&self.encoder.bytes[start..])
+    }
+
+    /// Adds an encoded item.
+    pub fn push_encoded(&mut self, item: &[u8]) {
+        self.encoder.bytes.extend_from_slice(item);
     }
 
     /// Passes on the items that were encoded since the last call.
@@ -68,7 +74,7 @@ impl ListEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::protobuf::{decode_document, encode_document};
+    use crate::serve::protobuf::{decode_document, encode_content, encode_document};
 
     #[test]
     fn list_is_the_same_item_by_item_and_as_a_whole() {
@@ -79,7 +85,11 @@ mod tests {
             let mut encoder = ListEncoder::new("v1", "ConfigMap").expect("a list");
             let mut parts = Vec::new();
             for item in &items {
-                encoder.push(&item.to_string()).expect("JSON");
+                let encoded = encoder.push(&item.to_string()).expect("JSON").to_owned();
+                assert_eq!(Some(&encoded), encode_content("v1", "ConfigMap", &item.to_string()).as_ref());
+                encoder.drain_items(|_| ());
+                encoder.passed -= encoded.len();
+                encoder.push_encoded(&encoded);
                 encoder.drain_items(|items| parts.extend_from_slice(items));
             }
             let whole = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items});

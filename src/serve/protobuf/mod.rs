@@ -30,7 +30,7 @@ pub const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=wat
 
 /// The bytes that every document begins with.
 const MAGIC: &[u8] = b"k8s\0";
-/// The field of the envelope that contains the object.
+/// The field of the envelope that contains the object, and the field of a list that contains an item.
 const RAW: u32 = 2;
 
 /// The reason why bytes cannot be decoded, in the words of Kubernetes' decoder.
@@ -55,14 +55,25 @@ pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
 
 /// Like [`encode_document`], for the JSON text of a document of this version and kind. `None` also for a text that is no JSON.
 pub fn encode_text(api_version: &str, kind: &str, text: &str) -> Option<Vec<u8>> {
+    encode_content(api_version, kind, text).map(|content| add_envelope(api_version, kind, &content))
+}
+
+/// Like [`encode_text`], without the envelope: the field of the envelope that contains the object, which also is an item of a list.
+pub fn encode_content(api_version: &str, kind: &str, text: &str) -> Option<Vec<u8>> {
     let table = MessageTable::built_in();
     let message = table.find_kind(api_version, kind)?;
-    let mut bytes = Vec::with_capacity(text.len());
-    start_envelope(&mut bytes, api_version, kind);
-    let mut encoder = Encoder::new(table, bytes);
+    let mut encoder = Encoder::new(table, Vec::with_capacity(text.len()));
     encoder.write_text(RAW, message, text).ok()?;
-    end_envelope(&mut encoder.bytes);
     Some(encoder.bytes)
+}
+
+/// Makes a document of encoded content.
+pub fn add_envelope(api_version: &str, kind: &str, content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(content.len() + api_version.len() + kind.len() + 16);
+    start_envelope(&mut bytes, api_version, kind);
+    bytes.extend_from_slice(content);
+    end_envelope(&mut bytes);
+    bytes
 }
 
 /// Writes the start of a document: everything before its content.

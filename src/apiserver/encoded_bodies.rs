@@ -1,0 +1,112 @@
+//! Encodings of stored bodies, which all readers of a process share: an object that many clients read is encoded once.
+//!
+//! A revision is given to one write only, so that it names one body. When there is no room, the newest revisions stay: one that was replaced
+//! goes before those that can still be asked for, and a list that is longer than the room still finds its newest part.
+//! Knows no encoding. Start reading at [`EncodedBodies::find`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Maximum size of all encodings.
+const ROOM: usize = 24 << 20;
+/// Maximum size of one encoding that is kept.
+const LARGEST: usize = 32 << 10;
+/// Approximate memory for an entry beside its bytes.
+const ENTRY: usize = 64;
+
+/// Encodings by revision; clones share their content.
+#[derive(Clone, Default)]
+pub struct EncodedBodies(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    size: usize,
+    by_revision: BTreeMap<u64, Arc<[u8]>>,
+}
+
+impl EncodedBodies {
+    /// Returns what is known of the bodies of these revisions.
+    pub fn find(&self, revisions: impl Iterator<Item = Option<u64>>) -> Vec<Option<Arc<[u8]>>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        revisions.map(|revision| kept.by_revision.get(&revision?).cloned()).collect()
+    }
+
+    /// Returns the encoding of the body of a revision, which is made where it is not known.
+    pub fn find_or_encode(&self, revision: u64, encode: impl FnOnce() -> Option<Vec<u8>>) -> Option<Arc<[u8]>> {
+        if let Some(known) = self.find([Some(revision)].into_iter()).pop().flatten() {
+            return Some(known);
+        }
+        let encoded: Arc<[u8]> = encode()?.into();
+        self.keep([(revision, encoded.clone())]);
+        Some(encoded)
+    }
+
+    /// Keeps encodings while there is room.
+    pub fn keep(&self, encoded: impl IntoIterator<Item = (u64, Arc<[u8]>)>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (revision, bytes) in encoded {
+            kept.insert(revision, bytes);
+        }
+    }
+}
+
+impl Kept {
+    fn insert(&mut self, revision: u64, bytes: Arc<[u8]>) {
+        let size = bytes.len() + ENTRY;
+        let is_older = self.by_revision.first_key_value().is_some_and(|(oldest, _)| revision < *oldest);
+        if bytes.len() > LARGEST || is_older && self.size + size > ROOM {
+            return;
+        }
+        self.size += size;
+        if let Some(replaced) = self.by_revision.insert(revision, bytes) {
+            self.size -= replaced.len() + ENTRY;
+        }
+        while self.size > ROOM {
+            let Some((_, oldest)) = self.by_revision.pop_first() else { return };
+            self.size -= oldest.len() + ENTRY;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revisions(bodies: &EncodedBodies) -> Vec<u64> {
+        bodies.0.lock().unwrap().by_revision.keys().copied().collect()
+    }
+
+    #[test]
+    fn body_of_a_revision_is_encoded_once() {
+        let bodies = EncodedBodies::default();
+        let first = bodies.find_or_encode(7, || Some(b"seven".to_vec()));
+        assert_eq!(first.as_deref(), Some(&b"seven"[..]));
+        assert_eq!(bodies.find_or_encode(7, || panic!("known")), first);
+        assert_eq!(bodies.clone().find([Some(7), None, Some(8)].into_iter()), [first, None, None]);
+        assert_eq!(bodies.find_or_encode(9, || None), None);
+    }
+
+    #[test]
+    fn newest_revisions_stay_when_there_is_no_room() {
+        let bodies = EncodedBodies::default();
+        let bytes: Arc<[u8]> = vec![0; LARGEST].into();
+        let most = (ROOM / (LARGEST + ENTRY)) as u64;
+        bodies.keep((10..10 + most).map(|revision| (revision, bytes.clone())));
+        bodies.keep([(1, bytes.clone())]);
+        assert_eq!(revisions(&bodies), Vec::from_iter(10..10 + most), "an older one is not kept");
+        bodies.keep([(1000 + most, bytes.clone()), (2000 + most, bytes)]);
+        let kept = revisions(&bodies);
+        assert_eq!((kept.len() as u64, kept[0], kept.last()), (most, 12, Some(&(2000 + most))));
+        bodies.keep([(5000 + most, vec![0; LARGEST + 1].into())]);
+        assert_eq!(revisions(&bodies), kept, "it is too large");
+    }
+
+    #[test]
+    fn size_is_counted_once_for_a_revision() {
+        let bodies = EncodedBodies::default();
+        for length in [100, 5, 30] {
+            bodies.keep([(3, vec![0; length].into())]);
+            assert_eq!(bodies.0.lock().unwrap().size, length + ENTRY);
+        }
+    }
+}

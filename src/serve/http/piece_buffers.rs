@@ -1,0 +1,78 @@
+//! Buffers for the pieces of long lists, which are used again.
+//!
+//! Workers fill them, and the thread of all connections sends them. Memory that another thread frees comes back to its worker late, so that
+//! each worker would keep many pieces. Knows no list. Start reading at [`PieceBuffers::take`].
+
+use bytes::Bytes;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Maximum number of buffers that are kept.
+const MOST: usize = 16;
+/// Maximum size of a buffer that is kept; pieces with long objects are larger than usual.
+const LARGEST: usize = 1 << 20;
+
+/// Buffers that are not in use.
+#[derive(Default)]
+pub struct PieceBuffers(Mutex<Vec<Vec<u8>>>);
+
+impl PieceBuffers {
+    /// Takes an empty buffer, or makes one.
+    pub fn take(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Makes the bytes of a message from a buffer, which comes back when they were sent.
+    pub fn make_bytes(self: &Arc<PieceBuffers>, piece: Vec<u8>) -> Bytes {
+        Bytes::from_owner(SentPiece { piece, buffers: self.clone() })
+    }
+
+    fn give_back(&self, mut piece: Vec<u8>) {
+        let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if unused.len() < MOST && piece.capacity() <= LARGEST {
+            piece.clear();
+            unused.push(piece);
+        }
+    }
+}
+
+/// A piece during its transfer.
+struct SentPiece {
+    piece: Vec<u8>,
+    buffers: Arc<PieceBuffers>,
+}
+
+impl AsRef<[u8]> for SentPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.piece
+    }
+}
+
+impl Drop for SentPiece {
+    fn drop(&mut self) {
+        self.buffers.give_back(std::mem::take(&mut self.piece));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_comes_back_empty_when_its_bytes_were_sent() {
+        let buffers = Arc::new(PieceBuffers::default());
+        let bytes = buffers.make_bytes(b"piece".to_vec());
+        assert_eq!((&bytes[..], buffers.take().capacity()), (&b"piece"[..], 0));
+        drop(bytes);
+        let buffer = buffers.take();
+        assert!(buffer.is_empty() && buffer.capacity() >= 5);
+    }
+
+    #[test]
+    fn few_buffers_of_usual_size_are_kept() {
+        let buffers = Arc::new(PieceBuffers::default());
+        drop(buffers.make_bytes(vec![0; LARGEST + 1]));
+        assert_eq!(buffers.take().capacity(), 0);
+        drop((0..=MOST).map(|_| buffers.make_bytes(vec![0; 8])).collect::<Vec<_>>());
+        assert_eq!((0..=MOST).filter(|_| buffers.take().capacity() > 0).count(), MOST);
+    }
+}
