@@ -205,3 +205,32 @@ fn auth_reconcile_adds_what_is_missing_and_removes_what_it_is_told_to() {
     let subjects = cluster.ok("get rolebinding made -n fresh -o jsonpath={.subjects[*].name}");
     assert_eq!(subjects, "bob");
 }
+
+#[test]
+fn last_applied_is_edited_and_pruned_objects_are_in_the_diff() {
+    let cluster = Cluster::new();
+    let folder = tempfile::tempdir().expect("folder");
+    let map = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{app: a}}}}, data: {{key: old}}}}\n"
+        )
+    };
+    let (all, one) = (folder.path().join("all.yaml"), folder.path().join("one.yaml"));
+    fs::write(&all, format!("{}---\n{}", map("one"), map("two"))).expect("written");
+    fs::write(&one, map("one")).expect("written");
+    cluster.ok(&format!("apply -f {}", all.display()));
+    write_program(folder.path(), "editor", "sed -i s/old/new/ \"$1\"", 0o755);
+    let mut command = cluster.command();
+    command.env("EDITOR", folder.path().join("editor")).args(["apply", "edit-last-applied", "configmap/one"]);
+    let said = cluster.run_program(&mut command, "");
+    assert_eq!((said.code, said.out.as_str()), (0, "configmap/one edited\n"), "{said:?}");
+    assert!(cluster.ok("apply view-last-applied configmap/one").contains("key: new"));
+    assert_eq!(cluster.read("configmap/one", "{.data.key}"), "old", "only the annotation is changed");
+    let said = cluster.kloop(&format!("diff --prune -l app=a -f {}", one.display()));
+    let has_gone = |name: &str| said.out.contains(&format!("\n-  name: {name}\n"));
+    assert!(said.code == 1 && has_gone("two") && !has_gone("one"), "{said:?}");
+    let mut command = cluster.command();
+    command.env("EDITOR", folder.path().join("editor")).args(["create", "--edit", "-f", "-"]);
+    let said = cluster.run_program(&mut command, &map("three"));
+    assert_eq!((said.code, cluster.read("configmap/three", "{.data.key}").as_str()), (0, "new"), "{said:?}");
+}

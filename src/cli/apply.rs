@@ -2,7 +2,7 @@
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{ChangeFlags, ValidateFlag};
+use super::flags::{self, ChangeFlags, DeletionFlags, ValidateFlag};
 use super::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::apiserver::apply::{self, Applied, ApplyOutcome};
 use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub mod follow;
 mod last_applied;
-mod prune;
+pub mod prune;
 mod recreate;
 mod refused;
 mod server_side;
@@ -70,6 +70,18 @@ pub struct Args {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
+    deletion: DeletionFlags,
+    /// With --force or --prune: period of time in seconds given to the resource to terminate gracefully. Ignored if negative.
+    #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
+    grace_period: i64,
+    /// With --force: the length of time to wait before giving up on a delete, zero means determine a timeout from the size of the
+    /// object.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    timeout: String,
+    /// Accepted for compatibility with kubectl; changes are computed from the schemas that are compiled in.
+    #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    openapi_patch: bool,
+    #[command(flatten)]
     server: server_side::ServerSide,
     #[command(flatten)]
     pruning: prune::PruneFlags,
@@ -116,6 +128,8 @@ impl Args {
         let dry_run = self.change.dry_run(context)?;
         self.server.check(dry_run, self.force)?;
         self.validate.parse()?;
+        self.deletion.propagation()?;
+        flags::duration("timeout", &self.timeout)?;
         self.pruning.check(context.kinds())?;
         self.pruning.labels().map(drop)
     }
@@ -126,6 +140,7 @@ impl Args {
 fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResult<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;
+    args.deletion.propagation()?;
     args.server.check(dry_run, args.force)?;
     let options = context.options(validation, dry_run);
     let applier = args.server.applier(args.change.field_manager());
@@ -227,7 +242,7 @@ impl ApplyFailure {
             ApplyFailure::Refused { status, object, is_known } => (status, object, is_known),
         };
         let status = if args.force && matches!(status.reason, Reason::Invalid | Reason::Conflict) {
-            match recreate::recreate(context, kind, key, &with_last_applied(&object), options) {
+            match recreate::recreate(args, context, (kind, key), &with_last_applied(&object), options) {
                 Err(Failure::Api { status, .. }) => status,
                 done => return done,
             }

@@ -127,6 +127,9 @@ struct ConfigViewArgs {
     /// Accepted for compatibility with kubectl; the kubeconfig refers to no files.
     #[arg(long)]
     flatten: bool,
+    /// Accepted for compatibility with kubectl; there is one kubeconfig.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    merge: Option<bool>,
 }
 
 /// The user name in kubeconfigs.

@@ -1,6 +1,7 @@
 //! The environment of a verb: the global flags, the API, and the output streams.
 
 use super::dry_run::DryRun;
+use super::program_name::in_own_words;
 use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
@@ -292,7 +293,7 @@ impl CommandContext {
 
     /// Prints a line on standard error.
     pub fn print_notice(&mut self, line: &str) {
-        eprintln!("{}", crate::show::escape::text(line));
+        eprintln!("{}", crate::show::escape::text(&in_own_words(line)));
     }
 
     /// Prints the API server's warnings as kubectl does.
@@ -303,6 +304,16 @@ impl CommandContext {
             }
             self.warned.push(warning.clone());
             eprintln!("{} {}", self.warning, crate::show::escape::text(warning));
+        }
+    }
+
+    /// With `--warnings-as-errors`, fails when the command has warned.
+    pub fn check_warnings(&self) -> CliResult {
+        match self.warned.len() {
+            count if count > 0 && self.globals.warnings_as_errors => {
+                Err(Failure::plain(format!("{count} warning{} received", if count == 1 { "" } else { "s" })))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -319,7 +330,7 @@ impl CommandContext {
         if !text.is_empty() {
             let mut err = std::io::stderr().lock();
             // If standard error is closed, the message is lost.
-            drop(writeln!(err, "{}", crate::show::escape::text(&text)));
+            drop(writeln!(err, "{}", crate::show::escape::text(&in_own_words(&text))));
         }
         ExitCode::from(failure.code())
     }

@@ -13,7 +13,6 @@ use crate::apiserver::{Transaction, read};
 use crate::kinds::Kind;
 use crate::object::{Key, Reason, Status};
 use crate::reconcile::leader;
-use crate::world::Propagation;
 use std::time::Duration;
 
 /// Delete resources by file names, stdin, resources and names, or by resources and label selector.
@@ -188,16 +187,7 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     if args.now && args.grace_period != -1 {
         return Err(Failure::plain("--now and --grace-period cannot be specified together"));
     }
-    let propagation = match args.cascade.as_str() {
-        "background" | "true" => Propagation::Background,
-        "foreground" => Propagation::Foreground,
-        "orphan" | "false" => Propagation::Orphan,
-        other => {
-            return Err(Failure::plain(format!(
-                "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
-            )));
-        }
-    };
+    let propagation = flags::parse_cascade(&args.cascade)?;
     let grace = match (args.force, args.now, args.grace_period) {
         (true, _, _) => Some(0),
         (_, true, _) => Some(1),

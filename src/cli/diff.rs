@@ -1,5 +1,6 @@
 //! `kloop diff`: shows the changes that an apply would make.
 
+use super::apply::prune::find_pruned;
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
 use super::past::AtFlag;
@@ -8,11 +9,12 @@ use super::{CliResult, CommandContext, Failure, history, targets, undo};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply;
 use crate::apiserver::apply_patch::apply_patch;
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::apply::KUBECTL;
 use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::{Key, Object, io_error_text, yaml};
+use crate::object::{Key, Object, Selector, io_error_text, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -63,6 +65,19 @@ pub struct Args {
     /// If true, server-side apply will force the changes against conflicts.
     #[arg(long)]
     force_conflicts: bool,
+    /// Include resources that would be deleted by pruning. Can be used with -l and default shows all resources would be pruned.
+    #[arg(long)]
+    prune: bool,
+    /// Overwrite the default allowlist with <group/version/kind> for --prune.
+    #[arg(long, value_name = "GROUP/VERSION/KIND", value_delimiter = ',')]
+    prune_allowlist: Vec<String>,
+    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
+    /// (value3)). Matching objects must satisfy all of the specified label constraints.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+    /// If true, include managed fields in the diff.
+    #[arg(long)]
+    show_managed_fields: bool,
 }
 
 /// Runs the verb.
@@ -90,11 +105,26 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
     if args.force_conflicts && !args.server_side {
         return Err(Failure::plain("--force-conflicts only works with --server-side"));
     }
-    let (manifests, failures) = files::read(context.kinds(), &args.files)?;
+    let labels = args.selector.as_deref().map(Selector::parse).transpose();
+    let labels = labels.map_err(|error| Failure::plain(error.to_string()))?;
+    let (mut manifests, failures) = files::read(context.kinds(), &args.files)?;
     Failure::from_failures(failures)?;
+    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     let (live, merged) = (PrivateFolder::new("LIVE")?, PrivateFolder::new("MERGED")?);
     for manifest in &manifests {
         write_versions(args, context, manifest, &live, &merged)?;
+    }
+    if args.prune {
+        let mut kept = Vec::new();
+        for manifest in &manifests {
+            kept.push(targets::named(context, manifest)?.1);
+        }
+        for (kind, mut object) in find_pruned(context, &kept, (&args.prune_allowlist, labels))? {
+            if kind.kind == "Secret" {
+                mask(None, &mut object);
+            }
+            live.write(&version_name(kind, &key_of(kind, &object)), object, args.show_managed_fields)?;
+        }
     }
     show(context, &live.0, &merged.0)
 }
@@ -118,7 +148,7 @@ fn compare_with_past(args: &Args, context: &mut CommandContext, revision: u64) -
         let name = version_name(kind, &key);
         for (folder, object) in [(&past, before), (&now, Some(after))] {
             if let Some(object) = object.filter(|object| object.0.is_object()) {
-                folder.write(&name, make_portable(&object, kind))?;
+                folder.write(&name, make_portable(&object, kind), false)?;
             }
         }
     }
@@ -157,9 +187,9 @@ fn write_versions(
     }
     let name = version_name(kind, &key);
     if let Some(before) = before {
-        live.write(&name, before)?;
+        live.write(&name, before, args.show_managed_fields)?;
     }
-    merged.write(&name, after)
+    merged.write(&name, after, args.show_managed_fields)
 }
 
 /// Hides differences that only a real write would make: the resourceVersion and the last-applied
@@ -218,8 +248,10 @@ impl PrivateFolder {
         Ok(PrivateFolder(path))
     }
 
-    fn write(&self, name: &str, mut object: Object) -> CliResult {
-        object.unset(&["metadata", "managedFields"]);
+    fn write(&self, name: &str, mut object: Object, with_managed_fields: bool) -> CliResult {
+        if !with_managed_fields {
+            object.unset(&["metadata", "managedFields"]);
+        }
         Ok(std::fs::write(self.0.join(name), yaml::to_yaml(&object.0))?)
     }
 }

@@ -1,13 +1,13 @@
 //! `kloop edit`: changes objects in an editor.
 
 use super::change::update_part;
-use super::flags::ChangeFlags;
+use super::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::WriteReply;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
-use crate::apiserver::{FieldValidation, WriteReply};
 use crate::kinds::merge_rules;
 use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
@@ -53,6 +53,13 @@ pub struct Args {
     /// If specified, edit will operate on the subresource of the requested object: status or resize.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
+    #[command(flatten)]
+    validate: ValidateFlag,
+    /// Output the patch if the resource is edited.
+    #[arg(long)]
+    output_patch: bool,
+    #[command(flatten)]
+    line_endings: LineEndingsFlag,
 }
 
 const HEADER: &str = "\
@@ -67,6 +74,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (found, failures) = targets::find(context, &args.named.scope())?;
     Failure::from_failures(failures)?;
     edited_part(&args)?;
+    args.validate.parse()?;
+    args.line_endings.check()?;
     let original = text_of(&found);
     let (mut text, mut reasons): (String, Vec<String>) = (original.clone(), Vec::new());
     let mut file = EditedFile::new(&format!("{HEADER}{original}"))?;
@@ -199,10 +208,13 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
     };
     let key = key_of(kind, object);
     let part = edited_part(args)?;
-    let options = context.options(FieldValidation::Strict, dry_run);
+    let options = context.options(args.validate.parse()?, dry_run);
     let reply: WriteReply =
         context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?;
     context.warn(&reply.warnings);
+    if args.output_patch {
+        context.print_line(&format!("Patch: {change}"))?;
+    }
     args.change.print.result(context, &reply.object, &format!("{name} edited{}", dry_run.suffix()))
 }
 
@@ -210,6 +222,18 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
 fn edited_part(args: &Args) -> CliResult<UpdatePart> {
     let unsupported = || Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource));
     update_part(&args.subresource).ok_or_else(unsupported)
+}
+
+/// Has the user edit a text; `None` when it was not changed, or emptied.
+pub fn edit_text(context: &mut CommandContext, text: &str) -> CliResult<Option<String>> {
+    let edited = without_comments(&EditedFile::new(&format!("{HEADER}{text}"))?.edit()?);
+    let cancelled = match () {
+        () if edited == text => "Edit cancelled, no changes made.",
+        () if edited.trim().is_empty() => "Edit cancelled, saved file was empty.",
+        () => return Ok(Some(edited)),
+    };
+    context.print_notice(cancelled);
+    Ok(None)
 }
 
 /// The file in the editor. It is removed on drop, unless it is kept.

@@ -7,6 +7,7 @@ use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, io_error_text, time};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
+use crate::world::Propagation;
 use clap::Args;
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -207,6 +208,55 @@ impl MakeFlags {
     /// The object to send: with `--save-config`, its configuration is in its annotation.
     pub fn noted(&self, object: Object) -> Object {
         if self.save_config { with_last_applied(&object) } else { object }
+    }
+}
+
+/// Flags of verbs that delete an object as a part of their work.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DeletionFlags {
+    /// Must be "background", "orphan", or "foreground". Selects the deletion cascading strategy for the dependents (e.g. Pods
+    /// created by a ReplicationController). Defaults to background.
+    #[arg(long, value_name = "HOW", default_value = "background", num_args = 0..=1, default_missing_value = "background", require_equals = true)]
+    cascade: String,
+    /// Accepted for compatibility with kubectl; what has to be gone before the verb goes on is waited for.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    wait: Option<bool>,
+}
+
+impl DeletionFlags {
+    /// Parses `--cascade`.
+    pub fn propagation(&self) -> CliResult<Propagation> {
+        if self.cascade.is_empty() { Ok(Propagation::Background) } else { parse_cascade(&self.cascade) }
+    }
+}
+
+/// Parses a value of `--cascade`.
+pub fn parse_cascade(text: &str) -> CliResult<Propagation> {
+    match text {
+        "background" | "true" => Ok(Propagation::Background),
+        "orphan" | "false" => Ok(Propagation::Orphan),
+        "foreground" => Ok(Propagation::Foreground),
+        other => Err(Failure::plain(format!(
+            "invalid cascade value ({other}). Must be \"background\", \"foreground\", or \"orphan\""
+        ))),
+    }
+}
+
+/// `--windows-line-endings`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LineEndingsFlag {
+    /// Defaults to the line ending native to your platform. Only false is possible here.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    windows_line_endings: Option<bool>,
+}
+
+impl LineEndingsFlag {
+    /// Refuses line endings that this machine does not have.
+    pub fn check(&self) -> CliResult {
+        match self.windows_line_endings {
+            Some(true) => Err(Failure::plain("--windows-line-endings is not supported: lines end as on Linux")),
+            _ => Ok(()),
+        }
     }
 }
 

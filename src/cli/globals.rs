@@ -47,6 +47,40 @@ pub struct Globals {
     /// UID to impersonate for the operation.
     #[arg(long, global = true, value_name = "UID")]
     pub(super) as_uid: Option<String>,
+    /// Treat warnings received from the server as errors and exit with a non-zero exit code.
+    #[arg(long, global = true)]
+    pub(super) warnings_as_errors: bool,
+    #[command(flatten)]
+    pub(super) connection: ConnectionFlags,
+}
+
+/// Flags about a connection to a server. They have no effect, because commands open the cluster's file.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct ConnectionFlags {
+    /// Default cache directory of a kubectl command. Ignored: nothing is cached.
+    #[arg(long, global = true, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// Path to a cert file for the certificate authority. Ignored: the cluster is a file.
+    #[arg(long, global = true, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Path to a client certificate file for TLS. Ignored: the cluster is a file.
+    #[arg(long, global = true, value_name = "FILE")]
+    client_certificate: Option<PathBuf>,
+    /// Path to a client key file for TLS. Ignored: the cluster is a file.
+    #[arg(long, global = true, value_name = "FILE")]
+    client_key: Option<PathBuf>,
+    /// If true, opt-out of response compression for all requests to the server. Ignored: the cluster is a file.
+    #[arg(long, global = true)]
+    disable_compression: bool,
+    /// If true, the server's certificate will not be checked for validity. Ignored: the cluster is a file.
+    #[arg(long, global = true)]
+    insecure_skip_tls_verify: bool,
+    /// Require server version to match client version. They always match.
+    #[arg(long, global = true)]
+    match_server_version: bool,
+    /// Server name to use for server certificate validation. Ignored: the cluster is a file.
+    #[arg(long, global = true, value_name = "NAME")]
+    tls_server_name: Option<String>,
 }
 
 /// Whether the value of `-v` turns `--verbose` on: any level but zero.

@@ -66,6 +66,7 @@ mod plan;
 mod plugin;
 mod port_forward;
 mod portable;
+mod program_name;
 mod proxy;
 mod ps;
 mod raw_request;
@@ -149,7 +150,7 @@ pub fn main() -> ExitCode {
     // Open the state first, so that an unusable state is reported before an unknown kind. The verb
     // reports the error.
     let _ = context.existing();
-    let outcome = cli.verb.run(&mut context);
+    let outcome = cli.verb.run(&mut context).and_then(|()| context.check_warnings());
     let is_missing = outcome.as_ref().is_err_and(Failure::is_not_found);
     let code = context.finish(outcome);
     if is_missing {

@@ -4,7 +4,7 @@ use super::change::update_part;
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, MakeFlags};
+use super::flags::{self, DeletionFlags, MakeFlags};
 use super::raw_request::RawFlag;
 use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
@@ -49,6 +49,8 @@ pub struct Args {
     /// With --force: how long to wait until the old object is gone; zero means a week.
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     timeout: String,
+    #[command(flatten)]
+    deletion: DeletionFlags,
     /// If specified, replace will operate on the subresource of the requested object: status.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
@@ -120,7 +122,7 @@ fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &
     let timeout = flags::duration("timeout", &args.timeout)?.unwrap_or(WEEK);
     let patience = Deadline::new(context, Some(timeout))?;
     let grace = Some(args.grace_period.max(0));
-    let options = DeleteOptions { grace, ..DeleteOptions::default() };
+    let options = DeleteOptions { grace, propagation: args.deletion.propagation()?, ..DeleteOptions::default() };
     let old: Object = match context.api()?.write(false, |txn| delete(txn, kind, key, &options)) {
         Ok(reply) => reply.into_object(),
         Err(status) if status.reason == Reason::NotFound => return Ok(()),

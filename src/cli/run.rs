@@ -3,6 +3,7 @@
 use super::create::generate::{CreateFlags, Overrides};
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
+use super::flags::DeletionFlags;
 use super::one_pod::SessionOptions;
 use super::{CliResult, CommandContext, Failure, attach, delete, flags, key_changes};
 use crate::apiserver::delete::{DeleteOptions, delete as remove};
@@ -98,6 +99,17 @@ pub struct Args {
     /// '-i/--stdin'.
     #[arg(long)]
     rm: bool,
+    #[command(flatten)]
+    deletion: DeletionFlags,
+    /// With --rm: if true, immediately remove the pod from the API and bypass graceful deletion.
+    #[arg(long)]
+    force: bool,
+    /// With --rm: period of time in seconds given to the pod to terminate gracefully. Ignored if negative.
+    #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
+    grace_period: i64,
+    /// Accepted for compatibility with kubectl; the pod is gone when the command ends or soon after.
+    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    timeout: String,
     /// If true, suppress prompt messages.
     #[arg(short, long)]
     quiet: bool,
@@ -126,6 +138,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let attaches = args.attach.unwrap_or(args.stdin);
     check_attach(&args, attaches, context)?;
+    args.deletion.propagation()?;
+    flags::duration("timeout", &args.timeout)?;
     let words: Vec<String> = more.iter().chain(&args.arguments).cloned().collect();
     let labels = match &args.labels[..] {
         [] => json!({"run": name}),
@@ -239,7 +253,9 @@ fn is_ready(pod: &Object) -> bool {
 fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliResult {
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);
-    match context.api()?.write(false, |txn| remove(txn, kind, &key, &DeleteOptions::default())) {
+    let grace = if args.force { Some(0) } else { Some(args.grace_period).filter(|seconds| *seconds >= 0) };
+    let options = DeleteOptions { grace, propagation: args.deletion.propagation()?, ..DeleteOptions::default() };
+    match context.api()?.write(false, |txn| remove(txn, kind, &key, &options)) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),
         Err(status) => Err(status.into()),
         Ok(_) if args.quiet => Ok(()),

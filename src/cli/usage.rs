@@ -1,5 +1,6 @@
 //! Errors of the command line itself, in kubectl's words.
 
+use super::program_name::in_own_words;
 use super::verbs::GROUPS;
 use super::{grammar, help, up};
 use clap::Command;
@@ -20,11 +21,11 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
             print_page(&format!("{}{}", help::page(&path, verb, GROUPS), describe_folder(Path::new("."))))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            eprint!("{}", help::page(&path, verb, GROUPS));
+            eprint!("{}", in_own_words(&help::page(&path, verb, GROUPS)));
             ExitCode::FAILURE
         }
         _ => {
-            eprintln!("{}", text(error, &path.join(" "), verb));
+            eprintln!("{}", in_own_words(&text(error, &path.join(" "), verb)));
             ExitCode::FAILURE
         }
     }
@@ -54,7 +55,7 @@ fn describe_folder(folder: &Path) -> String {
 
 /// Prints a page. A closed pipe is no error.
 fn print_page(page: &str) -> ExitCode {
-    match std::io::stdout().write_all(page.as_bytes()) {
+    match std::io::stdout().write_all(in_own_words(page).as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     }

@@ -76,6 +76,25 @@ fn find<'a>(schemas: &'a KindSchemas, schema: &'a Value, name: &str) -> Option<&
     own.or_else(|| inner(schema).find_map(|inner| find(schemas, inner, name)))
 }
 
+/// Returns the names of the fields below a path; none where it leads nowhere.
+pub fn field_names(schemas: &KindSchemas, schema: &Value, path: &[&str]) -> Vec<String> {
+    let mut field = schema;
+    for name in path {
+        let Some(next) = find(schemas, field, name) else { return Vec::new() };
+        field = next;
+    }
+    let mut names = Vec::new();
+    collect_names(schemas, field, &mut names);
+    names
+}
+
+fn collect_names(schemas: &KindSchemas, schema: &Value, names: &mut Vec<String>) {
+    let schema = schemas.follow(schema).unwrap_or(schema);
+    let own = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    names.extend(own.map(|(name, _)| name.clone()));
+    inner(schema).for_each(|inner| collect_names(schemas, inner, names));
+}
+
 /// Appends the description of a field, followed by that of its type.
 fn describe(schemas: &KindSchemas, schema: &Value, text: &mut String) {
     if let Some(own) = schema.get("description").and_then(Value::as_str).filter(|own| !own.is_empty()) {

@@ -1,15 +1,19 @@
-//! `kloop apply view-last-applied` and `set-last-applied`: the last-applied-configuration
+//! `kloop apply view-last-applied`, `set-last-applied` and `edit-last-applied`: the last-applied-configuration
 //! annotation.
 
+use crate::apiserver::Transaction;
 use crate::apiserver::patch::{PatchType, patch};
+use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::cli::dry_run::DryRun;
+use crate::cli::edit::edit_text;
 use crate::cli::files::{self, FileFlags};
-use crate::cli::flags::{PrintFlags, WriteFlags};
-use crate::cli::targets::{self, ScopeFlags};
+use crate::cli::flags::{LineEndingsFlag, PrintFlags, ValidateFlag, WriteFlags};
+use crate::cli::targets::{self, NamedFlags, ScopeFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::go::json::to_json;
 use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::object::yaml;
 use serde_json::{Value, json};
 
 /// The verbs.
@@ -17,6 +21,7 @@ use serde_json::{Value, json};
 pub enum LastAppliedVerb {
     ViewLastApplied(ViewLastAppliedArgs),
     SetLastApplied(SetLastAppliedArgs),
+    EditLastApplied(EditLastAppliedArgs),
 }
 
 /// View the latest last-applied-configuration annotations by type/name or file.
@@ -63,11 +68,39 @@ pub struct SetLastAppliedArgs {
     create_annotation: bool,
 }
 
+/// Edit the latest last-applied-configuration annotations of resources from the default editor.
+///
+/// The edit-last-applied command allows you to directly edit any API resource you can retrieve via the command-line tools. It will
+/// open the editor defined by your KUBE_EDITOR, or EDITOR environment variables, or fall back to 'vi'. Only the annotation is changed.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "(RESOURCE/NAME | -f FILENAME)",
+    after_help = "\
+# Edit the last-applied-configuration annotations by type/name in YAML
+kloop apply edit-last-applied deployment/nginx
+
+# Edit the last-applied-configuration annotations by file in JSON
+kloop apply edit-last-applied -f deploy.yaml -o json"
+)]
+pub struct EditLastAppliedArgs {
+    #[command(flatten)]
+    named: NamedFlags,
+    #[command(flatten)]
+    write: WriteFlags,
+    #[command(flatten)]
+    print: PrintFlags,
+    #[command(flatten)]
+    validate: ValidateFlag,
+    #[command(flatten)]
+    line_endings: LineEndingsFlag,
+}
+
 /// Runs one of the verbs.
 pub fn run(verb: LastAppliedVerb, context: &mut CommandContext) -> CliResult {
     match verb {
         LastAppliedVerb::ViewLastApplied(args) => view(&args, context),
         LastAppliedVerb::SetLastApplied(args) => set(&args, context),
+        LastAppliedVerb::EditLastApplied(args) => edit(&args, context),
     }
 }
 
@@ -96,6 +129,48 @@ fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             text = format!("{}\n", serde_json::to_string_pretty(&remembered).unwrap_or_default());
         }
         context.print(&text)?;
+    }
+    Ok(())
+}
+
+fn edit(args: &EditLastAppliedArgs, context: &mut CommandContext) -> CliResult {
+    args.line_endings.check()?;
+    let (dry_run, validation) = (args.write.dry_run(context)?, args.validate.parse()?);
+    let is_json = args.print.output.as_deref() == Some("json");
+    let (found, failures) = targets::find(context, &args.named.scope())?;
+    Failure::from_failures(failures)?;
+    for target in found {
+        let text = target.object.annotation(LAST_APPLIED);
+        let remembered = text.and_then(|text| serde_json::from_str::<Value>(text).ok()).ok_or_else(|| {
+            Failure::plain(
+                "no last-applied-configuration annotation found on resources, to create the annotation, use command `kubectl apply \
+                 set-last-applied --create-annotation`",
+            )
+        })?;
+        let shown = match is_json {
+            true => format!("{}\n", serde_json::to_string_pretty(&remembered).unwrap_or_default()),
+            false => yaml::to_yaml(&remembered),
+        };
+        let Some(edited) = edit_text(context, &shown)? else { continue };
+        let documents = yaml::documents(&edited)
+            .map_err(|error| Failure::plain(format!("The edited file had a syntax error: {error}")))?;
+        let Some(document) = documents.into_iter().next() else { continue };
+        let (kind, key) = (target.kind, key_of(target.kind, &target.object));
+        let change = json!({"metadata": {"annotations": {LAST_APPLIED: format!("{}\n", to_json(&document.value))}}});
+        let options = context.options(validation, dry_run);
+        let changed = match dry_run {
+            DryRun::Client => target.object,
+            _ => {
+                let write = |txn: &mut dyn Transaction| {
+                    patch(txn, kind, &key, PatchType::Merge, &change, UpdatePart::Main, &options)
+                };
+                context.api()?.write(options.dry_run, write)?.into_object()
+            }
+        };
+        let line = format!("{} edited{}", context.name_of(kind, &changed), dry_run.suffix());
+        let lines =
+            PrintFlags { output: args.print.output.clone().filter(|format| format == "name"), ..args.print.clone() };
+        lines.result(context, &changed, &line)?;
     }
     Ok(())
 }

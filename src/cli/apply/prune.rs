@@ -9,7 +9,7 @@ use crate::cli::dry_run::DryRun;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::{Object, Selector};
+use crate::object::{Key, Object, Selector};
 
 /// Flags of pruning.
 #[derive(clap::Args)]
@@ -72,10 +72,15 @@ impl PruneFlags {
     }
 
     fn kinds(&self, known: &KindRegistry) -> CliResult<Vec<&'static Kind>> {
-        let default = DEFAULT.map(str::to_owned);
-        let names = if self.prune_allowlist.is_empty() { &default[..] } else { &self.prune_allowlist };
-        names.iter().map(|name| kind(known, name)).collect()
+        allowed_kinds(&self.prune_allowlist, known)
     }
+}
+
+/// The kinds that an allowlist names; the usual ones without names.
+fn allowed_kinds(allowlist: &[String], known: &KindRegistry) -> CliResult<Vec<&'static Kind>> {
+    let default = DEFAULT.map(str::to_owned);
+    let names = if allowlist.is_empty() { &default[..] } else { allowlist };
+    names.iter().map(|name| kind(known, name)).collect()
 }
 
 /// Returns the kind of `GROUP/VERSION/KIND`.
@@ -94,22 +99,33 @@ fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
 /// Deletes objects with a last-applied annotation that are not in `applied`, in the namespaces of
 /// the applied objects.
 pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_run: DryRun) -> CliResult {
-    let wanted = ListSelection { labels: args.pruning.labels()?, fields: None };
-    let mut namespaces: Vec<&str> = applied.iter().map(Object::namespace).filter(|name| !name.is_empty()).collect();
+    let kept = |object: &Object| Some(key_of(context.kinds().by_kind(object.api_version(), object.kind())?, object));
+    let kept: Vec<Key> = applied.iter().filter_map(kept).collect();
+    let pruned = find_pruned(context, &kept, (&args.pruning.prune_allowlist, args.pruning.labels()?))?;
+    pruned.iter().try_for_each(|(kind, object)| remove(args, context, kind, object, dry_run))
+}
+
+/// Returns the objects that pruning deletes: those with a last-applied annotation that are not kept, of the allowed kinds, in the
+/// namespaces of the kept ones.
+pub fn find_pruned(
+    context: &mut CommandContext,
+    kept: &[Key],
+    (allowlist, labels): (&[String], Option<Selector>),
+) -> CliResult<Vec<(&'static Kind, Object)>> {
+    let wanted = ListSelection { labels, fields: None };
+    let mut namespaces: Vec<&str> = kept.iter().map(|key| &*key.namespace).filter(|name| !name.is_empty()).collect();
     namespaces.sort_unstable();
     namespaces.dedup();
-    let kept = |object: &Object| applied.iter().any(|applied| applied.uid() == object.uid());
     let (namespaced, others): (Vec<_>, Vec<_>) =
-        args.pruning.kinds(context.kinds())?.into_iter().partition(|kind| kind.namespaced);
+        allowed_kinds(allowlist, context.kinds())?.into_iter().partition(|kind| kind.namespaced);
     let places = namespaces.iter().flat_map(|namespace| namespaced.iter().map(|kind| (*kind, Some(*namespace))));
+    let mut pruned = Vec::new();
     for (kind, namespace) in places.chain(others.into_iter().map(|kind| (kind, None))) {
         let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
-        found.retain(|object| object.annotation(LAST_APPLIED).is_some() && !kept(object));
-        for object in &found {
-            remove(args, context, kind, object, dry_run)?;
-        }
+        found.retain(|object| object.annotation(LAST_APPLIED).is_some() && !kept.contains(&key_of(kind, object)));
+        pruned.extend(found.into_iter().map(|object| (kind, object)));
     }
-    Ok(())
+    Ok(pruned)
 }
 
 /// Deletes one object and prints that.
@@ -122,7 +138,9 @@ pub fn remove(
 ) -> CliResult {
     if dry_run != DryRun::Client {
         let (uid, is_dry) = (Some(object.uid().to_owned()), dry_run == DryRun::Server);
-        let options = DeleteOptions { uid, dry_run: is_dry, ..DeleteOptions::default() };
+        let grace = Some(args.grace_period).filter(|seconds| *seconds >= 0);
+        let propagation = args.deletion.propagation()?;
+        let options = DeleteOptions { uid, grace, propagation, dry_run: is_dry, ..DeleteOptions::default() };
         let key = key_of(kind, object);
         context.api()?.write(is_dry, |txn| delete(txn, kind, &key, &options))?;
     }

@@ -1,26 +1,27 @@
 //! `kloop apply --force`: deletes an object that cannot be changed to match its manifest, and
 //! creates it again.
 
+use super::Args;
 use crate::apiserver::WriteOptions;
 use crate::apiserver::apply::{Applied, ApplyOutcome};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::cli::deadline::Deadline;
-use crate::cli::{CliResult, CommandContext};
+use crate::cli::{CliResult, CommandContext, flags};
 use crate::kinds::Kind;
 use crate::object::{Key, Object};
-use crate::world::Propagation;
 
 /// Deletes the object, waits until it is gone, and creates it again.
 pub fn recreate(
+    args: &Args,
     context: &mut CommandContext,
-    kind: &'static Kind,
-    key: &Key,
+    (kind, key): (&'static Kind, &Key),
     object: &Object,
     options: &WriteOptions,
 ) -> CliResult<Applied> {
-    let how =
-        DeleteOptions { propagation: Propagation::Background, dry_run: options.dry_run, ..DeleteOptions::default() };
+    let (propagation, dry_run) = (args.deletion.propagation()?, options.dry_run);
+    let grace = Some(args.grace_period).filter(|seconds| *seconds >= 0);
+    let how = DeleteOptions { propagation, grace, dry_run, ..DeleteOptions::default() };
     if options.dry_run {
         let made = context.api_for(true)?.write(true, |txn| {
             delete(txn, kind, key, &how)?;
@@ -28,7 +29,7 @@ pub fn recreate(
         })?;
         return Ok(Applied::from_reply(ApplyOutcome::Configured, made));
     }
-    let patience = Deadline::new(context, None)?;
+    let patience = Deadline::new(context, flags::duration("timeout", &args.timeout)?)?;
     context.api()?.write(false, |txn| delete(txn, kind, key, &how))?;
     while context.read_view(|txn| txn.exists(key))? && patience.wait() {}
     let made = context.api()?.write(false, |txn| create(txn, kind, object, options))?;

@@ -2,8 +2,10 @@
 
 use super::ApplyFailure;
 use crate::apiserver::apply::Applied;
-use crate::apiserver::apply_patch::apply_as_kubectl;
+use crate::apiserver::apply_patch::{apply_as_kubectl, apply_patch};
+use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{Transaction, WriteOptions};
+use crate::cli::change::update_part;
 use crate::cli::dry_run::DryRun;
 use crate::cli::files::Manifest;
 use crate::cli::{CliResult, Failure};
@@ -20,6 +22,10 @@ pub struct ServerSide {
     /// If true, server-side apply will force the changes against conflicts.
     #[arg(long)]
     pub force_conflicts: bool,
+    /// If specified, apply will operate on the subresource of the requested object: status or resize. Only allowed when using
+    /// --server-side.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    subresource: String,
 }
 
 /// kubectl's text about conflicts and their remedies.
@@ -41,6 +47,11 @@ impl ServerSide {
     pub fn check(&self, dry_run: DryRun, force: bool) -> CliResult {
         let wrong = match (self.server_side, self.force_conflicts) {
             (false, true) => "--force-conflicts only works with --server-side",
+            (false, _) if !self.subresource.is_empty() => "--subresource only works with --server-side",
+            (true, _) if update_part(&self.subresource).is_none() => {
+                let text = format!("applying the subresource {:?} is not supported", self.subresource);
+                return Err(Failure::plain(text));
+            }
             (true, _) if dry_run == DryRun::Client => {
                 "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)"
             }
@@ -53,7 +64,8 @@ impl ServerSide {
     /// Returns the field manager of a server-side apply.
     pub fn applier(&self, asked: Option<&str>) -> Option<ServerSideApplier> {
         let manager = asked.unwrap_or(KUBECTL).to_owned();
-        self.server_side.then_some(ServerSideApplier { manager, force: self.force_conflicts })
+        let part = update_part(&self.subresource).unwrap_or(UpdatePart::Main);
+        self.server_side.then_some(ServerSideApplier { manager, force: self.force_conflicts, part })
     }
 }
 
@@ -61,6 +73,7 @@ impl ServerSide {
 pub struct ServerSideApplier {
     manager: String,
     force: bool,
+    part: UpdatePart,
 }
 
 impl ServerSideApplier {
@@ -72,7 +85,11 @@ impl ServerSideApplier {
         object: &Object,
         options: &WriteOptions,
     ) -> Result<Applied, ApplyFailure> {
-        let done = apply_as_kubectl(txn, kind, object, (&self.manager, self.force), options);
+        let applier = (self.manager.as_str(), self.force);
+        let done = match self.part {
+            UpdatePart::Main => apply_as_kubectl(txn, kind, object, applier, options),
+            part => apply_patch(txn, kind, object, applier, part, options),
+        };
         done.map_err(|status| ApplyFailure::Failed(refused(status, manifest)))
     }
 }

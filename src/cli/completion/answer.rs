@@ -149,7 +149,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
         ("cascade", _) => texts(&["background", "orphan", "foreground"]),
         ("shells", _) => texts(&["bash", "zsh", "fish", "man"]),
         ("words", "help") => listed(help_words()),
-        ("words", "explain") => ask(|state, _| state.types()),
+        ("words", "explain") => ask(CompletionState::fields),
         ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(CompletionState::pods),
         ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
         ("image", "image") => ask(|state, _| state.images()),
@@ -194,6 +194,9 @@ mod tests {
             (&["kloop", "rollout", "res"], "restart resume "),
             (&["kloop", "wait", "--for", "condition=Com"], "condition=Complete "),
             (&["kubectl", "wait", "--for=d"], "--for=delete "),
+            (&["kloop", "explain", "deploy.spec.strat"], "deploy.spec.strategy "),
+            (&["kloop", "explain", "pod.spec.containers.liveness"], "pod.spec.containers.livenessProbe "),
+            (&["kloop", "explain", "pod.spec.nothing."], ""),
             (&["kloop"], ""),
             (&[], ""),
         ] {

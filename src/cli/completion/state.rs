@@ -4,8 +4,10 @@ use crate::apiserver::{Api, custom};
 use crate::cli::context::state_path;
 use crate::cli::context_settings::default_namespace;
 use crate::kinds::image::recipe;
+use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Resource};
+use crate::show::explain::field_names;
 use crate::store::OpenMode;
 use clap::ArgMatches;
 use std::path::PathBuf;
@@ -58,6 +60,18 @@ impl CompletionState {
     /// Completes types.
     pub fn types(&self) -> Vec<String> {
         self.kinds().all().map(|kind| kind.resource.plural().to_owned()).collect()
+    }
+
+    /// Completes types, and fields after a dot: `pods.spec.containers`.
+    pub fn fields(&self, word: &str) -> Vec<String> {
+        let Some((above, _)) = word.rsplit_once('.') else { return self.types() };
+        let mut parts = above.split('.');
+        let name = parts.next().unwrap_or_default();
+        let path: Vec<&str> = parts.collect();
+        let Some(kind) = self.kinds().by_name(name) else { return Vec::new() };
+        let schemas = KindSchemas::built_in();
+        let Some(schema) = schemas.kind(&kind.api_version(), kind.kind) else { return Vec::new() };
+        field_names(&schemas, schema, &path).into_iter().map(|field| format!("{above}.{field}")).collect()
     }
 
     /// Returns the cluster's kinds.

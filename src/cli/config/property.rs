@@ -16,6 +16,9 @@ pub struct SetArgs {
     /// The property and its value.
     #[arg(value_name = "WORDS")]
     words: Vec<String>,
+    /// Accepted for compatibility with kubectl; no property that can be set consists of bytes.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    set_raw_bytes: Option<bool>,
 }
 
 /// Unset an individual value in a kubeconfig file: the namespace of the context.

@@ -4,12 +4,13 @@ use super::reviews;
 use crate::apiserver::create::create;
 use crate::apiserver::{FieldValidation, Transaction};
 use crate::cli::dry_run::DryRun;
+use crate::cli::edit::edit_text;
 use crate::cli::files::{self, FileFlags, Manifest};
-use crate::cli::flags::MakeFlags;
+use crate::cli::flags::{LineEndingsFlag, MakeFlags};
 use crate::cli::raw_request::RawFlag;
 use crate::cli::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::kinds::Kind;
-use crate::object::Object;
+use crate::object::{Object, Selector, yaml};
 
 /// Flags of `create -f`.
 #[derive(clap::Args)]
@@ -20,6 +21,15 @@ pub struct FromFiles {
     make: MakeFlags,
     #[command(flatten)]
     raw: RawFlag,
+    /// Edit the API resource before creating.
+    #[arg(long)]
+    edit: bool,
+    #[command(flatten)]
+    line_endings: LineEndingsFlag,
+    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
+    /// (value3)). Matching objects must satisfy all of the specified label constraints.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
 }
 
 /// Runs the verb.
@@ -30,7 +40,10 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
-    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "create")?;
+    let (mut manifests, mut failures) = read_selected(&args, context)?;
+    if args.edit && !edit_manifests(&mut manifests, context)? {
+        return Ok(());
+    }
     let options = context.options(validation, dry_run);
     // Report failures in the order of the manifests.
     let (mut ready, mut refused, mut needs_plane) = (Vec::new(), Vec::new(), None);
@@ -73,6 +86,30 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     refused.sort_by_key(|(place, _)| *place);
     failures.extend(refused.into_iter().map(|(_, failure)| failure));
     Failure::from_failures(failures)
+}
+
+/// Reads the manifests that the selector matches, and failures to read others.
+fn read_selected(args: &FromFiles, context: &mut CommandContext) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    args.line_endings.check()?;
+    let labels = args.selector.as_deref().map(Selector::parse).transpose();
+    let labels = labels.map_err(|error| Failure::plain(error.to_string()))?;
+    let (mut manifests, failures) = files::read_for(context.kinds(), &args.files, "create")?;
+    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
+    if manifests.is_empty() && failures.is_empty() {
+        return Err(Failure::plain("no objects passed to create"));
+    }
+    Ok((manifests, failures))
+}
+
+/// Has the user edit the objects before they are created; false when the user changes nothing.
+fn edit_manifests(manifests: &mut [Manifest], context: &mut CommandContext) -> CliResult<bool> {
+    for manifest in manifests {
+        let Some(text) = edit_text(context, &yaml::to_yaml(&manifest.object.0))? else { return Ok(false) };
+        let documents = yaml::documents(&text).map_err(|error| Failure::plain(error.to_string()))?;
+        let Some(document) = documents.into_iter().next() else { return Ok(false) };
+        manifest.object = Object(document.value);
+    }
+    Ok(true)
 }
 
 /// Returns the object to send for a manifest.

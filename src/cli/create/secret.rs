@@ -55,6 +55,9 @@ struct DockerRegistry {
     /// Username for Docker registry authentication.
     #[arg(long, default_value = "", value_name = "NAME")]
     docker_username: String,
+    /// Path of a file of Docker's configuration, as .dockerconfigjson=PATH or PATH.
+    #[arg(long, value_name = "[KEY=]PATH")]
+    from_file: Option<String>,
 }
 
 /// Create a secret from a local file, directory, or literal value.
@@ -142,6 +145,13 @@ fn generic(args: Generic, context: &mut CommandContext) -> CliResult {
 
 fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret docker-registry")?;
+    if let Some(source) = &args.from_file {
+        let path = source.strip_prefix(".dockerconfigjson=").unwrap_or(source);
+        let bytes = input::read(path)
+            .map_err(|error| Failure::plain(format!("error reading {path}: {error}", error = io_error_text(error))))?;
+        let data = vec![(".dockerconfigjson".to_owned(), bytes)];
+        return create((&args.generate, &args.hash), context, name, "kubernetes.io/dockerconfigjson", data);
+    }
     for (flag, value) in [("docker-username", &args.docker_username), ("docker-password", &args.docker_password)] {
         if value.is_empty() {
             let text = format!(

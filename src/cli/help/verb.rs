@@ -2,6 +2,7 @@
 
 use super::topics::{ALL, Topic, similar};
 use super::{VerbGroups, page, pager, subcommands};
+use crate::cli::program_name::in_own_words;
 use crate::cli::{CliResult, CommandContext, Failure, grammar};
 use clap::Command;
 
@@ -41,7 +42,7 @@ pub fn run(args: Args, groups: VerbGroups, context: &mut CommandContext) -> CliR
             verb = found;
         }
     }
-    context.print(&page(&path, verb, groups))
+    context.print(&in_own_words(&page(&path, verb, groups)))
 }
 
 /// The error for a word that names neither a command nor a topic, with similar names.

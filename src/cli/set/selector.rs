@@ -19,6 +19,9 @@ pub struct Args {
     words: Vec<String>,
     #[command(flatten)]
     setting: SetFlags,
+    /// If non-empty, the selectors update will only succeed if this is the current resource-version for the object.
+    #[arg(long, default_value = "", value_name = "VERSION")]
+    resource_version: String,
 }
 
 /// Runs the verb.
@@ -31,10 +34,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let pairs = pairs(selector)?;
     let words = SetVerbText { updated: "selector", patched: "selector" };
     args.setting.update(context, resources, words, |_, target| {
-        let (kind, pairs) = (target.kind, pairs.clone());
+        let (kind, pairs, wanted) = (target.kind, pairs.clone(), args.resource_version.clone());
         let edit: ObjectEdit = Box::new(move |object| {
             if kind.resource != "services" {
                 return Err(Failure::plain(format!("selector for {} is not supported", kind.kind)));
+            }
+            let version = object.text(&["metadata", "resourceVersion"]).unwrap_or_default();
+            if !wanted.is_empty() && wanted != version {
+                return Err(Failure::plain(format!("Expected resource version to be {wanted}, was {version}")));
             }
             object.set(&["spec", "selector"], pairs.clone());
             Ok(())
