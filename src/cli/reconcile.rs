@@ -103,6 +103,9 @@ pub struct Args {
     /// Print errors only.
     #[arg(short, long, conflicts_with = "v")]
     quiet: bool,
+    /// Print problems only: failed containers and probes, warnings, refused writes.
+    #[arg(long, conflicts_with_all = ["v", "quiet"])]
+    problems: bool,
     /// Print every write and event, including bookkeeping.
     #[arg(short, long = "verbose", alias = "v", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "SWITCH")]
     v: Option<String>,
@@ -292,7 +295,7 @@ impl RunningServer {
 /// Runs the loops, as the leader or as a standby, until they have nothing left to do or are stopped.
 fn run_loops(args: &Args, until: RunUntil, settings: &ControlSettings, context: &mut CommandContext) -> CliResult {
     let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let mut log_sink = log_sink(args.quiet, globals::is_verbose(args.v.as_deref()));
+    let mut log_sink = log_sink(shown_level(args));
     let mut signals = Some(signals);
     loop {
         let led = lead(args, until, context, settings, &mut signals, &mut log_sink)?;
@@ -455,10 +458,20 @@ fn end(
     }
 }
 
+/// The least important level that is shown; `None` when nothing is.
+fn shown_level(args: &Args) -> Option<LogLevel> {
+    match (args.quiet, args.problems, globals::is_verbose(args.v.as_deref())) {
+        (true, _, _) => None,
+        (_, true, _) => Some(LogLevel::Problem),
+        (_, _, true) => Some(LogLevel::Detail),
+        _ => Some(LogLevel::Action),
+    }
+}
+
 /// Returns a function that prints log lines.
-fn log_sink(quiet: bool, verbose: bool) -> impl FnMut(&LogLine) {
+fn log_sink(shown: Option<LogLevel>) -> impl FnMut(&LogLine) {
     move |line: &LogLine| {
-        if quiet || (line.level == LogLevel::Detail && !verbose) {
+        if shown.is_none_or(|shown| line.level > shown) {
             return;
         }
         let about = line.about.as_ref().map(|key| format!(" {}", key.path())).unwrap_or_default();

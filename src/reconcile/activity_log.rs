@@ -225,13 +225,29 @@ fn event_level(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
         return LogLevel::Detail;
     }
     if event.reason == BACK_OFF {
-        return LogLevel::Action;
+        return LogLevel::Problem;
     }
     if warnings.len() >= MAX_REMEMBERED {
         warnings.clear();
     }
     let last = warnings.insert((event.about.clone(), event.reason), event.message.clone());
-    if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Action }
+    if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Problem }
+}
+
+/// The level of a report's line. A container that ends by the signal of a usual stop is no problem.
+pub fn report_level(report: &Report) -> LogLevel {
+    const TERMINATED: i32 = 128 + 15;
+    const KILLED: i32 = 128 + 9;
+    let is_problem = match report {
+        Report::NotRemoved { .. } => true,
+        Report::Container { state: ContainerState::Ended(ended), .. } => {
+            !matches!(ended.code, 0 | TERMINATED | KILLED) || ended.reason.is_some()
+        }
+        Report::Container { state: ContainerState::Refused { .. }, .. } => true,
+        Report::Probe { verdict, .. } => *verdict == ProbeResult::Failure,
+        _ => false,
+    };
+    if is_problem { LogLevel::Problem } else { LogLevel::Action }
 }
 
 fn event_text(event: &PlannedEvent, now: Time) -> String {
@@ -407,8 +423,21 @@ mod tests {
         let lines = log.lines(world, &undone.iter().cloned().collect(), &mut LastWarnings::new());
         lines
             .iter()
-            .map(|line| format!("{}{}", if line.level == LogLevel::Action { "" } else { "." }, line.text))
+            .map(|line| format!("{}{}", if line.level == LogLevel::Detail { "." } else { "" }, line.text))
             .collect()
+    }
+
+    #[test]
+    fn problems_are_failed_containers_and_not_stopped_ones() {
+        let level = |code: i32, reason: Option<&str>| {
+            let reason = reason.map(str::to_owned);
+            let (message, finished) = (String::new(), Time::UNIX_EPOCH);
+            let ended = AttemptEnd { code, signal: None, reason, message, started: None, finished };
+            let state = ContainerState::Ended(ended);
+            report_level(&Report::Container { pod_uid: "u".into(), container: "c".into(), attempt: 0, state })
+        };
+        assert_eq!((level(0, None), level(143, None)), (LogLevel::Action, LogLevel::Action));
+        assert_eq!((level(3, None), level(137, Some("OOMKilled"))), (LogLevel::Problem, LogLevel::Problem));
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl ControlPlane {
     /// Logs a panic about a pod, and queues the pod again, later with each failure.
     fn note_failure(&mut self, pod: Option<Key>, text: String, now: Time) {
         let by = crate::kubelet::LOOP.name;
-        self.news.push(LogLine { at: now, by, about: pod.clone(), text, level: LogLevel::Action });
+        self.news.push(LogLine { at: now, by, about: pod.clone(), text, level: LogLevel::Problem });
         let place = self.loops.iter().position(|each| each.name == by);
         if let (Some(place), Some(pod)) = (place, pod) {
             self.queue.add_failed((place, pod), now);
@@ -239,6 +239,7 @@ impl ControlPlane {
             _ => {}
         }
         let text = activity_log::report_line(&self.world.facts, &report);
+        let level = activity_log::report_level(&report);
         let of_key: fn(Key) -> AppliedReport = match &report {
             Report::Usage { .. } => AppliedReport::Usage,
             Report::Blocked { .. } => AppliedReport::Blocked,
@@ -253,7 +254,7 @@ impl ControlPlane {
             None => return,
         };
         if let (Some(by), Some(text)) = (self.queue_reported(&applied, now), text) {
-            self.news.push(LogLine { at: now, by, about: key, text, level: LogLevel::Action });
+            self.news.push(LogLine { at: now, by, about: key, text, level });
         }
     }
 
@@ -278,7 +279,7 @@ impl ControlPlane {
         let changed: Vec<Key> = known.keys().chain(found.pods.keys()).filter(differs).cloned().collect();
         let by = crate::kubelet::LOOP.name;
         let new = found.problems.iter().filter(|problem| !self.logged_problems.contains(problem));
-        let lines = new.map(|text| LogLine { at: now, by, about: None, text: text.clone(), level: LogLevel::Action });
+        let lines = new.map(|text| LogLine { at: now, by, about: None, text: text.clone(), level: LogLevel::Problem });
         self.news.extend(lines);
         self.logged_problems = found.problems;
         self.world.facts.statics = found.pods;

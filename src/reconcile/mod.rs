@@ -45,9 +45,11 @@ pub struct LogLine {
 }
 
 /// Importance of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// An action or a problem.
+    /// A problem.
+    Problem,
+    /// An action.
     Action,
     /// Bookkeeping, shown on request.
     Detail,

@@ -209,7 +209,7 @@ impl Tick<'_> {
     /// Logs the panics that the queue has recorded.
     fn log_faults(&mut self) {
         for Fault { by, about, text } in self.queue.take_faults() {
-            (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, level: LogLevel::Action });
+            (self.log_sink)(&LogLine { at: self.world.now, by, about: Some(about), text, level: LogLevel::Problem });
         }
     }
 
@@ -382,7 +382,7 @@ impl Tick<'_> {
     fn plan_refused(&mut self, item: Item, why: &str, status: &Status) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.world.refuse(by, &item.1, &status.message);
-        let level = if is_first { LogLevel::Action } else { LogLevel::Detail };
+        let level = if is_first { LogLevel::Problem } else { LogLevel::Detail };
         let text = format!("{why}: refused: {status}");
         (self.log_sink)(&LogLine { at: now, by, about: Some(item.1.clone()), text, level });
         self.queue.add_failed(item.clone(), now);
@@ -397,7 +397,7 @@ impl Tick<'_> {
     fn plan_failed(&mut self, item: Item, panic: String) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.queue.add_failed(item.clone(), now);
-        let level = if is_first { LogLevel::Action } else { LogLevel::Detail };
+        let level = if is_first { LogLevel::Problem } else { LogLevel::Detail };
         (self.log_sink)(&LogLine { at: now, by, about: Some(item.1.clone()), text: panic.clone(), level });
         if let Some(row) = self.world.get(&item.1).filter(|_| is_first) {
             let event = PlannedEvent {

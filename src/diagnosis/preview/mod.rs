@@ -133,7 +133,7 @@ impl Preview {
         let is_apart = |world: &World, key: &Key| cron_filter.borrow_mut().drives(world, key);
         let mut log = |world: &World, line: &LogLine| {
             let action = (line.by, line.about.clone(), line.text.clone());
-            if line.level != LogLevel::Action || !logged.insert(action) {
+            if line.level == LogLevel::Detail || !logged.insert(action) {
                 return;
             }
             if line.about.as_ref().is_some_and(|about| is_apart(world, about)) {
