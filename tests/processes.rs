@@ -7,6 +7,7 @@ mod churn;
 mod configuration;
 mod control_plane;
 mod custom;
+mod dash;
 mod descriptors;
 mod devices;
 mod disk;

@@ -40,6 +40,11 @@ impl Screen {
         Screen { keyboard, child, shown: RefCell::default() }
     }
 
+    /// The process ID of the program, which `setsid` becomes.
+    pub fn pid(&self) -> u32 {
+        self.child.borrow().id()
+    }
+
     /// Types a text.
     pub fn types(&self, text: &str) {
         let mut left = text.as_bytes();

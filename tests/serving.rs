@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod browser;
 mod certificates;
 mod clients;
 mod computed;
@@ -16,6 +17,7 @@ mod proxies;
 mod statuses;
 mod streams;
 mod tokens;
+mod ui;
 mod writes;
 
 use crate::cluster::{Cluster, Plane};

@@ -75,7 +75,7 @@ pub fn open(args: OpenArgs, context: &mut CommandContext) -> CliResult {
 }
 
 /// Starts the browser; false when no program for that is there.
-fn has_opened(url: &str) -> bool {
+pub fn has_opened(url: &str) -> bool {
     let chosen = std::env::var("BROWSER").ok().filter(|program| !program.is_empty());
     let programs = chosen.iter().map(String::as_str).chain(OPENERS);
     for program in programs {

@@ -25,6 +25,7 @@ mod context_settings;
 mod control_plane;
 mod cp;
 mod create;
+mod dash;
 mod data_sources;
 mod deadline;
 mod debug;

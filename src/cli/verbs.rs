@@ -41,6 +41,7 @@ verbs! {
         "up" Up(up::Args) => up::run,
         "down" Down(down::Args) => down::run,
         "ps" Ps(ps::Args) => ps::run,
+        "dash" Dash(dash::Args) => dash::run,
         "reconcile" Reconcile(reconcile::Args) => reconcile::run,
         "why" Why(why::Args) => why::run,
         "plan" Plan(plan::Args) => plan::run,

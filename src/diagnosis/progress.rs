@@ -115,11 +115,69 @@ fn collect_pods<'w>(world: &'w World, uid: &str, depth: usize, found: &mut Vec<&
 
 fn measure_one(world: &World, row: &Row) -> Option<WorkloadProgress> {
     let object = row.body();
-    let name = |kind: &kinds::Kind| format!("{}/{}", kind.kind.to_lowercase(), row.key.name);
     let kind = world.kinds.by_kind(object.api_version(), object.kind())?;
+    let mut tally = PodTally::default();
+    pods(world, row).into_iter().for_each(|pod| tally.add(&pod_stage(pod), pod));
+    judge(row, &object, kind, &tally)
+}
+
+/// Pods of a workload, counted.
+#[derive(Clone, Debug, Default)]
+pub struct PodTally {
+    /// Stage and reason of the slowest pod that is not settled.
+    slowest: Option<(Stage, String)>,
+    count: i64,
+    ready: i64,
+    restarts: i64,
+}
+
+impl PodTally {
+    /// Counts a pod at this stage; one that is being deleted does not count.
+    pub fn add(&mut self, (stage, reason): &(Stage, String), row: &Row) {
+        if row.deletion.is_some() {
+            return;
+        }
+        self.count += 1;
+        self.ready += i64::from(*stage == Stage::Ready);
+        self.restarts += row.pod().map_or(0, |pod| pod.restarts);
+        if !stage.is_settled() && self.slowest.as_ref().is_none_or(|(known, _)| stage < known) {
+            self.slowest = Some((*stage, reason.clone()));
+        }
+    }
+
+    /// Counts the pods of another tally, too.
+    pub fn merge(&mut self, other: &PodTally) {
+        self.count += other.count;
+        self.ready += other.ready;
+        self.restarts += other.restarts;
+        if let Some((stage, reason)) = &other.slowest
+            && self.slowest.as_ref().is_none_or(|(known, _)| stage < known)
+        {
+            self.slowest = Some((*stage, reason.clone()));
+        }
+    }
+
+    /// Stage and reason of the slowest pod; ready when all are settled.
+    pub fn slowest(&self) -> (Stage, &str) {
+        self.slowest.as_ref().map_or((Stage::Ready, ""), |(stage, reason)| (*stage, reason))
+    }
+
+    /// The number of ready pods, and of all.
+    pub fn counts(&self) -> (i64, i64) {
+        (self.ready, self.count)
+    }
+
+    /// Restarts of all containers.
+    pub fn restarts(&self) -> i64 {
+        self.restarts
+    }
+}
+
+/// Returns the progress of a workload or an image build whose pods are these; `None` for other objects.
+pub fn judge(row: &Row, object: &Object, kind: &kinds::Kind, tally: &PodTally) -> Option<WorkloadProgress> {
     let progress = |stage, wanted| WorkloadProgress {
         key: row.key.clone(),
-        name: name(kind),
+        name: format!("{}/{}", kind.kind.to_lowercase(), row.key.name),
         stage,
         ready: 0,
         wanted,
@@ -127,27 +185,23 @@ fn measure_one(world: &World, row: &Row) -> Option<WorkloadProgress> {
         reason: String::new(),
     };
     if row.key.resource.0 == kinds::image::RESOURCE {
-        return build_stage(&object).map(|stage| progress(stage, 0));
+        return build_stage(object).map(|stage| progress(stage, 0));
     }
-    let wanted = wanted_pods(row, &object)?;
-    let pods = pods(world, row);
-    let stages: Vec<(Stage, String)> = pods.iter().map(|pod| pod_stage(pod)).collect();
-    let is_missing = missing_of(row.key.resource, &object).is_some();
-    let slowest = stages.iter().filter(|(stage, _)| !stage.is_settled()).min_by_key(|(stage, _)| *stage);
-    let (stage, reason) = match slowest {
+    let wanted = wanted_pods(row, object)?;
+    let is_missing = missing_of(row.key.resource, object).is_some();
+    let (stage, reason) = match &tally.slowest {
         Some((stage, reason)) if is_missing || *stage == Stage::Failing => (*stage, reason.clone()),
-        _ if is_missing && failed(&object) => (Stage::Failing, "Failed".to_owned()),
-        _ if is_missing && (stages.len() as i64) < wanted => (Stage::Pending, String::new()),
+        _ if is_missing && failed(object) => (Stage::Failing, "Failed".to_owned()),
+        _ if is_missing && tally.count < wanted => (Stage::Pending, String::new()),
         _ if is_missing => (Stage::Started, String::new()),
-        _ if is_done(row, &object) => (Stage::Done, String::new()),
+        _ if is_done(row, object) => (Stage::Done, String::new()),
         _ => (Stage::Ready, String::new()),
     };
     let ready = match object.int(&["status", "succeeded"]) {
         succeeded if row.key.resource.0 == "jobs.batch" => succeeded.unwrap_or(0),
-        _ => stages.iter().filter(|(stage, _)| *stage == Stage::Ready).count() as i64,
+        _ => tally.ready,
     };
-    let restarts = pods.iter().filter_map(|pod| pod.pod()).map(|pod| pod.restarts).sum();
-    Some(WorkloadProgress { ready, restarts, reason, ..progress(stage, wanted) })
+    Some(WorkloadProgress { ready, restarts: tally.restarts, reason, ..progress(stage, wanted) })
 }
 
 /// Returns the stage of an Image object's build; `None` without one.
@@ -194,7 +248,7 @@ fn is_done(row: &Row, object: &Object) -> bool {
 }
 
 /// Returns the stage of a pod, and the reason in its status.
-fn pod_stage(row: &Row) -> (Stage, String) {
+pub fn pod_stage(row: &Row) -> (Stage, String) {
     let Some(fields) = row.pod() else { return (Stage::Pending, String::new()) };
     if fields.ready && !fields.phase.is_terminal() {
         return (Stage::Ready, String::new());

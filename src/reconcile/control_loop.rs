@@ -313,6 +313,7 @@ impl ControlLoop {
                 }
             }
             if !busy && !self.compacting {
+                self.settings.metrics.publish(self.api.store().home());
                 let deadline = match until {
                     RunUntil::Converged(patience) => Some(next_proof.unwrap_or(Time::MAX).min(started.later(patience))),
                     RunUntil::Closed(patience) => Some(started.later(patience)),

@@ -30,6 +30,7 @@ mod low_ports;
 pub mod machine;
 pub mod manifests;
 mod network;
+pub mod own_command;
 pub mod peer;
 mod pid_namespace;
 pub mod ports;

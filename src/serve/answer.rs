@@ -2,6 +2,7 @@
 
 use super::form::{AnswerEncoding, AnswerForm};
 use super::list_body::ListBody;
+use super::overview_feed::OverviewFeed;
 use super::protobuf::{self, PROTOBUF_WATCH};
 use super::target::{ProxyTarget, StreamTarget};
 use super::watch::ActiveWatch;
@@ -31,6 +32,8 @@ pub enum AnswerBody {
     Watch(Box<ActiveWatch>),
     /// Log of a container.
     Log(Box<LogReader>),
+    /// Changes of the overview.
+    Overview(Box<OverviewFeed>),
     /// Streams after a change of protocols.
     Streams(Box<StreamTarget>),
     /// The response of another server.
@@ -86,6 +89,12 @@ impl HttpAnswer {
     pub fn watch(watching: ActiveWatch) -> HttpAnswer {
         let content_type = if watching.is_protobuf() { PROTOBUF_WATCH } else { "application/json" }.into();
         HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Watch(Box::new(watching)) }
+    }
+
+    /// Makes an answer with the changes of the overview.
+    pub fn overview(feed: OverviewFeed) -> HttpAnswer {
+        let content_type = "application/x-ndjson".into();
+        HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Overview(Box::new(feed)) }
     }
 
     /// Makes an answer that switches to streams.

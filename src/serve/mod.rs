@@ -25,6 +25,7 @@ mod list_frame;
 mod log;
 mod metrics;
 mod options;
+pub mod overview_feed;
 mod path;
 mod presentation;
 pub mod protobuf;
@@ -40,6 +41,7 @@ mod streaming;
 mod subresource;
 mod table;
 mod target;
+pub mod ui;
 mod version;
 mod watch;
 mod write;
@@ -96,6 +98,7 @@ pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
         }
         Some(ApiPath::Document(ApiDocument::OpenIdConfiguration)) => Ok(discovery::openid_configuration(request)),
         Some(ApiPath::Document(ApiDocument::JsonWebKeys)) => Ok(discovery::key_set(&api.keys()?.signer)),
+        Some(ApiPath::Document(ApiDocument::Ui(part))) => ui::answer(api, request, &part),
         Some(ApiPath::Document(document)) => discovery::answer(api, request, &document),
         Some(ApiPath::Object(named)) => object(api, request, &named),
         None => Err(unknown_path()),

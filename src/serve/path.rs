@@ -40,6 +40,8 @@ pub enum ApiDocument {
     OpenApi3,
     /// `/openapi/v3/apis/apps/v1`: the rest of the path.
     OpenApi3Of(String),
+    /// `/ui`, the page for browsers, and what it asks for: the rest of the path.
+    Ui(String),
 }
 
 /// Objects, by the segments of a path.
@@ -79,6 +81,8 @@ pub fn parse(path: &str) -> Option<ApiPath> {
         ["openapi", "v2"] => ApiDocument::OpenApi2,
         ["openapi", "v3"] => ApiDocument::OpenApi3,
         ["openapi", "v3", ref rest @ ..] => ApiDocument::OpenApi3Of(rest.join("/")),
+        ["ui"] => ApiDocument::Ui(String::new()),
+        ["ui", part] => ApiDocument::Ui(part.into()),
         [".well-known", "openid-configuration"] => ApiDocument::OpenIdConfiguration,
         ["openid", "v1", "jwks"] => ApiDocument::JsonWebKeys,
         ["api"] => ApiDocument::Core,

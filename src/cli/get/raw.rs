@@ -41,6 +41,12 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
         }
         // Only requests over a connection have such an answer.
         AnswerBody::Streams(_) => Ok(()),
+        AnswerBody::Overview(mut feed) => {
+            while let Some(piece) = feed.next_piece() {
+                context.print(&String::from_utf8_lossy(&piece))?;
+            }
+            Ok(())
+        }
     }
 }
 

@@ -20,6 +20,7 @@ macro_rules! topics {
 /// All topics, in the order of the list: running programs first, then the network, the control plane, and reference.
 pub static ALL: &[Topic] = &topics! {
     "development"
+    "dashboard"
     "images"
     "files"
     "processes"

@@ -60,7 +60,8 @@ fn has_failed(row: &Row) -> bool {
     failed && !row.is_deleting()
 }
 
-fn missing(world: &World, row: &Row) -> Option<String> {
+/// Returns the missing state of an object, unless its owner is reported for it.
+pub fn missing(world: &World, row: &Row) -> Option<String> {
     if row.is_deleting() {
         let waits = if row.finalizers.is_empty() {
             String::new()

@@ -25,8 +25,9 @@ pub enum AccessGuard {
     Filter(Box<ProxyFilter>),
 }
 
-/// Paths without access control, as in the role `system:public-info-viewer`.
-const PUBLIC: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+/// Paths without access control, as in the role `system:public-info-viewer`; and the page for browsers, which shows nothing without a
+/// token.
+const PUBLIC: [&str; 7] = ["/healthz", "/livez", "/readyz", "/version", "/version/", "/ui", "/ui/"];
 
 /// Result of access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -386,7 +386,7 @@ fn record_answer(audited: &AuditExchange, answer: &HttpAnswer) -> bool {
     match answer.body {
         AnswerBody::Whole(_) => audited.record(AuditStage::ResponseComplete),
         AnswerBody::List(..) => return true,
-        AnswerBody::Watch(_) | AnswerBody::Log(_) => {
+        AnswerBody::Watch(_) | AnswerBody::Log(_) | AnswerBody::Overview(_) => {
             audited.record(AuditStage::ResponseStarted);
             return true;
         }
@@ -438,6 +438,7 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
         AnswerBody::List(first, list) => stream::list(first, list, shared),
         AnswerBody::Watch(watching) => stream::watch(*watching, shared),
         AnswerBody::Log(logs) => stream::log(*logs),
+        AnswerBody::Overview(feed) => stream::overview(*feed, &shared.streams),
         AnswerBody::Streams(_) | AnswerBody::Proxied(_) => AnswerStream::Ended,
     };
     response.body(body).unwrap_or_else(|error| {

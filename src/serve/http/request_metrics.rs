@@ -232,6 +232,7 @@ fn path_of(document: &ApiDocument) -> &'static str {
         ApiDocument::OpenApi2 => "/openapi/v2",
         ApiDocument::OpenApi3 => "/openapi/v3",
         ApiDocument::OpenApi3Of(_) => "/openapi/v3/*",
+        ApiDocument::Ui(_) => "/ui",
     }
 }
 

@@ -8,6 +8,7 @@ use crate::apiserver::Api;
 use crate::object::Status;
 use crate::runtime::logs::LogReader;
 use crate::serve::ListBody;
+use crate::serve::overview_feed::OverviewFeed;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -18,9 +19,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch::Receiver as News;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Maximum number of pieces of a log that are buffered for their client.
@@ -262,19 +263,33 @@ impl WatchStream {
     }
 }
 
-/// Makes a body of a log, which a separate thread reads, because reading may block.
+/// Makes a body of a log.
 pub fn log(mut logs: LogReader) -> AnswerStream {
+    pieces("log", move || logs.piece().and_then(Result::ok))
+}
+
+/// Makes a body of the changes of the overview, which ends at once when too many streams are open.
+pub fn overview(mut feed: OverviewFeed, streams: &Arc<Semaphore>) -> AnswerStream {
+    let Ok(permit) = streams.clone().try_acquire_owned() else { return AnswerStream::Ended };
+    pieces("overview", move || {
+        let _held = &permit;
+        feed.next_piece()
+    })
+}
+
+/// Makes a body of pieces that a separate thread reads, because reading may block.
+fn pieces(name: &str, mut next: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> AnswerStream {
     let (send, pieces) = channel(PIECES);
     let copy = move || {
-        while let Some(Ok(piece)) = logs.piece() {
+        while let Some(piece) = next() {
             let is_unwanted = if piece.is_empty() { send.is_closed() } else { send.blocking_send(piece).is_err() };
             if is_unwanted {
                 return;
             }
         }
     };
-    match std::thread::Builder::new().name("log".into()).spawn(copy) {
+    match std::thread::Builder::new().name(name.into()).spawn(copy) {
         Ok(_) => AnswerStream::Log(pieces),
-        Err(error) => AnswerStream::Whole(Full::new(Bytes::from(format!("cannot read the log: {error}\n")))),
+        Err(error) => AnswerStream::Whole(Full::new(Bytes::from(format!("cannot start to read: {error}\n")))),
     }
 }
