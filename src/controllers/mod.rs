@@ -47,6 +47,7 @@ pub mod serviceaccount;
 pub mod serviceaccount_token;
 pub mod statefulset;
 pub mod ttl;
+pub mod validatingadmissionpolicy_status;
 pub mod volume_provisioner;
 
 /// Every controller.
@@ -81,6 +82,7 @@ pub static ALL: &[&Loop] = &[
     &resource_claims::LOOP,
     &horizontalpodautoscaler::LOOP,
     &clusterrole_aggregation::LOOP,
+    &validatingadmissionpolicy_status::LOOP,
     &certificates::approving::LOOP,
     &certificates::signing::LOOP,
     &certificates::cleaner::LOOP,

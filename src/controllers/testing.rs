@@ -496,6 +496,7 @@ pub fn key_of(object: &Object) -> Key {
         "ServiceAccount" => "serviceaccounts",
         "StatefulSet" => "statefulsets.apps",
         "StorageClass" => "storageclasses.storage.k8s.io",
+        "ValidatingAdmissionPolicy" => "validatingadmissionpolicies.admissionregistration.k8s.io",
         other => panic!("tests do not know the kind {other:?}"),
     };
     let cluster = !crate::kinds::by_resource(Resource(resource)).is_some_and(|kind| kind.namespaced);

@@ -3,16 +3,29 @@
 //! They come from `k8s-openapi`, packed by the test in `tests/schema.rs`, and are unpacked only when needed.
 
 use super::image;
-use flate2::read::GzDecoder;
+use flate2::{Decompress, FlushDecompress};
 use serde_json::{Map, Value, json};
-use std::io::Read;
 
 /// The compressed schemas, half a megabyte. They are decompressed only when needed.
 const PACKED: &[u8] = include_bytes!("schema.json.gz");
 
+/// Maximum number of schemas inside each other.
+const DEEPEST: usize = 32;
+
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 const IMAGE: &str = "dev.kloop.v1alpha1.Image";
+
+/// Decompresses the file, which has the shortest header of gzip, and its length at its end.
+fn unpack() -> Vec<u8> {
+    const HEADER: usize = 10;
+    let length = PACKED.last_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+    let mut text = Vec::with_capacity(length + 1);
+    let packed = PACKED.get(HEADER..).unwrap_or_default();
+    // The tests read the file: it is whole.
+    let _ = Decompress::new(false).decompress_vec(packed, &mut text, FlushDecompress::Finish);
+    text
+}
 
 /// The schemas of all built-in kinds, which refer to each other by name.
 pub struct KindSchemas(Value);
@@ -20,9 +33,7 @@ pub struct KindSchemas(Value);
 impl KindSchemas {
     /// Decompresses the schemas.
     pub fn built_in() -> KindSchemas {
-        let mut text = String::new();
-        let unpacked = GzDecoder::new(PACKED).read_to_string(&mut text);
-        let mut all: Value = unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let mut all: Value = serde_json::from_slice(&unpack()).unwrap_or_default();
         // kloop's own kind is written as a schema.
         let mut schema: Value = serde_json::from_str(image::SCHEMA).unwrap_or_default();
         schema["properties"]["metadata"]["$ref"] = json!(format!("#/$defs/{OBJECT_META}"));
@@ -67,6 +78,34 @@ impl KindSchemas {
     /// Returns a schema by name.
     pub fn definition(&self, name: &str) -> Option<&Value> {
         self.0["definitions"].get(name)
+    }
+
+    /// Returns a schema with the schemas that it refers to in their places, but for those that contain themselves.
+    pub fn expand(&self, schema: &Value) -> Value {
+        self.expand_inside(schema, &mut Vec::new())
+    }
+
+    fn expand_inside<'s>(&'s self, schema: &'s Value, inside: &mut Vec<&'s str>) -> Value {
+        match schema {
+            Value::Object(map) => {
+                match map.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
+                    Some(name) if inside.contains(&name) || inside.len() == DEEPEST => Value::Null,
+                    Some(name) => {
+                        inside.push(name);
+                        let expanded = self.definition(name).map(|found| self.expand_inside(found, inside));
+                        inside.pop();
+                        expanded.unwrap_or_default()
+                    }
+                    None => {
+                        let entry =
+                            |(name, value): (&String, &'s Value)| (name.clone(), self.expand_inside(value, inside));
+                        Value::Object(map.iter().map(entry).collect())
+                    }
+                }
+            }
+            Value::Array(list) => list.iter().map(|item| self.expand_inside(item, inside)).collect(),
+            other => other.clone(),
+        }
     }
 
     /// Returns the schema of a custom kind in one version, or in the stored version: the

@@ -1,9 +1,10 @@
 //! Latencies for users of the built binary: commands, pods from `apply` to running, restarts, and the cost of idling.
 //!
-//! `cargo bench --bench figures [-- commands|up|restarts|adopt|edit|exec|lives|idle]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
+//! `cargo bench --bench figures [-- commands|up|restarts|adopt|edit|exec|lives|idle|envtest]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -35,6 +36,9 @@ fn main() {
     }
     if wanted("idle") {
         idle(100);
+    }
+    if wanted("envtest") {
+        envtest(20);
     }
 }
 
@@ -364,4 +368,48 @@ fn resident(status: &Path) -> String {
     let text = fs::read_to_string(status).expect("status");
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").to_owned()
+}
+
+/// Starts kloop as `etcd` and as `kube-apiserver`, as envtest does, until each answers that it is ready.
+fn envtest(times: usize) {
+    let free_port = || {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        listener.local_addr().expect("an address").port()
+    };
+    let client = ureq::Agent::config_builder().proxy(None);
+    let client = client.tls_config(ureq::tls::TlsConfig::builder().disable_verification(true).build());
+    let client = ureq::Agent::new_with_config(client.build());
+    let wait = |url: String| until(|| client.get(&url).call().is_ok());
+    let mut samples = timed(times, |_| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let start = |name: &str, flags: &[String]| {
+            let program = folder.path().join(name);
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kloop"), &program).expect("linked");
+            Command::new(program).args(flags).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
+        };
+        let (url, port) = (format!("http://127.0.0.1:{}", free_port()), free_port());
+        let data = folder.path().join("data");
+        let flags = [
+            format!("--data-dir={}", data.display()),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            "--unsafe-no-fsync=true".to_owned(),
+        ];
+        let mut etcd = start("etcd", &flags);
+        wait(format!("{url}/health"));
+        let flags = [
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--cert-dir={}", folder.path().display()),
+            format!("--etcd-servers={url}"),
+            format!("--secure-port={port}"),
+            "--authorization-mode=RBAC".to_owned(),
+        ];
+        let mut server = start("kube-apiserver", &flags);
+        wait(format!("https://127.0.0.1:{port}/readyz"));
+        for program in [&mut server, &mut etcd] {
+            program.kill().expect("killed");
+            program.wait().expect("ended");
+        }
+    });
+    print_quantiles("envtest: both programs to the first answer", &mut samples);
 }

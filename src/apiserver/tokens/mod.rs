@@ -6,9 +6,11 @@
 pub mod authenticate;
 pub mod keys;
 
+use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::node::node_of;
 use super::transaction::Transaction;
-use super::{ApiResult, read::exact};
+use super::{ApiResult, WriteOptions, read::exact};
+use crate::kinds::service_account;
 use crate::kinds::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::time::Shift;
@@ -21,6 +23,7 @@ use serde_json::{Value, json};
 pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, request: &Object) -> ApiResult<Object> {
     check_metadata(account, request)?;
     let known = exact(txn, account)?;
+    let request = &admitted(txn, account, request)?;
     let spec = &request.0["spec"];
     let audiences: Vec<String> = texts(&spec["audiences"]);
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
@@ -57,6 +60,23 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
         }
     }
     Ok(answer)
+}
+
+/// The request after admission, where something wants to see it.
+fn admitted(txn: &mut dyn Transaction, account: &Key, request: &Object) -> ApiResult<Object> {
+    let (operation, kind, subresource) = (Operation::Create, &service_account::KIND, "token");
+    let mut admitted = request.clone();
+    if !admission::may_concern(txn, kind, operation, subresource)? {
+        return Ok(admitted);
+    }
+    admitted.set(&["apiVersion"], "authentication.k8s.io/v1");
+    admitted.set(&["kind"], "TokenRequest");
+    let (options, mut warnings) = (WriteOptions::default(), Vec::new());
+    let options = RequestOptions::Write(&options);
+    let target = AdmissionTarget { operation, kind, api_version: kind.version, subresource, key: account, options };
+    let mut seen = target.request(txn, &mut admitted, None, &mut warnings);
+    admission::admit(txn, &mut seen)?;
+    Ok(admitted)
 }
 
 /// Refuses a kubelet a token for anything but a pod of its node (NodeRestriction).

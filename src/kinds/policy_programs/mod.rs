@@ -3,6 +3,7 @@
 //! Knows: the variables that they can use and the types that they must have (`k8s.io/apiserver/pkg/admission/plugin/cel`).
 //! Never: reads an object or decides about one; the API server does. Start reading at [`PolicyPrograms`].
 
+pub mod type_check;
 mod variables;
 
 pub use variables::{Available, NAMESPACE, REQUEST, declarations};

@@ -17,14 +17,19 @@ pub struct Available {
 
 /// The declarations of a policy's or condition's expressions.
 pub fn declarations(available: Available) -> Declarations {
+    declare_typed(available, &Type::Dyn, &Type::Dyn)
+}
+
+/// The same, with the types of the objects and the parameters.
+pub fn declare_typed(available: Available, object: &Type, params: &Type) -> Declarations {
     let mut declared = Declarations::default()
-        .declare("object", Type::Dyn)
-        .declare("oldObject", Type::Dyn)
+        .declare("object", object.clone())
+        .declare("oldObject", object.clone())
         .declare("namespaceObject", Type::declared(&NAMESPACE, ""))
         .declare("request", Type::declared(&REQUEST, ""))
         .declare("variables", Type::Named("kubernetes.variables"));
     if available.params {
-        declared = declared.declare("params", Type::Dyn);
+        declared = declared.declare("params", params.clone());
     }
     if available.authorizer {
         declared = declared

@@ -1,0 +1,148 @@
+//! Checks the types of the expressions of ValidatingAdmissionPolicies, and tells in their status what does not fit
+//! (`pkg/controller/validatingadmissionpolicystatus`).
+//!
+//! A policy is checked once for each of its generations, as in Kubernetes. Never: changes what a policy does.
+
+use super::status;
+use crate::cel::Decl;
+use crate::kinds::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
+use crate::kinds::schemas::KindSchemas;
+use crate::kinds::{Kind, custom};
+use crate::object::Key;
+use crate::world::{Loop, Plan, Row, World};
+use serde_json::{Value, json};
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+const ROOT: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
+
+/// The loop that checks policies.
+pub const LOOP: Loop =
+    Loop { name: "validatingadmissionpolicy-status-controller", root: ROOT, concerns, plan, ..Loop::BASE };
+
+fn concerns(_: &World, row: &Row) -> Vec<Key> {
+    if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
+}
+
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let object = row.object();
+    let generation = object.generation();
+    if object.int(&["status", "observedGeneration"]).is_some_and(|observed| observed >= generation) {
+        return plan;
+    }
+    let warnings = check(&object.0["spec"], &WorldSchemas { world, built_in: OnceCell::new() });
+    let mut checked = status::status_map(&object);
+    checked.insert("observedGeneration".into(), generation.into());
+    let found = if warnings.is_empty() { json!({}) } else { json!({"expressionWarnings": warnings}) };
+    checked.insert("typeChecking".into(), found);
+    status::write(&mut plan, object, checked.into(), "the types of its expressions were checked");
+    plan
+}
+
+/// The kinds and schemas of a World.
+struct WorldSchemas<'w> {
+    world: &'w World,
+    /// Unpacked when the first one is needed.
+    built_in: OnceCell<KindSchemas>,
+}
+
+impl WorldSchemas<'_> {
+    fn schema(&self, api_version: &str, kind: &str) -> Option<Value> {
+        let schemas = self.built_in.get_or_init(KindSchemas::built_in);
+        let found = self.world.kinds.by_kind(api_version, kind)?;
+        let Some(definition) = &found.custom else {
+            return schemas.kind(api_version, kind).map(|schema| schemas.expand(schema));
+        };
+        let definition = self.world.get(&Key::new(custom::DEFINITIONS, "", &definition.definition))?.object();
+        let version = api_version.rsplit('/').next();
+        schemas.custom(&definition.0, version).map(|(_, schema)| schemas.expand(&schema))
+    }
+}
+
+impl SchemaSource for WorldSchemas<'_> {
+    fn find_kind(&self, group: &str, version: &str, resource: &str) -> Option<String> {
+        let api_version = join(group, version);
+        let fits = |kind: &&'static Kind| {
+            kind.resource.plural() == resource
+                && (kind.api_version() == api_version || kind.also.contains(&api_version.as_str()))
+        };
+        self.world.kinds.all().find(fits).map(|kind| kind.kind.to_owned())
+    }
+
+    fn declare(&self, (group, version, kind): &GroupVersionKind) -> Option<Arc<Decl>> {
+        Decl::from_schema(&self.schema(&join(group, version), kind)?, false)
+    }
+}
+
+fn join(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::cluster;
+    use serde_json::{Value, json};
+
+    const POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: p}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: ['*'], resources: [deployments, replicasets, deployments/scale]}]
+  variables: [{name: wanted, expression: object.spec.replicas}]
+  validations:
+  - {expression: variables.wanted <= 3, messageExpression: params.data.text}
+  - {expression: 'object.spec.template.spec.containers.all(c, c.resources.limits.cpu != c.name) && has(object.metadata.labels)'}
+  - {expression: object.spec.paused, messageExpression: '1 + params.data.text'}
+  - {expression: object.replicas > 1 && variables.wanted == request.name}
+";
+
+    #[test]
+    fn warnings_name_the_kinds_that_an_expression_does_not_suit() {
+        let mut cluster = cluster(POLICY);
+        cluster.settle();
+        let status = cluster.object(super::ROOT, "p").0["status"].take();
+        assert_eq!(status["observedGeneration"], 1);
+        let shown: Vec<(&str, &str)> = status["typeChecking"]["expressionWarnings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| (one["fieldRef"].as_str().unwrap_or_default(), one["warning"].as_str().unwrap_or_default()))
+            .collect();
+        let both = |text: &str| format!("apps/v1, Kind=Deployment: {text}\n\napps/v1, Kind=ReplicaSet: {text}\n");
+        let added = "ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'\n | 1 + params.data.text\n | ..^";
+        let last = "ERROR: <input>:1:7: undefined field 'replicas'\n | object.replicas > 1 && variables.wanted == request.name\n | ......^\n\
+            ERROR: <input>:1:41: found no matching overload for '_==_' applied to '(int, string)'\n \
+            | object.replicas > 1 && variables.wanted == request.name\n | ........................................^";
+        let paused = "apps/v1, Kind=ReplicaSet: ERROR: <input>:1:12: undefined field 'paused'\n | object.spec.paused\n | ...........^\n";
+        assert_eq!(
+            shown,
+            [
+                ("spec.validations[2].expression", paused),
+                ("spec.validations[2].messageExpression", &*both(added)),
+                ("spec.validations[3].expression", &*both(last)),
+            ]
+        );
+    }
+
+    #[test]
+    fn wildcards_and_unknown_kinds_are_not_checked() {
+        let checked = |rule: Value| {
+            let mut policy: Value = serde_yaml::from_str(POLICY).unwrap();
+            policy["spec"]["matchConstraints"]["resourceRules"] = json!([rule]);
+            let mut cluster = cluster(&policy.to_string());
+            cluster.settle();
+            cluster.object(super::ROOT, "p").0["status"]["typeChecking"].take()
+        };
+        let rule = |group: &str, resource: &str| json!({"apiGroups": [group], "apiVersions": ["v1"], "operations": ["*"], "resources": [resource]});
+        for (group, resource) in
+            [("*", "deployments"), ("apps", "*"), ("apps", "boats"), ("example.dev", "deployments")]
+        {
+            assert_eq!(checked(rule(group, resource)), json!({}), "{group}/{resource}");
+        }
+    }
+}
