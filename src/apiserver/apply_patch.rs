@@ -2,13 +2,13 @@
 
 use super::apply::{Applied, ApplyOutcome};
 use super::authorization::{check_creation, check_verb};
-use super::conversion;
 use super::create::create;
 use super::rules::field_manager;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions};
+use super::{conversion, custom};
 use crate::kinds::Kind;
 use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::managed_fields::{self, apply::FieldApplier};
@@ -29,6 +29,7 @@ pub fn apply_patch(
 ) -> ApiResult<Applied> {
     let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
     field_manager::check_applier(manager)?;
+    let kind = custom::current(txn, kind)?;
     if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }

@@ -1,17 +1,18 @@
-//! Conversion of custom resources between versions, by the webhook of their definition (ConversionReview v1).
+//! Conversion of custom resources between versions, by the webhook of their definition (ConversionReview).
 //!
-//! Knows: objects of such kinds are stored in the storage version, and clients see the one that they ask for. Of metadata, a webhook may
-//! change labels and annotations only. Never: converts kinds without a webhook, whose versions differ in `apiVersion` alone.
-//! Start reading at [`convert`].
+//! Knows: custom resources are stored in the storage version, and clients see the one that they ask for. Of metadata, a webhook may change
+//! labels and annotations only. Without a webhook, versions differ in `apiVersion` and in the fields that their schemas know.
+//! Never: converts built-in kinds. Start reading at [`convert`].
 
 use super::ApiResult;
+use super::custom::load_schemas;
 use super::hook_client::{HookClient, find_endpoint};
 use super::outside::{self, Answer, Asked, WebhookQuestion};
 use super::transaction::Transaction;
-use crate::kinds::Kind;
 use crate::kinds::custom::ConversionWebhook;
+use crate::kinds::{FieldErrors, FieldPath, Kind, go, metadata};
 use crate::object::{Key, Object, Reason, Status};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +27,31 @@ pub fn webhook(kind: &Kind) -> Option<&'static ConversionWebhook> {
     kind.custom.and_then(|custom| custom.conversion.as_ref())
 }
 
-/// Returns an object in another version, within a write.
+/// Returns a stored object in another version, within a write.
 pub fn convert<'o>(
     txn: &mut dyn Transaction,
     kind: &Kind,
     object: &'o Object,
     api_version: &str,
 ) -> ApiResult<Cow<'o, Object>> {
-    let Some(webhook) = webhook(kind).filter(|_| object.api_version() != api_version) else {
-        return Ok(Cow::Borrowed(object));
+    let Some(custom) = kind.custom else { return Ok(Cow::Borrowed(object)) };
+    load_schemas(txn, kind)?;
+    let mut stored = Cow::Borrowed(object);
+    if custom.is_older(object) {
+        custom.complete_stored(stored.to_mut());
+    }
+    if stored.api_version() == api_version {
+        return Ok(stored);
+    }
+    Ok(Cow::Owned(change_version(txn, kind, &stored, api_version)?))
+}
+
+/// Returns a custom resource in another version.
+fn change_version(txn: &mut dyn Transaction, kind: &Kind, object: &Object, api_version: &str) -> ApiResult<Object> {
+    let Some(webhook) = webhook(kind) else {
+        let mut changed = object.clone();
+        kind.custom.into_iter().for_each(|custom| custom.relabel(&mut changed, api_version));
+        return Ok(changed);
     };
     let asked = ConversionQuestion::new(txn, kind, webhook, std::slice::from_ref(object), api_version);
     let answer = match asked.question {
@@ -43,23 +60,35 @@ pub fn convert<'o>(
             Asked::Answered(answer, uid) => (answer, uid),
             Asked::Deferred => return Err(outside::deferred()),
             // A preview shows it as it is stored.
-            Asked::Unavailable => return Ok(Cow::Borrowed(object)),
+            Asked::Unavailable => return Ok(object.clone()),
         },
     };
     let mut converted =
         read_answer(kind, std::slice::from_ref(object), api_version, (&asked.url, &answer.0, &answer.1))?;
-    Ok(converted.pop().map_or(Cow::Borrowed(object), Cow::Owned))
+    Ok(converted.pop().unwrap_or_else(|| object.clone()))
+}
+
+/// Whether a stored object is as it would be stored now. A write that changes nothing else brings it into that form: so objects migrate.
+pub fn is_in_storage_form(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<bool> {
+    let Some(custom) = kind.custom else { return Ok(true) };
+    let Some(stored) = txn.get_shared(key)? else { return Ok(true) };
+    if !custom.is_older(&stored) {
+        return Ok(stored.api_version() == custom.storage);
+    }
+    let mut completed = Object::clone(&stored);
+    custom.complete_stored(&mut completed);
+    Ok(stored.api_version() == custom.storage && completed == *stored)
 }
 
 /// Returns an object as it is stored.
 pub fn to_storage<'o>(txn: &mut dyn Transaction, kind: &Kind, object: &'o Object) -> ApiResult<Cow<'o, Object>> {
-    match webhook(kind) {
-        Some(webhook) => convert(txn, kind, object, &webhook.storage),
+    match kind.custom.filter(|custom| object.api_version() != custom.storage) {
+        Some(custom) => change_version(txn, kind, object, &custom.storage).map(Cow::Owned),
         None => Ok(Cow::Borrowed(object)),
     }
 }
 
-/// Returns an object that is read in a write in another version.
+/// Returns a stored object in another version, within a write.
 pub fn shared(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -104,9 +133,10 @@ impl ConversionQuestion {
     ) -> ConversionQuestion {
         let endpoint = find_endpoint(txn, &HookClient::read(&webhook.client_config), Some(TIMEOUT));
         debug_assert_eq!(kind.resource.group(), api_version.split('/').next().unwrap_or_default());
+        let objects: Vec<&Value> = objects.iter().map(|object| &object.0).collect();
         let body = json!({
-            "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
-            "request": {"uid": "", "desiredAPIVersion": api_version, "objects": objects.iter().map(|object| &object.0).collect::<Vec<_>>()},
+            "kind": "ConversionReview", "apiVersion": format!("apiextensions.k8s.io/{}", webhook.review_version),
+            "request": {"uid": "", "desiredAPIVersion": api_version, "objects": objects},
         });
         let timeout = Duration::from_secs(TIMEOUT);
         let question = endpoint.target.map(|target| WebhookQuestion { target, timeout, body });
@@ -128,66 +158,133 @@ pub fn read_answer(
 ) -> ApiResult<Vec<Object>> {
     let about =
         objects.first().map_or_else(String::new, |object| format!("{}, Kind={}", object.api_version(), kind.kind));
-    let failed = |why: String| Status::new(Reason::Unknown, format!("conversion webhook for {about} failed: {why}"));
-    let reply = answer.as_ref().map_err(|why| failed(format!("Post {url:?}: {why}")))?;
-    if !(200..300).contains(&reply.status) {
-        return Err(failed(format!("the server answered with status {}", reply.status)));
-    }
-    let review: Value = serde_json::from_slice(&reply.body).map_err(|error| failed(error.to_string()))?;
-    let response = &review["response"];
-    if review["kind"] != "ConversionReview" || !response.is_object() {
-        return Err(failed("no response provided".to_owned()));
-    }
-    let own = response["uid"].as_str().unwrap_or_default();
-    if own != uid {
-        return Err(failed(format!("expected response.uid={uid:?}, got {own:?}")));
-    }
-    match response["result"]["status"].as_str() {
-        Some("Success") => {}
-        status => {
-            let other = format!("response.result.status was '{}', not 'Success'", status.unwrap_or_default());
-            return Err(failed(response["result"]["message"].as_str().map_or(other, str::to_owned)));
-        }
-    }
-    let converted = response["convertedObjects"].as_array().cloned().unwrap_or_default();
+    let failed = |why: String| Status::new(Reason::Unknown, format!("conversion webhook for {about} {why}"));
+    let converted = converted_objects(kind, (url, answer, uid)).map_err(|why| failed(format!("failed: {why}")))?;
     if converted.len() != objects.len() {
         let (count, wanted) = (converted.len(), objects.len());
-        let text = format!("conversion webhook for {about} returned {count} objects, expected {wanted}");
-        return Err(Status::new(Reason::Unknown, text));
+        return Err(failed(format!("returned {count} objects, expected {wanted}")));
     }
     let restored =
         objects.iter().zip(converted).map(|(before, after)| restore(kind, before, Object(after), api_version));
-    restored
-        .collect::<Result<_, String>>()
-        .map_err(|why| Status::new(Reason::Unknown, format!("conversion webhook for {about} returned invalid {why}")))
+    restored.collect::<Result<_, String>>().map_err(|why| failed(format!("returned invalid {why}")))
+}
+
+/// Returns the converted objects of an answer, whatever they are.
+fn converted_objects(kind: &Kind, (url, answer, uid): (&str, &Answer, &str)) -> Result<Vec<Value>, String> {
+    let reply = answer.as_ref().map_err(|why| format!("Post {url:?}: {why}"))?;
+    if !(200..300).contains(&reply.status) {
+        return Err(refused_by_server(reply.status, &reply.body));
+    }
+    let review: Value = serde_json::from_slice(&reply.body).map_err(|error| error.to_string())?;
+    let wanted = webhook(kind).map_or("v1", |webhook| webhook.review_version);
+    let (group, text) = ("apiextensions.k8s.io", |field: &str| review[field].as_str().unwrap_or_default());
+    if wanted == "v1" && (text("kind") != "ConversionReview" || text("apiVersion") != format!("{group}/v1")) {
+        let got = format!("{}, Kind={}", text("apiVersion"), text("kind"));
+        return Err(format!("expected webhook response of {group}/v1, Kind=ConversionReview, got {got}"));
+    }
+    let response = &review["response"];
+    if !response.is_object() {
+        return Err("no response provided".to_owned());
+    }
+    let own = response["uid"].as_str().unwrap_or_default();
+    if wanted == "v1" && own != uid {
+        return Err(format!("expected response.uid={uid:?}, got {own:?}"));
+    }
+    match response["result"]["status"].as_str() {
+        Some("Success") => Ok(response["convertedObjects"].as_array().cloned().unwrap_or_default()),
+        status => {
+            let message = response["result"]["message"].as_str().filter(|message| !message.is_empty());
+            let other = format!("response.result.status was '{}', not 'Success'", status.unwrap_or_default());
+            Err(message.map_or(other, str::to_owned))
+        }
+    }
+}
+
+/// The error for an answer with another status than success, as client-go words it.
+fn refused_by_server(status: u16, body: &[u8]) -> String {
+    let said: Option<Value> = serde_json::from_slice(body).ok();
+    let message = said.as_ref().filter(|said| said["kind"] == "Status").and_then(|said| said["message"].as_str());
+    match (message, status) {
+        (Some(message), _) => message.to_owned(),
+        (None, 404) => "the server could not find the requested resource".to_owned(),
+        (None, 500..) => {
+            let text = String::from_utf8_lossy(&body[..body.len().min(2048)]);
+            format!("an error on the server ({:?}) has prevented the request from succeeding", text.trim())
+        }
+        (None, status) => format!("the server rejected our request for an unknown reason (status {status})"),
+    }
 }
 
 /// A converted object with the metadata of the original, of which labels and annotations are the webhook's.
 fn restore(kind: &Kind, before: &Object, mut after: Object, api_version: &str) -> Result<Object, String> {
-    if after.api_version() != api_version || after.kind() != kind.kind {
-        let (got, own) = (after.api_version(), after.kind());
-        return Err(format!(
-            "converted object: invalid groupVersion (expected {api_version}, received {got}) or kind {own}"
-        ));
+    if after.api_version() != api_version {
+        let got = after.api_version();
+        return Err(format!("object at index 0: invalid groupVersion (expected {api_version}, received {got})"));
     }
-    let mut metadata = before.0["metadata"].clone();
-    if !after.0["metadata"].is_object() {
-        return Err("metadata of converted object: missing metadata".to_owned());
+    if after.kind() != kind.kind {
+        let got = after.kind();
+        return Err(format!("object at index 0: invalid kind (expected {}, received {got})", kind.kind));
     }
-    for field in ["name", "namespace", "uid"] {
-        if after.0["metadata"][field] != metadata[field] {
-            return Err(format!("metadata of converted object: metadata.{field} is immutable"));
+    for (field, word) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let text = |object: &Object| object.text(&["metadata", field]).unwrap_or_default().to_owned();
+        let (own, got) = (text(before), text(&after));
+        if own != got {
+            return Err(format!("object: must have the same {word}: {own} != {got}"));
         }
     }
-    for field in ["labels", "annotations"] {
-        match after.0["metadata"][field].take() {
-            Value::Null => drop(metadata.as_object_mut().map(|metadata| metadata.remove(field))),
-            value => metadata[field] = value,
-        }
-    }
-    after.0["metadata"] = metadata;
+    let metadata = restored_metadata(&before.0["metadata"], after.0["metadata"].take());
+    after.0["metadata"] = metadata.map_err(|why| format!("metadata: {why}"))?;
     if let Some(custom) = kind.custom {
         custom.complete(&mut after);
     }
     Ok(after)
+}
+
+/// Returns the metadata of the original with labels and annotations of the converted object.
+fn restored_metadata(before: &Value, converted: Value) -> Result<Value, String> {
+    let Value::Object(mut converted) = converted else {
+        return Err(match converted {
+            Value::Null => "missing metadata in converted object".to_owned(),
+            other => format!("invalid metadata of type {} in converted object", go::type_name(&other)),
+        });
+    };
+    let mut metadata = before.clone();
+    for field in ["labels", "annotations"] {
+        match converted.remove(field) {
+            None | Some(Value::Null) => drop(metadata.as_object_mut().map(|metadata| metadata.remove(field))),
+            Some(Value::Object(pairs)) => {
+                check_pairs(field, &before[field], &pairs)?;
+                metadata[field] = pairs.into();
+            }
+            Some(other) => {
+                let found = go::type_name(&other);
+                return Err(format!("invalid metadata.{field} of type {found} in converted object"));
+            }
+        }
+    }
+    Ok(metadata)
+}
+
+/// Checks labels or annotations that a webhook has changed.
+fn check_pairs(field: &str, before: &Value, pairs: &Map<String, Value>) -> Result<(), String> {
+    if let Some((key, value)) = pairs.iter().find(|(_, value)| !value.is_string()) {
+        let found = go::type_name(value);
+        return Err(format!("metadata.{field}[{key}] must be a string, but is {found} in converted object"));
+    }
+    if before.as_object() == Some(pairs) {
+        return Ok(());
+    }
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    let pairs = pairs.iter().filter_map(text).collect();
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("metadata");
+    match field {
+        "labels" => metadata::check_labels(&pairs, &path.child("labels"), &mut errors),
+        _ => metadata::check_annotations(&pairs, &path.child("annotation"), &mut errors),
+    }
+    match errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() {
+        none if none.is_empty() => Ok(()),
+        one if one.len() == 1 => Err(one.concat()),
+        all => Err(format!("[{}]", all.join(", "))),
+    }
 }

@@ -81,6 +81,34 @@ pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind>
     Ok(current)
 }
 
+/// Sets the schemas of a custom kind, which completing its stored objects needs.
+pub fn load_schemas(txn: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
+    let Some(custom) = kind.custom.filter(|custom| !custom.has_schemas()) else { return Ok(()) };
+    if let Some(definition) = txn.get_shared(&Key::new(DEFINITIONS, "", &custom.definition))? {
+        custom.set_schemas(&definition);
+    }
+    Ok(())
+}
+
+/// Completes stored objects of a kind by the schemas that it has now.
+pub fn complete_stored(txn: &dyn Transaction, kind: &Kind, objects: &mut [Object]) -> ApiResult<()> {
+    let Some(custom) = kind.custom else { return Ok(()) };
+    load_schemas(txn, kind)?;
+    objects.iter_mut().for_each(|object| custom.complete_stored(object));
+    Ok(())
+}
+
+/// Completes stored objects, and shows them in the version of their kind that clients prefer, unless a webhook has to convert them.
+pub fn present_stored(txn: &dyn Transaction, kind: &Kind, objects: &mut [Object]) -> ApiResult<()> {
+    let Some(custom) = kind.custom else { return Ok(()) };
+    complete_stored(txn, kind, objects)?;
+    if custom.conversion.is_none() {
+        let preferred = kind.api_version();
+        objects.iter_mut().for_each(|object| custom.relabel(object, &preferred));
+    }
+    Ok(())
+}
+
 /// Ends a write whose validation needs patterns or rules that are not compiled yet, where the transaction makes it again with them: nothing is
 /// compiled under the write lock.
 pub fn defer_compilation(

@@ -3,6 +3,7 @@
 //! Changes since that revision are undone by the log: the first entry of an object after a revision knows what it was at that revision.
 
 use super::api::Api;
+use super::custom;
 use super::read::ListSelection;
 use super::stored::refused;
 use super::{ApiResult, Transaction};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 const ROWS: usize = 500;
 
 /// Kinds whose objects are partly computed on read.
-const PARTLY_COMPUTED: [&str; 2] = ["nodes", "leases.coordination.k8s.io"];
+const PARTLY_COMPUTED: [&str; 3] = ["nodes", "leases.coordination.k8s.io", "apiservices.apiregistration.k8s.io"];
 
 /// A list request.
 pub struct ListRequest<'a> {
@@ -71,6 +72,9 @@ impl<'a> ListSnapshot<'a> {
     /// Opens the revision that is wanted, or the newest.
     fn open(api: &'a Api, listing: &ListRequest<'_>) -> ApiResult<ListSnapshot<'a>> {
         listing.wanted.check(listing.kind)?;
+        if listing.kind.custom.is_some() {
+            api.read_view(|txn| custom::load_schemas(txn, listing.kind))?;
+        }
         let snapshot = api.store().read().map_err(|error| refused(&error))?;
         let head = snapshot.revision().map_err(|error| refused(&error))?;
         let revision = listing.at.unwrap_or(head);
@@ -215,6 +219,7 @@ pub fn too_large(revision: u64, head: u64) -> Status {
 
 fn list_all(txn: &dyn Transaction, listing: &ListRequest<'_>) -> ApiResult<Vec<Object>> {
     let mut objects = txn.list(listing.kind.resource, listing.namespace)?;
+    custom::complete_stored(txn, listing.kind, &mut objects)?;
     objects.retain(|object| listing.wanted.admits(listing.kind, object));
     Ok(objects)
 }
@@ -237,9 +242,10 @@ fn list_limited(
     while found.len() < most {
         let (bodies, next) = read_batch(read, listing, &mut before, after.as_ref(), usize::MAX)?;
         for BodyAt { body, .. } in bodies.values() {
-            let object: Object = serde_json::from_str(body).map(Object).map_err(|error| {
+            let mut object: Object = serde_json::from_str(body).map(Object).map_err(|error| {
                 Status::new(Reason::InternalError, format!("stored body of {}: {error}", listing.kind.resource))
             })?;
+            listing.kind.custom.into_iter().for_each(|custom| custom.complete_stored(&mut object));
             if listing.wanted.admits(listing.kind, &object) {
                 found.push(object);
             }

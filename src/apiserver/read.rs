@@ -2,6 +2,7 @@
 
 use super::ApiResult;
 use super::authorization::check_verb;
+use super::custom;
 use super::transaction::Transaction;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
@@ -46,9 +47,19 @@ fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool 
     selector.matches(|field| kinds::selectable(kind, object, field).unwrap_or_default())
 }
 
-/// One object, or 404 that names it: as the API server answers.
+/// One object as it is stored, or 404 that names it: as the API server answers.
 pub fn exact(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
-    txn.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))
+    let mut object = txn.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+    if let Some(kind) = custom_kind(txn, key.resource) {
+        custom::complete_stored(txn, kind, std::slice::from_mut(&mut object))?;
+    }
+    Ok(object)
+}
+
+/// The custom kind of a resource; built-in ones are not looked for.
+fn custom_kind(txn: &dyn Transaction, resource: Resource) -> Option<&'static Kind> {
+    let may_be = resource.group().contains('.') && kinds::by_resource(resource).is_none();
+    txn.kinds().by_resource(resource).filter(|_| may_be)
 }
 
 /// One object, or 404 that names its namespace where that is what is missing: as kubectl looks (cli-runtime: `Info.Get`).
@@ -61,7 +72,11 @@ pub fn get(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
         }
     };
     check_verb(txn, "get", "", key)?;
-    txn.get(key)?.map_or_else(|| missing(txn), Ok)
+    let mut object = txn.get(key)?.map_or_else(|| missing(txn), Ok)?;
+    if let Some(kind) = custom_kind(txn, key.resource) {
+        custom::present_stored(txn, kind, std::slice::from_mut(&mut object))?;
+    }
+    Ok(object)
 }
 
 /// The wanted objects of a kind, in one namespace or in all.
@@ -75,6 +90,7 @@ pub fn list(
     let namespace = namespace.filter(|_| kind.namespaced);
     check_verb(txn, "list", "", &Key::new(kind.resource, namespace.unwrap_or_default(), ""))?;
     let mut objects = txn.list(kind.resource, namespace)?;
+    custom::present_stored(txn, kind, &mut objects)?;
     objects.retain(|object| wanted.admits(kind, object));
     Ok(objects)
 }

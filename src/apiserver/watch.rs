@@ -93,8 +93,12 @@ pub fn event(watched: &WatchSelection<'_>, entry: &LogEntry) -> ApiResult<Option
     if !watched.is_about(entry) {
         return Ok(None);
     }
-    let object = object_of(stored)?;
-    let before = entry.previous.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Object);
+    let mut object = object_of(stored)?;
+    let mut before = entry.previous.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Object);
+    if let Some(custom) = watched.kind.custom {
+        custom.complete_stored(&mut object);
+        before.iter_mut().for_each(|before| custom.complete_stored(before));
+    }
     let was_in = before.as_ref().is_some_and(|before| watched.wanted.admits(watched.kind, before));
     let is_in = !gone && watched.wanted.admits(watched.kind, &object);
     let kind = match (was_in, is_in) {

@@ -155,6 +155,9 @@ fn patch_object(
     }
     let key = key_of(kind, object);
     let api_version = args.words.first().and_then(|word| requested_version(kind, word));
+    // kubectl reads the object first, and prints the warning of that answer.
+    let deprecation = api_version.as_deref().and_then(|version| kind.deprecation(version)).map(str::to_owned);
+    context.warn(deprecation.as_slice());
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
     let (part, change) = match (args.subresource.as_str(), update_part(&args.subresource)) {
         ("scale", _) if kind.scale => (UpdatePart::Scale, scale(kind, object, language, change)?),

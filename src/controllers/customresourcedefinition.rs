@@ -4,9 +4,10 @@
 
 use super::pods::BURST;
 use super::status;
-use crate::kinds;
-use crate::kinds::custom::{CLEANUP, DEFINITIONS};
-use crate::object::{Key, Object, Resource};
+use crate::kinds::custom::{CLEANUP, DEFINITIONS, structural_errors};
+use crate::kinds::custom_resource_definition::approval::{ANNOTATION, Approval, is_protected};
+use crate::kinds::{self, FieldPath};
+use crate::object::{Key, Object, Resource, Time};
 use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -64,20 +65,20 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
         object.set(&["metadata", "finalizers"], others);
         return plan.write(WriteVerb::Update(object), "all of its objects are deleted");
     }
+    let object = row.object();
+    let mut new = status::status_map(&object);
+    let mut conditions = object.items(&["status", "conditions"]).to_vec();
+    let message = "CustomResource deletion is in progress";
+    let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
+    status::set(&mut conditions, terminating);
+    status::conditions(&mut new, conditions);
+    status::write(plan, object, new.into(), "its objects are being deleted");
     for one in remaining.iter().filter(|one| !one.is_deleting()).take(BURST) {
         let (key, uid) = (one.key.clone(), one.uid.clone());
         let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its definition is being deleted");
     }
     if plan.is_empty() {
-        let object = row.object();
-        let mut new = status::status_map(&object);
-        let mut conditions = object.items(&["status", "conditions"]).to_vec();
-        let message = "CustomResource deletion is in progress";
-        let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
-        status::set(&mut conditions, terminating);
-        status::conditions(&mut new, conditions);
-        status::write(plan, object, new.into(), "its objects are being deleted");
         plan.wait(format!("{} of its objects still exist", remaining.len()));
     }
 }
@@ -107,9 +108,48 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     if !was_established {
         status::set(&mut conditions, established);
     }
+    set_or_remove(&mut conditions, "NonStructuralSchema", non_structural(&object, world.now));
+    set_or_remove(&mut conditions, "KubernetesAPIApprovalPolicyConformant", approval(&object, world.now));
     new.insert("acceptedNames".into(), accepted);
     status::conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its names were checked");
+}
+
+/// Sets a condition that only some definitions have.
+fn set_or_remove(conditions: &mut Vec<Value>, kind: &str, condition: Option<Value>) {
+    match condition {
+        Some(condition) => status::set(conditions, condition),
+        None => conditions.retain(|known| known["type"] != kind),
+    }
+}
+
+/// The condition of a definition with a schema that is not structural. Such a schema is refused today, but may have been stored before.
+fn non_structural(definition: &Object, now: Time) -> Option<Value> {
+    let versions = definition.items(&["spec", "versions"]).iter().enumerate();
+    let schemas = versions.map(|(index, version)| (index, &version["schema"]["openAPIV3Schema"]));
+    let errors: Vec<String> = schemas
+        .filter(|(_, schema)| schema.is_object())
+        .flat_map(|(index, schema)| {
+            let path = FieldPath::root("spec").child("versions").index(index).child("schema").child("openAPIV3Schema");
+            structural_errors(schema, &path).into_iter().map(|error| error.to_string())
+        })
+        .collect();
+    let message = match errors.len() {
+        0 => return None,
+        1 => errors.concat(),
+        _ => format!("[{}]", errors.join(", ")),
+    };
+    Some(status::condition("NonStructuralSchema", "True", "Violations", &message, now))
+}
+
+/// The condition of a definition in a group of the Kubernetes community.
+fn approval(definition: &Object, now: Time) -> Option<Value> {
+    if !is_protected(group_of(definition.name())) {
+        return None;
+    }
+    let (state, message) = Approval::read(definition.annotation(ANNOTATION).unwrap_or_default());
+    let (value, reason) = state.condition();
+    Some(status::condition("KubernetesAPIApprovalPolicyConformant", value, reason, &message, now))
 }
 
 /// The names that a definition may have.
@@ -211,5 +251,28 @@ mod tests {
         cluster.settle();
         assert!(cluster.world.find(super::DEFINITIONS.0, "", "boats.established.dev").is_none());
         assert_eq!(conditions(&cluster, "ships.established.dev"), fine);
+    }
+
+    #[test]
+    fn group_of_the_community_has_a_condition_about_its_approval() {
+        let mut cluster = cluster("");
+        let mut protected = definition("boats", "Boat", "bt");
+        protected["metadata"] = json!({"name": "boats.sea.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}});
+        protected["spec"]["group"] = json!("sea.k8s.io");
+        cluster.create(protected);
+        cluster.settle();
+        let object = cluster.object(super::DEFINITIONS.0, "boats.sea.k8s.io");
+        let found = &object.items(&["status", "conditions"])[2];
+        let expected = [
+            "KubernetesAPIApprovalPolicyConformant",
+            "False",
+            "UnapprovedAnnotation",
+            "not approved: \"unapproved, a test\"",
+        ];
+        assert_eq!(
+            ["type", "status", "reason", "message"].map(|field| found[field].as_str().unwrap_or_default()),
+            expected
+        );
     }
 }

@@ -241,7 +241,7 @@ impl Kind {
     /// Returns the stored form of a body; unknown fields are reported.
     pub fn normalized(&self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
         match self.custom {
-            Some(custom) => custom.normalize(self, body, unknown),
+            Some(custom) => custom.normalize(body, unknown),
             None => (self.normalize)(body, unknown),
         }
     }

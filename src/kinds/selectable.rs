@@ -31,7 +31,7 @@ pub fn selectable(kind: &Kind, object: &Object, field: &str) -> Option<String> {
 
 /// Whether field selectors of a kind support a field.
 pub fn is_selectable(kind: &Kind, field: &str) -> bool {
-    let declared = || kind.custom.is_some_and(|custom| custom.selectable.iter().any(|known| known == field));
+    let declared = || kind.custom.is_some_and(|custom| custom.is_selectable(field));
     matches!(field, "metadata.name" | "metadata.namespace") || kind.selectable.contains(&field) || declared()
 }
 

@@ -4,10 +4,14 @@ use super::policy_programs::{PolicyCheck, Wanted};
 use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook_rule};
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, RuleWithOperations, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
 /// The merge rules of both webhook configurations.
@@ -226,26 +230,45 @@ pub fn check_config(config: &WebhookClientConfig, path: &FieldPath, errors: &mut
     match (&config.url, &config.service) {
         (Some(url), None) => check_url(url, &path.child("url"), errors),
         (None, Some(service)) => {
-            let path = path.child("service");
-            for (field, name) in [("name", &service.name), ("namespace", &service.namespace)] {
-                if name.is_empty() {
-                    errors.required(&path.child(field), &format!("service {field} is required"));
-                }
-            }
-            if let Some(port) = service.port.filter(|port| !(1..=65535).contains(port)) {
-                let detail = "port is not valid: must be between 1 and 65535, inclusive";
-                errors.invalid(&path.child("port"), port, detail);
-            }
-            if let Some(target) = &service.path {
-                check_path(target, &path.child("path"), errors);
-            }
+            let (name, target) = ((&*service.namespace, &*service.name), service.path.as_deref());
+            check_service(name, service.port, target, &path.child("service"), errors);
         }
         _ => errors.required(path, "exactly one of url or service is required"),
     }
 }
 
+/// Checks the Service of a webhook, by its namespace and name.
+pub fn check_service(
+    (namespace, name): (&str, &str),
+    port: Option<i32>,
+    target: Option<&str>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    for (field, text) in [("name", name), ("namespace", namespace)] {
+        if text.is_empty() {
+            errors.required(&path.child(field), &format!("service {field} is required"));
+        }
+    }
+    if let Some(port) = port.filter(|port| !(1..=65535).contains(port)) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.invalid(&path.child("port"), port, detail);
+    }
+    if let Some(target) = target {
+        check_path(target, &path.child("path"), errors);
+    }
+}
+
+/// Checks authorities in PEM format.
+pub fn check_bundle(bundle: &[u8], path: &FieldPath, errors: &mut FieldErrors) {
+    if CertificateDer::pem_slice_iter(bundle).all(|read| read.is_err()) {
+        let detail = "unable to load root certificates: unable to parse bytes as PEM block";
+        errors.invalid(path, BASE64_STANDARD.encode(bundle), detail);
+    }
+}
+
 /// Checks a URL; each error shows the part that it is about.
-fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let form = "; desired format: https://host[/path]";
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (authority, tail) = match scheme {

@@ -114,6 +114,19 @@ impl ListBody {
         piece
     }
 
+    /// Reads the next rows, and completes the custom resources that are older than their schemas.
+    fn read_rows(&self, api: &Api) -> ServeResult<RowBatch> {
+        let mut batch = page::read_rows(api, &self.request(), PIECE)?;
+        let Some(custom) = self.kind.custom else { return Ok(batch) };
+        let is_newer = |revision: u64| !custom.is_older_than_schemas(revision);
+        for (_, row) in batch.rows.iter_mut().filter(|(_, row)| !row.revision.is_some_and(is_newer)) {
+            let mut object = self.parse::<Value>(&row.body).map(Object)?;
+            custom.complete_stored(&mut object);
+            row.body = object.0.to_string().into();
+        }
+        Ok(batch)
+    }
+
     fn make_piece(&mut self, api: &Api, mut text: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         if self.is_over {
             return Ok(None);
@@ -123,7 +136,7 @@ impl ListBody {
             return self.next_encoded_piece(api, text);
         }
         text.reserve(2 * PIECE);
-        let batch = page::read_rows(api, &self.request(), PIECE)?;
+        let batch = self.read_rows(api)?;
         if !std::mem::replace(&mut self.is_begun, true) {
             text.extend_from_slice(self.frame.head().as_bytes());
         }
@@ -141,7 +154,7 @@ impl ListBody {
     /// Returns the next piece of a list as protobuf.
     fn next_encoded_piece(&mut self, api: &Api, mut piece: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         if self.encoded.is_none() {
-            let batch = page::read_rows(api, &self.request(), PIECE)?;
+            let batch = self.read_rows(api)?;
             // A long list begins with an empty piece, because few of them are encoded at the same time.
             if !std::mem::replace(&mut self.is_begun, true) && batch.next.is_some() {
                 return self.pack(piece).map(Some);
@@ -174,7 +187,7 @@ impl ListBody {
             if self.after.is_none() || self.is_cut {
                 break self.metadata(api, batch.revision)?;
             }
-            batch = page::read_rows(api, &self.request(), PIECE)?;
+            batch = self.read_rows(api)?;
         };
         Ok((encoder.head(&metadata).map_err(|error| internal(&error))?, spool))
     }

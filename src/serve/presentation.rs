@@ -57,7 +57,7 @@ impl ReadPresentation {
                 if object.kind() == "Scale" {
                     return table::scale_table(&object, meta, self.include, version);
                 }
-                table::table_document(self.kind, &[object], meta, self.include, version)
+                table::table_document((self.kind, &self.api_version), &[object], meta, self.include, version)
             }
             AnswerShape::Metadata(version) => table::metadata(&object, version),
             AnswerShape::Whole | AnswerShape::Discovery(_) => object.0,
@@ -71,7 +71,7 @@ impl ReadPresentation {
         match &self.form.shape {
             AnswerShape::Table(version) => {
                 let objects: Vec<Object> = objects.collect();
-                table::table_document(kind, &objects, meta, self.include, version)
+                table::table_document((kind, api_version), &objects, meta, self.include, version)
             }
             AnswerShape::Metadata(version) => {
                 let items: Vec<Value> = objects.map(|object| table::metadata(&object, version)).collect();
@@ -98,7 +98,10 @@ impl ReadPresentation {
         match self.form.shape {
             AnswerShape::Table(_) => false,
             AnswerShape::Metadata(_) => true,
-            _ => self.kind.custom.is_some() || self.kind.api_version() == self.api_version,
+            _ => match self.kind.custom {
+                Some(custom) => custom.storage == self.api_version,
+                None => self.kind.api_version() == self.api_version,
+            },
         }
     }
 
@@ -122,7 +125,7 @@ impl ReadPresentation {
     /// Returns the cells of each object's row in a table, as JSON.
     pub fn list_cells(&self, objects: Vec<Object>) -> Vec<Value> {
         let objects: Vec<Object> = objects.into_iter().map(|object| self.shown(object)).collect();
-        table::cells(self.kind, &objects)
+        table::cells(self.kind, &self.api_version, &objects)
     }
 
     /// Returns an object in the requested version.

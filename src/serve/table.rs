@@ -43,9 +43,15 @@ pub fn metadata(object: &Object, version: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
 }
 
-/// Returns the table of objects of a kind.
-pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: IncludeObject, version: &str) -> Value {
-    let mut table = Table::for_kind(kind, objects, Time::now());
+/// Returns the table of objects of a version of a kind.
+pub fn table_document(
+    (kind, api_version): (&Kind, &str),
+    objects: &[Object],
+    meta: Value,
+    include: IncludeObject,
+    version: &str,
+) -> Value {
+    let mut table = Table::for_version(kind, api_version, objects, Time::now());
     table.remove_own_columns();
     let rows = table.rows.iter().zip(objects).map(|(row, object)| row_of(&row.cells, object, include, version));
     let columns = table.columns.iter().map(|column| definition(column, column.is_name()));
@@ -53,8 +59,8 @@ pub fn table_document(kind: &Kind, objects: &[Object], meta: Value, include: Inc
 }
 
 /// Returns the cells of each object's row, as JSON.
-pub fn cells(kind: &Kind, objects: &[Object]) -> Vec<Value> {
-    let mut table = Table::for_kind(kind, objects, Time::now());
+pub fn cells(kind: &Kind, api_version: &str, objects: &[Object]) -> Vec<Value> {
+    let mut table = Table::for_version(kind, api_version, objects, Time::now());
     table.remove_own_columns();
     table.rows.iter().map(|row| cell_values(&row.cells)).collect()
 }

@@ -19,8 +19,10 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
     match api_version {
         EVENTS_GROUP => object.0 = to_events_group(&object.0),
         "autoscaling/v1" => autoscaler(&mut object),
-        // The versions of a custom resource differ only in `apiVersion`.
         _ => {}
+    }
+    if let Some(custom) = kind.custom {
+        custom.relabel(&mut object, api_version);
     }
     object.set(&["apiVersion"], api_version);
     object

@@ -29,9 +29,14 @@ pub struct TableRow<'a> {
 impl<'a> Table<'a> {
     /// The table of objects of one kind.
     pub fn for_kind(kind: &Kind, objects: &'a [Object], now: Time) -> Table<'a> {
-        if let Some(custom) = kind.custom {
-            let row = |object| TableRow { cells: custom.columns.cells(object, now), object: Some(object) };
-            return Table { columns: custom.columns.columns.clone(), rows: objects.iter().map(row).collect() };
+        Table::for_version(kind, &kind.api_version(), objects, now)
+    }
+
+    /// The same, in the columns that a version declares.
+    pub fn for_version(kind: &Kind, api_version: &str, objects: &'a [Object], now: Time) -> Table<'a> {
+        if let Some(own) = kind.custom.and_then(|custom| custom.columns(api_version)) {
+            let row = |object| TableRow { cells: own.cells(object, now), object: Some(object) };
+            return Table { columns: own.columns.clone(), rows: objects.iter().map(row).collect() };
         }
         Table::from_view(kind.view, objects, now)
     }

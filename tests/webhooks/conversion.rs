@@ -85,3 +85,81 @@ fn objects_are_stored_in_one_version_and_shown_in_all() {
     let failed = cluster.kloop("get --raw /apis/sea.dev/v2/namespaces/default/boats/bad");
     assert!(failed.err.contains("conversion webhook for sea.dev/v1, Kind=Boat failed: bad luck"), "{}", failed.err);
 }
+
+/// A definition with these versions, each a name, whether it is stored, and the fields of its spec.
+fn definition_without_webhook(versions: &[(&str, bool, Value)]) -> String {
+    let version = |(name, storage, fields): &(&str, bool, Value)| {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
+        let columns = json!([{"name": format!("Of {name}"), "type": "integer", "jsonPath": ".spec.size"}]);
+        json!({"name": name, "served": true, "storage": storage, "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": schema}})
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+            "versions": versions.iter().map(version).collect::<Vec<_>>()},
+    })
+    .to_string()
+}
+
+#[test]
+fn older_objects_follow_the_schema_and_migrate_when_they_are_written() {
+    let cluster = Cluster::new();
+    let size = json!({"size": {"type": "integer"}, "gone": {"type": "string"}});
+    let plain = ("v1", true, size.clone());
+    cluster.apply(&definition_without_webhook(std::slice::from_ref(&plain)));
+    cluster.apply(&boat("v1", "old", "size", 5));
+    cluster.ok("patch boat old --type=merge -p {\"spec\":{\"gone\":\"x\"}}");
+    // The schema gets a default and loses a field.
+    let newer = json!({"size": {"type": "integer"}, "sail": {"type": "string", "default": "red"}});
+    cluster.apply(&definition_without_webhook(&[("v1", true, newer.clone())]));
+    let spec = json!({"size": 5, "sail": "red"});
+    let raw = |version: &str, name: &str| -> Value {
+        let path = format!("/apis/sea.dev/{version}/namespaces/default/boats{name}");
+        serde_json::from_str(&cluster.ok(&format!("get --raw {path}"))).expect("JSON")
+    };
+    assert_eq!((&raw("v1", "/old")["spec"], &raw("v1", "")["items"][0]["spec"]), (&spec, &spec));
+    assert_eq!(cluster.read("boat/old", "{.spec.sail}"), "red");
+    // Another version is stored now; the first one stays until nothing is stored in it.
+    let both = [("v1", false, newer.clone()), ("v2", true, json!({"size": {"type": "integer"}}))];
+    cluster.apply(&definition_without_webhook(&both));
+    assert_eq!(cluster.read("crd/boats.sea.dev", "{.status.storedVersions}"), "[\"v1\",\"v2\"]");
+    assert_eq!((&raw("v1", "/old")["spec"], &raw("v2", "/old")["spec"]), (&spec, &json!({"size": 5})));
+    let table = cluster.ok("get boats");
+    assert!(table.starts_with("NAME   OF V2"), "{table}");
+    let only = definition_without_webhook(&both[1..]);
+    let refused = cluster.run(&["apply", "-f", "-"], &only);
+    assert!(
+        refused.err.contains("v1 was previously a storage version, and must remain in spec.versions"),
+        "{}",
+        refused.err
+    );
+    // A write that changes nothing migrates the object.
+    let revision = || cluster.read("boat/old", "{.metadata.resourceVersion}");
+    let before = revision();
+    cluster.run(&["replace", "-f", "-"], &cluster.ok("get boat old -o json"));
+    assert_ne!(revision(), before);
+    let migrated = revision();
+    cluster.run(&["replace", "-f", "-"], &cluster.ok("get boat old -o json"));
+    assert_eq!(revision(), migrated);
+    let stored = json!({"status": {"storedVersions": ["v2"]}}).to_string();
+    cluster.run(&["patch", "crd", "boats.sea.dev", "--subresource=status", "--type=merge", "-p", &stored], "");
+    assert_eq!(cluster.read("crd/boats.sea.dev", "{.status.storedVersions}"), "[\"v2\"]");
+    cluster.apply(&only);
+    assert_eq!(raw("v2", "/old")["spec"], json!({"size": 5}));
+}
+
+#[test]
+fn webhook_that_changes_the_name_is_refused() {
+    let server = HookServer::start(|_, review| {
+        let mut answer = convert(review);
+        answer["response"]["convertedObjects"][0]["metadata"]["name"] = "other".into();
+        answer
+    });
+    let cluster = Cluster::new();
+    cluster.apply(&definition(&server).to_string());
+    let refused = cluster.run(&["apply", "-f", "-"], &boat("v2", "new", "length", 7));
+    let why =
+        "conversion webhook for sea.dev/v2, Kind=Boat returned invalid object: must have the same name: new != other";
+    assert!(refused.code == 1 && refused.err.contains(why), "{}", refused.err);
+}

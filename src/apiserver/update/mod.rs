@@ -11,7 +11,8 @@ use super::scale::{desired_replicas, scale};
 use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions, WriteReply, delete};
 use super::{conversion, custom};
-use crate::kinds::{self, Kind, process_ids};
+use crate::kinds::custom::DEFINITIONS;
+use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
 use crate::managed_fields::{self, FieldManager};
 use crate::object::{Key, Object, Status};
 use parts::{
@@ -194,6 +195,10 @@ fn checked_status(
         let mut object = old.clone();
         object.set(&["status"], status.clone().unwrap_or_default());
         check(txn, kind, api_version, &object, Some(old))?;
+    }
+    if kind.resource == DEFINITIONS && part != UpdatePart::StatusAlone {
+        let object = old.other_status(status.clone().unwrap_or_default());
+        refuse(kind, &object, &custom_resource_definition::check_status(&object))?;
     }
     Ok(status)
 }
@@ -399,7 +404,7 @@ fn put_update(
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
     managed_fields::update::updated(kind, &old, &mut object, manager, txn.now());
-    if metadata::is_unchanged(&object, &old) {
+    if metadata::is_unchanged(&object, &old) && conversion::is_in_storage_form(txn, kind, key)? {
         return Ok(WriteReply::unchanged(old, warnings));
     }
     if delete::is_due(kind, &object) {

@@ -1,22 +1,25 @@
 //! Validates objects against a schema, with the error messages of Kubernetes' validator (kube-openapi/pkg/validation).
+//!
+//! A value that an update does not change keeps its errors, and is not refused (KEP-4008). Never: checks rules in CEL; [`super::rules`] does.
 
 use super::pattern;
 use super::schema::has_flag;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Pattern of the format `uuid`.
 const UUID: &str = "^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
 
-/// Validates an object against a schema.
-pub fn check(schema: &Value, object: &Object) -> Vec<FieldError> {
+/// Validates an object against a schema. `old`: the object before an update.
+pub fn check(schema: &Value, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
     for (name, value) in object.0.as_object().into_iter().flatten() {
         if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
             let schema = &schema["properties"][name.as_str()];
-            check_value(schema, value, &FieldPath::root(name), &mut errors);
+            let old = old.and_then(|old| old.0.get(name));
+            check_value(schema, value, old, &FieldPath::root(name), &mut errors);
         }
     }
     check_required(schema, &object.0, &FieldPath::default(), &mut errors);
@@ -74,8 +77,16 @@ pub fn has_rules(schema: &Value) -> bool {
     }
 }
 
-/// Checks one value; `path` starts at the object's root.
-pub fn check_value(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks one value, which was `old` before; `path` starts at the object's root. An unchanged value has no errors.
+pub fn check_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    let known = errors.0.len();
+    check_new_value(schema, value, old, path, errors);
+    if errors.0.len() > known && old == Some(value) {
+        errors.0.truncate(known);
+    }
+}
+
+fn check_new_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     if !schema.is_object() || value.is_null() && has_flag(schema, "nullable") {
         return;
     }
@@ -88,8 +99,8 @@ pub fn check_value(schema: &Value, value: &Value, path: &FieldPath, errors: &mut
     match value {
         Value::String(text) => check_text(schema, text, path, errors),
         Value::Number(number) => check_number(schema, number.as_f64().unwrap_or_default(), value, path, errors),
-        Value::Array(items) => check_list(schema, items, path, errors),
-        Value::Object(_) => check_map(schema, value, path, errors),
+        Value::Array(items) => check_list(schema, items, old, path, errors),
+        Value::Object(_) => check_map(schema, value, old, path, errors),
         _ => {}
     }
     check_combined(schema, value, path, errors);
@@ -188,24 +199,30 @@ fn check_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, er
     }
 }
 
-fn check_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_list(schema: &Value, items: &[Value], old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| items.len() as u64 > *most) {
         errors.too_many(path, items.len(), most as usize);
     }
     if let Some(least) = schema["minItems"].as_u64().filter(|least| (items.len() as u64) < *least) {
         errors.invalid(path, items.len(), &format!("{path} in body should have at least {least} items"));
     }
+    let is_keyed = schema["x-kubernetes-list-type"] == "map";
+    let known = old.and_then(Value::as_array).filter(|_| is_keyed);
+    let known: Option<HashMap<String, &Value>> =
+        known.map(|known| known.iter().map(|item| (key_of(schema, item).to_string(), item)).collect());
     for (index, item) in items.iter().enumerate() {
-        check_value(&schema["items"], item, &path.index(index), errors);
+        let old = known.as_ref().and_then(|known| known.get(&key_of(schema, item).to_string()).copied());
+        check_value(&schema["items"], item, old, &path.index(index), errors);
     }
-    let keys: Option<Vec<Value>> = match schema["x-kubernetes-list-type"].as_str() {
-        Some("set") => Some(items.to_vec()),
-        Some("map") => Some(items.iter().map(|item| key_of(schema, item)).collect()),
-        _ if has_flag(schema, "uniqueItems") => Some(items.to_vec()),
-        _ => None,
-    };
-    let mut seen = std::collections::HashSet::new();
-    for (index, key) in keys.into_iter().flatten().enumerate() {
+    if has_flag(schema, "uniqueItems") {
+        check_unique(items.iter().cloned(), path, errors);
+    }
+}
+
+/// Refuses values that stand in a list twice.
+pub fn check_unique(keys: impl Iterator<Item = Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = HashSet::new();
+    for (index, key) in keys.enumerate() {
         if !seen.insert(key.to_string()) {
             errors.duplicate(&path.index(index), key);
         }
@@ -213,12 +230,12 @@ fn check_list(schema: &Value, items: &[Value], path: &FieldPath, errors: &mut Fi
 }
 
 /// Returns the key of an item in a list of type map.
-fn key_of(schema: &Value, item: &Value) -> Value {
+pub fn key_of(schema: &Value, item: &Value) -> Value {
     let names = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
     names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone()))).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn check_map(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_map(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     let fields = value.as_object().into_iter().flatten();
     let count = value.as_object().map_or(0, serde_json::Map::len);
     if let Some(most) = schema["maxProperties"].as_u64().filter(|most| count as u64 > *most) {
@@ -229,10 +246,9 @@ fn check_map(schema: &Value, value: &Value, path: &FieldPath, errors: &mut Field
     }
     check_required(schema, value, path, errors);
     for (name, value) in fields {
-        match schema["properties"].get(name) {
-            Some(schema) => check_value(schema, value, &path.child(name), errors),
-            None => check_value(&schema["additionalProperties"], value, &path.child(name), errors),
-        }
+        let old = old.and_then(|old| old.get(name));
+        let schema = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+        check_value(schema, value, old, &path.child(name), errors);
     }
 }
 
@@ -247,7 +263,7 @@ fn check_required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut 
 fn check_combined(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let is_valid = |schema: &Value| {
         let mut inner = FieldErrors::default();
-        check_value(schema, value, path, &mut inner);
+        check_value(schema, value, None, path, &mut inner);
         inner.0.is_empty()
     };
     let list = |word: &str| schema[word].as_array().filter(|list| !list.is_empty());
@@ -323,7 +339,6 @@ mod tests {
                 "Unsupported value: \"blue\": supported values: \"red\", \"white\"",
             ),
             (json!({"type": "array", "maxItems": 1}), json!([1, 2]), "Too many: 2: must have at most 1 items"),
-            (json!({"type": "array", "x-kubernetes-list-type": "set"}), json!(["a", "a"]), "Duplicate value: \"a\""),
             (json!({"type": "object", "required": ["a"]}), json!({}), "Required value"),
             (
                 json!({"x-kubernetes-int-or-string": true}),
@@ -343,7 +358,7 @@ mod tests {
         ];
         for (schema, value, expected) in cases {
             let schema = json!({"properties": {"v": schema}});
-            let errors = check(&schema, &Object(json!({"v": value})));
+            let errors = check(&schema, &Object(json!({"v": value})), None);
             assert_eq!(errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>(), [expected], "{schema}");
         }
     }
@@ -360,18 +375,41 @@ mod tests {
         ];
         for (schema, value) in cases {
             let schema = json!({"properties": {"v": schema}});
-            assert_eq!(check(&schema, &Object(json!({"v": value}))), [], "{schema}");
+            assert_eq!(check(&schema, &Object(json!({"v": value})), None), [], "{schema}");
         }
     }
 
     #[test]
     fn unchecked_rules_are_reported() {
         let schema = json!({"required": ["spec"], "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}}});
-        let mut errors = FieldErrors(check(&schema, &Object(json!({}))));
+        let mut errors = FieldErrors(check(&schema, &Object(json!({})), None));
         assert!(block_rules(&mut errors));
         let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 2);
         assert_eq!(errors[0], "spec: Required value");
         assert!(errors[1].starts_with("<nil>: Invalid value: null: some validation rules were not checked"));
+    }
+
+    #[test]
+    fn unchanged_values_keep_their_errors() {
+        let item =
+            json!({"type": "object", "properties": {"k": {"type": "string"}, "n": {"type": "integer", "maximum": 3}}});
+        let list = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item});
+        let number = json!({"type": "integer", "maximum": 3});
+        let schema = json!({"properties": {"spec": {"type": "object", "required": ["must"],
+            "properties": {"a": number, "b": number, "keyed": list, "plain": {"type": "array", "items": number}}}}});
+        let old = json!({"a": 9, "b": 1, "keyed": [{"k": "x", "n": 9}], "plain": [9, 1]});
+        let wrong = |change: Value| {
+            let mut spec = old.clone();
+            json_patch::merge(&mut spec, &change);
+            let (new, old) = (Object(json!({"spec": spec})), Object(json!({"spec": old})));
+            check(&schema, &new, Some(&old)).iter().map(|error| error.field.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(wrong(json!({})), [] as [&str; 0], "all of it is unchanged, the missing field included");
+        assert_eq!(wrong(json!({"b": 2})), ["spec.must"]);
+        assert_eq!(wrong(json!({"a": 10})), ["spec.must", "spec.a"]);
+        let (other, same) = (json!({"k": "w", "n": 8}), json!({"k": "x", "n": 9}));
+        assert_eq!(wrong(json!({"keyed": [other, same]})), ["spec.must", "spec.keyed[0].n"]);
+        assert_eq!(wrong(json!({"plain": [9, 2]})), ["spec.must", "spec.plain[0]"]);
     }
 }

@@ -4,17 +4,21 @@
 //! store, or keeps the set of definitions; [`super::registry`] does. Start reading at [`read_definition`].
 
 pub mod check;
+mod declared;
+mod invariants;
 mod open_api;
 mod pattern;
 pub mod rules;
 pub mod schema;
+mod stored;
 mod structural;
 
 pub use check::has_rules;
+pub use declared::{ReadDefinition, read_definition};
 
 use super::typed::DecodeError;
 use super::view::custom::DefinitionColumns;
-use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, UnknownField, merge_rules, omit, shapes};
+use super::{FieldError, FieldErrors, FieldPath, UnknownField, omit};
 use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::RuleTree;
@@ -37,18 +41,33 @@ pub struct CustomDefinition {
     pub mark: (String, i64),
     /// The singular name, such as `boat`.
     pub singular: &'static str,
-    /// The columns of its table.
-    pub columns: DefinitionColumns,
+    /// The `apiVersion` in which objects are stored.
+    pub storage: String,
+    /// The parts of each version, by `apiVersion`.
+    versions: BTreeMap<String, VersionParts>,
     /// Paths of the scale subresource, if it has one.
     pub scale: Option<ScalePaths>,
-    /// The fields for field selectors besides name and namespace, such as `spec.colour`.
-    pub selectable: Vec<String>,
     /// The warnings of deprecated versions, by `apiVersion`.
     pub deprecations: BTreeMap<String, &'static str>,
     /// The webhook that converts its objects; `None` when the versions differ in `apiVersion` alone.
     pub conversion: Option<ConversionWebhook>,
-    /// The schema of each served version, set by [`CustomDefinition::set_schemas`] only for commands that need it.
-    schemas: OnceLock<BTreeMap<String, VersionSchema>>,
+    /// The schema of each version, set by [`CustomDefinition::set_schemas`] only for commands that need it.
+    schemas: OnceLock<Schemas>,
+}
+
+/// The parts of a definition that each version has of its own.
+struct VersionParts {
+    /// The columns of its table.
+    columns: DefinitionColumns,
+    /// The fields for field selectors besides name and namespace, such as `spec.colour`.
+    selectable: Vec<String>,
+}
+
+/// The schemas of a definition.
+struct Schemas {
+    versions: BTreeMap<String, VersionSchema>,
+    /// A revision at which the definition had these schemas: objects that were written later have passed them.
+    revision: u64,
 }
 
 /// The schema of a version, and its rules once they are compiled.
@@ -79,8 +98,8 @@ pub enum Uncompiled {
 /// A webhook that converts objects between versions.
 #[derive(Clone, Debug)]
 pub struct ConversionWebhook {
-    /// The `apiVersion` in which objects are stored.
-    pub storage: String,
+    /// The version of ConversionReview that it understands.
+    pub review_version: &'static str,
     /// `clientConfig` of the definition.
     pub client_config: Value,
 }
@@ -96,116 +115,6 @@ pub struct ScalePaths {
     pub selector: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Definition {
-    metadata: DefinitionVersion,
-    spec: Declared,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-struct DefinitionVersion {
-    name: String,
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    generation: i64,
-}
-
-#[derive(Deserialize)]
-struct Declared {
-    group: String,
-    scope: String,
-    names: DefinitionNames,
-    versions: Vec<Version>,
-    #[serde(default)]
-    conversion: Value,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DefinitionNames {
-    plural: String,
-    #[serde(default)]
-    singular: String,
-    kind: String,
-    #[serde(default)]
-    short_names: Vec<String>,
-    #[serde(default)]
-    categories: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    name: String,
-    #[serde(default)]
-    served: bool,
-    #[serde(default)]
-    storage: bool,
-    #[serde(default)]
-    deprecated: bool,
-    deprecation_warning: Option<String>,
-    #[serde(default)]
-    subresources: Value,
-    #[serde(default)]
-    additional_printer_columns: Vec<Value>,
-    #[serde(default)]
-    selectable_fields: Vec<Value>,
-}
-
-impl Version {
-    /// Returns the version as an `apiVersion` and the warning that it is deprecated.
-    fn deprecation(&self, group: &str, kind: &str) -> Option<(String, &'static str)> {
-        let usual = || format!("{group}/{} {kind} is deprecated", self.name);
-        let warning = || leak_text(self.deprecation_warning.clone().unwrap_or_else(usual));
-        self.deprecated.then(|| (format!("{group}/{}", self.name), warning()))
-    }
-}
-
-#[derive(Deserialize, Default)]
-struct Status {
-    #[serde(default)]
-    conditions: Vec<Value>,
-}
-
-/// A decoded definition.
-pub struct ReadDefinition {
-    name: String,
-    mark: (String, i64),
-    spec: Declared,
-    is_served: bool,
-}
-
-/// Decodes the stored text of a definition; `None` when it is malformed.
-pub fn read_definition(text: &str) -> Option<ReadDefinition> {
-    let Definition { metadata, spec, status } = serde_json::from_str(text).ok()?;
-    let refused = |one: &Value| one["type"] == "NamesAccepted" && one["status"] == "False";
-    let is_served = !status.conditions.iter().any(refused) && spec.versions.iter().any(|version| version.served);
-    Some(ReadDefinition { name: metadata.name, mark: (metadata.uid, metadata.generation), spec, is_served })
-}
-
-impl ReadDefinition {
-    /// The resource that it declares.
-    pub fn resource(&self) -> Resource {
-        Resource::intern(&format!("{}.{}", self.spec.names.plural, self.spec.group))
-    }
-
-    /// Whether the definition still declares this kind.
-    pub fn is_declared_by(&self, kind: &Kind) -> bool {
-        self.is_served && kind.custom.is_some_and(|custom| custom.mark == self.mark)
-    }
-
-    /// Creates the kind and leaks it: definitions are few and rarely change. `None` when the definition has no served
-    /// version.
-    pub fn into_kind(self) -> Option<&'static Kind> {
-        let resource = self.resource();
-        let kind = declare(resource, self.name, self.mark, self.spec).filter(|_| self.is_served)?;
-        Some(Box::leak(Box::new(kind)))
-    }
-}
-
 /// Compiles what a write needs, since a large pattern takes hundredths of a second and hundreds of rules a tenth. The
 /// caller should hold no lock.
 pub fn compile(needed: &[Uncompiled]) {
@@ -218,82 +127,39 @@ pub fn compile(needed: &[Uncompiled]) {
     }
 }
 
-fn declare(resource: Resource, definition: String, mark: (String, i64), spec: Declared) -> Option<Kind> {
-    let Declared { group, scope, names, versions, conversion } = spec;
-    let stored = versions.iter().find(|version| version.storage).map(|version| format!("{group}/{}", version.name));
-    let conversion = stored
-        .filter(|_| conversion["strategy"] == "Webhook")
-        .map(|storage| ConversionWebhook { storage, client_config: conversion["webhook"]["clientConfig"].clone() });
-    let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
-    served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
-    let also: Vec<&'static str> =
-        served.iter().skip(1).map(|version| leak_text(format!("{group}/{}", version.name))).collect();
-    let deprecations = served.iter().filter_map(|version| version.deprecation(&group, &names.kind)).collect();
-    let first = served.into_iter().next()?;
-    let is_set = |name: &str| first.subresources.get(name).is_some_and(Value::is_object);
-    let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
-    let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
-    let path = |field: &Value| field["jsonPath"].as_str().map(|path| path.trim_start_matches('.').to_owned());
-    let custom = CustomDefinition {
-        definition,
-        mark,
-        singular: leak_text(singular),
-        columns: DefinitionColumns::parse(&first.additional_printer_columns),
-        scale: is_set("scale").then(|| ScalePaths::parse(&first.subresources["scale"])),
-        selectable: first.selectable_fields.iter().filter_map(path).collect(),
-        deprecations,
-        conversion,
-        schemas: OnceLock::new(),
-    };
-    Some(Kind {
-        resource,
-        version: leak_text(first.name.clone()),
-        kind: leak_text(names.kind),
-        short: leak_texts(names.short_names),
-        also: Vec::leak(also),
-        namespaced: scope == "Namespaced",
-        categories: leak_texts(names.categories),
-        status: is_set("status"),
-        generation: true,
-        scale: is_set("scale"),
-        unconditional_update: false,
-        create_on_update: false,
-        name_rule: NameRule::Subdomain,
-        deprecated,
-        warnings: |_| Vec::new(),
-        normalize: |body, _| Ok(body.clone()),
-        prepare: if is_set("status") { drop_new_status } else { |_, _| {} },
-        validate: |_, _| Vec::new(),
-        validate_version: |_, _, _| Vec::new(),
-        custom: Some(Box::leak(Box::new(custom))),
-        merge_rules: &merge_rules::OBJECT,
-        shape: &shapes::OBJECT,
-        view: &super::view::generic::VIEW,
-        returns_deleted: false,
-        status_metadata: &[],
-        selectable: &[],
-    })
-}
-
-/// Removes the status of a new object, which only `/status` may write (registry/customresource/strategy.go).
-fn drop_new_status(object: &mut Object, old: Option<&Object>) {
-    if old.is_none() {
-        object.unset(&["status"]);
-    }
-}
-
-/// Checks the schema of a definition's version, including its defaults and rules if it is structural. `is_unchanged`: the
-/// definition had the same schema before.
-pub fn check_schema(schema: &Value, path: &FieldPath, is_unchanged: bool, errors: &mut FieldErrors) {
+/// Checks the schema of a definition's version, including its defaults and rules if it is structural. Errors of its keywords and
+/// defaults that the version's schema had `before` do not count.
+pub fn check_schema(schema: &Value, before: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
     let known = errors.0.len();
     structural::check(schema, path, errors);
-    if errors.0.len() == known {
-        open_api::check_defaults(schema, path, errors);
+    let is_structural = errors.0.len() == known;
+    let mut own = keyword_errors(schema, is_structural, path);
+    if !own.is_empty()
+        && let Some(before) = before
+    {
+        let earlier = keyword_errors(before, is_structural, path);
+        own.retain(|error| !earlier.contains(error));
     }
-    open_api::check(schema, path, errors);
+    errors.0.extend(own);
     if errors.0.len() == known && has_rules(schema) {
-        errors.0.extend(rules::definition::errors(schema, path, is_unchanged));
+        errors.0.extend(rules::definition::errors(schema, path, before == Some(schema)));
     }
+}
+
+fn keyword_errors(schema: &Value, is_structural: bool, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = FieldErrors::default();
+    if is_structural {
+        open_api::check_defaults(schema, path, &mut errors);
+    }
+    open_api::check(schema, path, &mut errors);
+    errors.0
+}
+
+/// The errors of a schema's structure, which [`check_schema`] refuses in new definitions.
+pub fn structural_errors(schema: &Value, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = FieldErrors::default();
+    structural::check(schema, path, &mut errors);
+    errors.0
 }
 
 /// The type of the field at a path like `.spec.colour`; `None` when the schema declares no such field.
@@ -306,47 +172,6 @@ pub fn type_at<'s>(schema: &'s Value, path: &str) -> Option<&'s str> {
             .or_else(|| Some(&found["additionalProperties"]).filter(|any| any.is_object()))?;
     }
     Some(structural::type_of(found))
-}
-
-fn leak_text(text: String) -> &'static str {
-    String::leak(text)
-}
-
-fn leak_texts(texts: Vec<String>) -> &'static [&'static str] {
-    Vec::leak(texts.into_iter().map(leak_text).collect())
-}
-
-/// Priority of a version within its group: stable ones first, then beta, then alpha, each by number; other names last
-/// (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
-fn precedence(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
-    let parts = || -> Option<(u8, u64, u64)> {
-        let rest = version.strip_prefix('v')?;
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        let (major, level) = rest.split_at(digits);
-        let major = major.parse().ok()?;
-        for (rank, name) in [(2, "beta"), (1, "alpha")] {
-            if let Some(minor) = level.strip_prefix(name) {
-                return Some((rank, major, minor.parse().ok()?));
-            }
-        }
-        level.is_empty().then_some((3, major, 0))
-    };
-    let (rank, major, minor) = parts().unwrap_or_default();
-    (rank, major, minor, std::cmp::Reverse(version.to_owned()))
-}
-
-impl ScalePaths {
-    fn parse(declared: &Value) -> ScalePaths {
-        let steps = |field: &str| {
-            let path = declared[field].as_str().unwrap_or_default();
-            path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect()
-        };
-        ScalePaths {
-            wanted: steps("specReplicasPath"),
-            seen: steps("statusReplicasPath"),
-            selector: steps("labelSelectorPath"),
-        }
-    }
 }
 
 /// The fields of every object.
@@ -369,7 +194,15 @@ impl CustomDefinition {
             let rules = OnceLock::new();
             Some((version["name"].as_str()?.to_owned(), VersionSchema { schema, has_rules, rules }))
         };
-        self.schemas.get_or_init(|| versions.filter_map(schema).collect());
+        self.schemas.get_or_init(|| Schemas {
+            versions: versions.filter_map(schema).collect(),
+            revision: definition.revision(),
+        });
+    }
+
+    /// Whether the schemas are set.
+    pub fn has_schemas(&self) -> bool {
+        self.schemas.get().is_some()
     }
 
     /// The schema of a version; `None` before [`CustomDefinition::set_schemas`].
@@ -379,17 +212,23 @@ impl CustomDefinition {
 
     fn version(&'static self, api_version: &str) -> Option<&'static VersionSchema> {
         let version = api_version.rsplit('/').next().unwrap_or(api_version);
-        self.schemas.get()?.get(version)
+        self.schemas.get()?.versions.get(version)
     }
 
-    /// Returns the stored form of a body: canonical metadata, defaults filled in, fields that the version's schema does
-    /// not know dropped and reported, in the storage version (the conversion `None` changes only the version's name).
-    pub fn normalize(
-        &'static self,
-        kind: &Kind,
-        body: &Value,
-        unknown: &mut dyn FnMut(UnknownField),
-    ) -> Result<Value, DecodeError> {
+    /// The columns of a version's table; those of any version where it is not known.
+    pub fn columns(&self, api_version: &str) -> Option<&DefinitionColumns> {
+        let own = self.versions.get(api_version).or_else(|| self.versions.values().next());
+        own.map(|version| &version.columns)
+    }
+
+    /// Whether field selectors of a version support a field.
+    pub fn is_selectable(&self, field: &str) -> bool {
+        self.versions.values().any(|version| version.selectable.iter().any(|known| known == field))
+    }
+
+    /// Returns the decoded form of a body: canonical metadata, defaults filled in, fields that the version's schema does
+    /// not know dropped and reported.
+    pub fn normalize(&'static self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
         let mut new = body.clone();
         if let Some(map) = new.as_object_mut() {
             let head = ["apiVersion", "kind", "metadata"].iter();
@@ -401,9 +240,6 @@ impl CustomDefinition {
                 schema::fill_in(schema, &mut new);
                 schema::prune(schema, &mut new, unknown);
             }
-            if self.conversion.is_none() {
-                head.api_version = kind.api_version();
-            }
             let head = serde_json::to_value(&head);
             let head = head.map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
             if let (Value::Object(head), Value::Object(new)) = (head, &mut new) {
@@ -411,24 +247,6 @@ impl CustomDefinition {
             }
         }
         Ok(new)
-    }
-
-    /// Fills in defaults and drops unknown fields of an object that a webhook has converted.
-    pub fn complete(&'static self, object: &mut Object) {
-        if let Some(schema) = self.schema(object.api_version()) {
-            let mut fields = object.0.take();
-            let head = ["apiVersion", "kind", "metadata"].map(|field| (field.to_owned(), fields[field].take()));
-            if let Some(map) = fields.as_object_mut() {
-                head.iter().for_each(|(field, _)| drop(map.remove(field)));
-            }
-            schema::drop_nulls(schema, &mut fields);
-            schema::fill_in(schema, &mut fields);
-            schema::prune(schema, &mut fields, &mut |_| {});
-            if let Some(map) = fields.as_object_mut() {
-                map.extend(head);
-            }
-            object.0 = fields;
-        }
     }
 
     /// The patterns and rules that the validation of an object needs and that are not compiled yet.
@@ -447,7 +265,9 @@ impl CustomDefinition {
     /// Validates an object, which was `old` before, by the schema and the rules of its version.
     pub fn validate(&'static self, api_version: &str, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         let Some(version) = self.version(api_version) else { return Vec::new() };
-        let mut errors = FieldErrors(check::check(&version.schema, object));
+        let old = old.filter(|old| old.api_version() == object.api_version());
+        let mut errors = FieldErrors(check::check(&version.schema, object, old));
+        invariants::check(&version.schema, self.scale.as_ref(), object, old, &mut errors);
         if version.has_rules
             && !check::block_rules(&mut errors)
             && let Some(rules) = version.rules()
@@ -455,17 +275,5 @@ impl CustomDefinition {
             rules.evaluate(&object.0, old.map(|old| &old.0), &mut errors);
         }
         errors.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_sorted_by_priority() {
-        let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
-        versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
-        assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);
     }
 }

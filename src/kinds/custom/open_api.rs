@@ -30,7 +30,7 @@ fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         errors.invalid(path, default.clone(), "must not have unknown fields");
     }
     let mut inner = FieldErrors::default();
-    check_value(schema, default, &FieldPath::default(), &mut inner);
+    check_value(schema, default, None, &FieldPath::default(), &mut inner);
     for mut error in inner.0 {
         error.field = if error.field.is_empty() { path.to_string() } else { path.child(&error.field).to_string() };
         errors.0.push(error);

@@ -4,6 +4,7 @@
 //! Kubernetes validates an internal form of the definition, in which parts that are equal in all versions are hoisted
 //! to the top level. Paths in its messages refer to that form.
 
+use super::{approval, conversion};
 use crate::kinds::custom::rules::definition::needs_check;
 use crate::kinds::custom::{Uncompiled, check_schema, type_at};
 use crate::kinds::go::{self, GoField, GoShape};
@@ -30,21 +31,32 @@ pub fn check(
     }
     group_and_scope(spec, &path, errors);
     versions(spec, &path, errors);
-    names(&spec.names, &path.child("names"), errors);
+    check_names(&spec.names, true, &path.child("names"), errors);
     parts(spec, old.map(|old| &old.spec), &path, errors);
-    conversion(spec, &path.child("conversion"), errors);
+    conversion::check(spec, old, &path.child("conversion"), errors);
     stored_versions(definition, errors);
-    approval(definition, errors);
-    if spec.preserve_unknown_fields == Some(true) {
+    approval::check(&definition.metadata, &spec.group, old.map(|old| &old.metadata), errors);
+    let preserved = |spec: &api::CustomResourceDefinitionSpec| spec.preserve_unknown_fields == Some(true);
+    if preserved(spec) && !old.is_some_and(|old| preserved(&old.spec)) {
         let detail =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.invalid(&path.child("preserveUnknownFields"), true, detail);
     }
     if let Some(old) = old {
+        if conversion::is_established(old) {
+            errors.immutable(&path.child("scope"), &spec.scope, &old.spec.scope);
+            errors.immutable(&path.child("names").child("kind"), &spec.names.kind, &old.spec.names.kind);
+        }
         errors.immutable(&path.child("group"), &spec.group, &old.spec.group);
-        errors.immutable(&path.child("scope"), &spec.scope, &old.spec.scope);
-        errors.immutable(&path.child("names").child("kind"), &spec.names.kind, &old.spec.names.kind);
         errors.immutable(&path.child("names").child("plural"), &spec.names.plural, &old.spec.names.plural);
+    }
+}
+
+/// Checks the names that a status has accepted.
+pub fn check_status(definition: &api::CustomResourceDefinition, errors: &mut FieldErrors) {
+    let accepted = definition.status.as_ref().and_then(|status| status.accepted_names.as_ref());
+    if let Some(accepted) = accepted {
+        check_names(accepted, false, &FieldPath::root("status").child("acceptedNames"), errors);
     }
 }
 
@@ -125,7 +137,12 @@ fn add_joined(path: &FieldPath, text: &str, problems: Vec<String>, before: &str,
     }
 }
 
-fn names(names: &api::CustomResourceDefinitionNames, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_names(
+    names: &api::CustomResourceDefinitionNames,
+    is_required: bool,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let list_kind = names.list_kind.as_deref().unwrap_or_default();
     let singular = names.singular.as_deref().unwrap_or_default();
     let all =
@@ -135,7 +152,8 @@ fn names(names: &api::CustomResourceDefinitionNames, path: &FieldPath, errors: &
         let before = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
         let lower = if is_kind { name.to_lowercase() } else { name.to_owned() };
         match name {
-            "" => errors.required(&path.child(field), ""),
+            "" if is_required => errors.required(&path.child(field), ""),
+            "" => {}
             _ => add_joined(&path.child(field), name, label_1035(&lower), before, errors),
         }
     }
@@ -171,13 +189,19 @@ fn hoisted<'s, T: Serialize>(
     each.collect()
 }
 
-/// A schema that is checked: its path, its content, whether the definition had it before, and whether the version has
-/// the subresource `status`.
+/// A schema that is checked: its path, its content, the one that its version had before, and whether the version has the
+/// subresource `status`.
 struct CheckedSchema {
     path: FieldPath,
     schema: Value,
-    is_unchanged: bool,
+    before: Option<Value>,
     has_status: bool,
+}
+
+impl CheckedSchema {
+    fn is_unchanged(&self) -> bool {
+        self.before.as_ref() == Some(&self.schema)
+    }
 }
 
 /// The schemas of the versions, or the one of all.
@@ -195,9 +219,9 @@ fn schemas(
     let all = all.into_iter().filter_map(|(path, version, _)| {
         let schema = json(version)?;
         let before = old.and_then(|old| old.versions.iter().find(|known| known.name == version.name));
-        let is_unchanged = before.and_then(json).is_some_and(|before| before == schema);
+        let before = before.and_then(json);
         let has_status = version.subresources.as_ref().is_some_and(|known| known.status.is_some());
-        Some(CheckedSchema { path: path.child("openAPIV3Schema"), schema, is_unchanged, has_status })
+        Some(CheckedSchema { path: path.child("openAPIV3Schema"), schema, before, has_status })
     });
     all.collect()
 }
@@ -209,8 +233,11 @@ pub fn uncompiled(
 ) -> Vec<Uncompiled> {
     let all = schemas(&definition.spec, old.map(|old| &old.spec), &FieldPath::root("spec"));
     all.into_iter()
-        .filter(|one| needs_check(&one.schema, &one.path, one.is_unchanged))
-        .map(|one| Uncompiled::Schema(Box::new((one.schema, one.path, one.is_unchanged))))
+        .filter(|one| needs_check(&one.schema, &one.path, one.is_unchanged()))
+        .map(|one| {
+            let is_unchanged = one.is_unchanged();
+            Uncompiled::Schema(Box::new((one.schema, one.path, is_unchanged)))
+        })
         .collect()
 }
 
@@ -221,7 +248,7 @@ fn parts(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    for CheckedSchema { path, schema, is_unchanged, has_status } in schemas(spec, old, path) {
+    for CheckedSchema { path, schema, before, has_status } in schemas(spec, old, path) {
         if schema["nullable"] == true {
             errors.forbidden(&path.child("nullable"), "nullable cannot be true at the root");
         }
@@ -230,7 +257,7 @@ fn parts(
                 "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
             errors.invalid(&path.child("type"), schema["type"].clone(), detail);
         }
-        check_schema(&schema, &path, is_unchanged, errors);
+        check_schema(&schema, before.as_ref(), &path, errors);
     }
     let subresources = hoisted(spec, path, ("subresources", "subresources"), |version| version.subresources.as_ref());
     for (path, _, subresources) in subresources {
@@ -247,7 +274,9 @@ fn parts(
         hoisted(spec, path, (SELECTABLE, SELECTABLE), |version| version.selectable_fields.as_ref())
     {
         let schema = version.schema.as_ref().and_then(|schema| serde_json::to_value(&schema.open_api_v3_schema).ok());
-        selectable(list, &schema.unwrap_or_default(), &path, errors);
+        let before = old.and_then(|old| old.versions.iter().find(|known| known.name == version.name));
+        let is_kept = before.is_some_and(|before| before.selectable_fields.as_ref() == Some(list));
+        selectable(list, &schema.unwrap_or_default(), is_kept, &path, errors);
     }
 }
 
@@ -296,7 +325,13 @@ fn column(column: &api::CustomResourceColumnDefinition, path: &FieldPath, errors
     simple_path(&column.json_path, &path.child("JSONPath"), errors);
 }
 
-fn selectable(list: &[api::SelectableField], schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn selectable(
+    list: &[api::SelectableField],
+    schema: &Value,
+    is_kept: bool,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let mut known: Vec<&str> = Vec::new();
     for (index, field) in list.iter().enumerate() {
         let (path, text) = (path.index(index).child("jsonPath"), field.json_path.as_str());
@@ -324,50 +359,20 @@ fn selectable(list: &[api::SelectableField], schema: &Value, path: &FieldPath, e
             false => known.push(text),
         }
     }
-    if known.len() > MOST_SELECTABLE {
+    if known.len() > MOST_SELECTABLE && !is_kept {
         errors.too_many(path, known.len(), MOST_SELECTABLE);
-    }
-}
-
-fn conversion(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(conversion) = &spec.conversion else { return };
-    let (client, versions) = (path.child("webhookClientConfig"), path.child("conversionReviewVersions"));
-    let webhook = conversion.webhook.as_ref();
-    let config = webhook.and_then(|webhook| webhook.client_config.as_ref());
-    let reviewed = webhook.map(|webhook| webhook.conversion_review_versions.as_slice()).unwrap_or_default();
-    match conversion.strategy.as_str() {
-        "Webhook" => {
-            match config {
-                None => errors.required(&client, "required when strategy is set to Webhook"),
-                Some(config) if config.url.is_none() == config.service.is_none() => {
-                    errors.required(&client, "exactly one of url or service is required");
-                }
-                Some(_) => {}
-            }
-            if reviewed.is_empty() {
-                errors.required(&versions, "");
-            } else if !reviewed.iter().any(|version| matches!(version.as_str(), "v1" | "v1beta1")) {
-                errors.invalid(&versions, json!(reviewed), "must include at least one of v1, v1beta1");
-            }
-        }
-        "None" => {
-            let detail = "should not be set when strategy is not set to Webhook";
-            if config.is_some() {
-                errors.forbidden(&client, detail);
-            }
-            if !reviewed.is_empty() {
-                errors.forbidden(&versions, detail);
-            }
-        }
-        other => errors.unsupported(&path.child("strategy"), other, &["None", "Webhook"]),
     }
 }
 
 fn stored_versions(definition: &api::CustomResourceDefinition, errors: &mut FieldErrors) {
     let stored = definition.status.as_ref().and_then(|status| status.stored_versions.as_deref()).unwrap_or_default();
+    let path = FieldPath::root("status").child("storedVersions");
     if stored.is_empty() {
-        let path = FieldPath::root("status").child("storedVersions");
-        errors.invalid(&path, Value::Null, "must have at least one stored version");
+        return errors.invalid(&path, Value::Null, "must have at least one stored version");
+    }
+    let mut storage = definition.spec.versions.iter().filter(|version| version.storage);
+    if let Some(missing) = storage.find(|version| !stored.contains(&version.name)) {
+        errors.invalid(&path, json!(stored), &format!("must have the storage version {}", missing.name));
     }
     for (index, name) in stored.iter().enumerate() {
         if !definition.spec.versions.iter().any(|version| version.name == *name) {
@@ -375,21 +380,8 @@ fn stored_versions(definition: &api::CustomResourceDefinition, errors: &mut Fiel
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage \
                  migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );
-            errors.invalid(&FieldPath::root("status").child("storedVersions").index(index), name.as_str(), &detail);
+            errors.invalid(&path.index(index), name.as_str(), &detail);
         }
-    }
-}
-
-fn approval(definition: &api::CustomResourceDefinition, errors: &mut FieldErrors) {
-    let group = &definition.spec.group;
-    let is_protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|known| group == known || group.strip_suffix(known).is_some_and(|start| start.ends_with('.')));
-    let annotations = definition.metadata.annotations.as_ref();
-    if is_protected && !annotations.is_some_and(|known| known.contains_key("api-approved.kubernetes.io")) {
-        let path = FieldPath::root("metadata").child("annotations").key("api-approved.kubernetes.io");
-        let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
-        errors.required(&path, detail);
     }
 }
 

@@ -1,9 +1,11 @@
 //! CustomResourceDefinition (apiextensions.k8s.io/v1).
 
+pub mod approval;
 mod check;
+mod conversion;
 
 use super::custom::{Uncompiled, has_rules};
-use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
+use super::{DecodeError, FieldError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
@@ -27,6 +29,9 @@ pub const KIND: Kind = Kind {
         &view::table_only::CUSTOM_RESOURCE_DEFINITION,
     )
 };
+
+/// Port of the Service behind a conversion webhook.
+const HTTPS: i32 = 443;
 
 static SHAPE: StructShape =
     StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE))), shapes::STATUS]);
@@ -63,6 +68,15 @@ pub fn uncompiled(definition: &Object, old: Option<&Object>) -> Vec<Uncompiled> 
     read(definition).map(|definition| check::uncompiled(&definition, old.and_then(read).as_ref())).unwrap_or_default()
 }
 
+/// Checks the status of a definition that a client writes.
+pub fn check_status(definition: &Object) -> Vec<FieldError> {
+    let mut errors = FieldErrors::default();
+    if let Ok(definition) = CustomResourceDefinition::deserialize(&definition.0) {
+        check::check_status(&definition, &mut errors);
+    }
+    errors.0
+}
+
 impl Typed for CustomResourceDefinition {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
@@ -77,6 +91,10 @@ impl Typed for CustomResourceDefinition {
         let conversion = self.spec.conversion.get_or_insert_default();
         if conversion.strategy.is_empty() {
             conversion.strategy = "None".to_owned();
+        }
+        let client = conversion.webhook.as_mut().and_then(|webhook| webhook.client_config.as_mut());
+        if let Some(service) = client.and_then(|client| client.service.as_mut()) {
+            service.port.get_or_insert(HTTPS);
         }
         self.status.get_or_insert_default();
     }
@@ -98,5 +116,6 @@ impl Typed for CustomResourceDefinition {
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         check::check(self, old, errors);
+        check::check_status(self, errors);
     }
 }

@@ -1,11 +1,16 @@
 //! The served resources by group and version: those of the kinds, and their subresources.
 
+use crate::apiserver::aggregation::documents::VersionDocuments;
 use crate::kinds::{Kind, KindRegistry};
 use crate::serve::computed::{COMPUTED, ComputedKind};
 use crate::serve::reviews::REVIEWS;
 use crate::serve::subresource::{self, Subresource};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// One group, its best version first.
 pub struct ApiGroup {
@@ -13,6 +18,8 @@ pub struct ApiGroup {
     pub name: String,
     /// The versions, each with its resources by name.
     pub versions: Vec<(String, Vec<ServedResource>)>,
+    /// The documents of the versions that extension servers answer; their resources are not known here.
+    pub extended: BTreeMap<String, VersionDocuments>,
 }
 
 /// One resource or subresource.
@@ -36,10 +43,17 @@ pub struct ServedResource {
     short_names: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     categories: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_version_hash: Option<String>,
+    /// The place of a subresource of a custom resource; other resources are ordered by name.
+    #[serde(skip)]
+    place: u8,
 }
 
 /// Verbs of objects.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// Verbs of custom resources, in Kubernetes' order.
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// Kubernetes' order of its groups; others follow by name.
 const ORDER: [&str; 21] = [
@@ -71,7 +85,7 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     let mut groups: Vec<ApiGroup> = Vec::new();
     let mut add = |group: &str, version: &str, served: Vec<ServedResource>| {
         let at = groups.iter().position(|known| known.name == group).unwrap_or_else(|| {
-            groups.push(ApiGroup { name: group.to_owned(), versions: Vec::new() });
+            groups.push(ApiGroup { name: group.to_owned(), versions: Vec::new(), extended: BTreeMap::new() });
             groups.len() - 1
         });
         let versions = &mut groups[at].versions;
@@ -97,14 +111,29 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     groups.sort_by(|one, other| (place(&one.name), &one.name).cmp(&(place(&other.name), &other.name)));
     for (_, resources) in groups.iter_mut().flat_map(|group| &mut group.versions) {
-        resources.sort_by(|one, other| one.name.cmp(&other.name));
+        resources.sort_by(|one, other| one.sort_key().cmp(&other.sort_key()));
     }
     groups
 }
 
+impl ServedResource {
+    fn sort_key(&self) -> (&str, u8, &str) {
+        (self.name.split('/').next().unwrap_or_default(), self.place, &self.name)
+    }
+}
+
+/// Returns the hash by which migrators of stored objects see that their storage version has changed
+/// (k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go).
+fn storage_version_hash(kind: &Kind) -> String {
+    let own = || format!("{}/{}", kind.resource.group(), kind.version);
+    let storage = kind.custom.map_or_else(own, |custom| custom.storage.clone());
+    BASE64_STANDARD.encode(&digest(&SHA256, format!("{storage}/{}", kind.kind).as_bytes()).as_ref()[..8])
+}
+
 fn served_resources(kind: &Kind) -> Vec<ServedResource> {
     let plural = kind.resource.plural();
-    let verbs = VERBS.iter().copied().filter(|verb| plural != "namespaces" || *verb != "deletecollection");
+    let verbs = if kind.custom.is_some() { CUSTOM_VERBS } else { VERBS };
+    let verbs = verbs.into_iter().filter(|verb| plural != "namespaces" || *verb != "deletecollection");
     let own = ServedResource {
         name: plural.to_owned(),
         singular_name: kind.singular(),
@@ -115,7 +144,10 @@ fn served_resources(kind: &Kind) -> Vec<ServedResource> {
         verbs: verbs.collect(),
         short_names: kind.short.to_vec(),
         categories: kind.categories.to_vec(),
+        storage_version_hash: Some(storage_version_hash(kind)),
+        place: 0,
     };
+    let place = |name: &str| if kind.custom.is_some() { 1 + u8::from(name == "scale") } else { 0 };
     let below = |known: &Subresource| ServedResource {
         name: format!("{plural}/{}", known.name),
         singular_name: String::new(),
@@ -125,6 +157,8 @@ fn served_resources(kind: &Kind) -> Vec<ServedResource> {
         verbs: known.verbs.to_vec(),
         short_names: Vec::new(),
         categories: Vec::new(),
+        storage_version_hash: None,
+        place: place(known.name),
         ..own.clone()
     };
     let mut served = vec![own.clone()];
@@ -154,6 +188,8 @@ fn alone(name: &str, kind: &str, namespaced: bool) -> ServedResource {
         verbs: vec!["create"],
         short_names: Vec::new(),
         categories: Vec::new(),
+        storage_version_hash: None,
+        place: 0,
     }
 }
 

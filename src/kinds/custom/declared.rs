@@ -1,0 +1,256 @@
+//! Reads definitions: the kind that each declares.
+//!
+//! Never: reads a store; [`super::super::registry`] keeps what is read. Start reading at [`read_definition`].
+
+use super::{ConversionWebhook, CustomDefinition, ScalePaths, VersionParts};
+use crate::kinds::view::custom::DefinitionColumns;
+use crate::kinds::{Kind, NameRule, merge_rules, shapes, view};
+use crate::object::{Object, Resource};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::OnceLock;
+
+#[derive(Deserialize)]
+struct Definition {
+    metadata: DefinitionVersion,
+    spec: Declared,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct DefinitionVersion {
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    generation: i64,
+}
+
+#[derive(Deserialize)]
+struct Declared {
+    group: String,
+    scope: String,
+    names: DefinitionNames,
+    versions: Vec<Version>,
+    #[serde(default)]
+    conversion: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DefinitionNames {
+    plural: String,
+    #[serde(default)]
+    singular: String,
+    kind: String,
+    #[serde(default)]
+    short_names: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    name: String,
+    #[serde(default)]
+    served: bool,
+    #[serde(default)]
+    storage: bool,
+    #[serde(default)]
+    deprecated: bool,
+    deprecation_warning: Option<String>,
+    #[serde(default)]
+    subresources: Value,
+    #[serde(default)]
+    additional_printer_columns: Vec<Value>,
+    #[serde(default)]
+    selectable_fields: Vec<Value>,
+}
+
+impl Version {
+    /// Returns the parts that each version has of its own.
+    fn parts(&self) -> VersionParts {
+        let path = |field: &Value| field["jsonPath"].as_str().map(|path| path.trim_start_matches('.').to_owned());
+        VersionParts {
+            columns: DefinitionColumns::parse(&self.additional_printer_columns),
+            selectable: self.selectable_fields.iter().filter_map(path).collect(),
+        }
+    }
+
+    /// Returns the version as an `apiVersion` and the warning that it is deprecated.
+    fn deprecation(&self, group: &str, kind: &str) -> Option<(String, &'static str)> {
+        let usual = || format!("{group}/{} {kind} is deprecated", self.name);
+        let warning = || leak_text(self.deprecation_warning.clone().unwrap_or_else(usual));
+        self.deprecated.then(|| (format!("{group}/{}", self.name), warning()))
+    }
+}
+
+#[derive(Deserialize, Default)]
+struct Status {
+    #[serde(default)]
+    conditions: Vec<Value>,
+}
+
+/// A decoded definition.
+pub struct ReadDefinition {
+    name: String,
+    mark: (String, i64),
+    spec: Declared,
+    is_served: bool,
+}
+
+/// Decodes the stored text of a definition; `None` when it is malformed.
+pub fn read_definition(text: &str) -> Option<ReadDefinition> {
+    let Definition { metadata, spec, status } = serde_json::from_str(text).ok()?;
+    let refused = |one: &Value| one["type"] == "NamesAccepted" && one["status"] == "False";
+    let is_served = !status.conditions.iter().any(refused) && spec.versions.iter().any(|version| version.served);
+    Some(ReadDefinition { name: metadata.name, mark: (metadata.uid, metadata.generation), spec, is_served })
+}
+
+impl ReadDefinition {
+    /// The resource that it declares.
+    pub fn resource(&self) -> Resource {
+        Resource::intern(&format!("{}.{}", self.spec.names.plural, self.spec.group))
+    }
+
+    /// Whether the definition still declares this kind.
+    pub fn is_declared_by(&self, kind: &Kind) -> bool {
+        self.is_served && kind.custom.is_some_and(|custom| custom.mark == self.mark)
+    }
+
+    /// Creates the kind and leaks it: definitions are few and rarely change. `None` when the definition has no served
+    /// version.
+    pub fn into_kind(self) -> Option<&'static Kind> {
+        let resource = self.resource();
+        let kind = declare(resource, self.name, self.mark, self.spec).filter(|_| self.is_served)?;
+        Some(Box::leak(Box::new(kind)))
+    }
+}
+
+fn declare(resource: Resource, definition: String, mark: (String, i64), spec: Declared) -> Option<Kind> {
+    let Declared { group, scope, names, versions, conversion } = spec;
+    let storage = versions.iter().find(|version| version.storage).or(versions.first())?;
+    let storage = format!("{group}/{}", storage.name);
+    let conversion = (conversion["strategy"] == "Webhook").then(|| ConversionWebhook::read(&conversion["webhook"]));
+    let parts = versions.iter().map(|version| (format!("{group}/{}", version.name), version.parts()));
+    let parts = parts.collect();
+    let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
+    served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
+    let also: Vec<&'static str> =
+        served.iter().skip(1).map(|version| leak_text(format!("{group}/{}", version.name))).collect();
+    let deprecations = served.iter().filter_map(|version| version.deprecation(&group, &names.kind)).collect();
+    let first = served.into_iter().next()?;
+    let is_set = |name: &str| first.subresources.get(name).is_some_and(Value::is_object);
+    let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
+    let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
+    let custom = CustomDefinition {
+        definition,
+        mark,
+        singular: leak_text(singular),
+        storage,
+        versions: parts,
+        scale: is_set("scale").then(|| ScalePaths::parse(&first.subresources["scale"])),
+        deprecations,
+        conversion,
+        schemas: OnceLock::new(),
+    };
+    Some(Kind {
+        resource,
+        version: leak_text(first.name.clone()),
+        kind: leak_text(names.kind),
+        short: leak_texts(names.short_names),
+        also: Vec::leak(also),
+        namespaced: scope == "Namespaced",
+        categories: leak_texts(names.categories),
+        status: is_set("status"),
+        generation: true,
+        scale: is_set("scale"),
+        unconditional_update: false,
+        create_on_update: false,
+        name_rule: NameRule::Subdomain,
+        deprecated,
+        warnings: |_| Vec::new(),
+        normalize: |body, _| Ok(body.clone()),
+        prepare: if is_set("status") { drop_new_status } else { |_, _| {} },
+        validate: |_, _| Vec::new(),
+        validate_version: |_, _, _| Vec::new(),
+        custom: Some(Box::leak(Box::new(custom))),
+        merge_rules: &merge_rules::OBJECT,
+        shape: &shapes::OBJECT,
+        view: &view::generic::VIEW,
+        returns_deleted: false,
+        status_metadata: &[],
+        selectable: &[],
+    })
+}
+
+/// Removes the status of a new object, which only `/status` may write (registry/customresource/strategy.go).
+fn drop_new_status(object: &mut Object, old: Option<&Object>) {
+    if old.is_none() {
+        object.unset(&["status"]);
+    }
+}
+
+fn leak_text(text: String) -> &'static str {
+    String::leak(text)
+}
+
+fn leak_texts(texts: Vec<String>) -> &'static [&'static str] {
+    Vec::leak(texts.into_iter().map(leak_text).collect())
+}
+
+/// Priority of a version within its group: stable ones first, then beta, then alpha, each by number; other names last
+/// (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
+fn precedence(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
+    let parts = || -> Option<(u8, u64, u64)> {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        let (major, level) = rest.split_at(digits);
+        let major = major.parse().ok()?;
+        for (rank, name) in [(2, "beta"), (1, "alpha")] {
+            if let Some(minor) = level.strip_prefix(name) {
+                return Some((rank, major, minor.parse().ok()?));
+            }
+        }
+        level.is_empty().then_some((3, major, 0))
+    };
+    let (rank, major, minor) = parts().unwrap_or_default();
+    (rank, major, minor, std::cmp::Reverse(version.to_owned()))
+}
+
+impl ConversionWebhook {
+    fn read(webhook: &Value) -> ConversionWebhook {
+        let versions = webhook["conversionReviewVersions"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut known = versions.filter(|version| matches!(*version, "v1" | "v1beta1"));
+        let review_version = if known.next() == Some("v1beta1") { "v1beta1" } else { "v1" };
+        ConversionWebhook { review_version, client_config: webhook["clientConfig"].clone() }
+    }
+}
+
+impl ScalePaths {
+    fn parse(declared: &Value) -> ScalePaths {
+        let steps = |field: &str| {
+            let path = declared[field].as_str().unwrap_or_default();
+            path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect()
+        };
+        ScalePaths {
+            wanted: steps("specReplicasPath"),
+            seen: steps("statusReplicasPath"),
+            selector: steps("labelSelectorPath"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_sorted_by_priority() {
+        let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
+        versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
+        assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);
+    }
+}
