@@ -1,6 +1,7 @@
 //! `kloop serve` as API clients see it: over sockets, with plain HTTP.
 
 mod access;
+mod aggregation;
 mod audit;
 mod browser;
 mod certificates;

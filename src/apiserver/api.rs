@@ -1,5 +1,7 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
+use super::aggregation::documents::ExtensionDocuments;
+use super::aggregation::{API_SERVICES, Extension, select_extensions};
 use super::authorization::cache::AccessCache;
 use super::conversion::{self, ConversionQuestion};
 use super::encoded_bodies::EncodedBodies;
@@ -8,7 +10,8 @@ use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
 use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
-use super::stored::{object_of, refused};
+use super::stored::{object_of, objects_of, refused};
+use super::tokens::front_proxy::FrontProxy;
 use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::user::User;
@@ -58,6 +61,8 @@ pub struct Api {
     on_wait: Option<fn(&StoreError)>,
     /// Makes the writes together with those of other threads.
     writer: Option<Arc<SharedWriter>>,
+    /// The documents of extension servers; none without a server.
+    extension_documents: ExtensionDocuments,
     /// Asks webhooks; `None` in a copy, whose writes nobody outside shall see.
     outside: Option<Arc<OutsideClient>>,
     /// Lets others work while a write waits for a webhook.
@@ -152,6 +157,7 @@ impl Api {
             on_wait: None,
             writer: None,
             annotations: Vec::new(),
+            extension_documents: ExtensionDocuments::default(),
             outside: None,
             turn: None,
             next_rounds: None,
@@ -264,6 +270,39 @@ impl Api {
         }
         let keys = Arc::new(ClusterKeys::load(&mut self.store)?);
         Ok(self.keys.insert(keys).clone())
+    }
+
+    /// Adds the default roles and objects that an older state lacks, as Kubernetes does when it starts.
+    pub fn reconcile_defaults(&mut self) -> ApiResult<()> {
+        if self.read_view(bootstrap::is_reconciled)? {
+            return Ok(());
+        }
+        let actor = std::mem::replace(&mut self.actor, BOOTSTRAP.to_owned());
+        let done = self.write(false, bootstrap::reconcile);
+        self.actor = actor;
+        done.map(drop)
+    }
+
+    /// The identity by which extension servers know this server; makes it when there is none yet.
+    pub fn front_proxy(&mut self) -> ApiResult<FrontProxy> {
+        FrontProxy::load(&mut self.store)
+    }
+
+    /// The APIServices whose version an extension server answers; the computed ones are not made for it.
+    pub fn extensions(&self) -> ApiResult<Vec<Extension>> {
+        let stored = self.read(|snapshot| snapshot.list(API_SERVICES, None))?;
+        Ok(select_extensions(&objects_of(stored)?))
+    }
+
+    /// The documents of extension servers that the server of this API has read.
+    pub fn extension_documents(&self) -> &ExtensionDocuments {
+        &self.extension_documents
+    }
+
+    /// The same API, with the documents of extension servers.
+    pub fn with_extension_documents(mut self, documents: &ExtensionDocuments) -> Api {
+        self.extension_documents = documents.clone();
+        self
     }
 
     /// The administrator's token, which outlives every server; makes it when there is none yet.

@@ -7,6 +7,7 @@
 //! Start reading at [`create`](create::create), then [`api::Api`].
 
 pub mod admission;
+pub mod aggregation;
 pub mod api;
 pub mod apply;
 pub mod apply_patch;

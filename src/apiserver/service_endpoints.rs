@@ -46,3 +46,9 @@ pub fn find_ready(txn: &dyn Transaction, service: &Object, port: ServicePort<'_>
     };
     Ok(own.into_iter().find_map(find))
 }
+
+/// Whether a Service has EndpointSlices.
+pub fn has_slices(txn: &dyn Transaction, service: &Object) -> ApiResult<bool> {
+    let slices = txn.list(SLICES, Some(service.namespace()))?;
+    Ok(slices.iter().any(|slice| slice.label(SERVICE_NAME) == Some(service.name())))
+}

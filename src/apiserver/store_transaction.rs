@@ -1,8 +1,9 @@
 //! The store as the API server's pipeline sees it: a transaction that writes, and a view that only reads.
 //!
-//! Knows: how stored texts become objects, which leases are computed and not kept, and what a transaction has learnt of kinds and
+//! Knows: how stored texts become objects, which leases and APIServices are computed and not kept, and what a transaction has learnt of kinds and
 //! allocations. Never: decides when to commit; [`super::Api`] does. Start reading at [`WriteTxn`].
 
+use super::aggregation::{API_SERVICES, local};
 use super::authorization::cache::AccessCache;
 use super::authorization::check_verb;
 use super::env::Env;
@@ -206,6 +207,15 @@ impl ReadView<'_> {
         self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
     }
 
+    /// The moment at which the cluster was made.
+    fn birth(&self) -> ApiResult<String> {
+        let first = self.snapshot.get(&local::birth()).map_err(|error| refused(&error))?;
+        let first = first.as_ref().map(object_of).transpose()?;
+        Ok(first
+            .and_then(|first| first.text(&["metadata", "creationTimestamp"]).map(str::to_owned))
+            .unwrap_or_default())
+    }
+
     /// The leases of nodes that are not kept as objects.
     fn node_leases(&self) -> ApiResult<Vec<Object>> {
         let Some(heard) = self.last_heartbeat() else { return Ok(Vec::new()) };
@@ -223,6 +233,9 @@ impl Transaction for ReadView<'_> {
         {
             node_leases::refresh(node, heard);
         }
+        if kept.is_none() && key.resource == API_SERVICES {
+            return Ok(local::find_local(self.kinds, &key.name, &self.birth()?));
+        }
         match self.last_heartbeat() {
             Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
                 let node = self.get(&Key::new(NODES, "", &key.name))?;
@@ -239,6 +252,9 @@ impl Transaction for ReadView<'_> {
             && let Some(heard) = self.last_heartbeat()
         {
             objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
+        }
+        if resource == API_SERVICES {
+            local::add_local(self.kinds, &self.birth()?, &mut objects);
         }
         if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
             let kept =

@@ -194,7 +194,8 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
         let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
         return Ok((GetResult { groups, single, named: true }, failures));
     }
-    match targets::parse(context.kinds(), &args.which.words)? {
+    let parsed = targets::parse(context.kinds(), &args.which.words);
+    match parsed.or_else(|failure| Err(targets::name_extensions(context, failure)?))? {
         Targets::Named(named) => {
             if args.which.select.selector.is_some() {
                 return Err(Failure::plain("name cannot be provided when a selector is specified"));

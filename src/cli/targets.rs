@@ -6,6 +6,7 @@ use super::files::{self, FileFlags, Manifest};
 use super::flags::SelectFlags;
 use super::relative::record_folder;
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::aggregation;
 use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::decode;
 use crate::apiserver::read::{self, ListSelection};
@@ -31,6 +32,21 @@ pub fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
         let word = name.split('.').next().unwrap_or(name);
         Failure::plain(format!("the server doesn't have a resource type {word:?}{}", nearest_type(kinds, word)))
     })
+}
+
+/// Adds to the error for an unknown type that extension servers have types that are known over HTTP only.
+pub fn name_extensions(context: &mut CommandContext, failure: Failure) -> CliResult<Failure> {
+    let text = match &failure {
+        Failure::Plain(text) if text.starts_with("the server doesn't have a resource type") => text.clone(),
+        _ => return Ok(failure),
+    };
+    let found = context.read_view(aggregation::extensions)?;
+    let names: Vec<String> = found.iter().map(|one| format!("{}/{}", one.group, one.version)).collect();
+    if names.is_empty() {
+        return Ok(failure);
+    }
+    let names = names.join(", ");
+    Ok(Failure::plain(format!("{text}\nhint: extension servers answer for {names}: use kubectl with kloop serve")))
 }
 
 /// Returns a hint at the most similar type; empty if none is similar.

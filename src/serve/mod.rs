@@ -15,6 +15,7 @@ mod brief;
 mod computed;
 mod continue_token;
 mod discovery;
+mod extension;
 mod form;
 mod health;
 pub mod http;
@@ -82,7 +83,13 @@ pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
 
 /// Like [`answer()`], for callers that word errors themselves.
 pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
-    match path::parse(&request.path) {
+    let parsed = path::parse(&request.path);
+    if let Some(path) = &parsed
+        && let Some(answer) = extension::find_answer(api, request, path)?
+    {
+        return Ok(answer);
+    }
+    match parsed {
         Some(ApiPath::Document(ApiDocument::Health(endpoint, check))) => {
             health::answer(api, request, endpoint, check.as_deref())
         }

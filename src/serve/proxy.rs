@@ -7,7 +7,7 @@ use super::answer::HttpAnswer;
 use super::form::AnswerForm;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
-use super::target::ProxyTarget;
+use super::target::{ProxyTarget, ProxyTls};
 use super::{ServeResult, unknown_path};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, ListSelection};
@@ -63,7 +63,8 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
         _ if port.is_empty() => return kubelet_answer(api, request, &object, path),
         _ => node_place(&object, port)?,
     };
-    Ok(HttpAnswer::proxied(ProxyTarget { place, is_tls, path: format!("/{path}"), body: request.body.clone() }))
+    let tls = if is_tls { ProxyTls::AnyCertificate } else { ProxyTls::Plain };
+    Ok(HttpAnswer::proxied(ProxyTarget { place, tls, path: format!("/{path}"), body: request.body.clone() }))
 }
 
 fn parse_port(port: &str) -> ServeResult<u16> {

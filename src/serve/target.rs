@@ -1,9 +1,11 @@
 //! Targets of requests that the API server does not answer itself: containers, ports and logs of pods, and other servers.
 
+use crate::apiserver::user::User;
 use crate::runtime::logs::LogReader;
 use crate::runtime::session::RequestedStreams;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The target of a client's streams.
 pub enum StreamTarget {
@@ -46,10 +48,32 @@ pub struct PortTarget {
 pub struct ProxyTarget {
     /// The address of the server.
     pub place: SocketAddr,
-    /// Whether that server speaks TLS.
-    pub is_tls: bool,
+    /// The way in which the connection is protected.
+    pub tls: ProxyTls,
     /// The path at that server, undecoded.
     pub path: String,
     /// The body.
     pub body: Vec<u8>,
+}
+
+/// The protection of a connection to another server.
+pub enum ProxyTls {
+    /// None.
+    Plain,
+    /// TLS with any certificate: the address comes from the cluster itself.
+    AnyCertificate,
+    /// The TLS of an extension API server.
+    Extension(ExtensionTls),
+}
+
+/// The TLS of an extension API server, which is told the user who makes the request.
+pub struct ExtensionTls {
+    /// The name that its certificate has to have.
+    pub host: String,
+    /// Authorities, PEM; `None` for those of the system.
+    pub authorities: Option<Arc<[u8]>>,
+    /// Whether the certificate is verified.
+    pub verifies: bool,
+    /// The user.
+    pub user: Arc<User>,
 }

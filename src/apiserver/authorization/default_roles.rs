@@ -1,4 +1,6 @@
 //! The roles and bindings of every cluster: `cluster-admin`, `admin`, `edit`, `view`, those of all users, of nodes and of controllers.
+//!
+//! Knows: a later version may have more of them, which an older state gets at the start of a server ([`reconciled`]).
 
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::{Value, json};
@@ -6,6 +8,8 @@ use serde_json::{Value, json};
 const ROLES: &str = include_str!("default_roles.yaml");
 /// Beginning of the names of controllers' roles.
 const CONTROLLER: &str = "system:controller:";
+/// The annotation that keeps a role or binding as it is when it is false.
+const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Returns the default roles, each with its binding if it has one.
@@ -18,9 +22,9 @@ pub fn default_roles() -> Result<Vec<Object>, Status> {
 }
 
 fn role(roles: &[Value], entry: &Value) -> Object {
-    let mut role = json!({
-        "apiVersion": API_VERSION, "kind": "ClusterRole", "metadata": metadata(entry), "rules": rules(roles, entry),
-    });
+    let kind = if entry["namespace"].is_string() { "Role" } else { "ClusterRole" };
+    let metadata = metadata(entry, &entry["name"]);
+    let mut role = json!({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "rules": rules(roles, entry)});
     if let Some(name) = entry["aggregateTo"].as_str() {
         role["metadata"]["labels"][aggregation_label(name)] = "true".into();
     }
@@ -51,19 +55,49 @@ fn binding(entry: &Value) -> Option<Object> {
         }
         false => entry.get("subjects")?.clone(),
     };
+    let kind = if entry["namespace"].is_string() { "Role" } else { "ClusterRole" };
+    let name = entry.get("binding").unwrap_or(&entry["name"]);
     Some(Object(json!({
-        "apiVersion": API_VERSION, "kind": "ClusterRoleBinding", "metadata": metadata(entry),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": entry["name"]},
+        "apiVersion": API_VERSION, "kind": format!("{kind}Binding"), "metadata": metadata(entry, name),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": entry["name"]},
         "subjects": subjects,
     })))
 }
 
-fn metadata(entry: &Value) -> Value {
-    json!({
-        "name": entry["name"],
-        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+fn metadata(entry: &Value, name: &Value) -> Value {
+    let mut metadata = json!({
+        "name": name,
+        "annotations": {AUTOUPDATE: "true"},
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
-    })
+    });
+    if entry["namespace"].is_string() {
+        metadata["namespace"] = entry["namespace"].clone();
+    }
+    metadata
+}
+
+/// Returns an existing role or binding with the rules or subjects of the default that it lacks; `None` when it lacks none, or its annotation
+/// says that it stays (kubernetes/pkg/registry/rbac/reconciliation). Rules of aggregated roles follow from their parts.
+pub fn reconciled(existing: &Object, default: &Object) -> Option<Object> {
+    let is_kept = existing.annotation(AUTOUPDATE) == Some("false");
+    if is_kept || default.value_at(&["aggregationRule"]).is_some() {
+        return None;
+    }
+    let mut reconciled = existing.clone();
+    for field in ["rules", "subjects"] {
+        let known = existing.items(&[field]);
+        let lacking: Vec<Value> = default.items(&[field]).iter().filter(|one| !holds(known, one)).cloned().collect();
+        if !lacking.is_empty() {
+            reconciled.set(&[field], [known, &lacking].concat());
+        }
+    }
+    (reconciled != *existing).then_some(reconciled)
+}
+
+/// Whether a list has a value, whose fields may have been completed.
+fn holds(list: &[Value], wanted: &Value) -> bool {
+    let fields = wanted.as_object().into_iter().flatten();
+    list.iter().any(|known| fields.clone().all(|(name, value)| known[name] == *value))
 }
 
 fn aggregation_label(name: &str) -> String {

@@ -22,6 +22,8 @@ const AUTHORITY_KEY: &str = "authority-key";
 const TOKEN_KEY: &str = "token-key";
 /// The meta entry with the administrator's token.
 const ADMIN_TOKEN: &str = "admin-token";
+/// The name of the authority.
+const AUTHORITY_NAME: &str = "kloop serve";
 /// Time that the first use waits for the write lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,7 +70,7 @@ impl ClusterKeys {
     /// Returns the authority, which signs certificates of servers.
     pub fn issuer(&self) -> ApiResult<Issuer<'static, KeyPair>> {
         let key = KeyPair::from_pem(&self.authority_key).map_err(|error| internal(&error.into()))?;
-        Ok(Issuer::new(authority_params().map_err(|error| internal(&error))?, key))
+        Ok(Issuer::new(authority_params(AUTHORITY_NAME).map_err(|error| internal(&error))?, key))
     }
 }
 
@@ -96,7 +98,7 @@ struct StoredKeys([String; 3]);
 impl StoredKeys {
     fn generate() -> anyhow::Result<StoredKeys> {
         let key = KeyPair::generate()?;
-        let certificate = authority_params()?.self_signed(&key)?;
+        let certificate = authority_params(AUTHORITY_NAME)?.self_signed(&key)?;
         Ok(StoredKeys([certificate.pem(), key.serialize_pem(), STANDARD.encode(token_signer::generate_key()?)]))
     }
 
@@ -116,16 +118,16 @@ fn read(snapshot: &dyn StoreRead) -> Result<Option<StoredKeys>, StoreError> {
     Ok(<[String; 3]>::try_from(found).ok().map(StoredKeys))
 }
 
-/// The certificate of the authority. Its name and uses are the same for all clusters, its key is not.
-fn authority_params() -> anyhow::Result<CertificateParams> {
+/// The certificate of an authority. Its name and uses are the same for all clusters, its key is not.
+pub(super) fn authority_params(name: &str) -> anyhow::Result<CertificateParams> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    authority.distinguished_name.push(DnType::CommonName, "kloop serve");
+    authority.distinguished_name.push(DnType::CommonName, name);
     Ok(authority)
 }
 
-fn internal(error: &anyhow::Error) -> Status {
+pub(super) fn internal(error: &anyhow::Error) -> Status {
     Status::new(Reason::InternalError, format!("the keys of the cluster: {error}"))
 }
 

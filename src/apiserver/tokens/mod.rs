@@ -4,6 +4,7 @@
 //! Secret or Node that it is bound to. Start reading at [`issue`].
 
 pub mod authenticate;
+pub mod front_proxy;
 pub mod keys;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};

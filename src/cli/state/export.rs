@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 /// Kinds that belong to a cluster, or follow from other objects.
-const OF_THE_CLUSTER: [&str; 14] = [
+const OF_THE_CLUSTER: [&str; 13] = [
     "nodes",
     "events",
     "events.events.k8s.io",
@@ -44,7 +44,6 @@ const OF_THE_CLUSTER: [&str; 14] = [
     "leases.coordination.k8s.io",
     "controllerrevisions.apps",
     "componentstatuses",
-    "apiservices.apiregistration.k8s.io",
     "ipaddresses.networking.k8s.io",
     "servicecidrs.networking.k8s.io",
     "csinodes.storage.k8s.io",
@@ -56,10 +55,11 @@ const OF_THE_CLUSTER: [&str; 14] = [
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Objects of every cluster, by kind and name.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("services", "kubernetes"),
     ("serviceaccounts", "default"),
     ("configmaps", "kube-root-ca.crt"),
+    ("configmaps", "extension-apiserver-authentication"),
     ("priorityclasses.scheduling.k8s.io", "system-cluster-critical"),
     ("priorityclasses.scheduling.k8s.io", "system-node-critical"),
     ("storageclasses.storage.k8s.io", "standard"),
@@ -100,6 +100,8 @@ fn is_exported(kind: &Kind, object: &Object) -> bool {
     let resource = kind.resource.0;
     let is_built_in = match resource {
         "namespaces" => NAMESPACES.contains(&object.name()),
+        // The others are this server's own.
+        "apiservices.apiregistration.k8s.io" => object.value_at(&["spec", "service"]).is_none(),
         _ => BUILT_IN.contains(&(resource, object.name())),
     };
     // A volume that was provisioned for a claim follows from that.

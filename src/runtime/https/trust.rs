@@ -1,13 +1,16 @@
 //! Trust in the certificates of servers: authorities from a bundle or of the system, and the words of Go for a certificate that is not accepted.
 
+use rustls::client::WantsClientCert;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 use std::io;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
@@ -47,6 +50,11 @@ impl Trust {
 
     /// Makes connections that trust these authorities. `protocols` are names for ALPN.
     pub fn connector(self, protocols: &[&[u8]]) -> Result<TlsConnector, String> {
+        self.connector_as(TlsClientKey::default(), protocols)
+    }
+
+    /// Makes connections that trust these authorities, and show the certificate of a client.
+    pub fn connector_as(self, own: TlsClientKey, protocols: &[&[u8]]) -> Result<TlsConnector, String> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.authorities.iter().cloned());
@@ -60,9 +68,29 @@ impl Trust {
                 Arc::new(BundleVerifier { roots, authorities: self.authorities })
             }
         };
-        let mut config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        let mut config = own.configure(config.dangerous().with_custom_certificate_verifier(verifier))?;
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(TlsConnector::from(Arc::new(config)))
+    }
+}
+
+/// The certificate of a client with its key, both PEM; empty for a client without one.
+#[derive(Clone, Default)]
+pub struct TlsClientKey {
+    /// The certificate.
+    pub certificate: Arc<str>,
+    /// The key.
+    pub key: Arc<str>,
+}
+
+impl TlsClientKey {
+    /// Ends a configuration with this client's certificate.
+    pub fn configure(&self, config: ConfigBuilder<ClientConfig, WantsClientCert>) -> Result<ClientConfig, String> {
+        let Some(chain) = read_certificates(self.certificate.as_bytes()) else {
+            return Ok(config.with_no_client_auth());
+        };
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| error.to_string())?;
+        config.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
     }
 }
 

@@ -4,6 +4,7 @@
 //! Never: reads an object, except for the schema of a custom kind; the resources come from [`catalogue`].
 
 mod catalogue;
+mod extended;
 mod openapi;
 
 use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
@@ -29,7 +30,8 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
     }
     // Another process may have written definitions since.
     api.read_view(custom::learn_all)?;
-    let groups = catalogue::groups(api.kinds());
+    let mut groups = catalogue::groups(api.kinds());
+    extended::add_extensions(api, &mut groups)?;
     match document {
         ApiDocument::OpenApi2 => return openapi::older(api, &groups, request),
         ApiDocument::OpenApi3 => return Ok(openapi::index(api.kinds(), &groups, request)),
@@ -218,8 +220,9 @@ fn aggregated_discovery(groups: &[ApiGroup], is_core: bool, form: &AnswerForm) -
     let groups = groups.iter().filter(|group| group.name.is_empty() == is_core);
     let items: Vec<Value> = groups
         .map(|group| {
-            let versions = group.versions.iter().map(|(version, served)| {
-                json!({"version": version, "freshness": "Current", "resources": catalogue::nested(served)})
+            let versions = group.versions.iter().map(|(version, served)| match group.extended.get(version) {
+                Some(documents) => extended::aggregated(&group.name, version, documents),
+                None => json!({"version": version, "freshness": "Current", "resources": catalogue::nested(served)}),
             });
             let metadata = if is_core { json!({}) } else { json!({"name": group.name}) };
             json!({"metadata": metadata, "versions": versions.collect::<Vec<_>>()})

@@ -9,6 +9,7 @@ pub mod client_certificate;
 mod compress;
 mod connections;
 mod exchange;
+mod extensions;
 pub mod guard;
 pub mod identity;
 mod log_tail;
@@ -25,6 +26,7 @@ use super::audit::AuditContext;
 use super::audit::policy::AuditStage;
 use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
+use super::target::ProxyTls;
 use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
 use crate::apiserver::authorization::cache::AccessCache;
 use crate::apiserver::encoded_bodies::EncodedBodies;
@@ -44,6 +46,7 @@ use bytes::Bytes;
 use client_certificate::ClientIdentity;
 use connections::{Connection, Connections};
 use exchange::{Exchange, ServerMetrics};
+use extensions::Extensions;
 use guard::{Access, AccessGuard};
 use http_body_util::Full;
 use hyper::Response;
@@ -171,6 +174,10 @@ struct ServerState {
     turns: Turns,
     /// Asks webhooks for all clients.
     outside: Arc<OutsideClient>,
+    /// The state of the loop that asks extension servers.
+    extensions: Extensions,
+    /// Permits for requests that extension servers answer.
+    extension_requests: Arc<Semaphore>,
 }
 
 impl HttpServer {
@@ -193,11 +200,15 @@ impl HttpServer {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
             let compaction = keeps_up.then(|| tokio::spawn(compact(shared.clone())));
+            if keeps_up {
+                tokio::spawn(reconcile_defaults(shared.clone()));
+            }
+            let extending = keeps_up.then(|| tokio::spawn(extensions::keep_up(shared.clone())));
             let advertising = advertised.map(|address| tokio::spawn(advertise(shared.clone(), address)));
             let clients = accept_clients(listener, shared.clone());
             stop.await;
             clients.abort();
-            compaction.inspect(|compaction| compaction.abort());
+            compaction.into_iter().chain(extending).for_each(|task| task.abort());
             if let (Some(address), Some(advertising)) = (advertised, advertising) {
                 withdraw(&shared, address, advertising).await;
             }
@@ -242,6 +253,11 @@ async fn withdraw(shared: &Arc<ServerState>, address: SocketAddr, advertising: J
     // One that is underway would write the address again.
     let _ = advertising.await;
     let _ = shared.work(move |api| advertise::withdraw(api, address)).await;
+}
+
+/// Adds the default roles that an older state lacks. When another process writes at the moment, the next start does.
+async fn reconcile_defaults(shared: Arc<ServerState>) {
+    let _ = shared.work(Api::reconcile_defaults).await;
 }
 
 /// Compacts the log of the store in small steps, also where no control plane runs.
@@ -373,7 +389,10 @@ async fn respond(
         (AnswerBody::Proxied(target), _) => {
             let query = head.uri.query().map(str::to_owned);
             let proxied = ProxiedHead { method: head.method, query, headers: head.headers, upgrade };
-            let forwarded = proxy::forward(*target, proxied, &shared.streams, connection).await;
+            let is_extension = matches!(target.tls, ProxyTls::Extension(_));
+            let own = if is_extension { extensions::own_identity(&shared).await } else { None };
+            let permits = if is_extension { &shared.extension_requests } else { &shared.streams };
+            let forwarded = proxy::forward(*target, proxied, own.as_ref(), permits, connection).await;
             forwarded.unwrap_or_else(|status| carried(refuse(status), shared))
         }
         (body, _) => carried(HttpAnswer { body, ..answer }, shared).map(|body| body.ending(end)),
@@ -477,6 +496,8 @@ impl ServerState {
             anonymous: Semaphore::new(ANONYMOUS_HANDS),
             measuring: Semaphore::new(MEASURING_HANDS),
             documents: Semaphore::new(DOCUMENT_HANDS),
+            extensions: Extensions::default(),
+            extension_requests: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
         }
     }
@@ -548,6 +569,7 @@ impl ServerState {
         Api::open(&self.state, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
             .map(|api| api.with_outside_client(&self.outside).with_encoded_bodies(&self.encoded_bodies))
+            .map(|api| api.with_extension_documents(&self.extensions.documents))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {
                 api.store().limit_cache(CACHE).map_err(|error| refused(&error))?;

@@ -51,6 +51,11 @@ pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) ->
         let url = format!("/openapi/v3/{path}?hash={hash}");
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
+    for (path, hash) in extended_versions(groups) {
+        hash.hash(&mut all);
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        paths.insert(path, json!({"serverRelativeURL": url}));
+    }
     let index = json!({"paths": paths}).to_string() + "\n";
     let index = || HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(index) };
     answer_unless_known(request, &format!("{:016X}", all.finish()), index)
@@ -134,8 +139,20 @@ fn encoded([media, _]: ProtobufMedia, document: Vec<u8>) -> HttpAnswer {
     HttpAnswer { content_type: media.into(), ..HttpAnswer::text(document) }
 }
 
+/// Returns the versions of this server.
 fn versions(groups: &[ApiGroup]) -> impl Iterator<Item = (&str, &str)> {
-    groups.iter().flat_map(|group| group.versions.iter().map(move |(version, _)| (&*group.name, &**version)))
+    groups.iter().flat_map(|group| {
+        let own = group.versions.iter().filter(|(version, _)| !group.extended.contains_key(version));
+        own.map(move |(version, _)| (&*group.name, &**version))
+    })
+}
+
+/// Returns the path and the hash of each document that an extension server has.
+fn extended_versions(groups: &[ApiGroup]) -> impl Iterator<Item = (String, &str)> {
+    groups.iter().flat_map(|group| {
+        let documented = group.extended.iter().filter_map(|(version, known)| Some((version, known.open_api.as_ref()?)));
+        documented.map(move |(version, hash)| (path(&group.name, version), hash.as_str()))
+    })
 }
 
 fn path(group: &str, version: &str) -> String {

@@ -2,12 +2,14 @@
 //!
 //! Start reading at [`forward`].
 
-mod connect;
+pub mod connect;
+pub mod identity;
 
 use super::connections::Connection;
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
-use crate::serve::target::ProxyTarget;
+use crate::runtime::https::trust::TlsClientKey;
+use crate::serve::target::{ProxyTarget, ProxyTls};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
@@ -17,8 +19,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::copy_bidirectional;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Time limit for the head of a response.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parts of a client's request that are forwarded unchanged.
 pub struct ProxiedHead {
@@ -40,13 +46,14 @@ fn unreachable(why: &str) -> Status {
 pub async fn forward(
     target: ProxyTarget,
     head: ProxiedHead,
+    own: Option<&TlsClientKey>,
     permits: &Arc<Semaphore>,
     connection: Arc<Connection>,
 ) -> Result<Response<AnswerStream>, Status> {
     let Ok(permit) = permits.clone().try_acquire_owned() else {
         return Err(Status::new(Reason::TooManyRequests, "too many open streams: end some of them, and try again"));
     };
-    let stream = TokioIo::new(connect::connect(&target).await.map_err(|why| unreachable(&why))?);
+    let stream = TokioIo::new(connect::connect(&target, own).await.map_err(|why| unreachable(&why))?);
     let failed = |error: hyper::Error| unreachable(&error.to_string());
     let (mut sender, server) = hyper::client::conn::http1::handshake(stream).await.map_err(failed)?;
     // Ends with the response, or when the client has disconnected.
@@ -55,12 +62,20 @@ pub async fn forward(
     let mut request = Request::builder().method(head.method).uri(path).body(Full::new(Bytes::from(target.body)));
     if let Ok(request) = &mut request {
         *request.headers_mut() = forwarded_headers(head.headers);
-        if let Ok(host) = target.place.to_string().parse() {
+        let host = match &target.tls {
+            ProxyTls::Extension(tls) => {
+                identity::set_headers(request.headers_mut(), &tls.user);
+                tls.host.clone()
+            }
+            _ => target.place.to_string(),
+        };
+        if let Ok(host) = host.parse() {
             request.headers_mut().insert(HOST, host);
         }
     }
     let request = request.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))?;
-    let mut response = sender.send_request(request).await.map_err(failed)?;
+    let answered = tokio::time::timeout(PATIENCE, sender.send_request(request)).await;
+    let mut response = answered.map_err(|_| unreachable("net/http: request canceled"))?.map_err(failed)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let server = hyper::upgrade::on(&mut response);
         tokio::spawn(relay_upgraded(head.upgrade, server, permit, connection));
