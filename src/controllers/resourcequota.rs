@@ -130,15 +130,41 @@ impl QuotaScopes {
                     _ => !class.is_empty(),
                 }
             }
+            Some("CrossNamespacePodAffinity") => looks_at_other_namespaces(&object),
             _ => false,
         })
     }
+}
+
+/// Whether a term of a pod's affinity names namespaces or selects them.
+fn looks_at_other_namespaces(pod: &Object) -> bool {
+    const TERMS: [&str; 2] =
+        ["requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"];
+    let crosses = |term: &Value| {
+        // A preferred term has a weight around it.
+        let term = term.get("podAffinityTerm").unwrap_or(term);
+        term["namespaces"].as_array().is_some_and(|list| !list.is_empty()) || term["namespaceSelector"].is_object()
+    };
+    let kinds = ["podAffinity", "podAntiAffinity"].into_iter();
+    let mut terms = kinds.flat_map(|kind| TERMS.map(|list| pod.items(&["spec", "affinity", kind, list])));
+    terms.any(|list| list.iter().any(crosses))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::controllers::testing::cluster;
     use serde_json::json;
+
+    #[test]
+    fn affinity_to_pods_of_other_namespaces_is_a_scope() {
+        let pod = |term: serde_json::Value| {
+            let preferred = json!([{"weight": 1, "podAffinityTerm": term}]);
+            let affinity = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+            super::looks_at_other_namespaces(&crate::object::Object(json!({"spec": {"affinity": affinity}})))
+        };
+        assert!(pod(json!({"namespaces": ["a"]})) && pod(json!({"namespaceSelector": {}})));
+        assert!(!pod(json!({"namespaces": [], "topologyKey": "x"})) && !pod(json!({})));
+    }
 
     #[test]
     fn quota_counts_limited_resources() {
