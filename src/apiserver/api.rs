@@ -1,7 +1,7 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
 use super::aggregation::documents::ExtensionDocuments;
-use super::aggregation::{API_SERVICES, Extension, select_extensions};
+use super::aggregation::{API_SERVICES, Extension, may_be_extended, select_extensions};
 use super::authorization::cache::AccessCache;
 use super::conversion::{self, ConversionQuestion};
 use super::encoded_bodies::EncodedBodies;
@@ -19,7 +19,7 @@ use super::write_rounds::{WriteAttempt, WriteNeeds, WriteRounds};
 use super::{ApiResult, BOOTSTRAP, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::{ConversionWebhook, DEFINITIONS};
 use crate::kinds::{self, Kind, KindRegistry};
-use crate::object::{Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Status};
 use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead};
 use std::cell::Cell;
 use std::iter::Peekable;
@@ -292,6 +292,16 @@ impl Api {
     pub fn extensions(&self) -> ApiResult<Vec<Extension>> {
         let stored = self.read(|snapshot| snapshot.list(API_SERVICES, None))?;
         Ok(select_extensions(&objects_of(stored)?))
+    }
+
+    /// The APIService of a version that an extension server answers.
+    pub fn find_extension(&self, group: &str, version: &str) -> ApiResult<Option<Extension>> {
+        if !may_be_extended(group) {
+            return Ok(None);
+        }
+        let key = Key::new(API_SERVICES, "", &format!("{version}.{group}"));
+        let stored = self.read(|snapshot| snapshot.get(&key))?;
+        Ok(stored.as_ref().map(object_of).transpose()?.and_then(|object| Extension::read(&object)))
     }
 
     /// The documents of extension servers that the server of this API has read.

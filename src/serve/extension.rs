@@ -9,7 +9,7 @@ use super::request::ApiRequest;
 use super::target::{ExtensionTls, ProxyTarget, ProxyTls};
 use super::{HttpAnswer, ServeResult};
 use crate::apiserver::Api;
-use crate::apiserver::aggregation::{Extension, find_extension, find_server};
+use crate::apiserver::aggregation::{Extension, find_server};
 use crate::apiserver::user::User;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub fn find_answer(api: &Api, request: &ApiRequest, path: &ApiPath) -> ServeResu
         ApiPath::Object(named) => (named.group.as_str(), named.version.as_str()),
         ApiPath::Document(_) => return Ok(None),
     };
-    let Some(extension) = api.read_view(|txn| find_extension(txn, group, version))? else { return Ok(None) };
+    let Some(extension) = api.find_extension(group, version)? else { return Ok(None) };
     forwarded(api, request, &extension).map(Some)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Knows: which stored APIServices have a Service, whether that can be reached, and the APIServices of this server's own versions, which are
 //! computed when they are read. Never: makes a request; the HTTP server forwards, and asks extension servers whether they answer.
-//! Start reading at [`find_extension`].
+//! Start reading at [`Extension`].
 
 pub mod documents;
 pub mod local;
@@ -89,15 +89,6 @@ impl Extension {
 /// Whether a group may be answered by an extension server: those of the kinds that are built in are not.
 pub fn may_be_extended(group: &str) -> bool {
     !group.is_empty() && !kinds::ALL.iter().any(|kind| kind.resource.group() == group)
-}
-
-/// Returns the APIService of a version that an extension server answers.
-pub fn find_extension(txn: &dyn Transaction, group: &str, version: &str) -> ApiResult<Option<Extension>> {
-    if !may_be_extended(group) {
-        return Ok(None);
-    }
-    let stored = txn.get_shared(&Key::new(API_SERVICES, "", &format!("{version}.{group}")))?;
-    Ok(stored.and_then(|object| Extension::read(&object)))
 }
 
 /// Returns all APIServices whose version an extension server answers.

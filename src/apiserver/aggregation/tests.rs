@@ -18,10 +18,8 @@ fn extension() -> Value {
 }
 
 fn reason(api: &Api) -> (&'static str, String) {
-    let found = api.read_view(|txn| {
-        let extension = find_extension(txn, "sea.dev", "v1")?.expect("an extension");
-        find_server(txn, &extension)
-    });
+    let extension = api.find_extension("sea.dev", "v1").expect("read").expect("an extension");
+    let found = api.read_view(|txn| find_server(txn, &extension));
     match found.expect("read") {
         Ok(server) => ("", format!("{} {}", server.place, server.shown)),
         Err(why) => (why.reason, why.message),
@@ -74,7 +72,7 @@ fn condition_is_written_when_it_differs() {
     assert!(set(Availability::failed_check("x".to_owned())));
     assert!(!set(Availability::failed_check("x".to_owned())));
     assert!(set(Availability::passed()));
-    let found = api.read_view(|txn| find_extension(txn, "sea.dev", "v1")).unwrap().expect("an extension");
+    let found = api.find_extension("sea.dev", "v1").unwrap().expect("an extension");
     assert!(found.is_available && !found.verifies && found.host() == "sea.default.svc");
 }
 
@@ -92,5 +90,5 @@ fn versions_of_this_server_have_computed_api_services() {
     assert_eq!(apps.0["status"]["conditions"][0]["reason"], "Local");
     assert!(all.iter().any(|object| object.name() == "v1.") && all.iter().any(|object| object.name() == "v1.sea.dev"));
     assert_eq!(api.read_view(extensions).unwrap().len(), 1);
-    assert!(api.read_view(|txn| find_extension(txn, "apps", "v1")).unwrap().is_none());
+    assert!(api.find_extension("apps", "v1").unwrap().is_none());
 }
