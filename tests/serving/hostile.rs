@@ -72,7 +72,7 @@ fn idle_and_slow_clients_hold_up_nobody() {
     let unread = format!("GET /openapi/v2 HTTP/1.1\r\n{access}\r\n");
     let watch = format!("GET {MAPS}?watch=true HTTP/1.1\r\n{access}\r\n");
     let mut held = Vec::new();
-    for (words, count) in [("", 200), ("GET /api HTTP/1.1\r\nHost: loc", 200), (&half, 40), (&unread, 20), (&watch, 40)]
+    for (words, count) in [("", 100), ("GET /api HTTP/1.1\r\nHost: loc", 60), (&half, 30), (&unread, 20), (&watch, 30)]
     {
         for _ in 0..count {
             let mut stream = connect(&server);
