@@ -67,6 +67,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.grace_period >= 0 && !args.force {
         return Err(Failure::plain("--grace-period must have --force specified"));
     }
+    args.deletion.propagation()?;
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "replace")?;

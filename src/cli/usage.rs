@@ -87,7 +87,7 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
             let flags = context(ContextKind::InvalidArg).unwrap_or_default();
             let names: Vec<&str> = flags
                 .split("\", \"")
-                .map(|flag| flag.trim_start_matches("--").split(' ').next().unwrap_or(""))
+                .map(|flag| flag.trim_start_matches("--").split([' ', '[', '=']).next().unwrap_or(""))
                 .collect();
             match names.first() {
                 Some(argument) if argument.starts_with('<') => format!("error: {argument} is required\n{see}"),

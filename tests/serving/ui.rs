@@ -61,7 +61,7 @@ fn page_gets_rows_as_they_change_texts_and_plans() {
     assert!(text.code == 200 && String::from_utf8(text.body).unwrap().starts_with("Name:  "));
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}).to_string();
     let (code, plan) = server.ask("POST", "/ui/plan", "application/yaml", &manifest);
-    assert_eq!((code, &plan["created"]), (200, &json!(["configmaps/default/a"])), "{plan}");
+    assert_eq!((code, &plan["created"]), (200, &json!(["configmaps default/a"])), "{plan}");
     let (code, refused) = server.ask("POST", "/ui/plan", JSON, "{\"kind\": \"Nothing\"}");
     assert_eq!(code, 400, "{refused}");
 }
