@@ -1,6 +1,7 @@
 //! The syntax tree of an expression.
 //!
-//! Each node has a number; [`super::source::Source`] knows its position, the checker its type. Never: names a type.
+//! Knows: the nodes that the parser builds and macros expand to. Each node has a number; [`super::source::Source`] knows its
+//! position, the checker its type. Never: names a type. Start reading at [`Expr`].
 
 use std::sync::Arc;
 
@@ -41,6 +42,24 @@ pub enum ExprKind {
     Struct(Arc<str>, Vec<FieldEntry>),
     /// The loop that macros are expanded to.
     Fold(Box<Fold>),
+}
+
+impl Expr {
+    /// Returns the number of nodes on the longest way from this one down.
+    pub fn depth(&self) -> usize {
+        let deepest = |parts: &mut dyn Iterator<Item = &Expr>| parts.map(Expr::depth).max().unwrap_or(0);
+        1 + match &self.kind {
+            ExprKind::Error | ExprKind::Literal(_) | ExprKind::Ident(_) => 0,
+            ExprKind::Select { operand, .. } => operand.depth(),
+            ExprKind::Call(call) => deepest(&mut call.target.as_deref().into_iter().chain(&call.args)),
+            ExprKind::List(items) => deepest(&mut items.iter().map(|(item, _)| item)),
+            ExprKind::Map(entries) => deepest(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
+            ExprKind::Struct(_, fields) => deepest(&mut fields.iter().map(|field| &field.value)),
+            ExprKind::Fold(fold) => {
+                deepest(&mut [&fold.range, &fold.start, &fold.condition, &fold.step, &fold.result].into_iter())
+            }
+        }
+    }
 }
 
 /// A constant.

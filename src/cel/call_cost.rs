@@ -1,6 +1,10 @@
 //! The costs of calls while an expression is evaluated (`cel-go/interpreter/runtimecost.go`,
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`).
+//!
+//! Knows: the cost of each function by the sizes of its arguments and result. Never: calls a function. Start reading at
+//! [`call_cost`].
 
+use super::CALL_LIMIT;
 use super::ast::operator;
 use super::value::Value;
 
@@ -17,8 +21,8 @@ pub const PATTERN: f64 = 0.25;
 /// The cost of asking the authorizer.
 pub const CHECK: u64 = 350_000;
 
-/// A size times a factor, rounded up.
-pub fn scaled(size: u64, factor: f64) -> u64 {
+/// Multiplies a size by a factor, and rounds up.
+pub fn scale_size(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
@@ -28,30 +32,32 @@ pub fn call_cost(function: &str, args: &[Value], result: &Value) -> u64 {
     match function {
         "check" => CHECK,
         "fieldSelector" | "labelSelector" => {
-            LIST + scaled(size(1), LETTER) + scaled(scaled(size(1), 0.5), (LIST + MESSAGE) as f64)
+            LIST + scale_size(size(1), LETTER) + scale_size(scale_size(size(1), 0.5), (LIST + MESSAGE) as f64)
         }
-        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => args.first().map_or(0, traversal),
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" => scaled(size(0), LETTER),
-        "replace" | "split" => scaled(size(0), 2.0 * LETTER),
-        "join" => scaled(result.size(), 2.0 * LETTER),
-        "matches" | "find" | "findAll" => scaled(size(0) + 1, LETTER) * scaled(size(1), PATTERN),
-        "contains" => scaled(size(0), LETTER) * scaled(size(1), LETTER),
-        "ip" if matches!(args[0], Value::Cidr(..)) => 1,
-        "cidr" | "isIP" | "isCIDR" | "ip" => scaled(size(0), LETTER),
-        "ip.isCanonical" => scaled(size(0), 2.0 * LETTER),
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => args.first().map_or(0, traversal_cost),
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" => {
+            scale_size(size(0), LETTER)
+        }
+        "replace" | "split" => scale_size(size(0), 2.0 * LETTER),
+        "join" => scale_size(result.size(), 2.0 * LETTER),
+        "matches" | "find" | "findAll" => scale_size(size(0) + 1, LETTER) * scale_size(size(1), PATTERN),
+        "contains" => scale_size(size(0), LETTER) * scale_size(size(1), LETTER),
+        "ip" if matches!(args.first(), Some(Value::Cidr(..))) => 1,
+        "cidr" | "isIP" | "isCIDR" | "ip" => scale_size(size(0), LETTER),
+        "ip.isCanonical" => scale_size(size(0), 2.0 * LETTER),
         "containsIP" | "containsCIDR" => {
-            let mut cost = scaled(2 * size(0), LETTER);
+            let mut cost = scale_size(2 * size(0), LETTER);
             if function == "containsCIDR" {
-                cost += scaled(size(0), LETTER) + 1;
+                cost += scale_size(size(0), LETTER) + 1;
             }
             if matches!(args.get(1), Some(Value::String(_))) {
-                cost += scaled(size(1), LETTER);
+                cost += scale_size(size(1), LETTER);
             }
             cost
         }
-        "quantity" | "isQuantity" | "semver" | "isSemver" => scaled(size(0), LETTER),
+        "quantity" | "isQuantity" | "semver" | "isSemver" => scale_size(size(0), LETTER),
         "validate" => match args.first() {
-            Some(Value::Format(format)) => scaled(size(1) + 1, LETTER) * scaled(format.size, PATTERN),
+            Some(Value::Format(format)) => scale_size(size(1) + 1, LETTER) * scale_size(format.size, PATTERN),
             _ => 1,
         },
         operator::EQUALS | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
@@ -67,13 +73,15 @@ pub fn call_cost(function: &str, args: &[Value], result: &Value) -> u64 {
                         | Value::Authorizer(_)
                 )
             );
-            if is_simple { 1 } else { scaled(size(0).min(size(1)), LETTER) }
+            if is_simple { 1 } else { scale_size(size(0).min(size(1)), LETTER) }
         }
-        operator::ADD if matches!(args[0], Value::String(_) | Value::Bytes(_)) => scaled(size(0) + size(1), LETTER),
-        "startsWith" | "endsWith" => scaled(size(1), LETTER),
-        "strings.quote" | "format" => scaled(size(0), LETTER),
-        "bytes" if matches!(args[0], Value::String(_)) => scaled(size(0), LETTER),
-        "string" if matches!(args[0], Value::Bytes(_)) => scaled(size(0), LETTER),
+        operator::ADD if matches!(args.first(), Some(Value::String(_) | Value::Bytes(_))) => {
+            scale_size(size(0) + size(1), LETTER)
+        }
+        "startsWith" | "endsWith" => scale_size(size(1), LETTER),
+        "strings.quote" | "format" => scale_size(size(0), LETTER),
+        "bytes" if matches!(args.first(), Some(Value::String(_))) => scale_size(size(0), LETTER),
+        "string" if matches!(args.first(), Some(Value::Bytes(_))) => scale_size(size(0), LETTER),
         "@in" if matches!(args.get(1), Some(Value::List(_))) => size(1),
         "sets.contains" | "sets.intersects" => 1 + size(0) * size(1),
         "sets.equivalent" => 1 + 2 * size(0) * size(1),
@@ -83,17 +91,50 @@ pub fn call_cost(function: &str, args: &[Value], result: &Value) -> u64 {
     }
 }
 
-/// The cost of looking at every part of a value.
-fn traversal(value: &Value) -> u64 {
-    match value {
-        Value::String(text) => (text.len() as f64 * LETTER) as u64,
-        Value::Bytes(bytes) => (bytes.len() as f64 * LETTER) as u64,
-        Value::List(list) => list.iter().filter_map(Result::ok).map(|item| traversal(&item)).sum(),
-        Value::Map(map) => map
-            .keys()
-            .iter()
-            .map(|key| traversal(key) + map.get(key).ok().flatten().as_ref().map_or(0, traversal))
-            .sum(),
-        _ => 1,
+/// Returns the cost of looking at every part of a value.
+fn traversal_cost(value: &Value) -> u64 {
+    let mut traversal = Traversal { cost: 0, parts: 0 };
+    traversal.visit(value);
+    traversal.cost
+}
+
+/// A walk through the parts of a value. It ends when there are more parts than an expression may cost, because a value can contain
+/// another one many times.
+struct Traversal {
+    cost: u64,
+    parts: u64,
+}
+
+impl Traversal {
+    fn visit(&mut self, value: &Value) {
+        self.parts += 1;
+        if self.parts > CALL_LIMIT {
+            self.cost = u64::MAX;
+            return;
+        }
+        match value {
+            Value::String(text) => self.add((text.len() as f64 * LETTER) as u64),
+            Value::Bytes(bytes) => self.add((bytes.len() as f64 * LETTER) as u64),
+            Value::List(list) => {
+                let mut items = list.iter().filter_map(Result::ok);
+                while let Some(item) = items.next().filter(|_| self.cost < u64::MAX) {
+                    self.visit(&item);
+                }
+            }
+            Value::Map(map) => {
+                let mut keys = map.keys().into_iter();
+                while let Some(key) = keys.next().filter(|_| self.cost < u64::MAX) {
+                    self.visit(&key);
+                    if let Ok(Some(value)) = map.get(&key) {
+                        self.visit(&value);
+                    }
+                }
+            }
+            _ => self.add(1),
+        }
+    }
+
+    fn add(&mut self, cost: u64) {
+        self.cost = self.cost.saturating_add(cost);
     }
 }

@@ -19,8 +19,8 @@ pub struct Declarations {
 
 impl Declarations {
     /// Adds a variable.
-    pub fn declare(mut self, name: &str, found: Type) -> Declarations {
-        self.variables.push((name.into(), found));
+    pub fn declare(mut self, name: &str, ty: Type) -> Declarations {
+        self.variables.push((name.into(), ty));
         self
     }
 }
@@ -46,24 +46,24 @@ pub struct Checked {
     pub references: Vec<Option<Reference>>,
 }
 
-/// Checks an expression.
+/// Finds the types of an expression; the error lists what is wrong with it.
 pub fn check(expr: Expr, source: &Source, env: &Declarations) -> Result<Checked, Vec<Issue>> {
     let count = source.positions.len();
     let mut checker = Checker {
         source,
         env,
         scopes: Vec::new(),
-        known: Substitution::default(),
+        substitution: Substitution::default(),
         types: vec![Type::Error; count],
         references: vec![None; count],
         issues: Vec::new(),
     };
     checker.check(&expr);
-    let Checker { known, mut types, references, issues, .. } = checker;
+    let Checker { substitution, mut types, references, issues, .. } = checker;
     if !issues.is_empty() {
         return Err(issues);
     }
-    types.iter_mut().for_each(|found| *found = known.apply(found, true));
+    types.iter_mut().for_each(|ty| *ty = substitution.apply(ty, true));
     Ok(Checked { expr, types, references })
 }
 
@@ -72,7 +72,8 @@ struct Checker<'a> {
     env: &'a Declarations,
     /// The variables of loops, the innermost last.
     scopes: Vec<(Arc<str>, Type)>,
-    known: Substitution,
+    /// The types that were found for type variables.
+    substitution: Substitution,
     types: Vec<Type>,
     references: Vec<Option<Reference>>,
     issues: Vec<Issue>,
@@ -83,8 +84,8 @@ impl Checker<'_> {
         self.issues.push(Issue { position: self.source.positions.get(id).copied(), message });
     }
 
-    fn mismatch(&mut self, id: usize, wanted: &Type, found: &Type) {
-        self.report(id, format!("expected type '{wanted}' but found '{found}'"));
+    fn report_mismatch(&mut self, id: usize, wanted: &Type, ty: &Type) {
+        self.report(id, format!("expected type '{wanted}' but found '{ty}'"));
     }
 
     fn type_of(&self, expr: &Expr) -> Type {
@@ -92,7 +93,7 @@ impl Checker<'_> {
     }
 
     fn check(&mut self, expr: &Expr) {
-        let found = match &expr.kind {
+        let ty = match &expr.kind {
             ExprKind::Error => Type::Error,
             ExprKind::Literal(literal) => match literal {
                 Literal::Null => Type::Null,
@@ -104,9 +105,9 @@ impl Checker<'_> {
                 Literal::Bytes(_) => Type::Bytes,
             },
             ExprKind::Ident(name) => match self.resolve(name) {
-                Some((reference, found)) => {
+                Some((reference, ty)) => {
                     self.references[expr.id] = Some(reference);
-                    found
+                    ty
                 }
                 None => {
                     let name = name.strip_prefix('.').unwrap_or(name);
@@ -121,20 +122,20 @@ impl Checker<'_> {
             ExprKind::Struct(name, fields) => self.check_message(expr, name, fields),
             ExprKind::Fold(fold) => self.check_fold(fold),
         };
-        self.types[expr.id] = found;
+        self.types[expr.id] = ty;
     }
 
     fn check_map(&mut self, entries: &[MapEntry]) -> Type {
         let (mut key, mut value) = (None, None);
         for entry in entries {
             self.check(&entry.key);
-            key = Some(self.join(key, self.type_of(&entry.key)));
+            key = Some(self.join_types(key, self.type_of(&entry.key)));
             self.check(&entry.value);
-            let found = self.unwrapped(&entry.value, entry.optional);
-            value = Some(self.join(value, found));
+            let ty = self.element_type(&entry.value, entry.optional);
+            value = Some(self.join_types(value, ty));
         }
-        let key = key.unwrap_or_else(|| self.known.fresh());
-        let value = value.unwrap_or_else(|| self.known.fresh());
+        let key = key.unwrap_or_else(|| self.substitution.fresh());
+        let value = value.unwrap_or_else(|| self.substitution.fresh());
         Type::map(key, value)
     }
 
@@ -142,15 +143,15 @@ impl Checker<'_> {
         let message = self.message_type(expr.id, name);
         for field in fields {
             self.check(&field.value);
-            let given = self.unwrapped(&field.value, field.optional);
+            let given = self.element_type(&field.value, field.optional);
             if matches!(message, Type::Error) {
                 continue;
             }
             match message.field(&field.name) {
                 None => self.report(field.id, format!("undefined field '{}'", field.name)),
-                Some(wanted) if self.known.is_assignable(&wanted, &given) => {}
+                Some(wanted) if self.substitution.is_assignable(&wanted, &given) => {}
                 Some(wanted) => {
-                    let given = self.known.apply(&given, true);
+                    let given = self.substitution.apply(&given, true);
                     let name = &field.name;
                     let text = format!("expected type of field '{name}' is '{wanted}' but provided type is '{given}'");
                     self.report(field.id, text);
@@ -168,23 +169,23 @@ impl Checker<'_> {
         if self.env.mutates && name == JSON_PATCH {
             return Type::Named(JSON_PATCH);
         }
-        match type_named(name) {
+        match find_type(name) {
             Some(_) => self.report(id, format!("'{name}' is not a message type")),
             None => self.report(id, format!("undeclared reference to '{name}' (in container '')")),
         }
         Type::Error
     }
 
-    /// The type of an element, which is optional if it is marked so.
-    fn unwrapped(&mut self, expr: &Expr, optional: bool) -> Type {
-        let found = self.type_of(expr);
+    /// Returns the type of an element; of one marked as optional, the type inside.
+    fn element_type(&mut self, expr: &Expr, optional: bool) -> Type {
+        let ty = self.type_of(expr);
         if !optional {
-            return found;
+            return ty;
         }
-        let found = self.known.apply(&found, false);
-        let (inner, is_optional) = found.unwrap_optional();
+        let ty = self.substitution.apply(&ty, false);
+        let (inner, is_optional) = ty.unwrap_optional();
         if !is_optional && !inner.is_dyn() {
-            self.mismatch(expr.id, &Type::optional(inner.clone()), &found);
+            self.report_mismatch(expr.id, &Type::optional(inner.clone()), &ty);
         }
         inner
     }
@@ -193,58 +194,58 @@ impl Checker<'_> {
         let mut joined = None;
         for (item, optional) in items {
             self.check(item);
-            let found = self.unwrapped(item, *optional);
-            joined = Some(self.join(joined, found));
+            let ty = self.element_type(item, *optional);
+            joined = Some(self.join_types(joined, ty));
         }
-        Type::list(joined.unwrap_or_else(|| self.known.fresh()))
+        Type::list(joined.unwrap_or_else(|| self.substitution.fresh()))
     }
 
-    /// The type of elements of two types.
-    fn join(&mut self, before: Option<Type>, found: Type) -> Type {
-        let Some(before) = before else { return found };
-        if !self.known.is_assignable(&before, &found) {
+    /// Returns the type of a list's elements, given that of those before and that of one more.
+    fn join_types(&mut self, before: Option<Type>, ty: Type) -> Type {
+        let Some(before) = before else { return ty };
+        if !self.substitution.is_assignable(&before, &ty) {
             return Type::Dyn;
         }
-        if is_less_specific(&before, &found) { before } else { found }
+        if is_less_specific(&before, &ty) { before } else { ty }
     }
 
     fn resolve(&self, name: &str) -> Option<(Reference, Type)> {
         let global = name.strip_prefix('.');
-        let is = |known: &&(Arc<str>, Type)| *known.0 == *global.unwrap_or(name);
+        let is = |variable: &&(Arc<str>, Type)| *variable.0 == *global.unwrap_or(name);
         let local = self.scopes.iter().rev().find(is).filter(|_| global.is_none());
-        if let Some((name, found)) = local.or_else(|| self.env.variables.iter().find(is)) {
-            return Some((Reference::Variable(name.clone()), found.clone()));
+        if let Some((name, ty)) = local.or_else(|| self.env.variables.iter().find(is)) {
+            return Some((Reference::Variable(name.clone()), ty.clone()));
         }
-        let (name, found) = type_named(global.unwrap_or(name))?;
-        Some((Reference::TypeName(name.into()), Type::TypeOf(Arc::new(found))))
+        let (name, ty) = find_type(global.unwrap_or(name))?;
+        Some((Reference::TypeName(name.into()), Type::TypeOf(Arc::new(ty))))
     }
 
     fn check_select(&mut self, expr: &Expr, operand: &Expr, field: &str, test: bool) -> Type {
         if !test
-            && let Some(name) = qualified(operand)
-            && self.scopes.iter().all(|(known, _)| Some(&**known) != name.split('.').next())
-            && let Some((reference, found)) = self.resolve(&format!("{name}.{field}"))
+            && let Some(name) = qualified_name(operand)
+            && self.scopes.iter().all(|(variable, _)| Some(&**variable) != name.split('.').next())
+            && let Some((reference, ty)) = self.resolve(&format!("{name}.{field}"))
         {
             self.references[expr.id] = Some(reference);
-            return found;
+            return ty;
         }
         self.check(operand);
         let is_variable = |name: String| self.resolve(&format!("{name}.{field}")).is_some();
-        if test && qualified(operand).is_some_and(is_variable) {
+        if test && qualified_name(operand).is_some_and(is_variable) {
             return Type::Bool;
         }
-        let found = self.field_type(expr.id, operand, field);
-        if test { Type::Bool } else { found }
+        let ty = self.field_type(expr.id, operand, field);
+        if test { Type::Bool } else { ty }
     }
 
-    /// The type of a field of a part that is checked.
+    /// Returns the type of a field of an operand that is checked already.
     fn field_type(&mut self, id: usize, operand: &Expr, field: &str) -> Type {
-        let found = self.known.apply(&self.type_of(operand), false);
-        let (target, is_optional) = found.unwrap_optional();
+        let ty = self.substitution.apply(&self.type_of(operand), false);
+        let (target, is_optional) = ty.unwrap_optional();
         let result = match &target {
             Type::Map(_, value) => Type::clone(value),
             Type::Object(_) | Type::Configuration(_) | Type::Named(JSON_PATCH) => match target.field(field) {
-                Some(found) => found,
+                Some(ty) => ty,
                 None => {
                     self.report(id, format!("undefined field '{field}'"));
                     Type::Error
@@ -255,7 +256,7 @@ impl Checker<'_> {
                 Type::Error
             }
             Type::Variable(_) => {
-                self.known.is_assignable(&Type::Dyn, &target);
+                self.substitution.is_assignable(&Type::Dyn, &target);
                 Type::Dyn
             }
             Type::Dyn | Type::Error => Type::Dyn,
@@ -273,12 +274,12 @@ impl Checker<'_> {
                 return Type::Error;
             };
             self.check(operand);
-            let found = self.field_type(expr.id, operand, field);
-            return if matches!(found, Type::Optional(_)) { found } else { Type::optional(found) };
+            let ty = self.field_type(expr.id, operand, field);
+            return if matches!(ty, Type::Optional(_)) { ty } else { Type::optional(ty) };
         }
         call.args.iter().for_each(|arg| self.check(arg));
         if let Some(target) = &call.target {
-            if let Some(prefix) = qualified(target) {
+            if let Some(prefix) = qualified_name(target) {
                 let name = format!("{prefix}.{}", call.function);
                 if library::exists(name.trim_start_matches('.')) {
                     return self.resolve_call(expr.id, name.trim_start_matches('.'), None, &call.args, true);
@@ -303,17 +304,17 @@ impl Checker<'_> {
         let mut chosen = None;
         for function in library::find(name) {
             for overload in function.overloads.iter().filter(|overload| overload.member == target.is_some()) {
-                let Some(found) = self.try_overload(overload, &given) else { continue };
+                let Some(ty) = self.try_overload(overload, &given) else { continue };
                 chosen.get_or_insert(function);
                 result = Some(match result {
-                    None => found,
-                    Some(before) if before.is_dyn() || before.is(&found) => before,
+                    None => ty,
+                    Some(before) if before.is_dyn() || before.is(&ty) => before,
                     Some(_) => Type::Dyn,
                 });
             }
         }
         let (Some(result), Some(function)) = (result, chosen) else {
-            let shown: Vec<String> = given.iter().map(|found| self.known.apply(found, true).to_string()).collect();
+            let shown: Vec<String> = given.iter().map(|ty| self.substitution.apply(ty, true).to_string()).collect();
             let signature = match target {
                 Some(_) => format!("{}.({})", shown[0], shown[1..].join(", ")),
                 None => format!("({})", shown.join(", ")),
@@ -325,27 +326,27 @@ impl Checker<'_> {
         result
     }
 
-    /// The result of a signature, if the arguments fit.
+    /// Returns the result of a signature if the arguments fit it.
     fn try_overload(&mut self, overload: &Overload, given: &[Type]) -> Option<Type> {
         if overload.args.len() != given.len() {
             return None;
         }
         let is_generic = overload.result.is_generic() || overload.args.iter().any(|arg| arg.is_generic());
         let variables = match is_generic {
-            true => [self.known.fresh(), self.known.fresh()],
+            true => [self.substitution.fresh(), self.substitution.fresh()],
             false => [Type::Dyn, Type::Dyn],
         };
         let wanted: Vec<Type> = overload.args.iter().map(|arg| arg.instance(&variables)).collect();
-        let fits = self.known.all_assignable(given, &wanted);
-        fits.then(|| self.known.apply(&overload.result.instance(&variables), false))
+        let fits = self.substitution.all_assignable(given, &wanted);
+        fits.then(|| self.substitution.apply(&overload.result.instance(&variables), false))
     }
 
     fn check_logic(&mut self, id: usize, name: &str, args: &[Expr], given: &[Type]) -> Type {
         let mut fits = true;
-        for (arg, found) in args.iter().zip(given) {
-            if !self.known.is_assignable(found, &Type::Bool) {
-                let found = self.known.apply(found, false);
-                self.mismatch(arg.id, &Type::Bool, &found);
+        for (arg, ty) in args.iter().zip(given) {
+            if !self.substitution.is_assignable(ty, &Type::Bool) {
+                let ty = self.substitution.apply(ty, false);
+                self.report_mismatch(arg.id, &Type::Bool, &ty);
                 fits = false;
             }
         }
@@ -357,7 +358,7 @@ impl Checker<'_> {
     fn check_fold(&mut self, fold: &Fold) -> Type {
         self.check(&fold.range);
         self.check(&fold.start);
-        let range = self.known.apply(&self.type_of(&fold.range), false);
+        let range = self.substitution.apply(&self.type_of(&fold.range), false);
         let kept = self.type_of(&fold.start);
         let has_second = fold.second.is_some();
         let (first, second) = match &range {
@@ -365,7 +366,7 @@ impl Checker<'_> {
             Type::List(item) => (Type::clone(item), Type::Error),
             Type::Map(key, value) => (Type::clone(key), Type::clone(value)),
             Type::Dyn | Type::Error | Type::Variable(_) => {
-                self.known.is_assignable(&Type::Dyn, &range);
+                self.substitution.is_assignable(&Type::Dyn, &range);
                 (Type::Dyn, Type::Dyn)
             }
             other => {
@@ -387,28 +388,28 @@ impl Checker<'_> {
         self.scopes.truncate(outside + 1);
         self.check(&fold.result);
         self.scopes.truncate(outside);
-        self.known.apply(&self.type_of(&fold.result), false)
+        self.substitution.apply(&self.type_of(&fold.result), false)
     }
 
     fn assert_type(&mut self, expr: &Expr, wanted: &Type) {
-        let found = self.type_of(expr);
-        if !self.known.is_assignable(wanted, &found) {
-            self.mismatch(expr.id, wanted, &found);
+        let ty = self.type_of(expr);
+        if !self.substitution.is_assignable(wanted, &ty) {
+            self.report_mismatch(expr.id, wanted, &ty);
         }
     }
 }
 
-/// The name that a chain of fields is, such as `a.b.c`.
-pub fn qualified(expr: &Expr) -> Option<String> {
+/// Returns the name that a chain of fields spells, such as `a.b.c`; `None` for other expressions.
+pub fn qualified_name(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Ident(name) => Some(name.to_string()),
-        ExprKind::Select { operand, field, test: false } => Some(format!("{}.{field}", qualified(operand)?)),
+        ExprKind::Select { operand, field, test: false } => Some(format!("{}.{field}", qualified_name(operand)?)),
         _ => None,
     }
 }
 
-/// The types that have names in expressions, with the names of their values' types.
-fn type_named(name: &str) -> Option<(&'static str, Type)> {
+/// Finds the type of a name, such as `int`; returns it with the name of its values' type.
+fn find_type(name: &str) -> Option<(&'static str, Type)> {
     Some(match name {
         "bool" => ("bool", Type::Bool),
         "bytes" => ("bytes", Type::Bytes),

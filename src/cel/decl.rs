@@ -1,4 +1,4 @@
-//! Declared data: the types of values that come from outside, with bounds on their size, made of OpenAPI schemas
+//! Declared data: the types of the values that a caller binds, with bounds on their size, read from OpenAPI schemas
 //! (`k8s.io/apiserver/pkg/cel/common/schemas.go`).
 //!
 //! Never: reads a value. Start reading at [`Decl::from_schema`].
@@ -90,27 +90,27 @@ impl Decl {
         Arc::new(Decl { form, most, least_text, nullable: false })
     }
 
-    /// Data of which nothing is known.
+    /// Declares data of any form.
     pub fn anything() -> Arc<Decl> {
         Decl::create(Form::Dyn, REQUEST, 1)
     }
 
-    /// Data of a simple type.
+    /// Declares data of a simple type.
     pub fn scalar(scalar: Scalar) -> Arc<Decl> {
         Decl::create(Form::Scalar(scalar), REQUEST, 1)
     }
 
-    /// A list of declared data.
+    /// Declares a list.
     pub fn list(item: Arc<Decl>) -> Arc<Decl> {
         Decl::create(Form::List(item, ListKind::Atomic), REQUEST, 2)
     }
 
-    /// A map to declared data.
+    /// Declares a map from strings.
     pub fn map(value: Arc<Decl>) -> Arc<Decl> {
         Decl::create(Form::Map(value), REQUEST, 2)
     }
 
-    /// An object whose type has a fixed name.
+    /// Declares an object whose type has a fixed name.
     pub fn object(name: &'static str, fields: impl IntoIterator<Item = (String, Arc<Decl>)>) -> Arc<Decl> {
         let fields = fields.into_iter().map(|(name, decl)| (name.clone(), Field { name, decl })).collect();
         Decl::create(Form::Object(Some(name), fields), 0, 2)
@@ -137,38 +137,38 @@ impl Decl {
         REQUEST / (self.least_text + 1)
     }
 
-    /// The declaration of a structural schema; `None` for a schema whose values no expression can see.
+    /// Returns the declaration of a structural schema; `None` for a schema whose values no expression can see.
     pub fn from_schema(schema: &Json, is_resource: bool) -> Option<Arc<Decl>> {
         let nullable = schema["nullable"] == true;
         let number = |word: &str| schema[word].as_i64().map(|number| number.max(0) as u64);
-        let of = |form, most, least_text| Some(Arc::new(Decl { form, most, least_text, nullable }));
+        let declare = |form, most, least_text| Some(Arc::new(Decl { form, most, least_text, nullable }));
         if schema["x-kubernetes-int-or-string"] == true {
             let most = number("maxLength").map_or(REQUEST - 2, |most| most.saturating_mul(4));
-            return of(Form::IntOrString, most, 1);
+            return declare(Form::IntOrString, most, 1);
         }
         match schema["type"].as_str().unwrap_or_default() {
             "array" => {
                 let item = Decl::from_schema(&schema["items"], is_embedded(&schema["items"]))?;
                 let most = number("maxItems").unwrap_or((REQUEST - 2) / (item.least_text + 1));
-                of(Form::List(item, list_kind(schema)), most, 2)
+                declare(Form::List(item, list_kind(schema)), most, 2)
             }
             "object" => {
                 if schema["additionalProperties"].is_object() && !is_resource {
                     let values = &schema["additionalProperties"];
                     let value = Decl::from_schema(values, is_embedded(values))?;
                     let most = number("maxProperties").unwrap_or((REQUEST - 2) / (value.least_text + 6));
-                    return of(Form::Map(value), most, 2);
+                    return declare(Form::Map(value), most, 2);
                 }
                 let (fields, least_text) = object_fields(schema, is_resource);
-                of(Form::Object(None, fields), 0, least_text)
+                declare(Form::Object(None, fields), 0, least_text)
             }
             "string" => {
-                let (found, most, least) = text(schema, number("maxLength"));
-                of(Form::Scalar(found), most, least)
+                let (scalar, most, least) = read_text(schema, number("maxLength"));
+                declare(Form::Scalar(scalar), most, least)
             }
-            "boolean" => of(Form::Scalar(Scalar::Bool), 0, 4),
-            "number" => of(Form::Scalar(Scalar::Double), 0, 1),
-            "integer" => of(Form::Scalar(Scalar::Int), 0, 1),
+            "boolean" => declare(Form::Scalar(Scalar::Bool), 0, 4),
+            "number" => declare(Form::Scalar(Scalar::Double), 0, 1),
+            "integer" => declare(Form::Scalar(Scalar::Int), 0, 1),
             _ => None,
         }
     }
@@ -189,7 +189,8 @@ fn list_kind(schema: &Json) -> ListKind {
     }
 }
 
-fn text(schema: &Json, most: Option<u64>) -> (Scalar, u64, u64) {
+/// Returns the type of a text, its maximum length and the length of its shortest JSON.
+fn read_text(schema: &Json, most: Option<u64>) -> (Scalar, u64, u64) {
     match schema["format"].as_str() {
         Some("byte") => (Scalar::Bytes, most.unwrap_or(REQUEST - 2), 2),
         Some("duration") => (Scalar::Duration, 32, 3),
@@ -197,8 +198,8 @@ fn text(schema: &Json, most: Option<u64>) -> (Scalar, u64, u64) {
         Some("date-time") => (Scalar::Timestamp, 32, 21),
         _ => {
             let longest = || {
-                let known = schema["enum"].as_array().filter(|known| !known.is_empty())?;
-                known.iter().filter_map(Json::as_str).map(|text| text.len() as u64).max().or(Some(0))
+                let texts = schema["enum"].as_array().filter(|texts| !texts.is_empty())?;
+                texts.iter().filter_map(Json::as_str).map(|text| text.len() as u64).max().or(Some(0))
             };
             let most = most.map(|most| most.saturating_mul(4)).or_else(longest).unwrap_or(REQUEST - 2);
             (Scalar::String, most, 2)

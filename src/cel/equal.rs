@@ -1,4 +1,7 @@
 //! Equality and order of values.
+//!
+//! Knows: which values of different types are equal, and lists whose order does not count. Never: charges a cost; it counts work.
+//! Start reading at [`equal`] and [`compare`].
 
 use super::decl::ListKind;
 use super::foreign::semver::compare as compare_versions;
@@ -8,20 +11,20 @@ use std::cmp::Ordering;
 
 /// Whether two values are equal. Numbers of different types can be equal, other types cannot.
 pub fn equal(work: &WorkLimits, one: &Value, other: &Value) -> Result<bool, EvalError> {
-    work.work(1)?;
+    work.count_steps(1)?;
     Ok(match (one, other) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
         (Value::String(a), Value::String(b)) => {
-            work.work((a.len().min(b.len()) / 64) as u64)?;
+            work.count_text(if a.len() < b.len() { a } else { b })?;
             **a == **b
         }
         (Value::Bytes(a), Value::Bytes(b)) => a == b,
         (Value::Duration(a), Value::Duration(b)) => a == b,
         (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
         (Value::Type(a), Value::Type(b)) => a == b,
-        (Value::List(a), Value::List(b)) => lists(work, a, b)?,
-        (Value::Map(a), Value::Map(b)) => maps(work, a, b)?,
+        (Value::List(a), Value::List(b)) => equal_lists(work, a, b)?,
+        (Value::Map(a), Value::Map(b)) => equal_maps(work, a, b)?,
         (Value::Optional(None), Value::Optional(None)) => true,
         (Value::Optional(Some(a)), Value::Optional(Some(b))) => equal(work, a, b)?,
         (Value::Quantity(a), Value::Quantity(b)) => a == b,
@@ -31,12 +34,12 @@ pub fn equal(work: &WorkLimits, one: &Value, other: &Value) -> Result<bool, Eval
         (Value::Format(a), Value::Format(b)) => a.name == b.name,
         (Value::Semver(a), Value::Semver(b)) => compare_versions(a, b) == Ordering::Equal,
         (Value::Authorizer(a), Value::Authorizer(b)) => a == b,
-        _ => numbers(one, other) == Some(Ordering::Equal),
+        _ => compare_numbers(one, other) == Some(Ordering::Equal),
     })
 }
 
 /// The order of two numbers of any types; `None` for other values and for NaN.
-pub fn numbers(one: &Value, other: &Value) -> Option<Ordering> {
+pub fn compare_numbers(one: &Value, other: &Value) -> Option<Ordering> {
     let whole = |value: &Value| match value {
         Value::Int(value) => Some(i128::from(*value)),
         Value::Uint(value) => Some(i128::from(*value)),
@@ -70,13 +73,13 @@ pub fn compare(one: &Value, other: &Value) -> Result<Option<Ordering>, EvalError
         (Value::Duration(a), Value::Duration(b)) => Some(a.cmp(b)),
         (Value::Timestamp(a), Value::Timestamp(b)) => Some(a.cmp(b)),
         (Value::Int(_) | Value::Uint(_) | Value::Double(_), Value::Int(_) | Value::Uint(_) | Value::Double(_)) => {
-            numbers(one, other)
+            compare_numbers(one, other)
         }
         _ => return Err(EvalError::no_overload()),
     })
 }
 
-fn lists(work: &WorkLimits, one: &List, other: &List) -> Result<bool, EvalError> {
+fn equal_lists(work: &WorkLimits, one: &List, other: &List) -> Result<bool, EvalError> {
     if one.count() != other.count() {
         return Ok(false);
     }
@@ -91,18 +94,18 @@ fn lists(work: &WorkLimits, one: &List, other: &List) -> Result<bool, EvalError>
     }
     for a in one.iter() {
         let a = a?;
-        let mut found = false;
+        let mut is_in_other = false;
         for b in other.iter() {
-            found = found || equal(work, &a, &b?)?;
+            is_in_other = is_in_other || equal(work, &a, &b?)?;
         }
-        if !found {
+        if !is_in_other {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn maps(work: &WorkLimits, one: &Map, other: &Map) -> Result<bool, EvalError> {
+fn equal_maps(work: &WorkLimits, one: &Map, other: &Map) -> Result<bool, EvalError> {
     if let (Map::Message(a, _), Map::Message(b, _)) = (one, other)
         && a != b
     {

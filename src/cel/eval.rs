@@ -5,27 +5,43 @@
 use super::Program;
 use super::call_cost::{LIST, MAP, MESSAGE, call_cost};
 use super::foreign::authorizer::Authorize;
+use super::library::regex::{find_all, find_first};
 use super::limits::WorkLimits;
 use super::plan::{ConstantPattern, FoldNode, Node};
-use super::show::shown;
+use super::show::format_value;
 use super::value::{EvalError, Evaluated, List, Map, MapKey, Value, fail};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The name of the variable whose fields are expressions.
 pub const VARIABLES: &str = "variables";
+/// The start of the name of such a field.
+const VARIABLE_PREFIX: &str = "variables.";
+/// Maximum depth of an expression with the variables below it: its evaluation has to fit the stacks of the threads that serve
+/// requests, which are 2 MiB.
+const MOST_DEPTH: usize = 1000;
 
 /// The values of an expression's variables, and what its evaluation has cost so far.
 #[derive(Default)]
 pub struct Context<'v> {
     bindings: Vec<(&'v str, Value<'v>)>,
     /// Variables that are expressions; each is evaluated when it is first used.
-    variables: Vec<(&'v str, &'v Program)>,
-    known: RefCell<Vec<Option<Evaluated<'v>>>>,
+    variables: Vec<LazyVariable<'v>>,
+    /// The place of each variable in `variables`, by name.
+    places: HashMap<&'v str, usize>,
+    /// The results of the variables that were evaluated.
+    results: RefCell<Vec<Option<Evaluated<'v>>>>,
     limits: WorkLimits<'v>,
     cost: Cell<u64>,
     limit: Cell<u64>,
+}
+
+/// A variable that is an expression.
+struct LazyVariable<'v> {
+    program: &'v Program,
+    /// The depth of its expression with that of the variables below it.
+    depth: usize,
 }
 
 /// The result of an evaluation and its cost.
@@ -44,17 +60,27 @@ impl<'v> Context<'v> {
 
     /// Replaces the value of a variable.
     pub fn rebind(&mut self, name: &'v str, value: Value<'v>) {
-        self.bindings.retain(|(known, _)| *known != name);
+        self.bindings.retain(|(bound, _)| *bound != name);
         self.bind(name, value);
     }
 
     /// Makes an expression a field of `variables`.
     pub fn bind_lazily(&mut self, name: &'v str, program: &'v Program) {
-        self.variables.push((name, program));
-        self.known.borrow_mut().push(None);
+        let depth = self.depth_with_variables(program);
+        self.places.entry(name).or_insert(self.variables.len());
+        self.variables.push(LazyVariable { program, depth });
+        self.results.borrow_mut().push(None);
     }
 
-    /// Sets who answers questions about rights.
+    /// Returns the depth of a program with that of the variables that it uses. It bounds the recursion of an evaluation and
+    /// the nesting of a value, to which each variable can add a level.
+    fn depth_with_variables(&self, program: &Program) -> usize {
+        let names = program.uses.iter().filter_map(|name| name.strip_prefix(VARIABLE_PREFIX));
+        let places = names.filter_map(|name| self.places.get(name));
+        program.depth + places.map(|place| self.variables[*place].depth).max().unwrap_or(0)
+    }
+
+    /// Sets the authorizer that answers questions about rights.
     pub fn set_authorizer(&mut self, authorizer: &'v dyn Authorize) {
         self.limits.set_authorizer(authorizer);
     }
@@ -64,6 +90,10 @@ impl<'v> Context<'v> {
         self.cost.set(0);
         self.limit.set(limit);
         self.limits.reset();
+        if self.depth_with_variables(program) > MOST_DEPTH {
+            let result = fail(format!("the expression and its variables are nested too deeply: limit {MOST_DEPTH}"));
+            return Outcome { result, cost: 0 };
+        }
         let result = self.eval(&program.node, &mut Vec::new());
         Outcome { result, cost: self.cost.get() }
     }
@@ -78,7 +108,7 @@ impl<'v> Context<'v> {
             Node::Constant(value) => Ok(value.clone()),
             Node::Global(name) => {
                 self.charge(1)?;
-                self.global(name)
+                self.read_global(name)
             }
             Node::Local(place) => {
                 self.charge(1)?;
@@ -139,27 +169,27 @@ impl<'v> Context<'v> {
         }
     }
 
-    fn global(&self, name: &str) -> Evaluated<'v> {
-        if let Some((_, value)) = self.bindings.iter().find(|(known, _)| *known == name) {
+    fn read_global(&self, name: &str) -> Evaluated<'v> {
+        if let Some((_, value)) = self.bindings.iter().find(|(bound, _)| *bound == name) {
             return Ok(value.clone());
         }
         if name == VARIABLES {
             return Ok(Value::Map(Map::Variables));
         }
-        if let Some(value) = name.strip_prefix("variables.").and_then(|name| self.lazy(name)) {
+        if let Some(value) = name.strip_prefix(VARIABLE_PREFIX).and_then(|name| self.evaluate_variable(name)) {
             return value;
         }
         fail(format!("no such attribute(s): {name}"))
     }
 
-    /// The value of a variable that is an expression.
-    fn lazy(&self, field: &str) -> Option<Evaluated<'v>> {
-        let index = self.variables.iter().position(|(name, _)| *name == field)?;
-        let known = self.known.borrow().get(index).cloned().flatten();
-        Some(known.unwrap_or_else(|| {
-            let result = self.eval(&self.variables[index].1.node, &mut Vec::new());
-            if let Some(place) = self.known.borrow_mut().get_mut(index) {
-                *place = Some(result.clone());
+    /// Returns the value of a variable that is an expression, which is evaluated once; `None` when there is no such variable.
+    fn evaluate_variable(&self, name: &str) -> Option<Evaluated<'v>> {
+        let place = *self.places.get(name)?;
+        let earlier = self.results.borrow().get(place).cloned().flatten();
+        Some(earlier.unwrap_or_else(|| {
+            let result = self.eval(&self.variables[place].program.node, &mut Vec::new());
+            if let Some(slot) = self.results.borrow_mut().get_mut(place) {
+                *slot = Some(result.clone());
             }
             result
         }))
@@ -172,7 +202,9 @@ impl<'v> Context<'v> {
         let is_index = matches!(operand, Node::Call(function, ..) if function.name == super::ast::operator::INDEX);
         self.charge(if is_chain || is_index { 1 } else { 2 })?;
         match &value {
-            Value::Map(Map::Variables) => self.lazy(field).unwrap_or_else(|| fail(format!("no such key: {field}"))),
+            Value::Map(Map::Variables) => {
+                self.evaluate_variable(field).unwrap_or_else(|| fail(format!("no such key: {field}")))
+            }
             Value::Map(map) => match map.field(field)? {
                 Some(value) => Ok(value),
                 None => fail(format!("no such key: {field}")),
@@ -184,7 +216,7 @@ impl<'v> Context<'v> {
 
     fn has(&self, value: &Value<'v>, field: &str) -> Result<bool, EvalError> {
         match value {
-            Value::Map(Map::Variables) => Ok(self.variables.iter().any(|(name, _)| *name == field)),
+            Value::Map(Map::Variables) => Ok(self.places.contains_key(field)),
             Value::Map(map) => Ok(map.field(field)?.is_some()),
             Value::Optional(Some(inner)) => self.has(inner, field),
             Value::Optional(None) => Ok(false),
@@ -225,54 +257,48 @@ impl<'v> Context<'v> {
 
     /// `matches`, `find` and `findAll` with a pattern that is a constant.
     fn match_constant(&self, name: &str, pattern: &ConstantPattern, args: &[Value<'v>]) -> Evaluated<'v> {
-        let (Some(text), Some(source)) = (args[0].as_text(), args[1].as_text()) else {
+        let [Some(text), Some(source)] = [0, 1].map(|place| args.get(place).and_then(Value::as_text)) else {
             return Err(EvalError::no_overload());
         };
         let regex = match pattern.get() {
             Some(regex) => regex.clone(),
             None => {
-                let compiled = self.limits.pattern(source)?.map_err(EvalError::Failed)?;
+                let compiled = self.limits.compile_pattern(source)?.map_err(EvalError::Failed)?;
                 pattern.get_or_init(|| compiled).clone()
             }
         };
-        Ok(match (name, args.get(2)) {
-            ("matches", _) => Value::Bool(regex.is_match(text)),
-            ("find", _) => Value::text(regex.find(text).map_or("", |found| found.as_str())),
-            (_, most) => {
-                let most = match most {
-                    Some(Value::Int(most)) if *most >= 0 => *most as usize,
-                    _ => usize::MAX,
-                };
-                Value::list(regex.find_iter(text).take(most).map(|found| Value::text(found.as_str())).collect())
-            }
-        })
+        match name {
+            "matches" => Ok(Value::Bool(regex.is_match(text))),
+            "find" => Ok(find_first(&regex, text)),
+            _ => find_all(&self.limits, &regex, text, args.get(2)),
+        }
     }
 
     fn list(&self, items: &[(Node, bool)], locals: &mut Vec<Evaluated<'v>>) -> Evaluated<'v> {
-        let mut found = Vec::with_capacity(items.len());
+        let mut elements = Vec::with_capacity(items.len());
         for (item, optional) in items {
-            found.extend(present(self.eval(item, locals)?, *optional));
+            elements.extend(present_element(self.eval(item, locals)?, *optional));
         }
         self.charge(LIST)?;
-        Ok(Value::list(found))
+        Ok(Value::list(elements))
     }
 
     fn map(&self, entries: &[(Node, Node, bool)], locals: &mut Vec<Evaluated<'v>>) -> Evaluated<'v> {
-        let mut found = BTreeMap::new();
+        let mut map = BTreeMap::new();
         for (key, value, optional) in entries {
             let key = self.eval(key, locals)?;
             let value = self.eval(value, locals)?;
-            let Some(known) = MapKey::from_value(&key) else {
+            let Some(map_key) = MapKey::from_value(&key) else {
                 return fail(format!("unsupported key type: {}", key.type_name()));
             };
-            if let Some(value) = present(value, *optional)
-                && found.insert(known, value).is_some()
+            if let Some(value) = present_element(value, *optional)
+                && map.insert(map_key, value).is_some()
             {
-                return fail(format!("Failed with repeated key: {}", shown(&key)));
+                return fail(format!("Failed with repeated key: {}", format_value(&key)));
             }
         }
         self.charge(MAP)?;
-        Ok(Value::Map(Map::Owned(Arc::new(found))))
+        Ok(Value::Map(Map::Owned(Arc::new(map))))
     }
 
     fn message(
@@ -281,14 +307,14 @@ impl<'v> Context<'v> {
         fields: &[(Arc<str>, Node, bool)],
         locals: &mut Vec<Evaluated<'v>>,
     ) -> Evaluated<'v> {
-        let mut found = BTreeMap::new();
+        let mut values = BTreeMap::new();
         for (field, value, optional) in fields {
-            if let Some(value) = present(self.eval(value, locals)?, *optional) {
-                found.insert(MapKey::String(field.clone()), value);
+            if let Some(value) = present_element(self.eval(value, locals)?, *optional) {
+                values.insert(MapKey::String(field.clone()), value);
             }
         }
         self.charge(MESSAGE)?;
-        Ok(Value::Map(Map::Message(name.clone(), Arc::new(found))))
+        Ok(Value::Map(Map::Message(name.clone(), Arc::new(values))))
     }
 
     fn fold(&self, parts: &FoldNode, locals: &mut Vec<Evaluated<'v>>) -> Evaluated<'v> {
@@ -296,7 +322,7 @@ impl<'v> Context<'v> {
         let depth = locals.len();
         let start = self.eval(&parts.start, locals);
         locals.push(start);
-        let steps = self.steps(parts, &range, depth, locals);
+        let steps = self.run_steps(parts, &range, depth, locals);
         locals.truncate(depth + 1);
         let result = steps.and_then(|()| self.eval(&parts.result, locals));
         locals.truncate(depth);
@@ -304,7 +330,7 @@ impl<'v> Context<'v> {
     }
 
     /// Runs the steps of a loop, whose accumulator is at `place`.
-    fn steps(
+    fn run_steps(
         &self,
         parts: &FoldNode,
         range: &Value<'v>,
@@ -324,7 +350,7 @@ impl<'v> Context<'v> {
             if !matches!(self.eval(&parts.condition, locals)?, Value::Bool(true)) {
                 break;
             }
-            self.limits.work(1)?;
+            self.limits.count_steps(1)?;
             let next = self.eval(&parts.step, locals);
             if matches!(next, Err(EvalError::Costly)) {
                 return Err(EvalError::Costly);
@@ -391,15 +417,15 @@ impl<'v> Items<'_, 'v> {
     }
 }
 
-/// An element; nothing for an optional one that is absent.
-fn present<'v>(value: Value<'v>, optional: bool) -> Option<Value<'v>> {
+/// Returns an element; `None` for an optional one that is absent.
+fn present_element<'v>(value: Value<'v>, optional: bool) -> Option<Value<'v>> {
     match value {
         Value::Optional(inner) if optional => inner.map(|inner| Value::clone(&inner)),
         other => Some(other),
     }
 }
 
-/// The field of a value that may be absent, as may be the field.
+/// Returns a field as an optional value: absent if the value or its field is.
 fn optional_field<'v>(value: &Value<'v>, field: &str) -> Evaluated<'v> {
     match value {
         Value::Optional(None) => Ok(Value::Optional(None)),

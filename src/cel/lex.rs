@@ -1,4 +1,6 @@
 //! Splits an expression into tokens, with the errors of the lexer that ANTLR generates for cel-go.
+//!
+//! Never: decides where a token may stand. Start reading at [`tokens`].
 
 use super::source::Issue;
 
@@ -115,7 +117,7 @@ pub struct Token {
 
 /// Splits a text into tokens; the last one is the end.
 pub fn tokens(text: &[char], issues: &mut Vec<Issue>) -> Vec<Token> {
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     let mut at = 0;
     while at < text.len() {
         let letter = text[at];
@@ -129,7 +131,7 @@ pub fn tokens(text: &[char], issues: &mut Vec<Issue>) -> Vec<Token> {
         }
         match token(&text[at..]) {
             Ok((kind, length)) => {
-                found.push(Token { kind, start: at, end: at + length });
+                all.push(Token { kind, start: at, end: at + length });
                 at += length;
             }
             Err(read) => {
@@ -144,8 +146,8 @@ pub fn tokens(text: &[char], issues: &mut Vec<Issue>) -> Vec<Token> {
             }
         }
     }
-    found.push(Token { kind: TokenKind::End, start: text.len(), end: text.len() });
-    found
+    all.push(Token { kind: TokenKind::End, start: text.len(), end: text.len() });
+    all
 }
 
 /// Returns the first token and its length, or the number of letters that could have been the start of one.
@@ -202,8 +204,8 @@ fn word(rest: &[char]) -> Result<(TokenKind, usize), usize> {
         }
         _ => None,
     };
-    if let Some(found) = prefixed {
-        return Ok(found);
+    if let Some(token) = prefixed {
+        return Ok(token);
     }
     let is_word = |word: &str| rest[..length].iter().copied().eq(word.chars());
     let words = [
@@ -252,7 +254,7 @@ fn string(rest: &[char], open: usize, raw: bool) -> Result<usize, usize> {
             if rest[at..].starts_with(&[quote; 3]) {
                 return Ok(at + 3);
             }
-            at += if raw { 1 } else { unit(rest, at)? };
+            at += if raw { 1 } else { letter_length(rest, at)? };
         }
         // The first two quotes are an empty string.
         return Ok(open + 2);
@@ -260,23 +262,23 @@ fn string(rest: &[char], open: usize, raw: bool) -> Result<usize, usize> {
     let mut at = open + 1;
     while at < rest.len() {
         match rest[at] {
-            found if found == quote => return Ok(at + 1),
+            letter if letter == quote => return Ok(at + 1),
             '\n' | '\r' => return Err(at),
-            _ => at += if raw { 1 } else { unit(rest, at)? },
+            _ => at += if raw { 1 } else { letter_length(rest, at)? },
         }
     }
     Err(rest.len())
 }
 
-/// The length of a letter or escape sequence.
-fn unit(rest: &[char], at: usize) -> Result<usize, usize> {
+/// Returns the length of a letter or escape sequence, or the number of letters before the first wrong one.
+fn letter_length(rest: &[char], at: usize) -> Result<usize, usize> {
     if rest[at] != '\\' {
         return Ok(1);
     }
     let Some(letter) = rest.get(at + 1) else { return Err(at + 1) };
     let hex = |count: usize| {
-        let found = rest[at + 2..].iter().take(count).take_while(|one| one.is_ascii_hexdigit()).count();
-        if found == count { Ok(2 + count) } else { Err(at + 2 + found) }
+        let digits = rest[at + 2..].iter().take(count).take_while(|one| one.is_ascii_hexdigit()).count();
+        if digits == count { Ok(2 + count) } else { Err(at + 2 + digits) }
     };
     match letter {
         'a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`' => Ok(2),
@@ -284,8 +286,8 @@ fn unit(rest: &[char], at: usize) -> Result<usize, usize> {
         'u' => hex(4),
         'U' => hex(8),
         '0'..='3' => {
-            let found = rest[at + 2..].iter().take(2).take_while(|one| matches!(one, '0'..='7')).count();
-            if found == 2 { Ok(4) } else { Err(at + 2 + found) }
+            let digits = rest[at + 2..].iter().take(2).take_while(|one| matches!(one, '0'..='7')).count();
+            if digits == 2 { Ok(4) } else { Err(at + 2 + digits) }
         }
         _ => Err(at + 1),
     }

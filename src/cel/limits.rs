@@ -1,5 +1,6 @@
-//! The limits of an evaluation besides its cost, since some functions cost little and work much.
+//! The limits of an evaluation besides its cost, because some functions cost little and do much work.
 //!
+//! Knows: steps, bytes and compiled patterns of one evaluation, and the authorizer that functions may ask.
 //! Never: names a function. Start reading at [`WorkLimits`].
 
 use super::foreign::authorizer::{AccessQuestion, Authorize, Decision};
@@ -13,6 +14,10 @@ use std::sync::Arc;
 const MOST_WORK: u64 = 20_000_000;
 /// Maximum number of bytes of the texts that one evaluation computes.
 const MOST_ROOM: usize = 64 << 20;
+/// Bytes that a text in a list takes besides its letters.
+pub const ITEM_BYTES: usize = 48;
+/// Number of letters that are read in one step.
+const LETTERS_PER_STEP: usize = 64;
 /// Maximum size of all patterns that one context compiles, in states.
 const MOST_PATTERNS: usize = 250_000;
 
@@ -30,7 +35,7 @@ pub struct WorkLimits<'v> {
 }
 
 impl<'v> WorkLimits<'v> {
-    /// Sets who answers questions about rights.
+    /// Sets the authorizer that answers questions about rights.
     pub fn set_authorizer(&mut self, authorizer: &'v dyn Authorize) {
         self.authorizer = Some(authorizer);
     }
@@ -41,14 +46,19 @@ impl<'v> WorkLimits<'v> {
         self.room.set(0);
     }
 
+    /// Counts the steps of reading a text; functions such as `size` cost 1, however long it is.
+    pub fn count_text(&self, text: &str) -> Result<(), EvalError> {
+        self.count_steps((text.len() / LETTERS_PER_STEP) as u64)
+    }
+
     /// Counts elementary steps; fails when there are too many.
-    pub fn work(&self, steps: u64) -> Result<(), EvalError> {
+    pub fn count_steps(&self, steps: u64) -> Result<(), EvalError> {
         self.work.set(self.work.get().saturating_add(steps));
         if self.work.get() > MOST_WORK { Err(EvalError::Costly) } else { Ok(()) }
     }
 
     /// Counts bytes that are about to be computed.
-    pub fn make_room(&self, bytes: usize) -> Result<(), EvalError> {
+    pub fn reserve_bytes(&self, bytes: usize) -> Result<(), EvalError> {
         self.room.set(self.room.get().saturating_add(bytes));
         if self.room.get() > MOST_ROOM { Err(EvalError::Costly) } else { Ok(()) }
     }
@@ -61,10 +71,10 @@ impl<'v> WorkLimits<'v> {
         }
     }
 
-    /// The compiled form of a pattern, or why there is none.
-    pub fn pattern(&self, text: &str) -> Result<Result<Arc<Regex>, String>, EvalError> {
-        if let Some((_, known)) = self.patterns.borrow().iter().find(|(known, _)| known == text) {
-            return Ok(known.clone());
+    /// Compiles a pattern, or returns an earlier result for it: the pattern, or the reason why it is none.
+    pub fn compile_pattern(&self, text: &str) -> Result<Result<Arc<Regex>, String>, EvalError> {
+        if let Some((_, earlier)) = self.patterns.borrow().iter().find(|(pattern, _)| pattern == text) {
+            return Ok(earlier.clone());
         }
         if self.pattern_states.get() > MOST_PATTERNS {
             return Err(EvalError::Costly);

@@ -1,5 +1,7 @@
 //! Checks of constants in a checked expression: texts of durations, times and patterns, and lists of one type
 //! (`cel-go/cel/validator.go`).
+//!
+//! Never: checks a text that is not a constant; the evaluation does. Start reading at [`check`].
 
 use super::ast::{Expr, ExprKind, Literal};
 use super::check::Checked;
@@ -8,11 +10,11 @@ use super::types::Type;
 use crate::go::regexp;
 use crate::object::time;
 
-/// Returns what is wrong with the constants of an expression.
+/// Returns the errors in the constants of an expression.
 pub fn check(checked: &Checked, source: &Source) -> Vec<Issue> {
-    let mut found = Literals { checked, source, issues: Vec::new() };
-    found.visit(&checked.expr, false);
-    found.issues
+    let mut literals = Literals { checked, source, issues: Vec::new() };
+    literals.visit(&checked.expr, false);
+    literals.issues
 }
 
 struct Literals<'a> {
@@ -68,7 +70,7 @@ impl Literals<'_> {
         let fits = match function {
             "duration" => time::parse_duration(text).is_ok(),
             "timestamp" => time::parse_rfc3339(text).is_ok(),
-            "matches" => regexp::translate(text).is_ok_and(|found| found.states <= regexp::MOST_STATES),
+            "matches" => regexp::translate(text).is_ok_and(|pattern| pattern.states <= regexp::MOST_STATES),
             _ => true,
         };
         if !fits {
@@ -79,13 +81,13 @@ impl Literals<'_> {
     fn check_alike<'e>(&mut self, elements: impl Iterator<Item = (&'e Expr, bool)>) {
         let mut first: Option<Type> = None;
         for (element, optional) in elements {
-            let found = &self.checked.types[element.id];
-            let found = if optional { found.unwrap_optional().0 } else { found.clone() };
+            let ty = &self.checked.types[element.id];
+            let ty = if optional { ty.unwrap_optional().0 } else { ty.clone() };
             match &first {
-                None => first = Some(found),
-                Some(wanted) if wanted.is(&found) || wanted.is_dyn() && found.is_dyn() => {}
+                None => first = Some(ty),
+                Some(wanted) if wanted.is(&ty) || wanted.is_dyn() && ty.is_dyn() => {}
                 Some(wanted) => {
-                    let message = format!("expected type '{wanted}' but found '{found}'");
+                    let message = format!("expected type '{wanted}' but found '{ty}'");
                     return self.report(element, message);
                 }
             }

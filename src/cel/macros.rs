@@ -1,6 +1,8 @@
 //! Macros: calls that are rewritten before types are checked (`parser/macro.go`, `ext/comprehensions.go`, `cel/library.go`).
+//!
+//! Never: makes a tree of more than a maximum number of nodes. Start reading at [`expand_or_call`].
 
-use super::ast::{ACCUMULATOR, Call, Expr, ExprKind, Fold, Literal, operator};
+use super::ast::{ACCUMULATOR, Call, Expr, ExprKind, FieldEntry, Fold, Literal, MapEntry, operator};
 use super::tree::Parser;
 use std::sync::Arc;
 
@@ -18,11 +20,8 @@ pub fn expand_or_call(
     let has_error = args.iter().chain(&target).any(|arg| matches!(arg.kind, ExprKind::Error));
     let count = args.len();
     match (&*function, target) {
-        (_, target) if has_error => {
-            drop(target);
-            parser.node(at, ExprKind::Error)
-        }
-        ("has", None) if count == 1 => has(parser, at, args),
+        _ if has_error => parser.node(at, ExprKind::Error),
+        ("has", None) if count == 1 => expand_has(parser, at, args),
         ("all" | "exists" | "exists_one", Some(target)) if count == 2 => {
             quantifier(parser, at, &function, target, args)
         }
@@ -51,14 +50,14 @@ fn literal(parser: &mut Parser, at: usize, literal: Literal) -> Expr {
     parser.node(at, ExprKind::Literal(literal))
 }
 
-fn has(parser: &mut Parser, at: usize, mut args: Vec<Expr>) -> Expr {
+fn expand_has(parser: &mut Parser, at: usize, mut args: Vec<Expr>) -> Expr {
     match args.pop() {
         Some(Expr { kind: ExprKind::Select { operand, field, .. }, .. }) => {
             parser.node(at, ExprKind::Select { operand, field, test: true })
         }
         other => {
             let at = other.map_or(at, |other| position(parser, &other));
-            parser.wrong(at, "invalid argument to has() macro")
+            parser.report_error(at, "invalid argument to has() macro")
         }
     }
 }
@@ -67,16 +66,16 @@ fn has(parser: &mut Parser, at: usize, mut args: Vec<Expr>) -> Expr {
 type Names = (Arc<str>, Option<Arc<str>>);
 
 /// Takes the names of the variables off the front of the arguments.
-fn variables(parser: &mut Parser, args: &mut Vec<Expr>, count: usize, message: &str) -> Result<Names, Expr> {
+fn take_names(parser: &mut Parser, args: &mut Vec<Expr>, count: usize, message: &str) -> Result<Names, Expr> {
     let mut names: Vec<Arc<str>> = Vec::new();
     for arg in args.drain(..count).collect::<Vec<_>>() {
         let at = position(parser, &arg);
-        let ExprKind::Ident(name) = arg.kind else { return Err(parser.wrong(at, message)) };
+        let ExprKind::Ident(name) = arg.kind else { return Err(parser.report_error(at, message)) };
         if names.contains(&name) {
-            return Err(parser.wrong(at, format!("duplicate variable name: {name}")));
+            return Err(parser.report_error(at, format!("duplicate variable name: {name}")));
         }
         if matches!(&*name, "__result__" | ACCUMULATOR) {
-            return Err(parser.wrong(at, "iteration variable overwrites accumulator variable"));
+            return Err(parser.report_error(at, "iteration variable overwrites accumulator variable"));
         }
         names.push(name);
     }
@@ -100,9 +99,9 @@ fn fold(parser: &mut Parser, at: usize, range: Expr, (variable, second): Names, 
 
 fn quantifier(parser: &mut Parser, at: usize, function: &str, range: Expr, mut args: Vec<Expr>) -> Expr {
     let count = args.len() - 1;
-    let names = match variables(parser, &mut args, count, "argument must be a simple name") {
+    let names = match take_names(parser, &mut args, count, "argument must be a simple name") {
         Ok(names) => names,
-        Err(wrong) => return wrong,
+        Err(error) => return error,
     };
     let Some(test) = args.pop() else { return range };
     let kept = accumulator(parser, at);
@@ -131,19 +130,19 @@ fn quantifier(parser: &mut Parser, at: usize, function: &str, range: Expr, mut a
             let more = accumulator(parser, at);
             let more = parser.call(at, operator::ADD, vec![more, one]);
             let one = literal(parser, at, Literal::Int(1));
-            let found = accumulator(parser, at);
+            let count = accumulator(parser, at);
             Loop {
                 start: literal(parser, at, Literal::Int(0)),
                 condition: literal(parser, at, Literal::Bool(true)),
                 step: parser.call(at, operator::CONDITIONAL, vec![test, more, kept]),
-                result: parser.call(at, operator::EQUALS, vec![found, one]),
+                result: parser.call(at, operator::EQUALS, vec![count, one]),
             }
         }
     };
     fold(parser, at, range, names, parts)
 }
 
-/// A loop that collects: `step` is done for the items that fulfil the condition.
+/// Creates a loop that collects: it does `step` for the items that fulfil the condition.
 fn collect(
     parser: &mut Parser,
     at: usize,
@@ -169,7 +168,7 @@ fn collect(
     fold(parser, at, range, names, parts)
 }
 
-/// `accumulator + [item]`
+/// Creates `accumulator + [item]`.
 fn append(parser: &mut Parser, at: usize, item: Expr) -> Expr {
     let kept = accumulator(parser, at);
     let list = parser.node(at, ExprKind::List(vec![(item, false)]));
@@ -178,9 +177,9 @@ fn append(parser: &mut Parser, at: usize, item: Expr) -> Expr {
 
 fn transform(parser: &mut Parser, at: usize, range: Expr, mut args: Vec<Expr>, count: usize) -> Expr {
     let message = if count == 1 { "argument is not an identifier" } else { "argument must be a simple name" };
-    let names = match variables(parser, &mut args, count, message) {
+    let names = match take_names(parser, &mut args, count, message) {
         Ok(names) => names,
-        Err(wrong) => return wrong,
+        Err(error) => return error,
     };
     let Some(item) = args.pop() else { return range };
     let step = append(parser, at, item);
@@ -189,9 +188,9 @@ fn transform(parser: &mut Parser, at: usize, range: Expr, mut args: Vec<Expr>, c
 
 fn filter(parser: &mut Parser, at: usize, range: Expr, mut args: Vec<Expr>) -> Expr {
     let item = args.first().map(|arg| (position(parser, arg), arg.kind.clone()));
-    let names = match variables(parser, &mut args, 1, "argument is not an identifier") {
+    let names = match take_names(parser, &mut args, 1, "argument is not an identifier") {
         Ok(names) => names,
-        Err(wrong) => return wrong,
+        Err(error) => return error,
     };
     let (item_at, item) = item.unwrap_or((at, ExprKind::Error));
     let item = parser.node(item_at, item);
@@ -199,11 +198,11 @@ fn filter(parser: &mut Parser, at: usize, range: Expr, mut args: Vec<Expr>) -> E
     collect(parser, at, range, names, ExprKind::List(Vec::new()), args.pop(), step)
 }
 
-/// `transformMap` inserts a value under the same key, `transformMapEntry` a map.
+/// Expands `transformMap`, which inserts a value under the same key, and `transformMapEntry`, which inserts a map.
 fn insert(parser: &mut Parser, at: usize, range: Expr, mut args: Vec<Expr>, keeps_key: bool) -> Expr {
-    let names = match variables(parser, &mut args, 2, "argument must be a simple name") {
+    let names = match take_names(parser, &mut args, 2, "argument must be a simple name") {
         Ok(names) => names,
-        Err(wrong) => return wrong,
+        Err(error) => return error,
     };
     let Some(item) = args.pop() else { return range };
     let kept = accumulator(parser, at);
@@ -215,7 +214,7 @@ fn insert(parser: &mut Parser, at: usize, range: Expr, mut args: Vec<Expr>, keep
     collect(parser, at, range, names, ExprKind::Map(Vec::new()), args.pop(), step)
 }
 
-/// A name for a value: a loop over nothing whose accumulator is the value.
+/// Gives a value a name: a loop over nothing whose accumulator is the value.
 fn bind(parser: &mut Parser, at: usize, name: Arc<str>, value: Expr, result: Expr) -> Expr {
     let fold = Fold {
         range: parser.node(at, ExprKind::List(Vec::new())),
@@ -235,7 +234,7 @@ fn optional_map(parser: &mut Parser, at: usize, target: Expr, mut args: Vec<Expr
     let name_at = position(parser, &name);
     let ExprKind::Ident(name) = name.kind else {
         let function = if wraps { "optMap" } else { "optFlatMap" };
-        return parser.wrong(name_at, format!("{function}() variable name must be a simple identifier"));
+        return parser.report_error(name_at, format!("{function}() variable name must be a simple identifier"));
     };
     let copy = renumber(parser, &target);
     let member = |parser: &mut Parser, function: &str, target: Expr| {
@@ -252,7 +251,7 @@ fn optional_map(parser: &mut Parser, at: usize, target: Expr, mut args: Vec<Expr
     parser.call(at, operator::CONDITIONAL, vec![is_present, result, none])
 }
 
-/// `list.sortBy(x, key)` is `@sortByAssociatedKeys` of the list and of the keys of its items.
+/// Expands `list.sortBy(x, key)` to `@sortByAssociatedKeys` of the list and of the keys of its items.
 fn sort_by(parser: &mut Parser, at: usize, target: Expr, args: Vec<Expr>) -> Expr {
     let name: Arc<str> = "@__sortBy_input__".into();
     let range = parser.node(at, ExprKind::Ident(name.clone()));
@@ -290,7 +289,7 @@ fn renumber(parser: &mut Parser, expr: &Expr) -> Expr {
         ExprKind::Map(entries) => ExprKind::Map(
             entries
                 .iter()
-                .map(|entry| super::ast::MapEntry {
+                .map(|entry| MapEntry {
                     key: renumber(parser, &entry.key),
                     value: renumber(parser, &entry.value),
                     optional: entry.optional,
@@ -301,7 +300,7 @@ fn renumber(parser: &mut Parser, expr: &Expr) -> Expr {
             name.clone(),
             fields
                 .iter()
-                .map(|field| super::ast::FieldEntry {
+                .map(|field| FieldEntry {
                     id: parser.source.add(at),
                     name: field.name.clone(),
                     value: renumber(parser, &field.value),

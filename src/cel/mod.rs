@@ -62,6 +62,8 @@ pub struct Program {
     pub uses: BTreeSet<Arc<str>>,
     /// The maximum cost, when the size of the data is declared.
     pub most_cost: u64,
+    /// The depth of its tree.
+    depth: usize,
 }
 
 impl std::fmt::Debug for Program {
@@ -81,11 +83,12 @@ impl Program {
 /// from, it also estimates the cost.
 pub fn compile(text: &str, env: &Declarations, root: Option<&Decl>) -> Result<Program, Issues> {
     let (expr, source) = parse::parse(text)?;
-    let checked = check::check(expr, &source, env).map_err(|issues| source.issues(issues))?;
-    let wrong = literals::check(&checked, &source);
-    if !wrong.is_empty() {
-        return Err(source.issues(wrong));
+    let checked = check::check(expr, &source, env).map_err(|issues| source.print_issues(issues))?;
+    let issues = literals::check(&checked, &source);
+    if !issues.is_empty() {
+        return Err(source.print_issues(issues));
     }
+    let depth = checked.expr.depth();
     let uses = checked.references.iter().flatten().filter_map(|reference| match reference {
         Reference::Variable(name) => Some(name.clone()),
         _ => None,
@@ -95,5 +98,6 @@ pub fn compile(text: &str, env: &Declarations, root: Option<&Decl>) -> Result<Pr
         output: checked.types[checked.expr.id].clone(),
         uses: uses.collect(),
         most_cost: root.map_or(u64::MAX, |root| estimate::estimate(&checked, root).max),
+        depth,
     })
 }

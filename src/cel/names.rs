@@ -1,4 +1,6 @@
-//! Names of fields that are no identifiers of CEL, escaped (`k8s.io/apiserver/pkg/cel/escaping.go`).
+//! Escapes the names of fields that are no identifiers of CEL (`k8s.io/apiserver/pkg/cel/escaping.go`).
+//!
+//! Never: looks a field up. Start reading at [`escape`].
 
 /// Words that an expression cannot use as names.
 const RESERVED: [&str; 21] = [
@@ -25,7 +27,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The identifier for a field's name; `None` when there is none.
+/// Returns the identifier for a field's name; `None` for a name that no expression can use.
 pub fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));

@@ -36,7 +36,7 @@ const RESERVED: [&str; 18] = [
     "in",
 ];
 
-/// Parses a text.
+/// Parses a text; the error is that of cel-go.
 pub fn parse(text: &str) -> Result<(Expr, Source), Issues> {
     let mut issues = Vec::new();
     let length = text.chars().count();
@@ -52,20 +52,21 @@ pub fn parse(text: &str) -> Result<(Expr, Source), Issues> {
     let Parser { tokens, source, .. } = parser;
     match parsed {
         Ok(expr) if tokens.issues.is_empty() => Ok((expr, source)),
-        _ => Err(source.issues(tokens.issues)),
+        _ => Err(source.print_issues(tokens.issues)),
     }
 }
 
 impl Parser {
     fn start(&mut self) -> Parsed {
-        let expr = self.within(K::End.bit(), Parser::expr)?;
+        let expr = self.read_part(K::End.bit(), Parser::expr)?;
         if !self.tokens.is_at(K::End) {
             self.tokens.expect(K::End, 0, "start")?;
         }
         Ok(expr)
     }
 
-    fn within(&mut self, follow: Set, rule: fn(&mut Parser) -> Parsed) -> Parsed {
+    /// Reads a part that these tokens can follow.
+    fn read_part(&mut self, follow: Set, rule: fn(&mut Parser) -> Parsed) -> Parsed {
         self.tokens.enter(follow);
         let parsed = rule(self);
         self.tokens.leave();
@@ -73,7 +74,7 @@ impl Parser {
     }
 
     /// Counts the depth of a part while a rule reads it.
-    fn deeper<T>(&mut self, by: usize, rule: impl FnOnce(&mut Parser) -> Result<T, GaveUp>) -> Result<T, GaveUp> {
+    fn count_depth<T>(&mut self, by: usize, rule: impl FnOnce(&mut Parser) -> Result<T, GaveUp>) -> Result<T, GaveUp> {
         self.depth += by;
         if self.depth > MOST_NESTED {
             return self.tokens.give_up(format!("expression recursion limit exceeded: {MOST_NESTED}"));
@@ -85,17 +86,17 @@ impl Parser {
 
     /// `a ? b : c`
     fn expr(&mut self) -> Parsed {
-        self.deeper(1, |parser| {
-            let condition = parser.within(K::Question.bit() | EMPTY, Parser::conditional_or)?;
+        self.count_depth(1, |parser| {
+            let condition = parser.read_part(K::Question.bit() | EMPTY, Parser::conditional_or)?;
             if !parser.tokens.is_at(K::Question) {
                 return Ok(condition);
             }
             let at = parser.tokens.take_token().start;
-            let first = parser.within(K::Colon.bit(), Parser::conditional_or)?;
+            let first = parser.read_part(K::Colon.bit(), Parser::conditional_or)?;
             if !parser.tokens.expect(K::Colon, START, "expr")? {
                 return Ok(parser.node(at, ExprKind::Error));
             }
-            let second = parser.within(EMPTY, Parser::expr)?;
+            let second = parser.read_part(EMPTY, Parser::expr)?;
             Ok(parser.call(at, operator::CONDITIONAL, vec![condition, first, second]))
         })
     }
@@ -142,7 +143,7 @@ impl Parser {
             }
             self.tokens.take_token();
             chain += 1;
-            let right = self.deeper(chain, |parser| parser.binary(precedence + 1))?;
+            let right = self.count_depth(chain, |parser| parser.binary(precedence + 1))?;
             left = self.call(token.start, function, vec![left, right]);
         }
         self.tokens.leave();
@@ -160,7 +161,7 @@ impl Parser {
             K::Not => K::Not,
             K::Minus if is_number(self.tokens.peek(1).kind) => return self.member(),
             K::Minus if !self.is_operand(1, K::Minus) => {
-                self.tokens.no_alternative(1, "unary")?;
+                self.tokens.report_no_alternative(1, "unary")?;
                 return Ok(self.node(at, ExprKind::Error));
             }
             K::Minus => K::Minus,
@@ -172,7 +173,7 @@ impl Parser {
             count += 1;
             let wanted = (START & !K::Not.bit()) | sign.bit();
             if !self.tokens.is_in(wanted) {
-                self.tokens.unwanted(wanted)?;
+                self.tokens.skip_unwanted(wanted)?;
                 break;
             }
         }
@@ -196,14 +197,14 @@ impl Parser {
         let mut chain = 0;
         while self.tokens.is_in(K::Dot.bit() | K::OpenBracket.bit()) {
             chain += 1;
-            value = self.deeper(chain, |parser| {
-                if parser.tokens.is_at(K::Dot) { parser.after_dot(value) } else { parser.index(value) }
+            value = self.count_depth(chain, |parser| {
+                if parser.tokens.is_at(K::Dot) { parser.member_after_dot(value) } else { parser.index(value) }
             })?;
         }
         Ok(value)
     }
 
-    fn after_dot(&mut self, value: Expr) -> Parsed {
+    fn member_after_dot(&mut self, value: Expr) -> Parsed {
         let dot = self.tokens.peek(0).start;
         let (next, after) = (self.tokens.peek(1), self.tokens.peek(2));
         match next.kind {
@@ -237,10 +238,10 @@ impl Parser {
             K::QuotedIdent => {
                 self.tokens.take_token();
                 self.tokens.take_token();
-                Ok(self.wrong(next.start, "unsupported syntax: '`'"))
+                Ok(self.report_error(next.start, "unsupported syntax: '`'"))
             }
             _ => {
-                self.tokens.no_alternative(1, "member")?;
+                self.tokens.report_no_alternative(1, "member")?;
                 // The error may stand at the same dot.
                 if self.tokens.is_at(K::Dot) {
                     self.tokens.take_token();
@@ -259,7 +260,7 @@ impl Parser {
         if is_optional {
             self.tokens.take_token();
         }
-        let index = self.within(K::CloseBracket.bit(), Parser::expr)?;
+        let index = self.read_part(K::CloseBracket.bit(), Parser::expr)?;
         if !self.tokens.expect(K::CloseBracket, K::Dot.bit() | K::OpenBracket.bit() | EMPTY, "index")? {
             return Ok(self.node(at, ExprKind::Error));
         }
@@ -275,10 +276,10 @@ impl Parser {
         let mut args = Vec::new();
         if !self.tokens.is_at(K::CloseParen) {
             self.tokens.enter(K::CloseParen.bit());
-            args.push(self.within(K::Comma.bit() | EMPTY, Parser::expr)?);
+            args.push(self.read_part(K::Comma.bit() | EMPTY, Parser::expr)?);
             while self.tokens.is_at(K::Comma) {
                 self.tokens.take_token();
-                args.push(self.within(K::Comma.bit() | EMPTY, Parser::expr)?);
+                args.push(self.read_part(K::Comma.bit() | EMPTY, Parser::expr)?);
             }
             self.tokens.leave();
         }
@@ -291,13 +292,13 @@ impl Parser {
         let at = token.start;
         match token.kind {
             K::Dot if self.tokens.peek(1).kind != K::Ident => {
-                self.tokens.no_alternative(1, "primary")?;
+                self.tokens.report_no_alternative(1, "primary")?;
                 Ok(self.node(at, ExprKind::Error))
             }
             K::Dot | K::Ident => self.name(),
             K::OpenParen => {
                 self.tokens.take_token();
-                let inner = self.within(K::CloseParen.bit(), Parser::expr)?;
+                let inner = self.read_part(K::CloseParen.bit(), Parser::expr)?;
                 match self.tokens.expect(K::CloseParen, EMPTY, "nested")? {
                     true => Ok(inner),
                     false => Ok(self.node(at, ExprKind::Error)),
@@ -343,7 +344,7 @@ impl Parser {
             None
         };
         if RESERVED.contains(&word.as_str()) {
-            return Ok(self.wrong(first.start, format!("reserved identifier: {word}")));
+            return Ok(self.report_error(first.start, format!("reserved identifier: {word}")));
         }
         name.push_str(&word);
         Ok(match args {
@@ -373,7 +374,7 @@ impl Parser {
             if !self.tokens.expect(K::Colon, START, "field")? {
                 return Ok(self.node(at, ExprKind::Error));
             }
-            let value = self.within(K::Comma.bit() | K::CloseBrace.bit(), Parser::expr)?;
+            let value = self.read_part(K::Comma.bit() | K::CloseBrace.bit(), Parser::expr)?;
             let id = self.source.add(colon);
             fields.push(FieldEntry { id, name: field, value, optional });
             if !self.tokens.is_at(K::Comma) || self.tokens.peek(1).kind.bit() & starts == 0 {
@@ -410,7 +411,7 @@ impl Parser {
             if is_optional {
                 self.tokens.take_token();
             }
-            items.push((self.within(K::Comma.bit() | K::CloseBracket.bit(), Parser::expr)?, is_optional));
+            items.push((self.read_part(K::Comma.bit() | K::CloseBracket.bit(), Parser::expr)?, is_optional));
             if !self.tokens.is_at(K::Comma) || self.tokens.peek(1).kind.bit() & starts == 0 {
                 break;
             }
@@ -434,11 +435,11 @@ impl Parser {
             if optional {
                 self.tokens.take_token();
             }
-            let key = self.within(K::Colon.bit(), Parser::expr)?;
+            let key = self.read_part(K::Colon.bit(), Parser::expr)?;
             if !self.tokens.expect(K::Colon, START, "mapInitializerList")? {
                 return Ok(self.node(at, ExprKind::Error));
             }
-            let value = self.within(K::Comma.bit() | K::CloseBrace.bit(), Parser::expr)?;
+            let value = self.read_part(K::Comma.bit() | K::CloseBrace.bit(), Parser::expr)?;
             entries.push(MapEntry { key, value, optional });
             if !self.tokens.is_at(K::Comma) || self.tokens.peek(1).kind.bit() & starts == 0 {
                 break;
@@ -460,7 +461,7 @@ impl Parser {
             ""
         };
         if !self.tokens.is_in(START) {
-            self.tokens.no_alternative(0, "literal")?;
+            self.tokens.report_no_alternative(0, "literal")?;
             return Ok(self.node(at, ExprKind::Error));
         }
         let token = self.tokens.take_token();
@@ -485,7 +486,7 @@ impl Parser {
         };
         match literal {
             Ok(literal) => Ok(self.node(at, ExprKind::Literal(literal))),
-            Err(message) => Ok(self.wrong(at, message)),
+            Err(message) => Ok(self.report_error(at, message)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Never: reports an error. Start reading at [`Node`].
 
 use super::ast::{Call, Expr, ExprKind, Fold, Literal, operator};
-use super::check::{Checked, Reference, qualified};
+use super::check::{Checked, Reference, qualified_name};
 use super::library::Function;
 use super::value::{List, Map, MapKey, Value};
 use regex::Regex;
@@ -144,7 +144,7 @@ impl Builder<'_> {
         let Some(Reference::Function(function, is_qualified)) = self.checked.references[expr.id].clone() else {
             return Node::Constant(Value::Null);
         };
-        let target = call.target.as_deref().filter(|target| !is_qualified || qualified(target).is_none());
+        let target = call.target.as_deref().filter(|target| !is_qualified || qualified_name(target).is_none());
         let mut args: Vec<Node> = target.into_iter().chain(&call.args).map(|arg| self.node(arg)).collect();
         match (function.name, args.len()) {
             (operator::CONDITIONAL, 3) => {
@@ -188,7 +188,7 @@ impl Builder<'_> {
         self.locals.push(fold.variable.clone());
         self.locals.extend(fold.second.clone());
         let condition = self.node(&fold.condition);
-        let step = collect(self.node(&fold.step), depth);
+        let step = append_in_place(self.node(&fold.step), depth);
         self.locals.truncate(depth + 1);
         let result = self.node(&fold.result);
         self.locals.truncate(depth);
@@ -196,8 +196,8 @@ impl Builder<'_> {
     }
 }
 
-/// Steps that add to the accumulator do it in place, so that collecting n items does not copy n² of them.
-fn collect(step: Node, place: usize) -> Node {
+/// Replaces a step that adds to the accumulator by one that adds in place, so that collecting n items does not copy n² of them.
+fn append_in_place(step: Node, place: usize) -> Node {
     match step {
         Node::Call(function, mut args, pattern) => {
             let is_own = matches!(args.first(), Some(Node::Local(at)) if *at == place);
@@ -220,7 +220,7 @@ fn collect(step: Node, place: usize) -> Node {
         }
         Node::Conditional(parts) => {
             let (condition, then, otherwise) = *parts;
-            Node::Conditional(Box::new((condition, collect(then, place), otherwise)))
+            Node::Conditional(Box::new((condition, append_in_place(then, place), otherwise)))
         }
         other => other,
     }
@@ -242,29 +242,29 @@ fn as_constant(node: &Node) -> Option<&Value<'static>> {
     if let Node::Constant(value) = node { Some(value) } else { None }
 }
 
-/// A list of constants is a constant.
+/// Builds a list; one of constants becomes a constant.
 fn fold_list(nodes: Vec<(Node, bool)>) -> Node {
-    let known: Option<Vec<Value<'static>>> =
+    let constants: Option<Vec<Value<'static>>> =
         nodes.iter().map(|(node, optional)| as_constant(node).filter(|_| !optional).cloned()).collect();
-    known.map_or(Node::List(nodes), |items| Node::Constant(Value::list(items)))
+    constants.map_or(Node::List(nodes), |items| Node::Constant(Value::list(items)))
 }
 
-/// A map of constants is a constant.
+/// Builds a map; one of constants becomes a constant.
 fn fold_map(nodes: Vec<(Node, Node, bool)>) -> Node {
-    let known: Option<BTreeMap<MapKey, Value<'static>>> = nodes
+    let constants: Option<BTreeMap<MapKey, Value<'static>>> = nodes
         .iter()
         .map(|(key, value, optional)| {
             let key = MapKey::from_value(as_constant(key).filter(|_| !optional)?)?;
             Some((key, as_constant(value)?.clone()))
         })
         .collect();
-    match known.filter(|known| known.len() == nodes.len()) {
+    match constants.filter(|constants| constants.len() == nodes.len()) {
         Some(entries) => Node::Constant(Value::Map(Map::Owned(Arc::new(entries)))),
         None => Node::Map(nodes),
     }
 }
 
-/// A conversion of a constant is a constant.
+/// Builds a call; a conversion of a constant becomes a constant.
 fn fold_call(function: &'static Function, args: Vec<Node>) -> Node {
     let converts = matches!(
         function.name,

@@ -139,7 +139,7 @@ impl Tokens {
             return Ok(true);
         }
         // A token that is only missing is reported and passed over.
-        if self.is_in(self.in_context(after)) {
+        if self.is_in(self.context_follow(after)) {
             if !self.is_recovering {
                 let message = format!("missing {} at {}", NAMES[kind as usize], self.quote());
                 self.syntax_error(message)?;
@@ -147,12 +147,12 @@ impl Tokens {
             self.is_recovering = true;
             return Ok(true);
         }
-        self.mismatch(kind.bit(), place)?;
+        self.report_mismatch(kind.bit(), place)?;
         Ok(false)
     }
 
-    /// Makes sure that the next token is one of a set, by skipping one if that helps. Returns false after an error, from
-    /// which the rule is to return.
+    /// Makes sure that the next token is one of a set; skips one token if that helps. Returns false after an error: the rule
+    /// has to end then.
     pub fn sync(&mut self, set: Set, place: &'static str) -> Result<bool, GaveUp> {
         if self.is_in(set) {
             return Ok(true);
@@ -160,12 +160,12 @@ impl Tokens {
         if !self.is_recovering && self.skip_one_unwanted(set)? {
             return Ok(true);
         }
-        self.mismatch(set, place)?;
+        self.report_mismatch(set, place)?;
         Ok(false)
     }
 
     /// Reports that no alternative fits at the token some places ahead, and goes on after it.
-    pub fn no_alternative(&mut self, ahead: usize, place: &'static str) -> Result<(), GaveUp> {
+    pub fn report_no_alternative(&mut self, ahead: usize, place: &'static str) -> Result<(), GaveUp> {
         if !self.is_recovering {
             let (first, last) = (self.peek(0), self.peek(ahead));
             let text: String = self.text[first.start..last.end.max(first.start)].iter().collect();
@@ -182,9 +182,9 @@ impl Tokens {
         self.recover(place)
     }
 
-    fn mismatch(&mut self, set: Set, place: &'static str) -> Result<(), GaveUp> {
+    fn report_mismatch(&mut self, set: Set, place: &'static str) -> Result<(), GaveUp> {
         if !self.is_recovering {
-            let message = format!("mismatched input {} expecting {}", self.quote(), names(set));
+            let message = format!("mismatched input {} expecting {}", self.quote(), kind_names(set));
             self.syntax_error(message)?;
             self.is_recovering = true;
         }
@@ -197,7 +197,7 @@ impl Tokens {
             return Ok(false);
         }
         if !self.is_recovering {
-            let message = format!("extraneous input {} expecting {}", self.quote(), names(set));
+            let message = format!("extraneous input {} expecting {}", self.quote(), kind_names(set));
             self.syntax_error(message)?;
         }
         self.at += 1;
@@ -206,11 +206,11 @@ impl Tokens {
     }
 
     /// Reports a token that does not continue a loop, and skips until one does or an outer rule can go on.
-    pub fn unwanted(&mut self, set: Set) -> Result<(), GaveUp> {
+    pub fn skip_unwanted(&mut self, set: Set) -> Result<(), GaveUp> {
         if self.is_recovering {
             return Ok(());
         }
-        let message = format!("extraneous input {} expecting {}", self.quote(), names(set));
+        let message = format!("extraneous input {} expecting {}", self.quote(), kind_names(set));
         self.syntax_error(message)?;
         self.is_recovering = true;
         self.skip_until(set | self.outer_follow())
@@ -236,7 +236,7 @@ impl Tokens {
     }
 
     /// The tokens that can follow, when this rule and the ones around it may end.
-    fn in_context(&self, after: Set) -> Set {
+    fn context_follow(&self, after: Set) -> Set {
         let mut all = after;
         for follow in self.follow.iter().rev() {
             if all & EMPTY == 0 {
@@ -270,7 +270,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Ends the parsing with an error of the whole.
+    /// Ends the parsing with an error that concerns the whole expression.
     pub fn give_up<T>(&mut self, message: String) -> Result<T, GaveUp> {
         self.issues.push(Issue { position: None, message });
         Err(GaveUp)
@@ -298,10 +298,10 @@ impl Tokens {
     }
 }
 
-/// The kinds of a set as in messages.
-fn names(set: Set) -> String {
-    let known: Vec<&str> = (0..NAMES.len()).filter(|bit| set & (1 << bit) != 0).map(|bit| NAMES[bit]).collect();
-    match known.as_slice() {
+/// Formats the kinds of a set for a message.
+fn kind_names(set: Set) -> String {
+    let names: Vec<&str> = (0..NAMES.len()).filter(|bit| set & (1 << bit) != 0).map(|bit| NAMES[bit]).collect();
+    match names.as_slice() {
         [one] => (*one).to_owned(),
         many => format!("{{{}}}", many.join(", ")),
     }

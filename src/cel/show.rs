@@ -1,19 +1,21 @@
-//! Values as text.
+//! Formats values as text, as `string` and messages show them.
+//!
+//! Never: quotes a text or formats a list. Start reading at [`format_value`].
 
 use super::value::Value;
 
-/// A value as text.
-pub fn shown(value: &Value) -> String {
+/// Formats a value.
+pub fn format_value(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Double(value) => float(*value),
+        Value::Double(value) => format_float(*value),
         Value::String(text) => text.to_string(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::Duration(nanos) => format!("{}s", decimal(*nanos)),
-        Value::Timestamp(found) => found.to_string(),
+        Value::Duration(nanos) => format!("{}s", format_seconds(*nanos)),
+        Value::Timestamp(time) => time.to_string(),
         Value::Ip(address) => address.to_string(),
         Value::Cidr(address, length) => format!("{address}/{length}"),
         Value::Type(name) => name.to_string(),
@@ -21,8 +23,8 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// A number in Go's shortest form (`%g`).
-fn float(value: f64) -> String {
+/// Formats a number in Go's shortest form (`%g`).
+fn format_float(value: f64) -> String {
     let size = value.abs();
     if value.is_nan() {
         return "NaN".into();
@@ -39,8 +41,8 @@ fn float(value: f64) -> String {
     value.to_string()
 }
 
-/// Seconds with their fraction, as short as possible.
-pub fn decimal(nanos: i64) -> String {
+/// Formats nanoseconds as seconds with a fraction, as short as possible.
+pub fn format_seconds(nanos: i64) -> String {
     let (sign, size) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
     let fraction = format!("{:09}", size % 1_000_000_000);
     match fraction.trim_end_matches('0') {

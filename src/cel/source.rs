@@ -31,10 +31,10 @@ impl Source {
     }
 
     /// Returns the errors as they are printed.
-    pub fn issues(&self, mut found: Vec<Issue>) -> Issues {
-        found.sort_by_key(|issue| issue.position.map_or(-1, |position| position as i64));
-        let cut = found.len().saturating_sub(MOST_ERRORS);
-        let mut lines: Vec<String> = found.iter().take(MOST_ERRORS).map(|issue| self.print(issue)).collect();
+    pub fn print_issues(&self, mut issues: Vec<Issue>) -> Issues {
+        issues.sort_by_key(|issue| issue.position.map_or(-1, |position| position as i64));
+        let cut = issues.len().saturating_sub(MOST_ERRORS);
+        let mut lines: Vec<String> = issues.iter().take(MOST_ERRORS).map(|issue| self.print(issue)).collect();
         if cut > 0 {
             lines.push(format!("{cut} more errors were truncated"));
         }
@@ -62,7 +62,7 @@ impl Source {
     }
 }
 
-/// An error at a position; without one it concerns the whole.
+/// An error at a position; one without a position concerns the whole expression.
 #[derive(Clone, Debug)]
 pub struct Issue {
     /// The number of the letter where it is.

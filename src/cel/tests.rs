@@ -12,7 +12,7 @@ fn run(text: &str, decl: Option<&Arc<Decl>>, data: &Json) -> Result<(String, u64
     context.bind("self", Value::from_json(data, decl.map(|decl| &**decl)).map_err(|error| error.to_string())?);
     let outcome = context.evaluate(&program, CALL_LIMIT);
     let value = outcome.result.map_err(|error| error.to_string())?;
-    Ok((show::shown(&value), outcome.cost))
+    Ok((show::format_value(&value), outcome.cost))
 }
 
 fn value(text: &str) -> String {
@@ -112,6 +112,42 @@ fn costs_are_estimated_from_declared_sizes() {
     let most = texts("self.list.all(x, self.list.all(y, x.matches(y)))", &decl).parse::<u64>().expect("a cost");
     assert!(most > 1_000_000_000_000, "{most}");
     assert_eq!(texts("self.nope > 1", &decl), "ERROR: <input>:1:5: undefined field 'nope'\n | self.nope > 1\n | ....^");
+}
+
+#[test]
+fn values_that_contain_others_many_times_are_bounded() {
+    let costly = "operation cancelled: actual cost limit exceeded";
+    // Each step doubles the parts: 2^40 of them.
+    let doubled = format!("[1]{}", ".map(a, [a, a])".repeat(40));
+    assert_eq!(value(&format!("dyn({doubled}).indexOf(1) == 0")), costly);
+    assert_eq!(value(&format!("'%s'.format([{doubled}]) == ''")), costly);
+    let program = compile(&doubled, &Declarations::default(), None).expect("a program");
+    let context = Context::default();
+    let result = context.evaluate(&program, CALL_LIMIT).result.expect("a value");
+    assert_eq!(to_json(&result), Err(EvalError::Costly));
+    assert_eq!(
+        value("lists.range(5000).map(x, '0123456789').join('').size()"),
+        "50000",
+        "a text of many parts is allowed"
+    );
+}
+
+#[test]
+fn deeply_nested_variables_are_refused() {
+    let program = |number: usize| {
+        let Some(before) = number.checked_sub(1) else { return compile("1", &Declarations::default(), None) };
+        let name = format!("variables.v{before}");
+        compile(&format!("{name} + 1"), &Declarations::default().declare(&name, Type::Int), None)
+    };
+    let programs: Vec<Program> = (0..2000).map(|number| program(number).expect("a program")).collect();
+    let names: Vec<String> = (0..2000).map(|number| format!("v{number}")).collect();
+    on_small_stack(move || {
+        let mut context = Context::default();
+        names.iter().zip(&programs).for_each(|(name, program)| context.bind_lazily(name, program));
+        let evaluate = |number: usize| context.evaluate(&programs[number], CALL_LIMIT).result;
+        assert!(matches!(evaluate(300), Ok(Value::Int(301))));
+        assert!(evaluate(1999).is_err_and(|error| error.to_string().contains("nested too deeply")));
+    });
 }
 
 /// Runs a check on a thread with a stack as small as that of the threads that serve requests.

@@ -1,10 +1,12 @@
 //! The state of the parser, with which it builds the tree.
+//!
+//! Never: decides which tokens belong to a part; [`super::parse`] does. Start reading at [`Parser`].
 
 use super::ast::{Call, Expr, ExprKind};
 use super::recovery::{GaveUp, Tokens};
 use super::source::Source;
 
-/// The result of a rule: nothing after an error that has been reported.
+/// The result of a rule; an error means that the parser has given up.
 pub type Parsed = Result<Expr, GaveUp>;
 
 /// The state of the parser.
@@ -28,8 +30,8 @@ impl Parser {
         self.node(position, ExprKind::Call(Call { function: function.into(), target: None, args }))
     }
 
-    /// Reports an error at a position.
-    pub fn wrong(&mut self, position: usize, message: impl Into<String>) -> Expr {
+    /// Reports an error at a position, and returns the node that stands for it.
+    pub fn report_error(&mut self, position: usize, message: impl Into<String>) -> Expr {
         self.tokens.report(position, message);
         self.node(position, ExprKind::Error)
     }

@@ -99,7 +99,7 @@ impl Type {
         Type::Optional(Arc::new(inner))
     }
 
-    /// Whether type checking ends here.
+    /// Whether only values decide about the type.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Type::Dyn)
     }
@@ -213,34 +213,35 @@ impl fmt::Display for Type {
 /// The types that have been found for variables.
 #[derive(Default)]
 pub struct Substitution {
-    known: Vec<Option<Type>>,
+    /// The type of each variable, as far as it is determined.
+    types: Vec<Option<Type>>,
     /// The former types of variables, so that a failed attempt can be undone.
     log: Vec<(usize, Option<Type>)>,
 }
 
 impl Substitution {
-    /// A new variable.
+    /// Creates a type variable.
     pub fn fresh(&mut self) -> Type {
-        self.known.push(None);
-        Type::Variable(self.known.len() - 1)
+        self.types.push(None);
+        Type::Variable(self.types.len() - 1)
     }
 
     fn find(&self, variable: usize) -> Option<&Type> {
-        self.known.get(variable)?.as_ref()
+        self.types.get(variable)?.as_ref()
     }
 
-    fn set(&mut self, variable: usize, found: Type) {
-        let former = self.known[variable].replace(found);
+    fn set(&mut self, variable: usize, ty: Type) {
+        let former = self.types[variable].replace(ty);
         self.log.push((variable, former));
     }
 
     /// Replaces the variables of a type; unknown ones become dynamic on request.
-    pub fn apply(&self, found: &Type, to_dyn: bool) -> Type {
-        match found {
+    pub fn apply(&self, ty: &Type, to_dyn: bool) -> Type {
+        match ty {
             Type::Variable(number) => match self.find(*number) {
-                Some(known) => self.apply(known, to_dyn),
+                Some(bound) => self.apply(bound, to_dyn),
                 None if to_dyn => Type::Dyn,
-                None => found.clone(),
+                None => ty.clone(),
             },
             Type::List(item) => Type::list(self.apply(item, to_dyn)),
             Type::Map(key, value) => Type::map(self.apply(key, to_dyn), self.apply(value, to_dyn)),
@@ -250,21 +251,21 @@ impl Substitution {
         }
     }
 
-    /// Whether values of the types `found` can be used as ones of `wanted`; remembers what that says about variables.
-    pub fn all_assignable(&mut self, found: &[Type], wanted: &[Type]) -> bool {
+    /// Whether values of the types `given` can be used as ones of `wanted`; records the types that this gives to variables.
+    pub fn all_assignable(&mut self, given: &[Type], wanted: &[Type]) -> bool {
         self.log.clear();
-        let fits = found.len() == wanted.len() && found.iter().zip(wanted).all(|(one, other)| self.fits(one, other));
+        let fits = given.len() == wanted.len() && given.iter().zip(wanted).all(|(one, other)| self.fits(one, other));
         if !fits {
             while let Some((variable, former)) = self.log.pop() {
-                self.known[variable] = former;
+                self.types[variable] = former;
             }
         }
         fits
     }
 
     /// Like [`Substitution::all_assignable`], for one type.
-    pub fn is_assignable(&mut self, found: &Type, wanted: &Type) -> bool {
-        self.all_assignable(std::slice::from_ref(found), std::slice::from_ref(wanted))
+    pub fn is_assignable(&mut self, given: &Type, wanted: &Type) -> bool {
+        self.all_assignable(std::slice::from_ref(given), std::slice::from_ref(wanted))
     }
 
     fn fits(&mut self, one: &Type, other: &Type) -> bool {
@@ -299,12 +300,12 @@ impl Substitution {
         if matches!(one, Type::Variable(number) if *number == variable) {
             return (true, true);
         }
-        if let Some(known) = self.find(variable).cloned() {
-            if one.is(&known) {
+        if let Some(bound) = self.find(variable).cloned() {
+            if one.is(&bound) {
                 return (true, true);
             }
-            if self.fits(one, &known) {
-                let general = if is_less_specific(one, &known) { one.clone() } else { known };
+            if self.fits(one, &bound) {
+                let general = if is_less_specific(one, &bound) { one.clone() } else { bound };
                 if !self.occurs(variable, &general) {
                     self.set(variable, general);
                 }
@@ -322,7 +323,7 @@ impl Substitution {
     fn occurs(&self, variable: usize, within: &Type) -> bool {
         match within {
             Type::Variable(number) => {
-                *number == variable || self.find(*number).is_some_and(|known| self.occurs(variable, known))
+                *number == variable || self.find(*number).is_some_and(|bound| self.occurs(variable, bound))
             }
             other => other.parts().into_iter().any(|part| self.occurs(variable, part)),
         }

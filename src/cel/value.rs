@@ -4,7 +4,7 @@
 
 use super::decl::{Decl, Form, ListKind, Scalar};
 use super::foreign::authorizer::Check;
-use super::foreign::formats::{Format, base64};
+use super::foreign::formats::{Format, decode_base64};
 use super::foreign::semver::Semver;
 use super::foreign::url::Url;
 use super::names::escape;
@@ -89,7 +89,7 @@ pub enum Value<'v> {
     Format(&'static Format),
     /// A version.
     Semver(Arc<Semver>),
-    /// Something of the authorizer.
+    /// A question to the authorizer, or its answer.
     Authorizer(Arc<Check>),
 }
 
@@ -149,7 +149,7 @@ pub enum MapKey {
 }
 
 impl MapKey {
-    /// The key that a value is; `None` for values that cannot be keys.
+    /// Converts a value to a key; `None` for values that cannot be keys.
     pub fn from_value(value: &Value) -> Option<MapKey> {
         Some(match value {
             Value::Bool(value) => MapKey::Bool(*value),
@@ -161,7 +161,7 @@ impl MapKey {
         })
     }
 
-    /// The key as a value.
+    /// Converts the key to a value.
     pub fn value<'v>(&self) -> Value<'v> {
         match self {
             MapKey::Bool(value) => Value::Bool(*value),
@@ -172,22 +172,22 @@ impl MapKey {
 }
 
 impl<'v> Value<'v> {
-    /// A computed text.
+    /// Makes a text.
     pub fn text(text: impl AsRef<str>) -> Value<'v> {
         Value::String(Text::Owned(Arc::from(text.as_ref())))
     }
 
-    /// A computed list.
+    /// Makes a list.
     pub fn list(items: Vec<Value<'v>>) -> Value<'v> {
         Value::List(List::Owned(Arc::new(items)))
     }
 
-    /// A value that is present.
+    /// Makes an optional value that is present.
     pub fn present(value: Value<'v>) -> Value<'v> {
         Value::Optional(Some(Arc::new(value)))
     }
 
-    /// JSON as a value; with a declaration, texts of a format become times, durations or bytes.
+    /// Converts JSON to a value; with a declaration, texts of a format become times, durations or bytes.
     pub fn from_json(json: &'v Json, decl: Option<&'v Decl>) -> Evaluated<'v> {
         let form = decl.map(|decl| &decl.form);
         Ok(match (json, form) {
@@ -204,7 +204,7 @@ impl<'v> Value<'v> {
                 (None, Some(value)) if matches!(form, Some(Form::Scalar(Scalar::Int))) => Value::Int(value as i64),
                 (None, value) => Value::Double(value.unwrap_or_default()),
             },
-            (Json::String(text), Some(Form::Scalar(found))) => formatted(text, *found)?,
+            (Json::String(text), Some(Form::Scalar(scalar))) => parse_formatted(text, *scalar)?,
             (Json::String(text), _) => Value::String(Text::Borrowed(text)),
             (Json::Array(items), _) => {
                 Value::List(List::Json(items, decl.filter(|decl| matches!(decl.form, Form::List(..)))))
@@ -283,10 +283,10 @@ impl<'v> Value<'v> {
     }
 }
 
-/// A text of a declared format.
-fn formatted<'v>(text: &'v str, found: Scalar) -> Evaluated<'v> {
-    Ok(match found {
-        Scalar::Bytes => match base64(text) {
+/// Parses a text of a declared format.
+fn parse_formatted<'v>(text: &'v str, scalar: Scalar) -> Evaluated<'v> {
+    Ok(match scalar {
+        Scalar::Bytes => match decode_base64(text) {
             Some(bytes) => Value::Bytes(bytes.into()),
             None => return fail("invalid data, expected base64"),
         },
@@ -297,7 +297,7 @@ fn formatted<'v>(text: &'v str, found: Scalar) -> Evaluated<'v> {
         Scalar::Timestamp => {
             let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
             match time::parse_rfc3339(text).ok().or_else(|| day().map(|day| day.timestamp())) {
-                Some(found) => Value::Timestamp(found),
+                Some(time) => Value::Timestamp(time),
                 None => return fail(format!("Invalid date formatted string {text}")),
             }
         }
@@ -377,8 +377,7 @@ impl<'v> Map<'v> {
     pub fn field(&self, name: &str) -> Result<Option<Value<'v>>, EvalError> {
         match self {
             Map::Owned(entries) | Map::Message(_, entries) => Ok(entries.get(&MapKey::String(name.into())).cloned()),
-            Map::Json(map, Some(Decl { form: Form::Object(..), .. })) => {
-                let Map::Json(_, Some(decl)) = self else { return Ok(None) };
+            Map::Json(map, Some(decl)) if matches!(decl.form, Form::Object(..)) => {
                 let Some(field) = decl.field(name) else { return Ok(None) };
                 map.get(&field.name)
                     .filter(|value| !value.is_null() || field.decl.nullable)
@@ -398,8 +397,8 @@ impl<'v> Map<'v> {
         match self {
             Map::Owned(entries) | Map::Message(_, entries) => entries.keys().map(MapKey::value).collect(),
             Map::Json(map, Some(decl)) if matches!(decl.form, Form::Object(..)) => {
-                let known = map.keys().filter_map(|name| escape(name)).filter(|name| decl.field(name).is_some());
-                known.map(Value::text).collect()
+                let declared = map.keys().filter_map(|name| escape(name)).filter(|name| decl.field(name).is_some());
+                declared.map(Value::text).collect()
             }
             Map::Json(map, _) => map.keys().map(|name| Value::String(Text::Borrowed(name))).collect(),
             Map::Variables => Vec::new(),

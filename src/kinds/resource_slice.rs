@@ -1,7 +1,7 @@
 //! ResourceSlice (resource.k8s.io/v1).
 
 use super::device::offer::{self, DeviceNodeFields};
-use super::device::{check_pool, warn_of_offer};
+use super::device::{check_pool, warn_about_offer};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, omit, shapes};
 use crate::object::struct_shape::StructShape;
@@ -13,7 +13,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     status: false,
     selectable: &["spec.driver", "spec.nodeName"],
-    warnings: warn_of_offer,
+    warnings: warn_about_offer,
     shape: &SHAPE,
     ..Kind::new::<ResourceSlice>("resourceslices.resource.k8s.io", "v1", "ResourceSlice", &view::device::RESOURCE_SLICE)
 };

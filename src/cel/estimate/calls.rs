@@ -1,6 +1,7 @@
 //! The estimated costs of calls.
 //!
-//! Never: visits the parts of an expression; the estimator has done that before.
+//! Knows: the cost and the result's size of each function by the sizes of its arguments. Never: visits the parts of an expression;
+//! the estimator has done that before. Start reading at [`Estimator::call_estimate`].
 
 use super::{Entries, Estimator};
 use crate::cel::ast::{Expr, ExprKind, Literal, operator};
@@ -16,7 +17,7 @@ pub(super) struct CallEstimate {
 }
 
 /// A call whose cost is asked for.
-pub(super) struct Asked<'e> {
+pub(super) struct EstimatedCall<'e> {
     pub(super) expr: &'e Expr,
     pub(super) name: &'static str,
     pub(super) overload: &'static Overload,
@@ -26,17 +27,17 @@ pub(super) struct Asked<'e> {
 }
 
 impl Estimator<'_> {
-    pub(super) fn call_estimate(&mut self, asked: &Asked) -> CallEstimate {
+    pub(super) fn call_estimate(&mut self, asked: &EstimatedCall) -> CallEstimate {
         let args = asked.costs.iter().fold(Range::exactly(0), |sum, cost| sum.plus(*cost));
-        let found = self.library_estimate(asked).unwrap_or_else(|| self.operator_estimate(asked, args));
+        let estimate = self.library_estimate(asked).unwrap_or_else(|| self.operator_estimate(asked));
         match asked.name {
-            operator::AND | operator::OR | operator::CONDITIONAL => found,
-            _ => CallEstimate { cost: found.cost.plus(args), size: found.size },
+            operator::AND | operator::OR | operator::CONDITIONAL => estimate,
+            _ => CallEstimate { cost: estimate.cost.plus(args), size: estimate.size },
         }
     }
 
-    /// The costs that Kubernetes adds, and those of the libraries of lists and sets.
-    fn library_estimate(&mut self, asked: &Asked) -> Option<CallEstimate> {
+    /// Estimates the functions that Kubernetes adds, and those of the libraries of lists and sets; `None` for others.
+    fn library_estimate(&mut self, asked: &EstimatedCall) -> Option<CallEstimate> {
         let plain = |cost: Range| Some(CallEstimate { cost, size: None });
         let sized = |cost: Range, size: Range| Some(CallEstimate { cost, size: Some(size) });
         let one = Range::exactly(1);
@@ -60,7 +61,7 @@ impl Estimator<'_> {
                 if matches!(*item, Type::String | Type::Bytes) {
                     let path = self.path_with(target, "@items");
                     let has_path = path.len() > 1;
-                    let inner = self.declared(&path).filter(|_| has_path).unwrap_or(Range::UNKNOWN);
+                    let inner = self.declared_size(&path).filter(|_| has_path).unwrap_or(Range::UNKNOWN);
                     each = each.plus(inner.scale(LETTER));
                 }
                 plain(size.multiply(each))
@@ -75,7 +76,7 @@ impl Estimator<'_> {
             }
             "replace" => {
                 let (text, from, to) = (on(self), first(self), second(self));
-                sized(text.scale(2.0 * LETTER), replaced(text, from, to))
+                sized(text.scale(2.0 * LETTER), replaced_size(text, from, to))
             }
             "split" => {
                 let text = on(self);
@@ -83,12 +84,12 @@ impl Estimator<'_> {
                     Some(ExprKind::Literal(Literal::Int(most))) => *most as u64,
                     _ => text.max,
                 };
-                sized(text.scale(2.0 * LETTER), Range::upto(most))
+                sized(text.scale(2.0 * LETTER), Range::up_to(most))
             }
             "join" => {
                 let target = asked.target?;
                 let list = on(self);
-                let item = self.declared(&self.path_with(target, "@items")).unwrap_or(Range::UNKNOWN);
+                let item = self.declared_size(&self.path_with(target, "@items")).unwrap_or(Range::UNKNOWN);
                 let mut size = list.multiply(item);
                 if !asked.args.is_empty() {
                     let between = Range { min: list.min.saturating_sub(1), max: list.max.saturating_sub(1) };
@@ -99,7 +100,7 @@ impl Estimator<'_> {
             "find" | "findAll" => {
                 let text = on(self);
                 let cost = text.plus(one).scale(LETTER).multiply(first(self).scale(PATTERN));
-                sized(cost, Range::upto(text.max))
+                sized(cost, Range::up_to(text.max))
             }
             "ip" if asked.target.is_some() => plain(one),
             "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
@@ -169,8 +170,8 @@ impl Estimator<'_> {
         }
     }
 
-    /// The costs of cel-go. Those of operators with branches include their arguments.
-    fn operator_estimate(&mut self, asked: &Asked, _args: Range) -> CallEstimate {
+    /// Estimates the functions of cel-go. The costs of operators with branches include their arguments.
+    fn operator_estimate(&mut self, asked: &EstimatedCall) -> CallEstimate {
         let plain = |cost: Range| CallEstimate { cost, size: None };
         let one = Range::exactly(1);
         let mut arg = |index: usize| match asked.args.get(index) {
@@ -229,9 +230,9 @@ impl Estimator<'_> {
                 let is_list = matches!(asked.overload.args[0], Sig::List(_));
                 CallEstimate { cost: if is_list { one } else { size.scale(LETTER) }, size: Some(size) }
             }
-            operator::EQUALS | "_!=_" => plain(compared(arg(0), arg(1))),
+            operator::EQUALS | "_!=_" => plain(comparison_cost(arg(0), arg(1))),
             "_<_" | "_<=_" | "_>_" | "_>=_" if matches!(asked.overload.args[0], Sig::String | Sig::Bytes) => {
-                plain(compared(arg(0), arg(1)))
+                plain(comparison_cost(arg(0), arg(1)))
             }
             _ => plain(one),
         }
@@ -239,13 +240,13 @@ impl Estimator<'_> {
 }
 
 /// The cost of comparing texts: the shorter one counts.
-fn compared(one: Range, other: Range) -> Range {
+fn comparison_cost(one: Range, other: Range) -> Range {
     let max = one.max.min(other.max);
     Range { min: u64::from(max > 0), max }.scale(LETTER)
 }
 
 /// The size of a text after replacements.
-fn replaced(text: Range, from: Range, to: Range) -> Range {
+fn replaced_size(text: Range, from: Range, to: Range) -> Range {
     let (mut count, mut kept) = (Range::exactly(0), Range::exactly(0));
     if from.min == 0 {
         count.max = text.max.saturating_add(1);

@@ -87,7 +87,7 @@ impl Estimator<'_> {
     }
 
     /// The size of declared data.
-    fn declared(&self, path: &[Arc<str>]) -> Option<Range> {
+    fn declared_size(&self, path: &[Arc<str>]) -> Option<Range> {
         let (_, steps) = path.split_first()?;
         let mut decl = self.root;
         for (index, step) in steps.iter().enumerate() {
@@ -95,12 +95,12 @@ impl Estimator<'_> {
                 "@items" | "@values" => decl = decl.element()?,
                 "@keys" if index + 1 == steps.len() => {
                     decl.element()?;
-                    return Some(Range::upto(0));
+                    return Some(Range::up_to(0));
                 }
                 name => decl = &decl.field(name)?.decl,
             }
         }
-        Some(Range::upto(decl.most))
+        Some(Range::up_to(decl.most))
     }
 
     fn size(&mut self, expr: &Expr) -> Option<Range> {
@@ -115,9 +115,9 @@ impl Estimator<'_> {
             ExprKind::Map(entries) => return Some(Range::exactly(entries.len() as u64)),
             _ => {}
         }
-        if let Some(found) = self.declared(self.path(expr)) {
-            self.sizes[expr.id] = Some(found);
-            return Some(found);
+        if let Some(size) = self.declared_size(self.path(expr)) {
+            self.sizes[expr.id] = Some(size);
+            return Some(size);
         }
         if is_scalar(self.type_of(expr)) {
             return Some(Range::exactly(1));
@@ -209,14 +209,14 @@ impl Estimator<'_> {
             _ => return Range::exactly(0),
         };
         let target = call.target.as_deref().filter(|_| !qualified);
-        let mut sum = target.map_or(Range::exactly(0), |target| self.cost(target));
+        let sum = target.map_or(Range::exactly(0), |target| self.cost(target));
         let mut cost = Range::NOTHING;
         let mut size: Option<Range> = None;
         for overload in self.candidates(name, target, &call.args) {
-            let asked = calls::Asked { expr, name, overload, target, args: &call.args, costs: &costs };
-            let found = self.call_estimate(&asked);
-            cost = cost.union(found.cost);
-            size = match (size, found.size) {
+            let asked = calls::EstimatedCall { expr, name, overload, target, args: &call.args, costs: &costs };
+            let estimate = self.call_estimate(&asked);
+            cost = cost.union(estimate.cost);
+            size = match (size, estimate.size) {
                 (Some(one), Some(other)) => Some(one.union(other)),
                 (one, other) => one.or(other),
             };
@@ -232,8 +232,7 @@ impl Estimator<'_> {
         if size.is_some() {
             self.sizes[expr.id] = size;
         }
-        sum = sum.plus(cost);
-        sum
+        sum.plus(cost)
     }
 
     /// The signatures that the types of the arguments fit.
@@ -242,15 +241,15 @@ impl Estimator<'_> {
         let overloads = library::find(name).flat_map(|function| function.overloads);
         overloads
             .filter(|overload| overload.member == target.is_some() && overload.args.len() == types.len())
-            .filter(|overload| overload.args.iter().zip(&types).all(|(wanted, found)| can_be(found, wanted)))
+            .filter(|overload| overload.args.iter().zip(&types).all(|(wanted, ty)| may_match(ty, wanted)))
             .collect()
     }
 
     fn binding(&mut self, expr: &Expr, fold: &Fold) -> Range {
         let mut sum = self.cost(&fold.range).plus(self.cost(&fold.start));
-        self.push(&fold.accumulator, &fold.start);
+        self.push_local(&fold.accumulator, &fold.start);
         sum = sum.plus(self.cost(&fold.result));
-        self.pop(&fold.accumulator);
+        self.pop_local(&fold.accumulator);
         self.sizes[expr.id] = self.size(&fold.result);
         self.entries[expr.id] = self.entries(&fold.result);
         sum
@@ -258,7 +257,7 @@ impl Estimator<'_> {
 
     fn fold(&mut self, expr: &Expr, fold: &Fold) -> Range {
         let mut sum = self.cost(&fold.range).plus(self.cost(&fold.start));
-        self.push(&fold.accumulator, &fold.start);
+        self.push_local(&fold.accumulator, &fold.start);
         let entries = self.entries(&fold.range);
         let is_list = match entries {
             Some(entries) => entries.is_list,
@@ -279,10 +278,10 @@ impl Estimator<'_> {
             None => add(&fold.variable, key_step, keys),
         }
         let each = self.cost(&fold.condition).plus(self.cost(&fold.step));
-        self.pop(&fold.variable);
-        fold.second.iter().for_each(|second| self.pop(second));
+        self.pop_local(&fold.variable);
+        fold.second.iter().for_each(|second| self.pop_local(second));
         sum = sum.plus(self.cost(&fold.result));
-        self.pop(&fold.accumulator);
+        self.pop_local(&fold.accumulator);
         let count = self.size_or_unknown(&fold.range);
         sum = sum.plus(count.multiply(each));
         match fold.start.kind {
@@ -298,20 +297,20 @@ impl Estimator<'_> {
         sum
     }
 
-    fn push(&mut self, name: &Arc<str>, value: &Expr) {
+    fn push_local(&mut self, name: &Arc<str>, value: &Expr) {
         let (path, size, entries) = (self.path(value).clone(), self.size(value), self.entries(value));
         self.locals.entry(name.clone()).or_default().push(Local { path, size, entries });
     }
 
-    fn pop(&mut self, name: &Arc<str>) {
+    fn pop_local(&mut self, name: &Arc<str>) {
         if let Some(stack) = self.locals.get_mut(name) {
             stack.pop();
         }
     }
 }
 
-fn is_scalar(found: &Type) -> bool {
-    match found {
+fn is_scalar(ty: &Type) -> bool {
+    match ty {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
         Type::Optional(inner) => is_scalar(inner),
         _ => false,
@@ -319,13 +318,13 @@ fn is_scalar(found: &Type) -> bool {
 }
 
 /// Whether a value of a type may be an argument of a signature.
-fn can_be(found: &Type, wanted: &Sig) -> bool {
-    match (found, wanted) {
+fn may_match(ty: &Type, wanted: &Sig) -> bool {
+    match (ty, wanted) {
         (Type::Dyn | Type::Error | Type::Variable(_), _) | (_, Sig::Dyn | Sig::A | Sig::B) => true,
         (Type::Null, wanted) => matches!(wanted, Sig::Duration | Sig::Timestamp | Sig::Named(_) | Sig::Optional(_)),
-        (Type::List(item), Sig::List(wanted)) => can_be(item, wanted),
-        (Type::Map(key, value), Sig::Map(wanted, other)) => can_be(key, wanted) && can_be(value, other),
-        (Type::Optional(inner), Sig::Optional(wanted)) => can_be(inner, wanted),
+        (Type::List(item), Sig::List(wanted)) => may_match(item, wanted),
+        (Type::Map(key, value), Sig::Map(wanted, other)) => may_match(key, wanted) && may_match(value, other),
+        (Type::Optional(inner), Sig::Optional(wanted)) => may_match(inner, wanted),
         (Type::Named(name), Sig::Named(wanted)) => name == wanted,
         (Type::Bool, Sig::Bool)
         | (Type::Int, Sig::Int)

@@ -1,8 +1,10 @@
 //! Questions to an authorizer, and its answers (`k8s.io/apiserver/pkg/cel/library/authz.go`).
+//!
+//! Never: decides; the caller of an evaluation gives an [`Authorize`].
 
-/// Answers whether somebody may do something.
+/// Answers whether a user may do something.
 pub trait Authorize {
-    /// The decision about a verb.
+    /// Decides whether a verb is allowed.
     fn decide(&self, question: &AccessQuestion, verb: &str) -> Decision;
 }
 

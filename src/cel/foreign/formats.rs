@@ -1,4 +1,6 @@
 //! Named formats of texts (`k8s.io/apiserver/pkg/cel/library/format.go`).
+//!
+//! Start reading at [`FORMATS`].
 
 use crate::object::names;
 use base64::Engine;
@@ -14,8 +16,8 @@ pub struct Format {
     pub size: u64,
 }
 
-/// The formats.
-pub static KNOWN: [Format; 13] = [
+/// All formats.
+pub static FORMATS: [Format; 13] = [
     Format { name: "dns1123Label", check: label_1123, size: 30 },
     Format { name: "dns1123Subdomain", check: names::subdomain, size: 60 },
     Format { name: "dns1035Label", check: label_1035, size: 30 },
@@ -25,17 +27,17 @@ pub static KNOWN: [Format; 13] = [
     Format { name: "dns1035LabelPrefix", check: |text| label_1035(text.trim_end_matches('-')), size: 30 },
     Format { name: "labelValue", check: names::label_value, size: 40 },
     Format { name: "uri", check: |text| super::url::parse(text).err().into_iter().collect(), size: 2000 },
-    Format { name: "uuid", check: |text| unless(is_uuid(text), "does not match the UUID format"), size: 70 },
-    Format { name: "byte", check: |text| unless(base64(text).is_some(), "invalid base64"), size: 90 },
-    Format { name: "date", check: |text| unless(is_date(text), "invalid date"), size: 100 },
+    Format { name: "uuid", check: |text| reason_unless(is_uuid(text), "does not match the UUID format"), size: 70 },
+    Format { name: "byte", check: |text| reason_unless(decode_base64(text).is_some(), "invalid base64"), size: 90 },
+    Format { name: "date", check: |text| reason_unless(is_date(text), "invalid date"), size: 100 },
     Format {
         name: "datetime",
-        check: |text| unless(crate::object::time::parse_rfc3339(text).is_ok(), "invalid datetime"),
+        check: |text| reason_unless(crate::object::time::parse_rfc3339(text).is_ok(), "invalid datetime"),
         size: 100,
     },
 ];
 
-fn unless(fits: bool, why: &str) -> Vec<String> {
+fn reason_unless(fits: bool, why: &str) -> Vec<String> {
     if fits { Vec::new() } else { vec![why.to_owned()] }
 }
 
@@ -59,7 +61,7 @@ fn label_1035(text: &str) -> Vec<String> {
 }
 
 /// Decodes base64.
-pub fn base64(text: &str) -> Option<Vec<u8>> {
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(text).ok()
 }
 

@@ -1,4 +1,6 @@
 //! Semantic versions (`github.com/blang/semver`).
+//!
+//! Start reading at [`parse`] and [`compare`].
 
 use std::cmp::Ordering;
 
@@ -11,8 +13,8 @@ pub struct Semver {
     pre: Vec<String>,
 }
 
-/// A version without `v`, leading zeros, and with three numbers.
-pub fn normalized(text: &str) -> String {
+/// Removes `v` and leading zeros of a version, and adds numbers until there are three.
+pub fn normalize(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix('v').unwrap_or(text);
     let end = text.find(['-', '+']).unwrap_or(text.len());

@@ -1,4 +1,6 @@
 //! URLs as Go reads them (`net/url`).
+//!
+//! Never: decodes an escape; it checks them. Start reading at [`parse`].
 
 /// A URL.
 #[derive(Debug, Default)]
@@ -17,14 +19,14 @@ pub struct Url {
 
 /// Parses an absolute URL or path, with Go's errors.
 pub fn parse(raw: &str) -> Result<Url, String> {
-    let wrong = |why: String| Err(explain(raw, &why));
+    let wrong = |why: String| Err(parse_error(raw, &why));
     if raw.is_empty() {
         return wrong("empty url".into());
     }
     if raw.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
         return wrong("net/url: invalid control character in URL".into());
     }
-    let mut found = Url { text: raw.to_owned(), ..Url::default() };
+    let mut url = Url { text: raw.to_owned(), ..Url::default() };
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
@@ -35,7 +37,7 @@ pub fn parse(raw: &str) -> Result<Url, String> {
             return wrong("missing protocol scheme".into());
         }
         if is_scheme(scheme) {
-            found.scheme = scheme.to_ascii_lowercase();
+            url.scheme = scheme.to_ascii_lowercase();
             rest = after;
         } else if !raw.starts_with('/') && !scheme.contains('/') {
             return wrong("first path segment in URL cannot contain colon".into());
@@ -43,30 +45,30 @@ pub fn parse(raw: &str) -> Result<Url, String> {
     }
     rest = rest.split('#').next().unwrap_or_default();
     if let Some((before, query)) = rest.split_once('?') {
-        found.query = query.to_owned();
+        url.query = query.to_owned();
         rest = before;
     }
     if !rest.starts_with('/') {
-        if found.scheme.is_empty() {
+        if url.scheme.is_empty() {
             return wrong("invalid URI for request".into());
         }
-        return Ok(found);
+        return Ok(url);
     }
-    if !found.scheme.is_empty()
+    if !url.scheme.is_empty()
         && let Some(after) = rest.strip_prefix("//")
     {
         let end = after.find('/').unwrap_or(after.len());
         let authority = &after[..end];
-        found.host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned();
+        url.host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned();
         rest = &after[end..];
-        check_host(&found.host).map_err(|why| explain(raw, &why))?;
+        check_host(&url.host).map_err(|why| parse_error(raw, &why))?;
     }
-    check_escapes(rest).map_err(|why| explain(raw, &why))?;
-    found.path = rest.to_owned();
-    Ok(found)
+    check_escapes(rest).map_err(|why| parse_error(raw, &why))?;
+    url.path = rest.to_owned();
+    Ok(url)
 }
 
-fn explain(raw: &str, why: &str) -> String {
+fn parse_error(raw: &str, why: &str) -> String {
     format!("parse {raw:?}: {why}")
 }
 
@@ -94,7 +96,7 @@ fn check_escapes(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A host's name and port; the brackets of an IPv6 address are left out.
+/// Splits a host into name and port; the brackets of an IPv6 address are left out.
 pub fn split_port(host: &str) -> (&str, &str) {
     let end = host.rfind(']').map_or(0, |at| at + 1);
     let (name, port) = match host[end..].rfind(':') {

@@ -34,13 +34,15 @@ pub const FUNCTIONS: &[Function] = &[
             return fail("path must not be empty");
         }
         match check(&args[0])? {
-            Check::Authorizer(asked) => made(Check::Path(AccessQuestion { path: Some(path.into()), ..asked.clone() })),
+            Check::Authorizer(asked) => {
+                authorizer_value(Check::Path(AccessQuestion { path: Some(path.into()), ..asked.clone() }))
+            }
             _ => Err(EvalError::no_overload()),
         }
     }),
     function("group", &[member(&[AUTHORIZER, S], GROUP)], |_, args| match check(&args[0])? {
         Check::Authorizer(asked) => {
-            made(Check::Group(AccessQuestion { group: text(&args[1])?.into(), ..asked.clone() }))
+            authorizer_value(Check::Group(AccessQuestion { group: text(&args[1])?.into(), ..asked.clone() }))
         }
         _ => Err(EvalError::no_overload()),
     }),
@@ -55,7 +57,7 @@ pub const FUNCTIONS: &[Function] = &[
         match check(&args[0])? {
             Check::Authorizer(asked) => {
                 let account = Some((namespace.to_owned(), name.to_owned()));
-                made(Check::Authorizer(AccessQuestion { account, ..asked.clone() }))
+                authorizer_value(Check::Authorizer(AccessQuestion { account, ..asked.clone() }))
             }
             _ => Err(EvalError::no_overload()),
         }
@@ -66,7 +68,9 @@ pub const FUNCTIONS: &[Function] = &[
             return fail("resource must not be empty");
         }
         match check(&args[0])? {
-            Check::Group(asked) => made(Check::Resource(AccessQuestion { resource: resource.into(), ..asked.clone() })),
+            Check::Group(asked) => {
+                authorizer_value(Check::Resource(AccessQuestion { resource: resource.into(), ..asked.clone() }))
+            }
             _ => Err(EvalError::no_overload()),
         }
     }),
@@ -98,7 +102,7 @@ fn check<'a>(value: &'a Value) -> Result<&'a Check, EvalError> {
     if let Value::Authorizer(check) = value { Ok(check) } else { Err(EvalError::no_overload()) }
 }
 
-fn made<'v>(check: Check) -> Evaluated<'v> {
+fn authorizer_value<'v>(check: Check) -> Evaluated<'v> {
     Ok(Value::Authorizer(Arc::new(check)))
 }
 
@@ -106,14 +110,14 @@ fn narrow<'v>(args: &[Value<'v>], set: fn(&mut AccessQuestion, String)) -> Evalu
     let Check::Resource(asked) = check(&args[0])? else { return Err(EvalError::no_overload()) };
     let mut asked = asked.clone();
     set(&mut asked, text(&args[1])?.to_owned());
-    made(Check::Resource(asked))
+    authorizer_value(Check::Resource(asked))
 }
 
 fn ask<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     let (Check::Path(asked) | Check::Resource(asked)) = check(&args[0])? else {
         return Err(EvalError::no_overload());
     };
-    made(Check::Decision(context.authorize(asked, text(&args[1])?)?))
+    authorizer_value(Check::Decision(context.authorize(asked, text(&args[1])?)?))
 }
 
 fn decision<'a>(value: &'a Value) -> Result<&'a Decision, EvalError> {

@@ -2,7 +2,7 @@
 
 use super::{CIDR, Function, IP, Sig, function, global};
 use crate::cel::limits::WorkLimits;
-use crate::cel::show::shown;
+use crate::cel::show::format_value;
 use crate::cel::value::{EvalError, Evaluated, Value, fail};
 use crate::object::time;
 use jiff::Timestamp;
@@ -59,13 +59,13 @@ pub const FUNCTIONS: &[Function] = &[
             global(&[Sig::String], Sig::Timestamp),
         ],
         |_, args| match &args[0] {
-            Value::Timestamp(found) => Ok(Value::Timestamp(*found)),
+            Value::Timestamp(time) => Ok(Value::Timestamp(*time)),
             Value::Int(seconds) => match Timestamp::from_second(*seconds) {
-                Ok(found) => Ok(Value::Timestamp(found)),
+                Ok(time) => Ok(Value::Timestamp(time)),
                 Err(_) => fail("timestamp overflow"),
             },
             Value::String(text) => match time::parse_rfc3339(text) {
-                Ok(found) => Ok(Value::Timestamp(found)),
+                Ok(time) => Ok(Value::Timestamp(time)),
                 Err(error) => fail(error.to_string()),
             },
             _ => Err(EvalError::no_overload()),
@@ -120,7 +120,7 @@ pub const FUNCTIONS: &[Function] = &[
             | Value::Timestamp(_)
             | Value::Uint(_)
             | Value::Ip(_)
-            | Value::Cidr(..) => Ok(Value::text(shown(&args[0]))),
+            | Value::Cidr(..) => Ok(Value::text(format_value(&args[0]))),
             _ => Err(EvalError::no_overload()),
         },
     ),
@@ -144,7 +144,7 @@ fn int<'v>(_: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
         Value::Int(value) => *value,
         Value::Double(value) if value.abs() < 9.2e18 => *value as i64,
         Value::Duration(nanos) => *nanos,
-        Value::Timestamp(found) => found.as_second(),
+        Value::Timestamp(time) => time.as_second(),
         Value::Uint(value) => match i64::try_from(*value) {
             Ok(value) => value,
             Err(_) => return fail("integer overflow"),

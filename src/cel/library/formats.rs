@@ -1,14 +1,16 @@
 //! Named formats (`k8s.io/apiserver/pkg/cel/library/format.go`).
+//!
+//! Never: checks a text itself; [`crate::cel::foreign::formats`] does.
 
 use super::{Function, Sig, function, global, member, text};
-use crate::cel::foreign::formats::KNOWN;
+use crate::cel::foreign::formats::FORMATS;
 use crate::cel::value::{EvalError, Value};
 
 const FORMAT: Sig = Sig::Named("kubernetes.NamedFormat");
 const GIVES_FORMAT: &[super::Overload] = &[global(&[], FORMAT)];
 
-/// A function that gives a format.
-const fn named(name: &'static str, run: super::Run) -> Function {
+/// Makes a function without arguments that returns a format.
+const fn constant(name: &'static str, run: super::Run) -> Function {
     function(name, GIVES_FORMAT, run)
 }
 
@@ -24,20 +26,20 @@ pub const FUNCTIONS: &[Function] = &[
     }),
     function("format.named", &[global(&[Sig::String], Sig::Optional(&FORMAT))], |_, args| {
         let name = text(&args[0])?;
-        let known = KNOWN.iter().find(|format| format.name == name);
-        Ok(known.map_or(Value::Optional(None), |format| Value::present(Value::Format(format))))
+        let named = FORMATS.iter().find(|format| format.name == name);
+        Ok(named.map_or(Value::Optional(None), |format| Value::present(Value::Format(format))))
     }),
-    named("format.dns1123Label", |_, _| Ok(Value::Format(&KNOWN[0]))),
-    named("format.dns1123Subdomain", |_, _| Ok(Value::Format(&KNOWN[1]))),
-    named("format.dns1035Label", |_, _| Ok(Value::Format(&KNOWN[2]))),
-    named("format.qualifiedName", |_, _| Ok(Value::Format(&KNOWN[3]))),
-    named("format.dns1123LabelPrefix", |_, _| Ok(Value::Format(&KNOWN[4]))),
-    named("format.dns1123SubdomainPrefix", |_, _| Ok(Value::Format(&KNOWN[5]))),
-    named("format.dns1035LabelPrefix", |_, _| Ok(Value::Format(&KNOWN[6]))),
-    named("format.labelValue", |_, _| Ok(Value::Format(&KNOWN[7]))),
-    named("format.uri", |_, _| Ok(Value::Format(&KNOWN[8]))),
-    named("format.uuid", |_, _| Ok(Value::Format(&KNOWN[9]))),
-    named("format.byte", |_, _| Ok(Value::Format(&KNOWN[10]))),
-    named("format.date", |_, _| Ok(Value::Format(&KNOWN[11]))),
-    named("format.datetime", |_, _| Ok(Value::Format(&KNOWN[12]))),
+    constant("format.dns1123Label", |_, _| Ok(Value::Format(&FORMATS[0]))),
+    constant("format.dns1123Subdomain", |_, _| Ok(Value::Format(&FORMATS[1]))),
+    constant("format.dns1035Label", |_, _| Ok(Value::Format(&FORMATS[2]))),
+    constant("format.qualifiedName", |_, _| Ok(Value::Format(&FORMATS[3]))),
+    constant("format.dns1123LabelPrefix", |_, _| Ok(Value::Format(&FORMATS[4]))),
+    constant("format.dns1123SubdomainPrefix", |_, _| Ok(Value::Format(&FORMATS[5]))),
+    constant("format.dns1035LabelPrefix", |_, _| Ok(Value::Format(&FORMATS[6]))),
+    constant("format.labelValue", |_, _| Ok(Value::Format(&FORMATS[7]))),
+    constant("format.uri", |_, _| Ok(Value::Format(&FORMATS[8]))),
+    constant("format.uuid", |_, _| Ok(Value::Format(&FORMATS[9]))),
+    constant("format.byte", |_, _| Ok(Value::Format(&FORMATS[10]))),
+    constant("format.date", |_, _| Ok(Value::Format(&FORMATS[11]))),
+    constant("format.datetime", |_, _| Ok(Value::Format(&FORMATS[12]))),
 ];

@@ -54,7 +54,7 @@ pub const FUNCTIONS: &[Function] = &[
                 Err(why) => return fail(why),
             },
         };
-        Ok(Value::Bool(holds(network(&args[0])?, (inner, if inner.is_ipv4() { 32 } else { 128 }))))
+        Ok(Value::Bool(contains_network(network(&args[0])?, (inner, if inner.is_ipv4() { 32 } else { 128 }))))
     }),
     function(
         "containsCIDR",
@@ -67,7 +67,7 @@ pub const FUNCTIONS: &[Function] = &[
                     Err(why) => return fail(why),
                 },
             };
-            Ok(Value::Bool(holds(network(&args[0])?, inner)))
+            Ok(Value::Bool(contains_network(network(&args[0])?, inner)))
         },
     ),
 ];
@@ -80,8 +80,8 @@ fn network(value: &Value) -> Result<(IpAddr, u8), EvalError> {
     if let Value::Cidr(address, length) = value { Ok((*address, *length)) } else { Err(EvalError::no_overload()) }
 }
 
-fn test<'v>(args: &[Value<'v>], found: fn(IpAddr) -> bool) -> Evaluated<'v> {
-    Ok(Value::Bool(found(address(&args[0])?)))
+fn test<'v>(args: &[Value<'v>], holds: fn(IpAddr) -> bool) -> Evaluated<'v> {
+    Ok(Value::Bool(holds(address(&args[0])?)))
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
@@ -141,6 +141,6 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-fn holds((outer, length): (IpAddr, u8), (inner, inner_length): (IpAddr, u8)) -> bool {
+fn contains_network((outer, length): (IpAddr, u8), (inner, inner_length): (IpAddr, u8)) -> bool {
     outer.is_ipv4() == inner.is_ipv4() && length <= inner_length && masked(outer, length) == masked(inner, length)
 }

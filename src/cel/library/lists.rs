@@ -1,4 +1,6 @@
 //! Functions of lists and sets (`cel-go/ext/lists.go`, `cel-go/ext/sets.go`, `k8s.io/apiserver/pkg/cel/library/lists.go`).
+//!
+//! Never: makes a list whose length is not counted as work or as bytes. Start reading at [`FUNCTIONS`].
 
 use super::{Function, Overload, Sig, function, global, member, number, strings};
 use crate::cel::equal::{compare, contains, equal};
@@ -11,18 +13,14 @@ const LIST_DYN: Sig = Sig::List(&Sig::Dyn);
 /// Maximum number of items of a list that a function creates.
 const MOST_ITEMS: i64 = 1_000_000;
 
-const fn list_sig(item: &'static Sig) -> Sig {
-    Sig::List(item)
-}
-
-const INTS: Sig = list_sig(&Sig::Int);
-const UINTS: Sig = list_sig(&Sig::Uint);
-const DOUBLES: Sig = list_sig(&Sig::Double);
-const BOOLS: Sig = list_sig(&Sig::Bool);
-const TEXTS: Sig = list_sig(&Sig::String);
-const BYTES: Sig = list_sig(&Sig::Bytes);
-const TIMES: Sig = list_sig(&Sig::Timestamp);
-const DURATIONS: Sig = list_sig(&Sig::Duration);
+const INTS: Sig = Sig::List(&Sig::Int);
+const UINTS: Sig = Sig::List(&Sig::Uint);
+const DOUBLES: Sig = Sig::List(&Sig::Double);
+const BOOLS: Sig = Sig::List(&Sig::Bool);
+const TEXTS: Sig = Sig::List(&Sig::String);
+const BYTES: Sig = Sig::List(&Sig::Bytes);
+const TIMES: Sig = Sig::List(&Sig::Timestamp);
+const DURATIONS: Sig = Sig::List(&Sig::Duration);
 
 /// The least or greatest item of lists with an order.
 const ITEM: &[Overload] = &[
@@ -62,8 +60,8 @@ pub const FUNCTIONS: &[Function] = &[
         ],
         sum,
     ),
-    function("min", ITEM, |_, args| extreme(&args[0], "min", Ordering::Less)),
-    function("max", ITEM, |_, args| extreme(&args[0], "max", Ordering::Greater)),
+    function("min", ITEM, |_, args| find_extreme(&args[0], "min", Ordering::Less)),
+    function("max", ITEM, |_, args| find_extreme(&args[0], "max", Ordering::Greater)),
     function(
         "indexOf",
         &[
@@ -135,11 +133,11 @@ pub const FUNCTIONS: &[Function] = &[
         if count > MOST_ITEMS {
             return Err(EvalError::Costly);
         }
-        context.work(count.max(0) as u64)?;
+        context.count_steps(count.max(0) as u64)?;
         Ok(Value::list((0..count).map(Value::Int).collect()))
     }),
     function("reverse", &[member(&[LIST_A], LIST_A)], |context, args| {
-        let mut items = all(context, &args[0])?;
+        let mut items = collect_items(context, &args[0])?;
         items.reverse();
         Ok(Value::list(items))
     }),
@@ -147,22 +145,22 @@ pub const FUNCTIONS: &[Function] = &[
         let mut items: Vec<Value> = Vec::new();
         for item in list(&args[0])?.iter() {
             let item = item?;
-            let mut is_known = false;
-            for known in &items {
-                is_known = is_known || equal(context, known, &item)?;
+            let mut is_repeated = false;
+            for earlier in &items {
+                is_repeated = is_repeated || equal(context, earlier, &item)?;
             }
-            if !is_known {
+            if !is_repeated {
                 items.push(item);
             }
         }
         Ok(Value::list(items))
     }),
     function("sets.contains", &[global(&[LIST_A, LIST_A], Sig::Bool)], |context, args| {
-        Ok(Value::Bool(holds_all(context, list(&args[0])?, list(&args[1])?)?))
+        Ok(Value::Bool(contains_all(context, list(&args[0])?, list(&args[1])?)?))
     }),
     function("sets.equivalent", &[global(&[LIST_A, LIST_A], Sig::Bool)], |context, args| {
         let (one, other) = (list(&args[0])?, list(&args[1])?);
-        Ok(Value::Bool(holds_all(context, one, other)? && holds_all(context, other, one)?))
+        Ok(Value::Bool(contains_all(context, one, other)? && contains_all(context, other, one)?))
     }),
     function("sets.intersects", &[global(&[LIST_A, LIST_A], Sig::Bool)], |context, args| {
         for item in list(&args[0])?.iter() {
@@ -178,14 +176,14 @@ fn list<'a, 'v>(value: &'a Value<'v>) -> Result<&'a List<'v>, EvalError> {
     if let Value::List(list) = value { Ok(list) } else { Err(EvalError::no_overload()) }
 }
 
-/// All items, whose number is counted as work.
-fn all<'v>(context: &WorkLimits<'v>, value: &Value<'v>) -> Result<Vec<Value<'v>>, EvalError> {
+/// Collects all items, whose number is counted as work.
+fn collect_items<'v>(context: &WorkLimits<'v>, value: &Value<'v>) -> Result<Vec<Value<'v>>, EvalError> {
     let list = list(value)?;
-    context.work(list.count() as u64)?;
+    context.count_steps(list.count() as u64)?;
     list.iter().collect()
 }
 
-fn holds_all<'v>(context: &WorkLimits<'v>, list: &List<'v>, wanted: &List<'v>) -> Result<bool, EvalError> {
+fn contains_all<'v>(context: &WorkLimits<'v>, list: &List<'v>, wanted: &List<'v>) -> Result<bool, EvalError> {
     for item in wanted.iter() {
         if !contains(context, list, &item?)? {
             return Ok(false);
@@ -195,7 +193,7 @@ fn holds_all<'v>(context: &WorkLimits<'v>, list: &List<'v>, wanted: &List<'v>) -
 }
 
 fn is_sorted<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
-    let items = all(context, &args[0])?;
+    let items = collect_items(context, &args[0])?;
     for pair in items.windows(2) {
         if compare(&pair[0], &pair[1])? == Some(Ordering::Greater) {
             return Ok(Value::Bool(false));
@@ -206,7 +204,7 @@ fn is_sorted<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> 
 
 fn sum<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     let mut total = None;
-    for item in all(context, &args[0])? {
+    for item in collect_items(context, &args[0])? {
         total = Some(match (total, item) {
             (None, item @ (Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_))) => item,
             (Some(Value::Int(a)), Value::Int(b)) => match a.checked_add(b) {
@@ -228,30 +226,30 @@ fn sum<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     Ok(total.unwrap_or(Value::Int(0)))
 }
 
-fn extreme<'v>(value: &Value<'v>, function: &str, wanted: Ordering) -> Evaluated<'v> {
-    let mut found: Option<Value> = None;
+fn find_extreme<'v>(value: &Value<'v>, function: &str, wanted: Ordering) -> Evaluated<'v> {
+    let mut best: Option<Value> = None;
     for item in list(value)?.iter() {
         let item = item?;
-        found = Some(match found {
-            Some(known) if compare(&item, &known)? != Some(wanted) => known,
+        best = Some(match best {
+            Some(best) if compare(&item, &best)? != Some(wanted) => best,
             _ => item,
         });
     }
-    found.map_or_else(|| fail(format!("{function} called on empty list")), Ok)
+    best.map_or_else(|| fail(format!("{function} called on empty list")), Ok)
 }
 
 /// The first or last position of an item.
 fn index_of<'v>(context: &WorkLimits<'v>, args: &[Value<'v>], last: bool) -> Evaluated<'v> {
-    let mut found = -1;
+    let mut position = -1;
     for (index, item) in list(&args[0])?.iter().enumerate() {
         if equal(context, &item?, &args[1])? {
-            found = index as i64;
+            position = index as i64;
             if !last {
                 break;
             }
         }
     }
-    Ok(Value::Int(found))
+    Ok(Value::Int(position))
 }
 
 fn slice<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
@@ -267,7 +265,7 @@ fn slice<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     if list.count() < end as usize {
         return wrong(format!("list is length {}", list.count()));
     }
-    context.work((end - start) as u64)?;
+    context.count_steps((end - start) as u64)?;
     let items: Result<Vec<Value>, EvalError> = (start as usize..end as usize).map(|index| list.get(index)).collect();
     Ok(Value::list(items?))
 }
@@ -278,7 +276,7 @@ fn flatten<'v>(
     depth: i64,
     items: &mut Vec<Value<'v>>,
 ) -> Result<(), EvalError> {
-    context.work(list.count() as u64)?;
+    context.count_steps(list.count() as u64)?;
     for item in list.iter() {
         match item? {
             Value::List(inner) if depth > 0 => flatten(context, &inner, depth - 1, items)?,
@@ -289,7 +287,7 @@ fn flatten<'v>(
 }
 
 fn sort<'v>(context: &WorkLimits<'v>, value: &Value<'v>, keys: &Value<'v>) -> Evaluated<'v> {
-    let (items, keys) = (all(context, value)?, all(context, keys)?);
+    let (items, keys) = (collect_items(context, value)?, collect_items(context, keys)?);
     if items.len() != keys.len() {
         return fail(format!(
             "sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} elements respectively",
@@ -304,8 +302,14 @@ fn sort<'v>(context: &WorkLimits<'v>, value: &Value<'v>, keys: &Value<'v>) -> Ev
     if let [one, ..] = keys.as_slice() {
         compare(one, one).map_err(|_| EvalError::Failed("list elements must be comparable".into()))?;
     }
-    let steps = items.len() as u64;
-    context.work(steps * (64 - steps.leading_zeros() as u64))?;
+    let count = items.len() as u64;
+    let rounds = 64 - u64::from(count.leading_zeros());
+    context.count_steps(count * rounds)?;
+    for key in &keys {
+        if let Value::String(text) = key {
+            (0..rounds).try_for_each(|_| context.count_text(text))?;
+        }
+    }
     let mut pairs: Vec<(Value, Value)> = keys.into_iter().zip(items).collect();
     pairs.sort_by(|one, other| compare(&one.0, &other.0).ok().flatten().unwrap_or(Ordering::Equal));
     Ok(Value::list(pairs.into_iter().map(|(_, item)| item).collect()))

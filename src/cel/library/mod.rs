@@ -12,7 +12,7 @@ mod lists;
 mod operators;
 mod optional;
 mod quantity;
-mod regex;
+pub mod regex;
 mod semver;
 mod strings;
 mod text_format;
@@ -63,7 +63,7 @@ pub enum Sig {
 }
 
 impl Sig {
-    /// The type, with types for the variables.
+    /// Returns the type, with types for the variables.
     pub fn instance(self, variables: &[Type; 2]) -> Type {
         match self {
             Sig::Dyn => Type::Dyn,
@@ -127,17 +127,17 @@ pub struct Overload {
     pub result: Sig,
 }
 
-/// An entry of a table.
+/// Makes an entry of a table.
 const fn function(name: &'static str, overloads: &'static [Overload], run: Run) -> Function {
     Function { name, overloads, run }
 }
 
-/// A signature that is called as `name(a)`.
+/// Makes a signature that is called as `name(a)`.
 const fn global(args: &'static [Sig], result: Sig) -> Overload {
     Overload { member: false, args, result }
 }
 
-/// A signature that is called as `a.name()`.
+/// Makes a signature that is called as `a.name()`.
 const fn member(args: &'static [Sig], result: Sig) -> Overload {
     Overload { member: true, args, result }
 }
@@ -158,12 +158,12 @@ const TABLES: [&[Function]; 13] = [
     authorizer::FUNCTIONS,
 ];
 
-/// Finds a function; some names are in several tables, whose signatures all count.
+/// Finds the functions of a name: some are in several tables, and the signatures of all of them count.
 pub fn find(name: &str) -> impl Iterator<Item = &'static Function> + '_ {
     TABLES.iter().flat_map(|table| *table).filter(move |function| function.name == name)
 }
 
-/// Whether a name is the first part of a function's name, such as `optional`.
+/// Whether there is a function of this name.
 pub fn exists(name: &str) -> bool {
     find(name).next().is_some()
 }

@@ -35,10 +35,10 @@ const ORDERED: &[Overload] = &[
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
-    function(operator::CONDITIONAL, &[global(&[Sig::Bool, Sig::A, Sig::A], Sig::A)], not_called),
-    function(operator::AND, &[global(&[Sig::Bool, Sig::Bool], Sig::Bool)], not_called),
-    function(operator::OR, &[global(&[Sig::Bool, Sig::Bool], Sig::Bool)], not_called),
-    function(operator::NOT_STRICTLY_FALSE, &[global(&[Sig::Bool], Sig::Bool)], not_called),
+    function(operator::CONDITIONAL, &[global(&[Sig::Bool, Sig::A, Sig::A], Sig::A)], refuse_call),
+    function(operator::AND, &[global(&[Sig::Bool, Sig::Bool], Sig::Bool)], refuse_call),
+    function(operator::OR, &[global(&[Sig::Bool, Sig::Bool], Sig::Bool)], refuse_call),
+    function(operator::NOT_STRICTLY_FALSE, &[global(&[Sig::Bool], Sig::Bool)], refuse_call),
     function(operator::NOT, &[global(&[Sig::Bool], Sig::Bool)], not),
     function(operator::EQUALS, &[global(&[Sig::A, Sig::A], Sig::Bool)], |context, args| {
         Ok(Value::Bool(equal(context, &args[0], &args[1])?))
@@ -82,8 +82,8 @@ pub const FUNCTIONS: &[Function] = &[
         ],
         |_, args| match (&args[0], &args[1]) {
             (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a * b)),
-            (Value::Int(a), Value::Int(b)) => whole(a.checked_mul(*b)),
-            (Value::Uint(a), Value::Uint(b)) => unsigned(a.checked_mul(*b)),
+            (Value::Int(a), Value::Int(b)) => int_result(a.checked_mul(*b)),
+            (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_mul(*b)),
             _ => Err(EvalError::no_overload()),
         },
     ),
@@ -97,8 +97,8 @@ pub const FUNCTIONS: &[Function] = &[
         |_, args| match (&args[0], &args[1]) {
             (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a / b)),
             (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => fail("division by zero"),
-            (Value::Int(a), Value::Int(b)) => whole(a.checked_div(*b)),
-            (Value::Uint(a), Value::Uint(b)) => unsigned(a.checked_div(*b)),
+            (Value::Int(a), Value::Int(b)) => int_result(a.checked_div(*b)),
+            (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_div(*b)),
             _ => Err(EvalError::no_overload()),
         },
     ),
@@ -107,22 +107,22 @@ pub const FUNCTIONS: &[Function] = &[
         &[global(&[Sig::Int, Sig::Int], Sig::Int), global(&[Sig::Uint, Sig::Uint], Sig::Uint)],
         |_, args| match (&args[0], &args[1]) {
             (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => fail("modulus by zero"),
-            (Value::Int(a), Value::Int(b)) => whole(a.checked_rem(*b)),
-            (Value::Uint(a), Value::Uint(b)) => unsigned(a.checked_rem(*b)),
+            (Value::Int(a), Value::Int(b)) => int_result(a.checked_rem(*b)),
+            (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_rem(*b)),
             _ => Err(EvalError::no_overload()),
         },
     ),
     function(operator::NEGATE, &[global(&[Sig::Double], Sig::Double), global(&[Sig::Int], Sig::Int)], |_, args| {
         match &args[0] {
             Value::Double(value) => Ok(Value::Double(-value)),
-            Value::Int(value) => whole(value.checked_neg()),
+            Value::Int(value) => int_result(value.checked_neg()),
             _ => Err(EvalError::no_overload()),
         }
     }),
-    function("_<_", ORDERED, |_, args| order(args, |order| order == Ordering::Less)),
-    function("_<=_", ORDERED, |_, args| order(args, |order| order != Ordering::Greater)),
-    function("_>_", ORDERED, |_, args| order(args, |order| order == Ordering::Greater)),
-    function("_>=_", ORDERED, |_, args| order(args, |order| order != Ordering::Less)),
+    function("_<_", ORDERED, |_, args| compare_arguments(args, |order| order == Ordering::Less)),
+    function("_<=_", ORDERED, |_, args| compare_arguments(args, |order| order != Ordering::Greater)),
+    function("_>_", ORDERED, |_, args| compare_arguments(args, |order| order == Ordering::Greater)),
+    function("_>=_", ORDERED, |_, args| compare_arguments(args, |order| order != Ordering::Less)),
     function(
         operator::INDEX,
         &[
@@ -162,26 +162,32 @@ pub const FUNCTIONS: &[Function] = &[
             global(&[Sig::String], Sig::Int),
             member(&[Sig::String], Sig::Int),
         ],
-        |_, args| match &args[0] {
-            Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::String(_) => {
-                Ok(Value::Int(args[0].size() as i64))
+        |context, args| {
+            if let Value::String(text) = &args[0] {
+                context.count_text(text)?;
             }
-            _ => Err(EvalError::no_overload()),
+            match &args[0] {
+                Value::Bytes(_) | Value::List(_) | Value::Map(_) | Value::String(_) => {
+                    Ok(Value::Int(args[0].size() as i64))
+                }
+                _ => Err(EvalError::no_overload()),
+            }
         },
     ),
     function(
         "cel.@mapInsert",
         &[global(&[MAP_AB, Sig::A, Sig::B], MAP_AB), global(&[MAP_AB, MAP_AB], MAP_AB)],
         |_, args| {
-            let mut entries = entries(&args[0])?;
+            let mut entries = copy_entries(&args[0])?;
             insert(&mut entries, &args[1..])?;
             Ok(Value::Map(Map::Owned(Arc::new(entries))))
         },
     ),
 ];
 
-/// The evaluator computes these by itself, because not all of their arguments are evaluated.
-fn not_called<'v>(_: &WorkLimits<'v>, _: &[Value<'v>]) -> Evaluated<'v> {
+/// Refuses a call that never happens: the evaluator computes these operators itself, because not all of their arguments are
+/// evaluated.
+fn refuse_call<'v>(_: &WorkLimits<'v>, _: &[Value<'v>]) -> Evaluated<'v> {
     Err(EvalError::no_overload())
 }
 
@@ -189,45 +195,45 @@ fn not<'v>(_: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     args[0].as_bool().map(|value| Value::Bool(!value)).ok_or_else(EvalError::no_overload)
 }
 
-fn whole<'v>(result: Option<i64>) -> Evaluated<'v> {
+fn int_result<'v>(result: Option<i64>) -> Evaluated<'v> {
     result.map_or_else(|| fail("integer overflow"), |value| Ok(Value::Int(value)))
 }
 
-fn unsigned<'v>(result: Option<u64>) -> Evaluated<'v> {
+fn uint_result<'v>(result: Option<u64>) -> Evaluated<'v> {
     result.map_or_else(|| fail("unsigned integer overflow"), |value| Ok(Value::Uint(value)))
 }
 
-fn order<'v>(args: &[Value<'v>], test: fn(Ordering) -> bool) -> Evaluated<'v> {
+fn compare_arguments<'v>(args: &[Value<'v>], test: fn(Ordering) -> bool) -> Evaluated<'v> {
     Ok(Value::Bool(compare(&args[0], &args[1])?.is_some_and(test)))
 }
 
-fn later<'v>(time: Timestamp, nanos: i64, back: bool) -> Evaluated<'v> {
+fn shift_time<'v>(time: Timestamp, nanos: i64, back: bool) -> Evaluated<'v> {
     let by = SignedDuration::from_nanos(nanos);
     let moved = if back { time.checked_sub(by) } else { time.checked_add(by) };
     moved.map_or_else(|_| fail("timestamp overflow"), |time| Ok(Value::Timestamp(time)))
 }
 
-fn duration<'v>(nanos: Option<i64>) -> Evaluated<'v> {
+fn duration_result<'v>(nanos: Option<i64>) -> Evaluated<'v> {
     nanos.map_or_else(|| fail("duration overflow"), |nanos| Ok(Value::Duration(nanos)))
 }
 
 fn add<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => whole(a.checked_add(*b)),
-        (Value::Uint(a), Value::Uint(b)) => unsigned(a.checked_add(*b)),
+        (Value::Int(a), Value::Int(b)) => int_result(a.checked_add(*b)),
+        (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_add(*b)),
         (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a + b)),
         (Value::String(a), Value::String(b)) => {
-            context.make_room(a.len() + b.len())?;
+            context.reserve_bytes(a.len() + b.len())?;
             Ok(Value::text([&**a, &**b].concat()))
         }
         (Value::Bytes(a), Value::Bytes(b)) => {
-            context.make_room(a.len() + b.len())?;
+            context.reserve_bytes(a.len() + b.len())?;
             Ok(Value::Bytes([&**a, &**b].concat().into()))
         }
         (Value::List(a), Value::List(b)) => concat(context, a, b),
-        (Value::Duration(a), Value::Duration(b)) => duration(a.checked_add(*b)),
+        (Value::Duration(a), Value::Duration(b)) => duration_result(a.checked_add(*b)),
         (Value::Timestamp(time), Value::Duration(by)) | (Value::Duration(by), Value::Timestamp(time)) => {
-            later(*time, *by, false)
+            shift_time(*time, *by, false)
         }
         _ => Err(EvalError::no_overload()),
     }
@@ -235,12 +241,14 @@ fn add<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
 
 fn subtract<'v>(_: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     match (&args[0], &args[1]) {
-        (Value::Int(a), Value::Int(b)) => whole(a.checked_sub(*b)),
-        (Value::Uint(a), Value::Uint(b)) => unsigned(a.checked_sub(*b)),
+        (Value::Int(a), Value::Int(b)) => int_result(a.checked_sub(*b)),
+        (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_sub(*b)),
         (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a - b)),
-        (Value::Duration(a), Value::Duration(b)) => duration(a.checked_sub(*b)),
-        (Value::Timestamp(time), Value::Duration(by)) => later(*time, *by, true),
-        (Value::Timestamp(a), Value::Timestamp(b)) => duration(i64::try_from(a.duration_since(*b).as_nanos()).ok()),
+        (Value::Duration(a), Value::Duration(b)) => duration_result(a.checked_sub(*b)),
+        (Value::Timestamp(time), Value::Duration(by)) => shift_time(*time, *by, true),
+        (Value::Timestamp(a), Value::Timestamp(b)) => {
+            duration_result(i64::try_from(a.duration_since(*b).as_nanos()).ok())
+        }
         _ => Err(EvalError::no_overload()),
     }
 }
@@ -262,39 +270,50 @@ fn concat<'v>(context: &WorkLimits<'v>, one: &List<'v>, other: &List<'v>) -> Eva
             }
             Ok(Value::list(items))
         }
-        ListKind::Map(keys) => {
-            let key = |item: &Value<'v>| -> Result<Vec<Option<Value<'v>>>, EvalError> {
-                let Value::Map(map) = item else { return Err(EvalError::no_overload()) };
-                keys.iter().map(|name| map.field(&crate::cel::names::escape(name).unwrap_or_default())).collect()
-            };
-            let mut items = one.iter().collect::<Result<Vec<_>, _>>()?;
-            for item in other.iter() {
-                let item = item?;
-                let wanted = key(&item)?;
-                let mut same = None;
-                for (index, known) in items.iter().enumerate() {
-                    let known = key(known)?;
-                    let mut is_same = true;
-                    for (a, b) in known.iter().zip(&wanted) {
-                        is_same = is_same
-                            && match (a, b) {
-                                (Some(a), Some(b)) => equal(context, a, b)?,
-                                (a, b) => a.is_none() && b.is_none(),
-                            };
-                    }
-                    if is_same {
-                        same = Some(index);
-                        break;
-                    }
-                }
-                match same {
-                    Some(index) => items[index] = item,
-                    None => items.push(item),
-                }
+        ListKind::Map(names) => merge_by_keys(context, one, other, names),
+    }
+}
+
+/// Joins two lists whose items have keys: an item of the second list replaces one of the first with the same keys.
+fn merge_by_keys<'v>(context: &WorkLimits<'v>, one: &List<'v>, other: &List<'v>, names: &[String]) -> Evaluated<'v> {
+    let read_keys = |item: &Value<'v>| -> Result<Vec<Option<Value<'v>>>, EvalError> {
+        let Value::Map(map) = item else { return Err(EvalError::no_overload()) };
+        names.iter().map(|name| map.field(&crate::cel::names::escape(name).unwrap_or_default())).collect()
+    };
+    let mut items = one.iter().collect::<Result<Vec<_>, _>>()?;
+    for item in other.iter() {
+        let item = item?;
+        let keys = read_keys(&item)?;
+        let mut place = None;
+        for (index, earlier) in items.iter().enumerate() {
+            if equal_keys(context, &read_keys(earlier)?, &keys)? {
+                place = Some(index);
+                break;
             }
-            Ok(Value::list(items))
+        }
+        match place {
+            Some(index) => items[index] = item,
+            None => items.push(item),
         }
     }
+    Ok(Value::list(items))
+}
+
+fn equal_keys<'v>(
+    context: &WorkLimits<'v>,
+    one: &[Option<Value<'v>>],
+    other: &[Option<Value<'v>>],
+) -> Result<bool, EvalError> {
+    for pair in one.iter().zip(other) {
+        let is_same = match pair {
+            (Some(a), Some(b)) => equal(context, a, b)?,
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        if !is_same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The item of a list or the value of a key.
@@ -308,7 +327,7 @@ pub fn index<'v>(container: &Value<'v>, at: &Value<'v>) -> Evaluated<'v> {
         },
         Value::Map(map) => match map.get(at)? {
             Some(value) => Ok(value),
-            None => fail(format!("no such key: {}", crate::cel::show::shown(at))),
+            None => fail(format!("no such key: {}", crate::cel::show::format_value(at))),
         },
         _ => Err(EvalError::no_overload()),
     }
@@ -337,16 +356,16 @@ fn optional_index<'v>(container: &Value<'v>, at: &Value<'v>) -> Evaluated<'v> {
     })
 }
 
-/// The entries of a map, to be changed.
-pub fn entries<'v>(value: &Value<'v>) -> Result<std::collections::BTreeMap<MapKey, Value<'v>>, EvalError> {
+/// Copies the entries of a map, which can be changed.
+pub fn copy_entries<'v>(value: &Value<'v>) -> Result<std::collections::BTreeMap<MapKey, Value<'v>>, EvalError> {
     let Value::Map(map) = value else { return Err(EvalError::no_overload()) };
     if let Map::Owned(entries) = map {
         return Ok((**entries).clone());
     }
     let mut entries = std::collections::BTreeMap::new();
     for key in map.keys() {
-        if let (Some(known), Some(value)) = (MapKey::from_value(&key), map.get(&key)?) {
-            entries.insert(known, value);
+        if let (Some(map_key), Some(value)) = (MapKey::from_value(&key), map.get(&key)?) {
+            entries.insert(map_key, value);
         }
     }
     Ok(entries)
@@ -362,12 +381,12 @@ pub fn insert<'v>(
             Some(key) => vec![(key, value.clone())],
             None => return fail(format!("unsupported key type: {}", key.type_name())),
         },
-        [map] => entries(map)?.into_iter().collect(),
+        [map] => copy_entries(map)?.into_iter().collect(),
         _ => return Err(EvalError::no_overload()),
     };
     for (key, value) in added {
         if into.contains_key(&key) {
-            return fail(format!("insert failed: key {} already exists", crate::cel::show::shown(&key.value())));
+            return fail(format!("insert failed: key {} already exists", crate::cel::show::format_value(&key.value())));
         }
         into.insert(key, value);
     }

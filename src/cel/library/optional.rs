@@ -29,13 +29,15 @@ pub const FUNCTIONS: &[Function] = &[
     function(operator::OPTIONAL_SELECT, &[global(&[Sig::Dyn, Sig::String], OPTIONAL)], |_, _| {
         Err(EvalError::no_overload())
     }),
-    function("first", &[member(&[LIST_A], OPTIONAL)], |_, args| end(&args[0], |_| 0)),
-    function("last", &[member(&[LIST_A], OPTIONAL)], |_, args| end(&args[0], |list| list.count().saturating_sub(1))),
-    function("optional.unwrap", &[global(&[LIST_OPTIONAL], LIST_A)], |_, args| unwrap(&args[0])),
-    function("unwrapOpt", &[member(&[LIST_OPTIONAL], LIST_A)], |_, args| unwrap(&args[0])),
+    function("first", &[member(&[LIST_A], OPTIONAL)], |_, args| end_item(&args[0], |_| 0)),
+    function("last", &[member(&[LIST_A], OPTIONAL)], |_, args| {
+        end_item(&args[0], |list| list.count().saturating_sub(1))
+    }),
+    function("optional.unwrap", &[global(&[LIST_OPTIONAL], LIST_A)], |_, args| unwrap_items(&args[0])),
+    function("unwrapOpt", &[member(&[LIST_OPTIONAL], LIST_A)], |_, args| unwrap_items(&args[0])),
 ];
 
-fn end<'v>(value: &Value<'v>, index: fn(&List<'v>) -> usize) -> Evaluated<'v> {
+fn end_item<'v>(value: &Value<'v>, index: fn(&List<'v>) -> usize) -> Evaluated<'v> {
     match value {
         Value::List(list) if list.count() == 0 => Ok(Value::Optional(None)),
         Value::List(list) => Ok(Value::present(list.get(index(list))?)),
@@ -43,14 +45,14 @@ fn end<'v>(value: &Value<'v>, index: fn(&List<'v>) -> usize) -> Evaluated<'v> {
     }
 }
 
-fn unwrap<'v>(value: &Value<'v>) -> Evaluated<'v> {
+fn unwrap_items<'v>(value: &Value<'v>) -> Evaluated<'v> {
     let Value::List(list) = value else { return Err(EvalError::no_overload()) };
     let mut items = Vec::new();
     for item in list.iter() {
         match item? {
             Value::Optional(Some(inner)) => items.push(Value::clone(&inner)),
             Value::Optional(None) => {}
-            other => return fail(format!("value {} is not optional", crate::cel::show::shown(&other))),
+            other => return fail(format!("value {} is not optional", crate::cel::show::format_value(&other))),
         }
     }
     Ok(Value::list(items))

@@ -22,13 +22,13 @@ pub const FUNCTIONS: &[Function] = &[
         Ok(Value::Int(if quantity.is_zero() { 0 } else { if quantity.is_negative() { -1 } else { 1 } }))
     }),
     function("isGreaterThan", &[member(&[Q, Q], Sig::Bool), member(&[V, V], Sig::Bool)], |_, args| {
-        Ok(Value::Bool(order(args)? == Ordering::Greater))
+        Ok(Value::Bool(compare_arguments(args)? == Ordering::Greater))
     }),
     function("isLessThan", &[member(&[Q, Q], Sig::Bool), member(&[V, V], Sig::Bool)], |_, args| {
-        Ok(Value::Bool(order(args)? == Ordering::Less))
+        Ok(Value::Bool(compare_arguments(args)? == Ordering::Less))
     }),
     function("compareTo", &[member(&[Q, Q], Sig::Int), member(&[V, V], Sig::Int)], |_, args| {
-        Ok(Value::Int(order(args)? as i64))
+        Ok(Value::Int(compare_arguments(args)? as i64))
     }),
     function("asApproximateFloat", &[member(&[Q], Sig::Double)], |_, args| {
         Ok(Value::Double(quantity(&args[0])?.as_f64()))
@@ -60,7 +60,7 @@ fn amount(value: &Value) -> Result<Quantity, EvalError> {
     if let Value::Int(units) = value { Ok(Quantity::from_int(*units)) } else { quantity(value) }
 }
 
-fn order(args: &[Value]) -> Result<Ordering, EvalError> {
+fn compare_arguments(args: &[Value]) -> Result<Ordering, EvalError> {
     match (&args[0], &args[1]) {
         (Value::Quantity(one), Value::Quantity(other)) => Ok(one.cmp(other)),
         (Value::Semver(one), Value::Semver(other)) => Ok(crate::cel::foreign::semver::compare(one, other)),

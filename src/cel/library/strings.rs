@@ -1,7 +1,7 @@
 //! Functions of texts (`cel-go/ext/strings.go`, version 2). Positions count letters.
 
 use super::{Function, Sig, function, global, member, number, text, text_format};
-use crate::cel::limits::WorkLimits;
+use crate::cel::limits::{ITEM_BYTES, WorkLimits};
 use crate::cel::value::{EvalError, Evaluated, Value, fail};
 
 const S: Sig = Sig::String;
@@ -12,8 +12,9 @@ pub const FUNCTIONS: &[Function] = &[
     function("contains", &[member(&[S, S], Sig::Bool)], |_, args| test(args, |text, part| text.contains(part))),
     function("endsWith", &[member(&[S, S], Sig::Bool)], |_, args| test(args, |text, part| text.ends_with(part))),
     function("startsWith", &[member(&[S, S], Sig::Bool)], |_, args| test(args, |text, part| text.starts_with(part))),
-    function("charAt", &[member(&[S, Sig::Int], S)], |_, args| {
+    function("charAt", &[member(&[S, Sig::Int], S)], |context, args| {
         let (text, at) = (text(&args[0])?, number(&args[1])?);
+        context.count_text(text)?;
         let length = text.chars().count() as i64;
         match at {
             _ if at == length => Ok(Value::text("")),
@@ -31,17 +32,15 @@ pub const FUNCTIONS: &[Function] = &[
     function("strings.quote", &[global(&[S], S)], |_, args| Ok(Value::text(quote(text(&args[0])?)))),
     function("format", &[member(&[S, Sig::List(&Sig::Dyn)], S)], |context, args| {
         let Value::List(list) = &args[1] else { return Err(EvalError::no_overload()) };
-        let text = text_format::format(text(&args[0])?, list)?;
-        context.make_room(text.len())?;
-        Ok(Value::text(text))
+        Ok(Value::text(text_format::format(context, text(&args[0])?, list)?))
     }),
     function("jsonpatch.escapeKey", &[global(&[S], S)], |_, args| {
         Ok(Value::text(text(&args[0])?.replace('~', "~0").replace('/', "~1")))
     }),
 ];
 
-fn test<'v>(args: &[Value<'v>], found: fn(&str, &str) -> bool) -> Evaluated<'v> {
-    Ok(Value::Bool(found(text(&args[0])?, text(&args[1])?)))
+fn test<'v>(args: &[Value<'v>], holds: fn(&str, &str) -> bool) -> Evaluated<'v> {
+    Ok(Value::Bool(holds(text(&args[0])?, text(&args[1])?)))
 }
 
 /// The byte position of a letter.
@@ -66,8 +65,8 @@ pub fn index_of<'v>(args: &[Value<'v>]) -> Evaluated<'v> {
         };
     }
     let start = byte_at(text, from as usize);
-    let found = text[start..].find(part).map(|at| text[..start + at].chars().count() as i64);
-    Ok(Value::Int(found.unwrap_or(-1)))
+    let first = text[start..].find(part).map(|at| text[..start + at].chars().count() as i64);
+    Ok(Value::Int(first.unwrap_or(-1)))
 }
 
 /// The last position of a part of a text.
@@ -82,29 +81,30 @@ pub fn last_index_of<'v>(args: &[Value<'v>]) -> Evaluated<'v> {
         return Ok(Value::Int(upto));
     }
     let end = byte_at(text, upto as usize);
-    let found =
+    let places =
         text.char_indices().map(|(at, _)| at).take_while(|at| *at <= end).filter(|at| text[*at..].starts_with(part));
-    Ok(Value::Int(found.last().map_or(-1, |at| text[..at].chars().count() as i64)))
+    Ok(Value::Int(places.last().map_or(-1, |at| text[..at].chars().count() as i64)))
 }
 
 fn replace<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     let (text, from, to) = (text(&args[0])?, text(&args[1])?, text(&args[2])?);
     let most = args.get(3).map_or(Ok(-1), number)?;
     let matches = if from.is_empty() { text.chars().count() + 1 } else { text.len() / from.len() };
-    context.make_room(text.len().saturating_add(matches.saturating_mul(to.len())))?;
+    context.reserve_bytes(text.len().saturating_add(matches.saturating_mul(to.len())))?;
     let replaced = if most < 0 { text.replace(from, to) } else { text.replacen(from, to, most as usize) };
     Ok(Value::text(replaced))
 }
 
-fn split<'v>(_: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
+fn split<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     let (text, by) = (text(&args[0])?, text(&args[1])?);
     let most = args.get(2).map_or(Ok(-1), number)?;
-    let most = if most < 0 { usize::MAX } else { most as usize };
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let count = if by.is_empty() { text.chars().count() } else { text.matches(by).count() + 1 };
+    context.reserve_bytes(text.len() + count.min(most).saturating_mul(ITEM_BYTES))?;
     let parts: Vec<Value> = match (most, by.is_empty()) {
         (0, _) => Vec::new(),
         (_, false) => text.splitn(most, by).map(Value::text).collect(),
         (_, true) => {
-            let count = text.chars().count();
             let end = byte_at(text, most.saturating_sub(1).min(count));
             let letters = text[..end].chars().map(|letter| Value::text(letter.to_string()));
             let rest = Some(&text[end..]).filter(|rest| !rest.is_empty()).map(Value::text);
@@ -136,9 +136,9 @@ fn join<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     for (index, item) in list.iter().enumerate() {
         let item = item?;
         let Some(item) = item.as_text() else {
-            return fail(format!("join: invalid input: {}", crate::cel::show::shown(&item)));
+            return fail(format!("join: invalid input: {}", crate::cel::show::format_value(&item)));
         };
-        context.make_room(out.len() + by.len() + item.len())?;
+        context.reserve_bytes(by.len() + item.len())?;
         if index > 0 {
             out.push_str(by);
         }

@@ -1,13 +1,18 @@
 //! `'%s and %d'.format([a, b])` (`cel-go/ext/formatting.go`).
+//!
+//! Never: makes a text before its bytes are counted, because a list can contain one long text many times.
+//! Start reading at [`format`].
 
-use crate::cel::show::{decimal, shown};
+use crate::cel::limits::{ITEM_BYTES, WorkLimits};
+use crate::cel::show::{format_seconds, format_value};
 use crate::cel::value::{EvalError, List, Value, fail};
 
 /// Maximum number of decimals.
 const MOST_DECIMALS: usize = 100;
 
 /// Writes a list into the places of a text.
-pub fn format(pattern: &str, list: &List) -> Result<String, EvalError> {
+pub fn format(context: &WorkLimits, pattern: &str, list: &List) -> Result<String, EvalError> {
+    context.reserve_bytes(pattern.len())?;
     let mut out = String::new();
     let mut rest = pattern;
     let mut next = 0;
@@ -24,7 +29,7 @@ pub fn format(pattern: &str, list: &List) -> Result<String, EvalError> {
         }
         let value = list.get(next)?;
         next += 1;
-        let (text, after) = clause(rest, &value)?;
+        let (text, after) = format_clause(context, rest, &value)?;
         out.push_str(&text);
         rest = after;
     }
@@ -33,7 +38,7 @@ pub fn format(pattern: &str, list: &List) -> Result<String, EvalError> {
 }
 
 /// Formats a value by the clause at the start of a text, and returns the text after it.
-fn clause<'t>(rest: &'t str, value: &Value) -> Result<(String, &'t str), EvalError> {
+fn format_clause<'t>(context: &WorkLimits, rest: &'t str, value: &Value) -> Result<(String, &'t str), EvalError> {
     let wrong = |why: &str| fail(format!("could not parse formatting clause: {why}"));
     let (decimals, rest) = match rest.strip_prefix('.') {
         None => (6, rest),
@@ -54,8 +59,8 @@ fn clause<'t>(rest: &'t str, value: &Value) -> Result<(String, &'t str), EvalErr
         ))
     };
     let text = match (kind, value) {
-        ('s', value) => text(value)?,
-        ('d', Value::Int(_) | Value::Uint(_) | Value::Double(_)) => text(value)?,
+        ('s', value) => plain_text(context, value)?,
+        ('d', Value::Int(_) | Value::Uint(_) | Value::Double(_)) => plain_text(context, value)?,
         ('d', _) => return bad("decimal"),
         ('f' | 'e', Value::Int(_) | Value::Uint(_) | Value::Double(_)) => float(kind, decimals, value),
         ('f', _) => return bad("fixed-point"),
@@ -71,8 +76,8 @@ fn clause<'t>(rest: &'t str, value: &Value) -> Result<(String, &'t str), EvalErr
             let text = match value {
                 Value::Int(value) => signed(*value, |size| format!("{size:x}")),
                 Value::Uint(value) => format!("{value:x}"),
-                Value::String(text) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
-                Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+                Value::String(text) => hex(context, text.as_bytes())?,
+                Value::Bytes(bytes) => hex(context, bytes)?,
                 _ => return bad("hex"),
             };
             if kind == 'X' { text.to_uppercase() } else { text }
@@ -89,6 +94,11 @@ fn allowed(kind: char) -> &'static str {
         'x' | 'X' => "integers, byte buffers, and strings",
         _ => "integers",
     }
+}
+
+fn hex(context: &WorkLimits, bytes: &[u8]) -> Result<String, EvalError> {
+    context.reserve_bytes(2 * bytes.len())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn signed(value: i64, print: fn(u64) -> String) -> String {
@@ -117,39 +127,55 @@ fn float(kind: char, decimals: usize, value: &Value) -> String {
     format!("{digits}×10{sign}{raised}")
 }
 
-/// A value as `%s` prints it.
-fn text(value: &Value) -> Result<String, EvalError> {
+/// Returns the bytes that a value takes at least, without those of its items.
+fn value_bytes(value: &Value) -> usize {
+    ITEM_BYTES
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+}
+
+/// Formats a value as `%s` does.
+fn plain_text(context: &WorkLimits, value: &Value) -> Result<String, EvalError> {
+    context.reserve_bytes(value_bytes(value))?;
     Ok(match value {
         Value::List(list) => {
-            let items: Result<Vec<String>, EvalError> = list.iter().map(|item| quoted(&item?)).collect();
+            let items: Result<Vec<String>, EvalError> = list.iter().map(|item| quoted_text(context, &item?)).collect();
             format!("[{}]", items?.join(", "))
         }
         Value::Map(map) => {
             let mut entries = Vec::new();
             for key in map.keys() {
                 if let Some(value) = map.get(&key)? {
-                    entries.push((text(&key)?, quoted(&key)?, quoted(&value)?));
+                    entries.push((
+                        plain_text(context, &key)?,
+                        quoted_text(context, &key)?,
+                        quoted_text(context, &value)?,
+                    ));
                 }
             }
             entries.sort_by(|one, other| one.0.cmp(&other.0));
             let entries: Vec<String> = entries.into_iter().map(|(_, key, value)| format!("{key}:{value}")).collect();
             format!("{{{}}}", entries.join(", "))
         }
-        Value::Duration(nanos) => format!("{}s", decimal(*nanos)),
+        Value::Duration(nanos) => format!("{}s", format_seconds(*nanos)),
         Value::Optional(_) | Value::Authorizer(_) => {
             return fail(format!("error during formatting: no formatting function for {}", value.type_name()));
         }
-        other => shown(other),
+        other => format_value(other),
     })
 }
 
-/// A value inside a list or map, where texts are quoted.
-fn quoted(value: &Value) -> Result<String, EvalError> {
+/// Formats a value inside a list or map, where texts are quoted.
+fn quoted_text(context: &WorkLimits, value: &Value) -> Result<String, EvalError> {
+    context.reserve_bytes(value_bytes(value))?;
     Ok(match value {
         Value::String(text) => format!("\"{}\"", &**text),
-        Value::Timestamp(_) => format!("timestamp(\"{}\")", text(value)?),
-        Value::Duration(_) => format!("duration(\"{}\")", text(value)?),
+        Value::Timestamp(_) => format!("timestamp(\"{}\")", plain_text(context, value)?),
+        Value::Duration(_) => format!("duration(\"{}\")", plain_text(context, value)?),
         Value::Double(number) if number.is_finite() => format!("{number:.6}"),
-        other => text(other)?,
+        other => plain_text(context, other)?,
     })
 }

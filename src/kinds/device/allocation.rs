@@ -1,4 +1,6 @@
-//! The status of a claim: the devices that were allocated, the pods that may use them, and what drivers report.
+//! The status of a claim: the devices that were allocated, the pods that may use them, and the reports of drivers.
+//!
+//! Never: decides which devices a claim gets; the scheduler does. Start reading at [`check`].
 
 use super::claim::RequestNames;
 use super::{
@@ -22,11 +24,11 @@ const MOST_HARDWARE_BYTES: usize = 128;
 /// Identity of a device: driver, pool, name, and its share where several claims have the same one.
 type DeviceId<'s> = (&'s str, &'s str, &'s str, Option<&'s str>);
 
-/// A status, and the one before it.
+/// A change of a claim's status.
 pub struct StatusChange<'s> {
     /// The status that is written.
     pub new: &'s ResourceClaimStatus,
-    /// The status that stands.
+    /// The status before.
     pub old: &'s ResourceClaimStatus,
     /// Whether the claim is being deleted.
     pub is_deleting: bool,
@@ -38,7 +40,7 @@ pub struct StatusChange<'s> {
 pub fn check(change: &StatusChange, path: &FieldPath, errors: &mut FieldErrors) {
     let (new, old) = (change.new, change.old);
     check_consumers(change, &path.child("reservedFor"), errors);
-    let allocated: BTreeSet<DeviceId> = allocated(new.allocation.as_ref()).collect();
+    let allocated: BTreeSet<DeviceId> = allocated_ids(new.allocation.as_ref()).collect();
     let devices = new.devices.as_deref().unwrap_or_default();
     for (index, device) in devices.iter().enumerate() {
         check_device(device, &allocated, &path.child("devices").index(index), errors);
@@ -71,7 +73,7 @@ fn check_consumers(change: &StatusChange, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-fn allocated(allocation: Option<&AllocationResult>) -> impl Iterator<Item = DeviceId<'_>> {
+fn allocated_ids(allocation: Option<&AllocationResult>) -> impl Iterator<Item = DeviceId<'_>> {
     let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
     let results = devices.into_iter().filter_map(|devices| devices.results.as_ref()).flatten();
     results.map(|result| (&*result.driver, &*result.pool, &*result.device, result.share_id.as_deref()))

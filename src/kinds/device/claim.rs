@@ -1,4 +1,6 @@
 //! The devices that a claim asks for: requests, constraints between them, and configuration.
+//!
+//! Never: looks at a device or a class; the scheduler does. Start reading at [`check`].
 
 use super::{
     MOST_ITEMS, check_configuration, check_items, check_label, check_qualified, check_selectors, check_tolerations,
@@ -23,7 +25,7 @@ impl<'c> RequestNames<'c> {
     pub fn from_claim(spec: &'c ResourceClaimSpec) -> RequestNames<'c> {
         let requests = spec.devices.iter().filter_map(|devices| devices.requests.as_ref()).flatten();
         let alternatives = |request: &'c DeviceRequest| {
-            request.first_available.iter().flatten().map(|one| one.name.as_str()).collect()
+            request.first_available.iter().flatten().map(|part| part.name.as_str()).collect()
         };
         RequestNames(requests.map(|request| (request.name.as_str(), alternatives(request))).collect())
     }
@@ -90,7 +92,7 @@ fn default_count(mode: &mut Option<String>, count: &mut Option<i64>) {
 /// Checks a claim, or that of a template.
 pub fn check(spec: &ResourceClaimSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let (path, empty) = (path.child("devices"), DeviceClaim::default());
-    let (devices, known) = (spec.devices.as_ref().unwrap_or(&empty), RequestNames::from_claim(spec));
+    let (devices, names) = (spec.devices.as_ref().unwrap_or(&empty), RequestNames::from_claim(spec));
     let requests = devices.requests.as_deref().unwrap_or_default();
     check_items(requests, MOST_ITEMS, &path.child("requests"), errors, check_request);
     if requests.len() <= MOST_ITEMS {
@@ -98,12 +100,12 @@ pub fn check(spec: &ResourceClaimSpec, path: &FieldPath, errors: &mut FieldError
     }
     let constraints = devices.constraints.as_deref().unwrap_or_default();
     check_items(constraints, MOST_ITEMS, &path.child("constraints"), errors, |constraint, path, errors| {
-        known.check_all(constraint.requests.as_deref(), path, errors);
+        names.check_all(constraint.requests.as_deref(), path, errors);
         check_constraint(constraint, path, errors);
     });
     let config = devices.config.as_deref().unwrap_or_default();
     check_items(config, MOST_ITEMS, &path.child("config"), errors, |config, path, errors| {
-        known.check_all(config.requests.as_deref(), path, errors);
+        names.check_all(config.requests.as_deref(), path, errors);
         check_configuration(config.opaque.as_ref(), path, errors);
     });
 }

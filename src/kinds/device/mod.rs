@@ -1,14 +1,14 @@
 //! Parts of the device kinds (resource.k8s.io/v1): names, selectors, configurations, tolerations and taints.
 //!
-//! Knows: the shared defaults and checks; a claim is in [`claim`], its status in [`allocation`], the devices that a driver offers in [`offer`].
-//! Expressions that select devices are in [`selector`]. Never: allocates a device. Start reading at [`claim::check`].
+//! Knows: the shared defaults and checks. [`claim`] checks a claim, [`allocation`] its status, [`offer`] the devices that a driver offers;
+//! [`selector`] evaluates the expressions that select devices. Never: allocates a device. Start reading at [`claim::check`].
 
 pub mod allocation;
 pub mod claim;
 pub mod offer;
 pub mod selector;
 
-use super::{FieldErrors, FieldPath, csi_driver, metadata, names, shapes};
+use super::{FieldErrors, FieldPath, csi_driver, metadata, names, omit, shapes};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::{DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration};
@@ -29,7 +29,7 @@ const MOST_ID_BYTES: usize = 32;
 const MOST_CONDITIONS: usize = 4;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
-/// Warns of parts of claims and templates that the scheduler does not look at.
+/// Warns about fields of claims and templates that the scheduler ignores.
 pub fn warn_about_claim(claim: &Object) -> Vec<String> {
     let requests = [&["spec", "devices", "requests"][..], &["spec", "spec", "devices", "requests"]];
     let requests = requests.into_iter().flat_map(|path| claim.items(path));
@@ -43,8 +43,8 @@ pub fn warn_about_claim(claim: &Object) -> Vec<String> {
     )
 }
 
-/// Warns of parts of classes and slices that the scheduler does not look at.
-pub fn warn_of_offer(offer: &Object) -> Vec<String> {
+/// Warns about fields of classes and slices that the scheduler ignores.
+pub fn warn_about_offer(offer: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     if offer.value_at(&["spec", "extendedResourceName"]).is_some_and(Value::is_string) {
         warnings.push(
@@ -160,8 +160,8 @@ pub fn check_configuration(opaque: Option<&OpaqueDeviceConfiguration>, path: &Fi
     check_raw(&opaque.parameters.0, MOST_PARAMETER_BYTES, &path.child("parameters"), errors);
 }
 
-/// Checks an object of any fields, which may take so many bytes as JSON.
-pub fn check_raw(value: &serde_json::Value, most: usize, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks an object of any fields, which may have at most so many bytes as JSON.
+pub fn check_raw(value: &Value, most: usize, path: &FieldPath, errors: &mut FieldErrors) {
     if value.is_null() {
         errors.required(path, "");
     } else if value.to_string().len() > most {
@@ -171,14 +171,14 @@ pub fn check_raw(value: &serde_json::Value, most: usize, path: &FieldPath, error
     }
 }
 
-/// Fills in how a toleration compares.
+/// Fills in the operators of tolerations.
 pub fn default_tolerations(tolerations: &mut Option<Vec<DeviceToleration>>) {
     for toleration in tolerations.iter_mut().flatten() {
-        super::omit::default_text(&mut toleration.operator, "Equal");
+        omit::default_text(&mut toleration.operator, "Equal");
     }
 }
 
-/// Checks the taints that a request puts up with.
+/// Checks the taints that a request tolerates.
 pub fn check_tolerations(tolerations: Option<&[DeviceToleration]>, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, toleration) in tolerations.unwrap_or_default().iter().enumerate() {
         let path = path.child("tolerations").index(index);

@@ -1,4 +1,6 @@
 //! The devices that a driver offers in a ResourceSlice: attributes, capacities, counters, taints and nodes.
+//!
+//! Never: looks at another slice of the pool; the scheduler does. Start reading at [`check`].
 
 use super::{check_binding, check_items, check_label, check_qualified, check_taint, check_unique};
 use crate::kinds::{FieldErrors, FieldPath, names, selector};
@@ -57,7 +59,7 @@ fn is_advanced(device: &Device) -> bool {
     is_set(device.taints.as_ref().map(Vec::len)) || is_set(device.consumes_counters.as_ref().map(Vec::len)) || lists()
 }
 
-/// The number of values in an attribute's lists.
+/// Counts the values in an attribute's lists.
 fn count_values(value: &DeviceAttribute) -> usize {
     let texts = |list: &Option<Vec<String>>| list.as_ref().map_or(0, Vec::len);
     let (bools, ints) = (value.bools.as_ref().map_or(0, Vec::len), value.ints.as_ref().map_or(0, Vec::len));
@@ -69,11 +71,11 @@ fn check_device(device: &Device, own_nodes: bool, path: &FieldPath, errors: &mut
     let attributes = device.attributes.iter().flatten();
     let total = attributes.clone().count() + device.capacity.as_ref().map_or(0, BTreeMap::len);
     let values: usize = attributes.clone().map(|(_, value)| count_values(value).max(1)).sum();
-    for (count, most, of) in
+    for (count, most, items) in
         [(total, MOST_ATTRIBUTES, "attributes and capacities"), (values, MOST_ATTRIBUTE_VALUES, "attribute values")]
     {
         if count > most {
-            errors.invalid(path, json!(count), &format!("the total number of {of} must not exceed {most}"));
+            errors.invalid(path, json!(count), &format!("the total number of {items} must not exceed {most}"));
         }
     }
     for (name, value) in attributes {

@@ -18,7 +18,7 @@ type Entries<'v> = BTreeMap<MapKey, Value<'v>>;
 /// A compiled selector.
 pub struct DeviceSelection {
     program: Program,
-    /// The domains that the expression names: attributes of a domain that a device does not have are an empty map.
+    /// The texts in the expression, any of which can be a domain: the attributes of a domain that a device lacks are an empty map.
     domains: Vec<String>,
 }
 
@@ -31,14 +31,17 @@ impl DeviceSelection {
             return Err("must evaluate to bool or the unknown type, not ".to_owned() + &program.output.to_string());
         }
         let quoted = |quote: char| expression.split(quote).skip(1).step_by(2).map(str::to_owned);
-        Ok(DeviceSelection { program, domains: quoted('"').chain(quoted('\'')).collect() })
+        let mut domains: Vec<String> = quoted('"').chain(quoted('\'')).collect();
+        domains.sort();
+        domains.dedup();
+        Ok(DeviceSelection { program, domains })
     }
 
-    /// Whether a device of a driver is selected.
-    pub fn matches(&self, driver: &str, device: &Device) -> Result<bool, String> {
+    /// Evaluates the expression for a device of a driver: whether it is selected, and the cost.
+    pub fn evaluate(&self, driver: &str, device: &Device) -> Result<(bool, u64), String> {
         let mut attributes = self.empty_domains();
         for (name, attribute) in device.attributes.iter().flatten() {
-            insert(&mut attributes, (driver, name), attribute_value(attribute)?);
+            insert(&mut attributes, (driver, name), read_attribute(attribute)?);
         }
         let mut capacity = self.empty_domains();
         for (name, amount) in device.capacity.iter().flatten() {
@@ -47,15 +50,19 @@ impl DeviceSelection {
         }
         let fields = [
             ("driver", Value::text(driver)),
-            ("attributes", map_of_domains(attributes)),
-            ("capacity", map_of_domains(capacity)),
+            ("attributes", to_map(attributes)),
+            ("capacity", to_map(capacity)),
             ("allowMultipleAllocations", Value::Bool(device.allow_multiple_allocations == Some(true))),
         ];
         let fields = fields.into_iter().map(|(name, value)| (MapKey::String(name.into()), value)).collect();
         let mut context = Context::default();
         context.bind("device", Value::Map(Map::Owned(Arc::new(fields))));
-        let result = context.evaluate(&self.program, MOST_COST).result.map_err(|error| error.to_string())?;
-        result.as_bool().ok_or_else(|| format!("expression returned {}, not a bool", result.type_name()))
+        let outcome = context.evaluate(&self.program, MOST_COST);
+        let result = outcome.result.map_err(|error| error.to_string())?;
+        let is_selected =
+            result.as_bool().ok_or_else(|| format!("expression returned {}, not a bool", result.type_name()))?;
+        // Each domain is an entry of both maps.
+        Ok((is_selected, outcome.cost + self.domains.len() as u64))
     }
 
     fn empty_domains<'v>(&self) -> BTreeMap<String, Entries<'v>> {
@@ -69,14 +76,14 @@ fn insert<'v>(domains: &mut BTreeMap<String, Entries<'v>>, (driver, name): (&str
     domains.entry(domain.to_owned()).or_default().insert(MapKey::String(id.into()), value);
 }
 
-fn map_of_domains(domains: BTreeMap<String, Entries<'_>>) -> Value<'_> {
+fn to_map(domains: BTreeMap<String, Entries<'_>>) -> Value<'_> {
     let entries = domains
         .into_iter()
         .map(|(domain, entries)| (MapKey::String(domain.into()), Value::Map(Map::Owned(Arc::new(entries)))));
     Value::Map(Map::Owned(Arc::new(entries.collect())))
 }
 
-fn attribute_value<'v>(attribute: &DeviceAttribute) -> Result<Value<'v>, String> {
+fn read_attribute<'v>(attribute: &DeviceAttribute) -> Result<Value<'v>, String> {
     let version = |text: &String| {
         let parsed = semver::parse(text).map_err(|why| format!("attribute is no version: {why}"))?;
         Ok::<Value<'v>, String>(Value::Semver(Arc::new(parsed)))
@@ -116,7 +123,7 @@ mod tests {
             "capacity": {"memory": {"value": "16Gi"}},
         });
         let device = Device::deserialize(&device).unwrap();
-        DeviceSelection::compile(expression)?.matches("gpu.example.com", &device)
+        DeviceSelection::compile(expression)?.evaluate("gpu.example.com", &device).map(|(is_selected, _)| is_selected)
     }
 
     #[test]

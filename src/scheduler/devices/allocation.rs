@@ -1,4 +1,6 @@
 //! The allocation of a claim as it is written into its status.
+//!
+//! Never: chooses a device. Start reading at [`build_allocation`].
 
 use super::requests::{ClaimRequests, WantedDevices};
 use super::search::ChosenDevice;
@@ -6,24 +8,24 @@ use k8s_openapi::api::core::v1::NodeSelector;
 use serde_json::{Map, Value, json};
 
 /// Returns `status.allocation` of a claim with these devices.
-pub fn result(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Value {
+pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Value {
     let mut devices = Map::new();
-    let results: Vec<Value> = chosen.iter().map(device_result).collect();
+    let results: Vec<Value> = chosen.iter().map(build_result).collect();
     if !results.is_empty() {
         devices.insert("results".into(), results.into());
     }
-    let config = configuration(requests, chosen);
+    let config = build_configurations(requests, chosen);
     if !config.is_empty() {
         devices.insert("config".into(), config.into());
     }
     let mut allocation = json!({ "devices": devices });
-    if let Some(selector) = node_selector(chosen) {
+    if let Some(selector) = build_node_selector(chosen) {
         allocation["nodeSelector"] = selector;
     }
     allocation
 }
 
-fn device_result(choice: &ChosenDevice<'_>) -> Value {
+fn build_result(choice: &ChosenDevice<'_>) -> Value {
     let ChosenDevice { wanted, pool, device, .. } = choice;
     let mut result = json!({"request": wanted.name, "driver": pool.driver, "pool": pool.name, "device": device.name});
     if let Some(admin) = wanted.admin_access {
@@ -36,10 +38,10 @@ fn device_result(choice: &ChosenDevice<'_>) -> Value {
 }
 
 /// Returns the configurations of the classes, each once, and those of the claim.
-fn configuration(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Vec<Value> {
+fn build_configurations(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Vec<Value> {
     let mut wanted: Vec<&WantedDevices> = Vec::new();
     for choice in chosen {
-        if !wanted.iter().any(|known| std::ptr::eq(*known, choice.wanted)) {
+        if !wanted.iter().any(|earlier| std::ptr::eq(*earlier, choice.wanted)) {
             wanted.push(choice.wanted);
         }
     }
@@ -74,7 +76,7 @@ fn configuration(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Vec<V
 }
 
 /// Returns the nodes that can use all devices; `None` for every node.
-fn node_selector(chosen: &[ChosenDevice<'_>]) -> Option<Value> {
+fn build_node_selector(chosen: &[ChosenDevice<'_>]) -> Option<Value> {
     let (mut fields, mut expressions) = (Vec::new(), Vec::new());
     for ChosenDevice { slice, device, .. } in chosen {
         let (name, selector) = match slice.per_device_node_selection {

@@ -1,7 +1,7 @@
 //! The plugin DynamicResources: allocates the devices of a pod's claims on a node.
 //!
-//! Knows: which claims are allocated already, and where; [`search`] finds devices for the others. Never: decides on a device that another
-//! claim has. The choice is written together with the binding of the pod, so that no two claims get one device.
+//! Knows: which claims are allocated already, and where; [`search`] finds devices for the others. Never: gives a claim a device that
+//! another claim has. The choice is written together with the binding of the pod, so that no two claims get one device.
 //! Start reading at [`PodDevices::from_pod`].
 
 mod allocation;
@@ -62,12 +62,12 @@ impl PodDevices {
         Ok(PodDevices(Some(Arc::new(DeviceQuery { claims, open, slices, taken }))))
     }
 
-    /// Whether it has no claims that a node could fail.
+    /// Whether the pod has no claims.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns why a node cannot take it.
+    /// Returns the reason why a node cannot take the pod; `None` when it can.
     pub fn refusal(&self, node: &Row) -> Option<String> {
         let query = self.0.as_ref()?;
         let is_here = |claim: &PodDeviceClaim| {
@@ -100,8 +100,8 @@ impl PodDevices {
             if let Some(allocation) = allocation {
                 status.set(&["status", "allocation"], allocation);
                 why = format!("the claim {} gets devices on {}", row.key.path(), node.key.name);
-                if let Some(protected) = protected(body) {
-                    writes.push((WriteVerb::Update(protected), format!("the claim {} is in use", row.key.path())));
+                if let Some(claim) = with_finalizer(body) {
+                    writes.push((WriteVerb::Update(claim), format!("the claim {} is in use", row.key.path())));
                     // The revision of the claim is that of the write before, in the same transaction.
                     status.unset(&["metadata", "resourceVersion"]);
                 }
@@ -118,17 +118,17 @@ impl DeviceQuery {
         if self.open.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let pools = pools::on_node(&self.slices, node);
+        let pools = pools::pools_on_node(&self.slices, node);
         let claims: Vec<&ClaimRequests> = self.open.iter().map(|(_, requests)| requests).collect();
         let Some(chosen) = search::find_devices(&claims, (&pools, node), &self.taken)? else { return Ok(None) };
         let places = self.open.iter().map(|(place, _)| *place);
-        let results = claims.iter().zip(&chosen).map(|(claim, chosen)| allocation::result(claim, chosen));
+        let results = claims.iter().zip(&chosen).map(|(claim, chosen)| allocation::build_allocation(claim, chosen));
         Ok(Some(places.zip(results).collect()))
     }
 }
 
-/// Returns the claim with the finalizer of allocated claims; `None` when it has it.
-fn protected(claim: &Object) -> Option<Object> {
+/// Returns the claim with the finalizer of allocated claims; `None` when it has that already.
+fn with_finalizer(claim: &Object) -> Option<Object> {
     let mut finalizers = claim.items(&["metadata", "finalizers"]).to_vec();
     if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
         return None;

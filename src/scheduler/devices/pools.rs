@@ -1,4 +1,6 @@
 //! The devices that ResourceSlices offer, as pools on a node, and the devices that claims have.
+//!
+//! Never: chooses a device. Start reading at [`pools_on_node`].
 
 use crate::object::Key;
 use crate::world::{Row, World, devices, terms};
@@ -48,15 +50,15 @@ pub fn all_slices(world: &World) -> DeviceSlices {
 }
 
 fn read_slice(world: &World, row: &Row) -> Option<Arc<ResourceSliceSpec>> {
-    world.remembering(|SliceCache(known)| {
-        if let Some((uid, generation, spec)) = known.get(&row.key)
+    world.remembering(|SliceCache(cached)| {
+        if let Some((uid, generation, spec)) = cached.get(&row.key)
             && **uid == *row.uid
             && *generation == row.generation
         {
             return Some(spec.clone());
         }
         let spec = Arc::new(ResourceSlice::deserialize(&row.body().0).ok()?.spec);
-        known.insert(row.key.clone(), (row.uid.to_string(), row.generation, spec.clone()));
+        cached.insert(row.key.clone(), (row.uid.to_string(), row.generation, spec.clone()));
         Some(spec)
     })
 }
@@ -77,16 +79,16 @@ pub fn allocated_devices(world: &World) -> HashSet<DeviceId> {
 }
 
 /// Returns the pools whose devices a node can use, ordered by driver and name.
-pub fn on_node(slices: &DeviceSlices, node: &Row) -> Vec<DevicePool> {
+pub fn pools_on_node(slices: &DeviceSlices, node: &Row) -> Vec<DevicePool> {
     let mut pools: BTreeMap<(&str, &str), Vec<Arc<ResourceSliceSpec>>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| reaches(slice, node)) {
-        let known = pools.entry((&slice.driver, &slice.pool.name)).or_default();
-        let newest = known.first().map_or(i64::MIN, |known| known.pool.generation);
+        let newest_slices = pools.entry((&slice.driver, &slice.pool.name)).or_default();
+        let newest = newest_slices.first().map_or(i64::MIN, |first| first.pool.generation);
         if slice.pool.generation > newest {
-            known.clear();
+            newest_slices.clear();
         }
         if slice.pool.generation >= newest {
-            known.push(slice.clone());
+            newest_slices.push(slice.clone());
         }
     }
     let pool = |((driver, name), slices): ((&str, &str), Vec<Arc<ResourceSliceSpec>>)| {

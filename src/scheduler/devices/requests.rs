@@ -1,4 +1,6 @@
 //! The requests of a claim, with the classes that they name.
+//!
+//! Never: looks at a device. Start reading at [`ClaimRequests::read`].
 
 use crate::kinds::device::selector::DeviceSelection;
 use crate::object::Object;
@@ -31,9 +33,9 @@ pub struct WantedDevices {
     pub selectors: Vec<(String, DeviceSelection)>,
     /// The number of devices; `None` for all that there are.
     pub count: Option<usize>,
-    /// Whether devices of other claims do as well.
+    /// Whether it can have devices that other claims have, as administrators can.
     pub admin_access: Option<bool>,
-    /// The taints that do not matter.
+    /// The taints that it tolerates.
     pub tolerations: Vec<DeviceToleration>,
 }
 
@@ -60,7 +62,7 @@ fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<V
         let name = request.name.clone();
         alternatives.push(WantedDevices {
             admin_access: exact.admin_access,
-            ..wanted(
+            ..read_wanted(
                 world,
                 (claim, name),
                 RequestFields {
@@ -75,7 +77,7 @@ fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<V
     }
     for part in request.first_available.iter().flatten() {
         let name = format!("{}/{}", request.name, part.name);
-        alternatives.push(wanted(
+        alternatives.push(read_wanted(
             world,
             (claim, name),
             RequestFields {
@@ -102,14 +104,18 @@ struct RequestFields<'a> {
     tolerations: Option<&'a [DeviceToleration]>,
 }
 
-fn wanted(world: &World, (claim, name): (&str, String), fields: RequestFields<'_>) -> Result<WantedDevices, String> {
+fn read_wanted(
+    world: &World,
+    (claim, name): (&str, String),
+    fields: RequestFields<'_>,
+) -> Result<WantedDevices, String> {
     let class = world.find(devices::CLASSES, "", fields.class);
     let class = class.and_then(|class| DeviceClass::deserialize(&class.body().0).ok());
     let Some(class) = class.map(|class| class.spec) else {
         return Err(format!("request {name}: device class {} does not exist", fields.class));
     };
-    let mut selectors = compile(&format!("class {}", fields.class), class.selectors.as_deref())?;
-    selectors.extend(compile(&format!("claim {claim}"), fields.selectors)?);
+    let mut selectors = compile_selectors(&format!("class {}", fields.class), class.selectors.as_deref())?;
+    selectors.extend(compile_selectors(&format!("claim {claim}"), fields.selectors)?);
     let count = usize::try_from(fields.count.unwrap_or(1)).unwrap_or(1);
     Ok(WantedDevices {
         selectors,
@@ -123,7 +129,10 @@ fn wanted(world: &World, (claim, name): (&str, String), fields: RequestFields<'_
 }
 
 /// Compiles selectors; the error names the one that is wrong.
-fn compile(place: &str, selectors: Option<&[DeviceSelector]>) -> Result<Vec<(String, DeviceSelection)>, String> {
+fn compile_selectors(
+    place: &str,
+    selectors: Option<&[DeviceSelector]>,
+) -> Result<Vec<(String, DeviceSelection)>, String> {
     let expressions = selectors.unwrap_or_default().iter().filter_map(|selector| selector.cel.as_ref());
     let compiled = expressions.enumerate().map(|(number, cel)| {
         let place = format!("{place}: selector #{number}");

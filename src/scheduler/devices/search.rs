@@ -1,6 +1,7 @@
-//! The search for devices: one request after the other, one device after the other, back where there is none left.
+//! The search for devices: it chooses a device for one request after the other, and backtracks when none is left.
 //!
-//! The first solution is taken. The search gives up after a number of steps, because the number of choices grows exponentially.
+//! Knows: the first solution is taken. The number of choices grows exponentially, and selectors are expressions of users: the search gives
+//! up after a number of steps, and when selectors cost too much. Never: changes a claim. Start reading at [`find_devices`].
 
 use super::pools::{DeviceId, DevicePool, device_reaches};
 use super::requests::{ClaimRequests, WantedDevices};
@@ -15,6 +16,8 @@ use std::collections::{HashMap, HashSet};
 const MOST_RESULTS: usize = 32;
 /// Maximum number of tried devices for one node.
 const MOST_STEPS: usize = 50_000;
+/// Maximum cost of all selectors for one node.
+const MOST_COST: u64 = 20_000_000;
 
 /// A device that was chosen for a request.
 #[derive(Clone, Copy)]
@@ -53,6 +56,8 @@ struct Search<'a> {
     /// Whether a candidate meets the selectors of a request, by their places.
     matches: HashMap<(*const WantedDevices, usize), bool>,
     steps: usize,
+    /// The cost of the selectors so far.
+    cost: u64,
 }
 
 /// Returns devices of these pools for each claim; `None` where there are too few. The error says why a request cannot be decided.
@@ -70,7 +75,7 @@ pub fn find_devices<'a>(
         }
     }
     let chosen = vec![Vec::new(); claims.len()];
-    let mut search = Search { claims, candidates, taken, chosen, matches: HashMap::new(), steps: 0 };
+    let mut search = Search { claims, candidates, taken, chosen, matches: HashMap::new(), steps: 0, cost: 0 };
     search.check_pools(pools)?;
     Ok(search.choose_for(0, 0)?.then_some(search.chosen))
 }
@@ -96,18 +101,18 @@ impl<'a> Search<'a> {
         let Some(requests) = self.claims.get(claim) else { return Ok(true) };
         let Some(alternatives) = requests.requests.get(request) else { return self.choose_for(claim + 1, 0) };
         for wanted in alternatives {
-            let found = match wanted.count {
+            let is_complete = match wanted.count {
                 Some(count) => self.choose_some((claim, request), wanted, (count, 0))?,
                 None => self.choose_all((claim, request), wanted)?,
             };
-            if found {
+            if is_complete {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Chooses so many devices, from a candidate on: the devices of one request are interchangeable.
+    /// Chooses a number of devices, beginning with a candidate: the devices of one request are interchangeable.
     fn choose_some(
         &mut self,
         (claim, request): (usize, usize),
@@ -145,7 +150,7 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    /// Chooses a candidate if it can be had beside those that were chosen already.
+    /// Chooses a candidate if that is possible beside those that were chosen already.
     fn choose(&mut self, claim: usize, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
         self.steps += 1;
         if self.steps > MOST_STEPS {
@@ -168,14 +173,19 @@ impl<'a> Search<'a> {
     /// Whether a candidate meets the selectors of a request.
     fn is_match(&mut self, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
         let place = (std::ptr::from_ref(wanted), index);
-        if let Some(known) = self.matches.get(&place) {
-            return Ok(*known);
+        if let Some(earlier) = self.matches.get(&place) {
+            return Ok(*earlier);
         }
         let Candidate { pool, device, .. } = self.candidates[index];
         let mut is_match = true;
         for (place, selector) in &wanted.selectors {
-            let result = selector.matches(&pool.driver, device);
-            is_match = result.map_err(|why| format!("{place}: CEL runtime error: {why}"))?;
+            let evaluated = selector.evaluate(&pool.driver, device);
+            let (is_selected, cost) = evaluated.map_err(|why| format!("{place}: CEL runtime error: {why}"))?;
+            is_match = is_selected;
+            self.cost = self.cost.saturating_add(cost);
+            if self.cost > MOST_COST {
+                return Err(format!("{place}: the selectors cost too much for the devices of this node"));
+            }
             if !is_match {
                 break;
             }
@@ -184,7 +194,7 @@ impl<'a> Search<'a> {
         Ok(is_match)
     }
 
-    /// Whether another request has a device for itself.
+    /// Whether another request has the device, and does not share it.
     fn is_taken(&self, pool: &DevicePool, device: &Device) -> bool {
         let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
         self.taken.contains(&id) || self.is_chosen(device)
@@ -201,30 +211,30 @@ impl<'a> Search<'a> {
         needs.all(|need| {
             need.counters.iter().all(|(name, counter)| {
                 let place = (&*need.counter_set, name.as_str());
-                let free = total_of(pool, place) - self.consumed_of(pool, place);
-                free >= quantity(&counter.value.0)
+                let free = total_counter(pool, place) - self.consumed_counter(pool, place);
+                free >= parse_quantity(&counter.value.0)
             })
         })
     }
 
-    /// Returns how much of a counter the devices in use consume.
-    fn consumed_of(&self, pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
+    /// Returns the amount of a counter that the devices in use consume.
+    fn consumed_counter(&self, pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
         let devices = pool.slices.iter().flat_map(|slice| slice.devices.iter().flatten());
         let used = devices.filter(|device| device.consumes_counters.is_some() && self.is_taken(pool, device));
         let needs = used.flat_map(|device| device.consumes_counters.iter().flatten());
         let needs = needs.filter(|need| need.counter_set == set);
-        needs.filter_map(|need| need.counters.get(name)).map(|counter| quantity(&counter.value.0)).sum()
+        needs.filter_map(|need| need.counters.get(name)).map(|counter| parse_quantity(&counter.value.0)).sum()
     }
 }
 
 /// Returns the amount of a counter that a pool shares among its devices.
-fn total_of(pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
+fn total_counter(pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
     let sets = pool.slices.iter().flat_map(|slice| slice.shared_counters.iter().flatten());
     let counters = sets.filter(|shared| shared.name == set).filter_map(|shared| shared.counters.get(name));
-    counters.map(|counter| quantity(&counter.value.0)).sum()
+    counters.map(|counter| parse_quantity(&counter.value.0)).sum()
 }
 
-fn quantity(text: &str) -> Quantity {
+fn parse_quantity(text: &str) -> Quantity {
     Quantity::parse(text).unwrap_or(Quantity::from_int(0))
 }
 
