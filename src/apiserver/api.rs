@@ -431,7 +431,7 @@ impl Api {
         rounds.inputs = std::mem::take(&mut txn.inputs);
         *needed = WriteNeeds { uncompiled: std::mem::take(&mut txn.uncompiled), answers: rounds.inputs.is_missing() };
         let done = outcome?;
-        if !dry_run && !needed.any() {
+        if !dry_run && !needed.needs_another_attempt() {
             txn.commit()?;
             self.wrote = true;
         }
@@ -440,10 +440,10 @@ impl Api {
 
     /// Gets what an attempt of a write needed, while no lock is held. Returns whether there was anything, so that the write is made again.
     fn fulfil(&mut self, rounds: &mut WriteRounds, needed: WriteNeeds) -> ApiResult<bool> {
-        if !needed.any() {
+        if !needed.needs_another_attempt() {
             return Ok(false);
         }
-        rounds.count(&needed)?;
+        rounds.count_attempt(&needed)?;
         kinds::custom::compile(&needed.uncompiled);
         if let Some(client) = self.outside.as_ref().filter(|_| needed.answers) {
             if let Some(turn) = &mut self.turn {
@@ -493,13 +493,13 @@ impl Api {
         let mut txn = self.begin_write(true)?;
         let start = Instant::now();
         let mut needed = WriteNeeds::default();
-        while start.elapsed() < HOLD && !needed.any() {
+        while start.elapsed() < HOLD && !needed.needs_another_attempt() {
             let Some(item) = items.peek() else { break };
             txn.inputs = std::mem::take(&mut rounds.inputs);
             let (outcome, uncompiled) = txn.make_part(dry_run, |txn| write(txn, item))?;
             rounds.inputs = std::mem::take(&mut txn.inputs);
             needed = WriteNeeds { uncompiled, answers: rounds.inputs.is_missing() };
-            if !needed.any() {
+            if !needed.needs_another_attempt() {
                 done.extend(items.next().map(|item| (item, outcome)));
                 rounds = WriteRounds::begin();
             }

@@ -1,8 +1,8 @@
 //! Inputs of a write from outside of the state: the answers of webhooks, the time and random numbers.
 //!
-//! Knows: a write that needs an answer which is not there ends without effect, and is made again once the answer is there. The time and the
-//! numbers of the first attempt are kept, so that the second one asks the same question. An answer belongs to all of its question, the
-//! revisions of the objects included: when one has changed in between, another question is asked.
+//! Knows: a write that needs a missing answer ends without effect, and is made again once the answer is there. The time and the
+//! numbers of the first attempt are kept, so that the second one asks the same question. An answer belongs to one question, which
+//! contains the revisions of the objects: when an object has changed in between, the write asks another question.
 //! Never: makes a request; [`super::outside_client`] does, while no lock is held. Start reading at [`WriteInputs`].
 
 use super::rules::names;
@@ -30,16 +30,18 @@ pub struct WebhookQuestion {
 /// The answer to a question, or the reason why there is none.
 pub type Answer = Result<HttpsReply, String>;
 
-/// The result of asking in the middle of a write.
+/// The result of a question in the middle of a write.
 pub enum Asked {
     /// The answer, and the uid of the question.
     Answered(Answer, String),
     /// The write has to end; it is made again once the answer is there.
     Deferred,
-    /// Nobody is asked: a preview.
+    /// No webhook can be asked, as in a preview.
     Unavailable,
 }
 
+/// Maximum number of bytes of the answers that one write keeps.
+const MOST_ANSWER_BYTES: usize = 256 << 20;
 /// Maximum number of annotations of one request.
 const MOST_ANNOTATIONS: usize = 256;
 
@@ -61,7 +63,7 @@ impl AuditAnnotation {
     }
 }
 
-/// The inputs of one write, kept between its attempts, and what its last attempt tells the audit log.
+/// The inputs of one write, kept between its attempts, and the audit annotations of its last attempt.
 #[derive(Debug, Default)]
 pub struct WriteInputs {
     now: Option<Time>,
@@ -70,6 +72,8 @@ pub struct WriteInputs {
     /// The current part, and the numbers that it has taken in this attempt.
     taken: (usize, usize),
     answers: HashMap<QuestionId, Answer>,
+    /// Bytes of the bodies of all answers.
+    answer_bytes: usize,
     missing: Vec<(QuestionId, WebhookQuestion)>,
     annotations: Vec<AuditAnnotation>,
 }
@@ -84,8 +88,8 @@ impl WriteInputs {
 
     /// Adds an annotation; the first one with a key stays.
     pub fn annotate(&mut self, annotation: AuditAnnotation) {
-        let is_known = self.annotations.iter().any(|known| known.key == annotation.key);
-        if !is_known && self.annotations.len() < MOST_ANNOTATIONS {
+        let is_repeated = self.annotations.iter().any(|earlier| earlier.key == annotation.key);
+        if !is_repeated && self.annotations.len() < MOST_ANNOTATIONS {
             self.annotations.push(annotation);
         }
     }
@@ -105,12 +109,12 @@ impl WriteInputs {
         self.now.is_some()
     }
 
-    /// The time of the first attempt that asked something; `now` for others.
+    /// Returns the time of the first attempt that asked something; `now` when none has.
     pub fn time(&self, now: Time) -> Time {
         self.now.unwrap_or(now)
     }
 
-    /// The next random number: that of the first attempt, or a new one.
+    /// Returns the next random number: that of the first attempt, or a new one.
     pub fn number(&mut self, random: impl FnOnce() -> u64) -> u64 {
         let (part, taken) = self.taken;
         self.numbers.resize(self.numbers.len().max(part + 1), Vec::new());
@@ -129,7 +133,7 @@ impl WriteInputs {
             Some(answer) => Asked::Answered(answer.clone(), uid_of(&id)),
             None => {
                 self.now.get_or_insert(now);
-                if !self.missing.iter().any(|(known, _)| *known == id) {
+                if !self.missing.iter().any(|(missing, _)| *missing == id) {
                     self.missing.push((id, question));
                 }
                 Asked::Deferred
@@ -142,7 +146,7 @@ impl WriteInputs {
         std::mem::take(&mut self.missing)
     }
 
-    /// Number of answers that the last attempt lacked.
+    /// Counts the answers that the last attempt lacked.
     pub fn missing_count(&self) -> usize {
         self.missing.len()
     }
@@ -152,14 +156,21 @@ impl WriteInputs {
         !self.missing.is_empty()
     }
 
-    /// Keeps an answer for the next attempt.
+    /// Keeps an answer for the next attempt. When all answers are too large together, the earlier ones are forgotten and asked for
+    /// again.
     pub fn put(&mut self, id: QuestionId, answer: Answer) {
+        let bytes = answer.as_ref().map_or(0, |reply| reply.body.len());
+        if self.answer_bytes + bytes > MOST_ANSWER_BYTES {
+            self.answers.clear();
+            self.answer_bytes = 0;
+        }
+        self.answer_bytes += bytes;
         self.answers.insert(id, answer);
     }
 }
 
 impl WebhookQuestion {
-    /// Its identity.
+    /// Computes its identity.
     pub fn id(&self) -> QuestionId {
         // The address of the server may change between the attempts.
         let HttpsTarget { host, port, path, .. } = &self.target;
@@ -169,7 +180,7 @@ impl WebhookQuestion {
         id
     }
 
-    /// The body as it is sent.
+    /// Returns the body as it is sent.
     pub fn into_body(mut self, id: &QuestionId) -> Vec<u8> {
         if let Some(request) = self.body.get_mut("request") {
             request["uid"] = uid_of(id).into();
@@ -178,13 +189,13 @@ impl WebhookQuestion {
     }
 }
 
-/// The uid of a question, which its answer repeats.
+/// Returns the uid of a question, which its answer repeats.
 pub fn uid_of(id: &QuestionId) -> String {
     let word = |from: usize| u64::from_be_bytes(std::array::from_fn(|at| id[from + at]));
     names::uid(word(0), word(8))
 }
 
-/// The error of a write that ends because an answer is missing. Whoever makes the write again never shows it.
+/// Returns the error of a write that ends because an answer is missing. It is never shown: the write is made again.
 pub fn deferred() -> Status {
     Status::new(Reason::InternalError, "the answer of a webhook is not there yet; this is a bug")
 }

@@ -1,4 +1,6 @@
 //! Makes the requests that writes wait for, while no lock is held.
+//!
+//! Never: interprets an answer; admission does. Start reading at [`OutsideClient::answer_missing`].
 
 use super::outside::{Answer, QuestionId, WebhookQuestion, WriteInputs, uid_of};
 use crate::runtime::https::{HttpsClient, HttpsPost};
@@ -14,7 +16,7 @@ pub struct OutsideClient {
 }
 
 impl OutsideClient {
-    /// Gets all answers that the last attempt of a write lacked.
+    /// Fetches all answers that the last attempt of a write lacked.
     pub fn answer_missing(&self, inputs: &mut WriteInputs) {
         let (sender, answers) = channel();
         for (id, question) in inputs.take_missing() {

@@ -118,7 +118,7 @@ impl SharedWriter {
             let done = self.attempt((attempt, &mut *inputs), is_alone, write)?;
             *needed = done.needed;
             let result = done.result.unwrap_or_else(|panic| resume_unwind(panic));
-            if needed.any() {
+            if needed.needs_another_attempt() {
                 return result;
             }
             match done.depends_on.map_or(BatchEnd::Durable, |outcome| outcome.wait()) {
@@ -242,7 +242,7 @@ impl Writer {
         let result = catch_unwind(AssertUnwindSafe(|| write(&mut txn)));
         *inputs = std::mem::take(&mut txn.inputs);
         let needed = WriteNeeds { uncompiled: std::mem::take(&mut txn.uncompiled), answers: inputs.is_missing() };
-        let is_kept = matches!(result, Ok(Ok(_))) && !attempt.dry_run && !needed.any();
+        let is_kept = matches!(result, Ok(Ok(_))) && !attempt.dry_run && !needed.needs_another_attempt();
         let is_spoiled = result.is_err() || !is_kept && (txn.wrote || txn.txn.has_failed());
         let depends_on = (others_wrote || is_kept && txn.wrote).then(|| Arc::clone(&batch.outcome));
         txn.wrote |= others_wrote;

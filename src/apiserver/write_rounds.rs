@@ -1,4 +1,6 @@
-//! The attempts of one write, and what each of them needed before the next.
+//! The attempts of one write, and the things that the next one needs: compiled definitions, answers of webhooks.
+//!
+//! Never: compiles or asks; the caller does, while no lock is held. Start reading at [`WriteRounds::count_attempt`].
 
 use super::ApiResult;
 use super::outside::WriteInputs;
@@ -8,9 +10,9 @@ use crate::object::{Reason, Status};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Attempts after which validation compiles what is missing itself, under the lock.
+/// Attempts after which validation compiles missing definitions itself, under the lock.
 const COMPILE_ATTEMPTS: u32 = 3;
-/// Maximum number of attempts: each mutating webhook takes one, and each change of an object that was seen by webhooks starts anew.
+/// Maximum number of attempts: each mutating webhook takes one, and a change of an object that webhooks have seen starts them again.
 const MOST_ATTEMPTS: u32 = 128;
 /// Time limit for all attempts, as for a request to Kubernetes' API server.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,9 +30,9 @@ pub struct WriteRounds {
 pub struct WriteAttempt<'a> {
     /// The user who writes; `None` for the administrator.
     pub user: Option<&'a Arc<User>>,
-    /// Whether nothing is kept.
+    /// Whether the write is undone at its end.
     pub dry_run: bool,
-    /// Whether it ends when it needs what is not compiled.
+    /// Whether it ends when it needs a part of a definition that is not compiled.
     pub defers: bool,
     /// Whether webhooks can be asked.
     pub asks: bool,
@@ -47,24 +49,24 @@ pub struct WriteNeeds {
 
 impl WriteNeeds {
     /// Whether the write has to be made again.
-    pub fn any(&self) -> bool {
+    pub fn needs_another_attempt(&self) -> bool {
         self.answers || !self.uncompiled.is_empty()
     }
 }
 
 impl WriteRounds {
-    /// A write that was not attempted yet.
+    /// Starts a write, before its first attempt.
     pub fn begin() -> WriteRounds {
         WriteRounds { inputs: WriteInputs::default(), attempts: 0, compile_attempts: 0, begun: Instant::now() }
     }
 
-    /// Whether the next attempt ends when it needs what is not compiled.
+    /// Whether the next attempt ends when it needs a part of a definition that is not compiled.
     pub fn defers_compilation(&self) -> bool {
         self.compile_attempts + 1 < COMPILE_ATTEMPTS
     }
 
-    /// Counts an attempt; an error when there were too many, or it takes too long.
-    pub fn count(&mut self, needed: &WriteNeeds) -> ApiResult<()> {
+    /// Counts an attempt; fails when there were too many, or when the write takes too long.
+    pub fn count_attempt(&mut self, needed: &WriteNeeds) -> ApiResult<()> {
         self.attempts += 1;
         self.compile_attempts += u32::from(!needed.uncompiled.is_empty());
         if self.attempts < MOST_ATTEMPTS && self.begun.elapsed() < PATIENCE {

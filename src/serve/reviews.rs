@@ -17,7 +17,7 @@ use crate::apiserver::user::User;
 use crate::kinds::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Reason, Resource, Status};
-use crate::world::access::index::joined;
+use crate::world::access::index::join_errors;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,7 +203,7 @@ fn rules_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
         "resourceRules": resources, "nonResourceRules": paths, "incomplete": !grants.errors.is_empty(),
     });
     if !grants.errors.is_empty() {
-        status["evaluationError"] = joined(&grants.errors).into();
+        status["evaluationError"] = join_errors(&grants.errors).into();
     }
     Ok(status)
 }

@@ -21,17 +21,17 @@ struct CachedIndex {
 }
 
 impl AccessCache {
-    /// The index at the revision of a snapshot. `is_committed` is false inside of a transaction that writes: an index with its own
-    /// changes is not kept.
+    /// Returns the index at the revision of a snapshot. `is_committed` is false inside of a transaction that writes: an index with
+    /// its changes is not kept.
     pub(in crate::apiserver) fn find(&self, read: &dyn StoreRead, is_committed: bool) -> ApiResult<Arc<AccessIndex>> {
         let wrong = |error| refused(&error);
         let revision = read.revision().map_err(wrong)?;
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(known) = known.filter(|known| has_no_change(read, known.revision, revision).unwrap_or(false)) {
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(cached) = cached.filter(|cached| has_no_change(read, cached.revision, revision).unwrap_or(false)) {
             if is_committed {
-                self.keep(CachedIndex { revision, index: known.index.clone() });
+                self.keep(CachedIndex { revision, index: cached.index.clone() });
             }
-            return Ok(known.index);
+            return Ok(cached.index);
         }
         let list = |resource: &'static str| -> ApiResult<Vec<Object>> {
             objects_of(read.list(Resource(resource), None).map_err(wrong)?)
@@ -46,10 +46,10 @@ impl AccessCache {
     }
 
     /// Keeps an index unless a newer one is there.
-    fn keep(&self, found: CachedIndex) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref().is_none_or(|known| known.revision <= found.revision) {
-            *known = Some(found);
+    fn keep(&self, new: CachedIndex) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.as_ref().is_none_or(|cached| cached.revision <= new.revision) {
+            *cached = Some(new);
         }
     }
 }

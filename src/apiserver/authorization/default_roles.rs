@@ -1,6 +1,7 @@
 //! The roles and bindings of every cluster: `cluster-admin`, `admin`, `edit`, `view`, those of all users, of nodes and of controllers.
 //!
 //! Knows: a later version may have more of them, which an older state gets at the start of a server ([`reconciled`]).
+//! Never: writes them itself. Start reading at [`default_roles`], which reads `default_roles.yaml`.
 
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ fn role(roles: &[Value], entry: &Value) -> Object {
     Object(role)
 }
 
-/// The rules of a role. The rules that it aggregates are there from the start: no control plane may run.
+/// Returns the rules of a role with those that it aggregates: the loop that aggregates roles may not run yet.
 fn rules(roles: &[Value], entry: &Value) -> Vec<Value> {
     let mut own = entry["rules"].as_array().cloned().unwrap_or_default();
     if entry["events"] == true {

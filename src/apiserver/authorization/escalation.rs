@@ -1,5 +1,8 @@
-//! Privilege escalation: nobody gives rights that they do not hold (Kubernetes, "Privilege escalation prevention and
+//! Privilege escalation: a user cannot give rights that the user lacks (Kubernetes, "Privilege escalation prevention and
 //! bootstrapping").
+//!
+//! Never: decides whether the user may write the object at all; authorization has done that before. Start reading at
+//! [`check_escalation`].
 
 use super::{AccessRequest, AccessedResource, authorize, find_grants};
 use crate::apiserver::ApiResult;
@@ -7,11 +10,11 @@ use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
-use crate::world::access::rule::{AccessRule, quoted};
+use crate::world::access::rule::{AccessRule, quote_list};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Refuses a new or changed role or binding that gives rights which the user lacks. Whoever may `escalate` the role, or
+/// Refuses a new or changed role or binding that gives rights which the user lacks. A user who may `escalate` the role, or
 /// `bind` the role that a binding refers to, may give all of its rights.
 pub fn check_escalation(
     txn: &dyn Transaction,
@@ -41,14 +44,14 @@ pub fn check_escalation(
     if user.is_administrator() || is_allowed(txn, user, verb, resource, namespace, &name)? {
         return Ok(());
     }
-    // Aggregation rules give whatever other roles have: only whoever holds everything may write one.
+    // An aggregation rule gives all rights of other roles: only a user who holds everything may write one.
     let everything = new.value_at(&["aggregationRule"]).filter(|rule| !rule.is_null()).map(|_| AccessRule {
         verbs: vec!["*".into()],
         api_groups: vec!["*".into()],
         resources: vec!["*".into()],
         ..AccessRule::default()
     });
-    let wanted: Vec<AccessRule> = rules.iter().chain(&everything).flat_map(AccessRule::split).collect();
+    let wanted: Vec<AccessRule> = AccessRule::split_all(rules.iter().chain(&everything));
     let grants = find_grants(txn, user, namespace)?;
     let lacking: Vec<AccessRule> =
         wanted.into_iter().filter(|simple| !grants.rules().any(|rule| rule.covers(simple))).collect();
@@ -58,12 +61,12 @@ pub fn check_escalation(
     let lines: Vec<String> = AccessRule::compact(lacking).iter().map(ToString::to_string).collect();
     let errors = match grants.errors.is_empty() {
         true => String::new(),
-        false => format!("; resolution errors: {}", quoted(&grants.errors)),
+        false => format!("; resolution errors: {}", quote_list(&grants.errors)),
     };
     let text = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
         user.name,
-        quoted(&user.groups),
+        quote_list(&user.groups),
         lines.join("\n")
     );
     Err(Status::forbidden(kind.resource, new.name(), &text))

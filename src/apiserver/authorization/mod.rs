@@ -1,7 +1,8 @@
 //! Authorization: whether a user may do something, by the RBAC rules of the cluster.
 //!
-//! The rules and their index are [`crate::world::access`]; [`cache`] keeps the index, [`node`] decides about kubelets, [`escalation`] refuses to give
-//! rights away that the giver lacks, and [`default_roles`] are the roles of every cluster. Never: authenticates.
+//! Knows: the rules and their index are [`crate::world::access`]; [`cache`] keeps the index, [`node`] decides about kubelets,
+//! [`escalation`] refuses to give rights that the giver lacks, and [`default_roles`] are the roles of every cluster.
+//! Never: authenticates a user.
 //! Source: Kubernetes, "Using RBAC Authorization". Start reading at [`authorize`].
 
 pub mod cache;
@@ -17,7 +18,7 @@ use crate::world::access::index::Grants;
 
 pub use crate::world::access::{AccessDecision, AccessRequest, AccessTarget, AccessedResource};
 
-/// The refusal of a request, in the words of Kubernetes' API server.
+/// Returns the refusal of a request, in the words of Kubernetes' API server.
 pub fn refusal(request: &AccessRequest, user: &User, reason: &str) -> Status {
     let verb = &request.verb;
     let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -51,31 +52,31 @@ pub fn authorize(txn: &dyn Transaction, user: &User, request: &AccessRequest) ->
     if user.is_administrator() {
         return Ok(AccessDecision { is_allowed: true, reason: String::new() });
     }
-    let of_node = node::authorize_node(txn, user, request)?;
-    if let Some(allowed) = of_node.as_ref().filter(|decision| decision.is_allowed) {
+    let node_decision = node::authorize_node(txn, user, request)?;
+    if let Some(allowed) = node_decision.as_ref().filter(|decision| decision.is_allowed) {
         return Ok(allowed.clone());
     }
     let mut decision = find_grants(txn, user, request.namespace())?.decide(request);
-    if let Some(refused) = of_node.filter(|refused| !decision.is_allowed && !refused.reason.is_empty()) {
+    if let Some(refused) = node_decision.filter(|refused| !decision.is_allowed && !refused.reason.is_empty()) {
         let both = [refused.reason, decision.reason].into_iter().filter(|reason| !reason.is_empty());
         decision.reason = both.collect::<Vec<_>>().join("\n");
     }
     Ok(decision)
 }
 
-/// The rules that hold for a user in a namespace; in the cluster as a whole if it is empty.
+/// Finds the rules that hold for a user in a namespace; in the cluster as a whole if it is empty.
 pub fn find_grants(txn: &dyn Transaction, user: &User, namespace: &str) -> ApiResult<Grants> {
     Ok(txn.access_index()?.find_grants(&user.name, &user.groups, namespace))
 }
 
-/// Refuses what the user may not do. Returns why everything else is allowed.
+/// Refuses a request that the user may not make. Returns the reason why another one is allowed.
 pub fn check_access(txn: &dyn Transaction, user: &User, request: &AccessRequest) -> ApiResult<String> {
     let decision = authorize(txn, user, request)?;
     if decision.is_allowed { Ok(decision.reason) } else { Err(refusal(request, user, &decision.reason)) }
 }
 
-/// Refuses a verb on an object, or on all of its resource and namespace if the key has no name, to the user as whom a command acts. Requests over HTTP are authorized before
-/// they get here.
+/// Refuses a verb that the user as whom a command acts may not use on an object; on all objects of the resource and namespace if the
+/// key has no name. Requests over HTTP are authorized before.
 pub fn check_verb(txn: &dyn Transaction, verb: &str, subresource: &str, key: &Key) -> ApiResult<()> {
     match txn.acting_user() {
         Some(user) => check_access(txn, user, &verb_request(verb, subresource, key)).map(|_| ()),
@@ -83,7 +84,7 @@ pub fn check_verb(txn: &dyn Transaction, verb: &str, subresource: &str, key: &Ke
     }
 }
 
-/// Refuses a replacement or an apply that would create the object to a user who may not create it.
+/// Refuses a replacement or an apply that would create an object which the user may not create.
 pub fn check_creation(txn: &dyn Transaction, key: &Key) -> ApiResult<()> {
     match txn.user() {
         Some(user) => check_access(txn, user, &verb_request("create", "", key)).map(|_| ()),

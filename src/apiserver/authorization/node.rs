@@ -1,7 +1,7 @@
 //! The node authorizer: a kubelet may read what the pods of its node need, and write its own objects
 //! (`plugin/pkg/auth/authorizer/node`).
 //!
-//! Knows: users `system:node:NAME` in the group `system:nodes`. Start reading at [`authorize_node`].
+//! Knows: users `system:node:NAME` in the group `system:nodes`. Never: restricts the content of a write; admission does. Start reading at [`authorize_node`].
 
 use super::{AccessDecision, AccessRequest, AccessTarget, AccessedResource};
 use crate::apiserver::ApiResult;
@@ -13,13 +13,13 @@ use serde_json::Value;
 /// The group of all kubelets, and the beginning of their names.
 const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
-/// The role with the rules of requests that are not looked at more closely.
+/// The role with the rules of all requests that have no check of their own.
 const ROLE: &str = "system:node";
 
 /// Answer for a request: allowed, or the reason why nothing allows it here.
 type NodeOpinion = Result<(), String>;
 
-/// The node whose kubelet a user is.
+/// Returns the node whose kubelet a user is; `None` for other users.
 pub fn node_of(user: &User) -> Option<&str> {
     let is_node = user.groups.iter().any(|group| group == NODES);
     user.name.strip_prefix(PREFIX).filter(|_| is_node)
@@ -83,7 +83,7 @@ fn refuse(reason: &str) -> ApiResult<NodeOpinion> {
     Ok(Err(reason.to_owned()))
 }
 
-/// Other requests are those that the rules of all nodes allow.
+/// Allows a request that the rules of all nodes allow.
 fn check_role(txn: &dyn Transaction, request: &AccessRequest) -> ApiResult<NodeOpinion> {
     let rules = txn.access_index()?.find_rules("ClusterRole", ROLE, "");
     let is_allowed = rules.is_ok_and(|rules| rules.iter().any(|rule| rule.allows(request)));
@@ -138,14 +138,14 @@ fn check_relation(txn: &dyn Transaction, node: &str, accessed: &AccessedResource
             let pod = txn.get_shared(&Key::new(Resource("pods"), &accessed.namespace, name))?;
             pod.is_some_and(|pod| is_on_node(&pod, node))
         }
-        "secrets" => any_pod(txn, node, &accessed.namespace, |pod| mentions_secret(&pod.0["spec"], name))?,
+        "secrets" => has_pod(txn, node, &accessed.namespace, |pod| mentions_secret(&pod.0["spec"], name))?,
         "configmaps" => {
             const FIELDS: [&str; 3] = ["configMap", "configMapRef", "configMapKeyRef"];
-            any_pod(txn, node, &accessed.namespace, |pod| mentions(&pod.0["spec"], &FIELDS, &["name"], name))?
+            has_pod(txn, node, &accessed.namespace, |pod| mentions(&pod.0["spec"], &FIELDS, &["name"], name))?
         }
-        "persistentvolumeclaims" => any_pod(txn, node, &accessed.namespace, |pod| uses_claim(pod, name))?,
+        "persistentvolumeclaims" => has_pod(txn, node, &accessed.namespace, |pod| uses_claim(pod, name))?,
         "serviceaccounts" => {
-            any_pod(txn, node, &accessed.namespace, |pod| pod.text(&["spec", "serviceAccountName"]) == Some(name))?
+            has_pod(txn, node, &accessed.namespace, |pod| pod.text(&["spec", "serviceAccountName"]) == Some(name))?
         }
         "persistentvolumes" => is_volume_used(txn, node, name)?,
         "volumeattachments" => {
@@ -164,7 +164,7 @@ fn is_on_node(pod: &Object, node: &str) -> bool {
     pod.text(&["spec", "nodeName"]) == Some(node)
 }
 
-fn any_pod(txn: &dyn Transaction, node: &str, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> ApiResult<bool> {
+fn has_pod(txn: &dyn Transaction, node: &str, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> ApiResult<bool> {
     let pods = txn.list(Resource("pods"), Some(namespace))?;
     Ok(pods.iter().any(|pod| is_on_node(pod, node) && is_wanted(pod)))
 }
@@ -201,5 +201,5 @@ fn is_volume_used(txn: &dyn Transaction, node: &str, volume: &str) -> ApiResult<
     let key = Key::new(Resource("persistentvolumes"), "", volume);
     let Some(volume) = txn.get_shared(&key)? else { return Ok(false) };
     let claim = |field: &str| volume.text(&["spec", "claimRef", field]).unwrap_or_default();
-    any_pod(txn, node, claim("namespace"), |pod| uses_claim(pod, claim("name")))
+    has_pod(txn, node, claim("namespace"), |pod| uses_claim(pod, claim("name")))
 }

@@ -1,7 +1,9 @@
-//! Finds the user that a token stands for, and refuses tokens of accounts or objects that are gone.
+//! Finds the user of a token, and refuses tokens of accounts or objects that are gone.
+//!
+//! Never: checks a signature itself; [`crate::runtime::token_signer`] does. Start reading at [`authenticate`].
 
 use super::keys::ClusterKeys;
-use super::texts;
+use super::read_texts;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
@@ -9,6 +11,7 @@ use crate::kinds::token_claims::{ISSUER, SECRET_ISSUER, secret_claim, user_name}
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource};
 use crate::runtime::token_signer::TokenError;
+use crate::world::access::rule::quote_list;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
@@ -24,11 +27,12 @@ const UNKNOWN: &str = "invalid bearer token";
 pub struct TokenUser {
     /// The user.
     pub user: User,
-    /// The audiences of the token that were asked for.
+    /// The audiences of the token that the caller asked for.
     pub audiences: Vec<String>,
 }
 
-/// Returns the user of a token for these audiences, or why it is refused. Without audiences it has to be one for the API server.
+/// Returns the user of a token for these audiences, or the reason for refusing it. Without audiences, the token has to be one for the API
+/// server.
 pub fn authenticate(
     txn: &dyn Transaction,
     keys: &ClusterKeys,
@@ -45,19 +49,19 @@ pub fn authenticate(
     let wanted = if audiences.is_empty() { &own } else { audiences };
     match claims["iss"].as_str() {
         Some(ISSUER) => {
-            let claimed = texts(&claims["aud"]);
+            let claimed = read_texts(&claims["aud"]);
             let matching: Vec<String> = claimed.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
             if matching.is_empty() {
                 return refuse(&format!(
                     "token audiences {} is invalid for the target audiences {}",
-                    quoted(&claimed),
-                    quoted(wanted)
+                    quote_list(&claimed),
+                    quote_list(wanted)
                 ));
             }
-            user_of_claims(txn, &claims, matching)
+            authenticate_claims(txn, &claims, matching)
         }
         // Such a token names no audience: it is for the API server.
-        Some(SECRET_ISSUER) if wanted.contains(&own[0]) => user_of_secret(txn, token, &claims),
+        Some(SECRET_ISSUER) if wanted.contains(&own[0]) => authenticate_secret(txn, token, &claims),
         _ => Ok(Err(UNKNOWN.into())),
     }
 }
@@ -67,13 +71,8 @@ fn refuse<T>(why: &str) -> ApiResult<Result<T, String>> {
     Ok(Err(format!("[{UNKNOWN}, {why}]")))
 }
 
-fn quoted(list: &[String]) -> String {
-    let list: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
-    format!("[{}]", list.join(" "))
-}
-
-/// An object that a token depends on: it has to exist with the same uid, and not be deleted.
-fn find(
+/// Finds an object that a token depends on: it has to exist with the same uid, and not be deleted.
+fn find_dependency(
     txn: &dyn Transaction,
     (resource, word): (&'static str, &str),
     namespace: &str,
@@ -97,14 +96,15 @@ fn find(
     })
 }
 
-fn user_of_claims(
+fn authenticate_claims(
     txn: &dyn Transaction,
     claims: &Value,
     audiences: Vec<String>,
 ) -> ApiResult<Result<TokenUser, String>> {
     let own = &claims["kubernetes.io"];
     let namespace = own["namespace"].as_str().unwrap_or_default();
-    let account = match find(txn, ("serviceaccounts", "service account"), namespace, &own["serviceaccount"])? {
+    let account = match find_dependency(txn, ("serviceaccounts", "service account"), namespace, &own["serviceaccount"])?
+    {
         Ok(account) => account,
         Err(why) => return refuse(&why),
     };
@@ -118,43 +118,43 @@ fn user_of_claims(
     for (resource, namespace, claim, _) in
         dependencies.into_iter().filter(|(_, _, claim, counts)| *counts && !claim.is_null())
     {
-        if let Err(why) = find(txn, resource, namespace, claim)? {
+        if let Err(why) = find_dependency(txn, resource, namespace, claim)? {
             return refuse(&why);
         }
     }
     let mut extra: Vec<(&'static str, String)> = Vec::new();
-    let mut tell = |name, value: &Value| extra.extend(value.as_str().map(|value| (name, value.to_owned())));
+    let mut add = |name, value: &Value| extra.extend(value.as_str().map(|value| (name, value.to_owned())));
     for (name, value) in [
         ("pod-name", &own["pod"]["name"]),
         ("pod-uid", &own["pod"]["uid"]),
         ("node-name", &own["node"]["name"]),
         ("node-uid", &own["node"]["uid"]),
     ] {
-        tell(name, value);
+        add(name, value);
     }
     if let Some(id) = claims["jti"].as_str() {
         extra.push(("credential-id", format!("JTI={id}")));
     }
-    Ok(Ok(user(&account, extra, audiences)))
+    Ok(Ok(token_user(&account, extra, audiences)))
 }
 
-fn user_of_secret(txn: &dyn Transaction, token: &str, claims: &Value) -> ApiResult<Result<TokenUser, String>> {
+fn authenticate_secret(txn: &dyn Transaction, token: &str, claims: &Value) -> ApiResult<Result<TokenUser, String>> {
     let claim = |name: &str| &claims[secret_claim(name)];
     let namespace = claim("namespace").as_str().unwrap_or_default();
     let key = Key::new(Resource("secrets"), namespace, claim("secret.name").as_str().unwrap_or_default());
     let secret = txn.get(&key)?.filter(|secret| secret.deletion().is_none());
-    let kept = secret.and_then(|secret| STANDARD.decode(secret.text(&["data", "token"])?).ok());
-    if kept.is_none_or(|kept| kept != token.as_bytes()) {
+    let stored_token = secret.and_then(|secret| STANDARD.decode(secret.text(&["data", "token"])?).ok());
+    if stored_token.is_none_or(|stored| stored != token.as_bytes()) {
         return refuse("service account token has been invalidated");
     }
     let account = json!({"name": claim("service-account.name"), "uid": claim("service-account.uid")});
-    Ok(match find(txn, ("serviceaccounts", "service account"), namespace, &account)? {
-        Ok(account) => Ok(user(&account, Vec::new(), vec![ISSUER.to_owned()])),
+    Ok(match find_dependency(txn, ("serviceaccounts", "service account"), namespace, &account)? {
+        Ok(account) => Ok(token_user(&account, Vec::new(), vec![ISSUER.to_owned()])),
         Err(why) => return refuse(&why),
     })
 }
 
-fn user(account: &Object, extra: Vec<(&'static str, String)>, audiences: Vec<String>) -> TokenUser {
+fn token_user(account: &Object, extra: Vec<(&'static str, String)>, audiences: Vec<String>) -> TokenUser {
     let name = user_name(account.namespace(), account.name());
     let extra = extra.into_iter().map(|(name, value)| (format!("authentication.kubernetes.io/{name}"), vec![value]));
     TokenUser { user: User::impersonated(&name, account.uid(), &[], extra.collect()), audiences }

@@ -1,6 +1,7 @@
 //! The keys of a cluster, made at their first use and kept in its state: that of tokens, and the authority of the server's certificates.
 //!
-//! Never: writes a key into an object. Everybody who can read the cluster's file is its administrator.
+//! Knows: every user who can read the cluster's file is its administrator. Never: writes a key into an object.
+//! Start reading at [`ClusterKeys::load`].
 
 use crate::apiserver::{ApiResult, refused};
 use crate::object::{Reason, Status};
@@ -40,12 +41,12 @@ impl ClusterKeys {
     /// Reads the keys of a cluster; makes them when it has none yet.
     pub(in crate::apiserver) fn load(store: &mut Store) -> ApiResult<ClusterKeys> {
         let wrong = |error: StoreError| refused(&error);
-        let known = read(&store.read().map_err(wrong)?).map_err(wrong)?;
-        if let Some(keys) = known {
+        let stored = read_keys(&store.read().map_err(wrong)?).map_err(wrong)?;
+        if let Some(keys) = stored {
             return keys.open();
         }
         let mut txn = store.write(PATIENCE).map_err(wrong)?;
-        if let Some(keys) = read(&txn).map_err(wrong)? {
+        if let Some(keys) = read_keys(&txn).map_err(wrong)? {
             return keys.open();
         }
         let keys = StoredKeys::generate().map_err(|error| internal(&error))?;
@@ -56,12 +57,12 @@ impl ClusterKeys {
         keys.open()
     }
 
-    /// Returns the authority as it signs certificates of clients.
+    /// Returns the authority that signs certificates of clients.
     pub fn certificate_authority(&self) -> ApiResult<CertificateAuthority> {
         CertificateAuthority::from_pem(&self.authority, &self.authority_key).map_err(|error| internal(&error))
     }
 
-    /// Returns the signer of the loops.
+    /// Returns the signer that control loops use.
     pub fn certificate_signer(&self) -> ApiResult<CertificateSigner> {
         let authority = self.certificate_authority()?;
         Ok(CertificateSigner::new(move |order| authority.sign(order).map_err(|error| error.to_string())))
@@ -110,15 +111,15 @@ impl StoredKeys {
     }
 }
 
-fn read(snapshot: &dyn StoreRead) -> Result<Option<StoredKeys>, StoreError> {
-    let mut found = Vec::new();
+fn read_keys(snapshot: &dyn StoreRead) -> Result<Option<StoredKeys>, StoreError> {
+    let mut texts = Vec::new();
     for name in [AUTHORITY, AUTHORITY_KEY, TOKEN_KEY] {
-        found.extend(snapshot.meta(name)?);
+        texts.extend(snapshot.meta(name)?);
     }
-    Ok(<[String; 3]>::try_from(found).ok().map(StoredKeys))
+    Ok(<[String; 3]>::try_from(texts).ok().map(StoredKeys))
 }
 
-/// The certificate of an authority. Its name and uses are the same for all clusters, its key is not.
+/// Returns the content of an authority's certificate. Its name and uses are the same for all clusters, its key is not.
 pub(super) fn authority_params(name: &str) -> anyhow::Result<CertificateParams> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,7 +1,7 @@
 //! Tokens of service accounts: TokenRequests, and the users that tokens stand for.
 //!
-//! Knows: the key and the authority that the state keeps ([`keys`]), and when a token stops to count: with its account, or with the Pod,
-//! Secret or Node that it is bound to. Start reading at [`issue`].
+//! Knows: the key and the authority that the state keeps ([`keys`]), and when a token expires early: with its account, or with the Pod,
+//! Secret or Node that it is bound to. Never: stores a token that it issues. Start reading at [`issue`].
 
 pub mod authenticate;
 pub mod front_proxy;
@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 /// Answers a TokenRequest for an account: the request with its defaults, and the token in its status.
 pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, request: &Object) -> ApiResult<Object> {
     check_metadata(account, request)?;
-    let known = exact(txn, account)?;
-    let request = &admitted(txn, account, request)?;
+    let account_object = exact(txn, account)?;
+    let request = &admit_request(txn, account, request)?;
     let spec = &request.0["spec"];
-    let audiences: Vec<String> = texts(&spec["audiences"]);
+    let audiences: Vec<String> = read_texts(&spec["audiences"]);
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     check_request(seconds)?;
@@ -35,10 +35,10 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
     let now = txn.now();
     let claims = TokenClaims {
         namespace: &account.namespace,
-        account: (&account.name, known.uid()),
-        pod: bound.pod.as_ref().map(named),
-        secret: bound.secret.as_ref().map(named),
-        node: bound.node.as_ref().map(named),
+        account: (&account.name, account_object.uid()),
+        pod: bound.pod.as_ref().map(name_and_uid),
+        secret: bound.secret.as_ref().map(name_and_uid),
+        node: bound.node.as_ref().map(name_and_uid),
         audiences: &audiences,
         seconds,
         issued: now.as_second(),
@@ -63,8 +63,8 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
     Ok(answer)
 }
 
-/// The request after admission, where something wants to see it.
-fn admitted(txn: &mut dyn Transaction, account: &Key, request: &Object) -> ApiResult<Object> {
+/// Passes the request through admission, if a policy or webhook concerns it; returns it as admission leaves it.
+fn admit_request(txn: &mut dyn Transaction, account: &Key, request: &Object) -> ApiResult<Object> {
     let (operation, kind, subresource) = (Operation::Create, &service_account::KIND, "token");
     let mut admitted = request.clone();
     if !admission::may_concern(txn, kind, operation, subresource)? {
@@ -80,7 +80,7 @@ fn admitted(txn: &mut dyn Transaction, account: &Key, request: &Object) -> ApiRe
     Ok(admitted)
 }
 
-/// Refuses a kubelet a token for anything but a pod of its node (NodeRestriction).
+/// Refuses to give a kubelet a token for anything but a pod of its node (NodeRestriction).
 fn restrict_node(txn: &dyn Transaction, account: &Key, bound: &BoundObjects) -> ApiResult<()> {
     let Some(node) = txn.user().and_then(node_of) else { return Ok(()) };
     let why = match &bound.pod {
@@ -93,15 +93,15 @@ fn restrict_node(txn: &dyn Transaction, account: &Key, bound: &BoundObjects) -> 
     Err(Status::forbidden(account.resource, &account.name, why))
 }
 
-fn named(object: &Object) -> (&str, &str) {
+fn name_and_uid(object: &Object) -> (&str, &str) {
     (object.name(), object.uid())
 }
 
-fn texts(list: &Value) -> Vec<String> {
+fn read_texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
-/// Refuses a body for another account than the path's.
+/// Refuses a body that names another account than the path.
 fn check_metadata(account: &Key, request: &Object) -> ApiResult<()> {
     let (mut errors, path) = (FieldErrors::default(), FieldPath::root("metadata"));
     if !request.name().is_empty() && *request.name() != *account.name {
@@ -130,7 +130,7 @@ impl BoundObjects {
         let (group_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
         let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
         let object = |resource, namespace: &str| exact(txn, &Key::new(Resource(resource), namespace, name));
-        let mut found = BoundObjects::default();
+        let mut objects = BoundObjects::default();
         let bound = match (group, kind) {
             ("", "Pod") => {
                 let pod = object("pods", &account.namespace)?;
@@ -142,13 +142,13 @@ impl BoundObjects {
                     return Err(Status::new(Reason::BadRequest, text));
                 }
                 if let Some(node) = pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()) {
-                    let known = txn.get(&Key::new(Resource("nodes"), "", node))?;
-                    found.node = Some(known.unwrap_or_else(|| Object(json!({"metadata": {"name": node}}))));
+                    let node_object = txn.get(&Key::new(Resource("nodes"), "", node))?;
+                    objects.node = Some(node_object.unwrap_or_else(|| Object(json!({"metadata": {"name": node}}))));
                 }
-                &*found.pod.insert(pod)
+                &*objects.pod.insert(pod)
             }
-            ("", "Secret") => &*found.secret.insert(object("secrets", &account.namespace)?),
-            ("", "Node") => &*found.node.insert(object("nodes", "")?),
+            ("", "Secret") => &*objects.secret.insert(object("secrets", &account.namespace)?),
+            ("", "Node") => &*objects.node.insert(object("nodes", "")?),
             _ => {
                 let text = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
                 return Err(Status::new(Reason::BadRequest, text));
@@ -162,6 +162,6 @@ impl BoundObjects {
             );
             return Err(Status { kind: kind.into(), name: name.into(), ..Status::new(Reason::Conflict, text) });
         }
-        Ok(found)
+        Ok(objects)
     }
 }

@@ -1,9 +1,11 @@
 //! `kloop auth can-i`: asks RBAC rules whether the user may do something, or lists what the user may do.
+//!
+//! Never: decides itself; the authorization of the API server does. Start reading at [`run`].
 
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::show::columns;
-use crate::world::access::index::joined;
+use crate::world::access::index::join_errors;
 use crate::world::access::rule::AccessRule;
 
 /// Verbs that Kubernetes knows for resources.
@@ -99,14 +101,14 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn path_request(args: &Args, context: &mut CommandContext, verb: &str, path: &str) -> AccessRequest {
-    warn_of_verb(args, context, &PATH_VERBS, verb);
+    warn_about_verb(args, context, &PATH_VERBS, verb);
     AccessRequest { verb: verb.to_owned(), target: AccessTarget::Path(path.to_owned()) }
 }
 
 fn resource_request(args: &Args, context: &mut CommandContext, verb: &str, target: &str) -> AccessRequest {
-    warn_of_verb(args, context, &RESOURCE_VERBS, verb);
+    warn_about_verb(args, context, &RESOURCE_VERBS, verb);
     let (word, name) = target.split_once('/').unwrap_or((target, ""));
-    let found = context.kinds().by_name(word);
+    let kind = context.kinds().by_name(word);
     let mut accessed = AccessedResource {
         resource: word.to_ascii_lowercase(),
         subresource: args.subresource.clone(),
@@ -116,7 +118,7 @@ fn resource_request(args: &Args, context: &mut CommandContext, verb: &str, targe
     if !args.all_namespaces {
         accessed.namespace = context.namespace().to_owned();
     }
-    match found {
+    match kind {
         Some(kind) => {
             accessed.group = kind.resource.group().to_owned();
             accessed.resource = kind.resource.plural().to_owned();
@@ -126,7 +128,11 @@ fn resource_request(args: &Args, context: &mut CommandContext, verb: &str, targe
                     group => format!(" in group '{group}'"),
                 };
                 let plural = kind.resource.plural();
-                notice(args, context, &format!("Warning: resource '{plural}' is not namespace scoped{group}\n"));
+                print_unless_quiet(
+                    args,
+                    context,
+                    &format!("Warning: resource '{plural}' is not namespace scoped{group}\n"),
+                );
             }
         }
         None if word == "*" => {}
@@ -136,19 +142,19 @@ fn resource_request(args: &Args, context: &mut CommandContext, verb: &str, targe
                 None => (word, String::new()),
             };
             let text = format!("Warning: the server doesn't have a resource type '{word}'{group}\n");
-            notice(args, context, &text);
+            print_unless_quiet(args, context, &text);
         }
     }
     AccessRequest::for_resource(verb, accessed)
 }
 
-fn warn_of_verb(args: &Args, context: &mut CommandContext, known: &[&str], verb: &str) {
+fn warn_about_verb(args: &Args, context: &mut CommandContext, known: &[&str], verb: &str) {
     if !known.contains(&verb) {
-        notice(args, context, &format!("Warning: verb '{verb}' is not a known verb\n"));
+        print_unless_quiet(args, context, &format!("Warning: verb '{verb}' is not a known verb\n"));
     }
 }
 
-fn notice(args: &Args, context: &mut CommandContext, text: &str) {
+fn print_unless_quiet(args: &Args, context: &mut CommandContext, text: &str) {
     if !args.quiet {
         context.print_notice(text);
     }
@@ -159,35 +165,35 @@ fn list(args: &Args, context: &mut CommandContext) -> CliResult {
     let (user, namespace) = (context.user(), context.namespace().to_owned());
     let grants = context.read_view(|txn| find_grants(txn, &user, &namespace))?;
     if !grants.errors.is_empty() {
-        context.print_notice(&format!("warning: the list may be incomplete: {}", joined(&grants.errors)));
+        context.print_notice(&format!("warning: the list may be incomplete: {}", join_errors(&grants.errors)));
     }
     let (paths, resources): (Vec<AccessRule>, Vec<AccessRule>) =
-        grants.rules().flat_map(AccessRule::split).partition(|rule| !rule.paths.is_empty());
+        AccessRule::split_all(grants.rules()).into_iter().partition(|rule| !rule.paths.is_empty());
     let mut rules = AccessRule::compact(resources);
     rules.extend(paths);
     rules.sort_by_cached_key(sort_key);
     let head = if args.no_headers { "" } else { "Resources\tNon-Resource URLs\tResource Names\tVerbs\n" };
-    let text: String = rules.iter().map(line).collect();
+    let text: String = rules.iter().map(format_line).collect();
     context.print(&columns::align(&format!("{head}{text}"), columns::TABLE))
 }
 
-/// A list as Go prints it: `[get list]`.
-fn plain(list: &[String]) -> String {
+/// Formats a list as Go does: `[get list]`.
+fn format_list(list: &[String]) -> String {
     format!("[{}]", list.join(" "))
 }
 
-/// The order of kubectl's list: that of the rules as Go prints them.
+/// Returns the text by which kubectl orders the list: the rule as Go formats it.
 fn sort_key(rule: &AccessRule) -> String {
     let fields = [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.paths];
-    fields.map(|list| plain(list)).join(",")
+    fields.map(|list| format_list(list)).join(",")
 }
 
-fn line(rule: &AccessRule) -> String {
+fn format_line(rule: &AccessRule) -> String {
     let group = rule.api_groups.first().map_or("", String::as_str);
     let resource = rule.resources.first().map_or("", String::as_str);
     let (resource, below) =
         resource.split_once('/').map_or((resource, String::new()), |(resource, below)| (resource, format!("/{below}")));
     let dot = if group.is_empty() { "" } else { "." };
-    let (paths, names) = (plain(&rule.paths), plain(&rule.resource_names));
-    format!("{resource}{dot}{group}{below}\t{paths}\t{names}\t{}\n", plain(&rule.verbs))
+    let (paths, names) = (format_list(&rule.paths), format_list(&rule.resource_names));
+    format!("{resource}{dot}{group}{below}\t{paths}\t{names}\t{}\n", format_list(&rule.verbs))
 }

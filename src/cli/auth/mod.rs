@@ -1,4 +1,6 @@
 //! `kloop auth`: who acts, what RBAC rules let that user do, and roles as manifests want them.
+//!
+//! Start reading at [`AuthVerb`].
 
 mod can_i;
 mod reconcile;

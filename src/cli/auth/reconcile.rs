@@ -1,4 +1,6 @@
 //! `kloop auth reconcile`: roles and bindings get at least what manifests give.
+//!
+//! Never: takes a right away without a flag that asks for it. Start reading at [`reconcile_object`].
 
 use crate::apiserver::create::create;
 use crate::apiserver::delete::delete;
@@ -82,21 +84,22 @@ fn reconcile_one(
     }
     let options = context.options(FieldValidation::Warn, dry_run);
     let is_tried = dry_run != DryRun::None;
-    let (found, object) = context.api_for(is_tried)?.write(is_tried, |txn| write(txn, kind, wanted, args, &options))?;
+    let (difference, object) =
+        context.api_for(is_tried)?.write(is_tried, |txn| reconcile_object(txn, kind, wanted, args, &options))?;
     args.change.print_change(context, kind, &object, "reconciled", dry_run)?;
     let is_role = is_role(kind);
-    if !found.operation.is_empty() {
-        context.print_notice(&format!("\treconciliation required {}", found.operation));
+    if !difference.operation.is_empty() {
+        context.print_notice(&format!("\treconciliation required {}", difference.operation));
     }
     let (what, removes) =
         if is_role { ("rules", args.remove_extra_permissions) } else { ("subjects", args.remove_extra_subjects) };
     let word = if removes { "removed" } else { "not removed" };
     for (title, items) in
-        [(format!("missing {what} added"), &found.missing), (format!("extra {what} {word}"), &found.extra)]
+        [(format!("missing {what} added"), &difference.missing), (format!("extra {what} {word}"), &difference.extra)]
     {
         if !items.is_empty() {
             context.print_notice(&format!("\t{title}:"));
-            items.iter().for_each(|item| context.print_notice(&format!("\t\t{}", show(item, is_role))));
+            items.iter().for_each(|item| context.print_notice(&format!("\t\t{}", format_item(item, is_role))));
         }
     }
     Ok(())
@@ -106,8 +109,8 @@ fn is_role(kind: &Kind) -> bool {
     matches!(kind.kind, "Role" | "ClusterRole")
 }
 
-/// An item as Go prints it with `%+v`.
-fn show(item: &Value, is_role: bool) -> String {
+/// Formats an item as Go does with `%+v`.
+fn format_item(item: &Value, is_role: bool) -> String {
     let list = |field: &str| {
         let texts = item[field].as_array().into_iter().flatten().filter_map(Value::as_str);
         format!("[{}]", texts.collect::<Vec<_>>().join(" "))
@@ -132,7 +135,8 @@ fn show(item: &Value, is_role: bool) -> String {
     }
 }
 
-fn write(
+/// Creates or changes an object so that it has all that its manifest gives.
+fn reconcile_object(
     txn: &mut dyn Transaction,
     kind: &Kind,
     wanted: &Object,
@@ -152,30 +156,30 @@ fn write(
         let made = create(txn, kind, wanted, options)?.into_object();
         return Ok((Reconciliation { operation: "recreate", ..Reconciliation::default() }, made));
     }
-    let mut found = match is_role(kind) {
+    let mut difference = match is_role(kind) {
         true => compare_rules(&existing, wanted),
         false => compare_subjects(&existing, wanted),
     };
     let removes = if is_role(kind) { args.remove_extra_permissions } else { args.remove_extra_subjects };
     let mut new = existing.clone();
     let field = if is_role(kind) { "rules" } else { "subjects" };
-    if removes && !(found.missing.is_empty() && found.extra.is_empty()) {
+    if removes && !(difference.missing.is_empty() && difference.extra.is_empty()) {
         new.set(&[field], wanted.items(&[field]).to_vec());
-    } else if !found.missing.is_empty() {
-        new.set(&[field], [existing.items(&[field]), &found.missing].concat());
+    } else if !difference.missing.is_empty() {
+        new.set(&[field], [existing.items(&[field]), &difference.missing].concat());
     }
-    for kind_of_pair in ["labels", "annotations"] {
-        for (name, text) in wanted.pairs(&["metadata", kind_of_pair]) {
-            if existing.value_at(&["metadata", kind_of_pair, name]).is_none() {
-                new.set(&["metadata", kind_of_pair, name], text);
+    for field in ["labels", "annotations"] {
+        for (name, text) in wanted.pairs(&["metadata", field]) {
+            if existing.value_at(&["metadata", field, name]).is_none() {
+                new.set(&["metadata", field, name], text);
             }
         }
     }
     if new == existing || existing.annotation(PROTECTION) == Some("false") {
-        return Ok((found, existing));
+        return Ok((difference, existing));
     }
-    found.operation = "update";
-    Ok((found, update(txn, kind, &new, UpdatePart::Main, options)?.into_object()))
+    difference.operation = "update";
+    Ok((difference, update(txn, kind, &new, UpdatePart::Main, options)?.into_object()))
 }
 
 fn create_namespace(txn: &mut dyn Transaction, key: &Key, options: &WriteOptions) -> ApiResult<()> {
@@ -187,16 +191,16 @@ fn create_namespace(txn: &mut dyn Transaction, key: &Key, options: &WriteOptions
     create(txn, &crate::kinds::namespace::KIND, &Object(body), options).map(|_| ())
 }
 
-/// All rules or subjects, the rules one by one.
+/// Returns all rules or subjects; the rules are split.
 fn items_of(kind: &Kind, object: &Object) -> Vec<Value> {
     match is_role(kind) {
-        true => to_values(split(object)),
+        true => to_values(split_rules(object)),
         false => object.items(&["subjects"]).to_vec(),
     }
 }
 
-fn split(role: &Object) -> Vec<AccessRule> {
-    AccessRule::read_all(role.value_at(&["rules"])).iter().flat_map(AccessRule::split).collect()
+fn split_rules(role: &Object) -> Vec<AccessRule> {
+    AccessRule::split_all(&AccessRule::read_all(role.value_at(&["rules"])))
 }
 
 fn to_values(rules: Vec<AccessRule>) -> Vec<Value> {
@@ -206,7 +210,7 @@ fn to_values(rules: Vec<AccessRule>) -> Vec<Value> {
 fn compare_rules(existing: &Object, wanted: &Object) -> Reconciliation {
     let lacking = |owner: &Object, other: &Object| {
         let own = AccessRule::read_all(owner.value_at(&["rules"]));
-        to_values(split(other).into_iter().filter(|simple| !own.iter().any(|rule| rule.covers(simple))).collect())
+        to_values(split_rules(other).into_iter().filter(|simple| !own.iter().any(|rule| rule.covers(simple))).collect())
     };
     Reconciliation { missing: lacking(existing, wanted), extra: lacking(wanted, existing), operation: "" }
 }

@@ -1,4 +1,6 @@
-//! `kloop auth whoami`: the user as whom commands act.
+//! `kloop auth whoami`: prints the user as whom commands act.
+//!
+//! Start reading at [`run`].
 
 use crate::cli::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext};

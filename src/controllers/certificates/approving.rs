@@ -1,13 +1,14 @@
 //! Approves the requests of kubelets for client certificates, where RBAC allows the requester to have one
 //! (`pkg/controller/certificates/approver`).
+//!
+//! Never: denies a request, or approves one for another signer. Start reading at [`plan`].
 
 use super::signers::{KUBELET_CLIENT, check_kubelet_client};
-use super::{ROOT, condition, is_issued, parse, usages};
-use crate::object::{Key, Object, time};
-use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, INDEXED, ROLES};
+use super::{ROOT, add_condition, condition, is_issued, parse_request, usages};
+use crate::object::{Key, Object};
+use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, Grants, INDEXED, ROLES};
 use crate::world::access::{AccessRequest, AccessedResource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
-use serde_json::json;
 
 /// The loop, by the name of Kubernetes' controller.
 pub const LOOP: Loop =
@@ -30,7 +31,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     if is_decided || is_issued(&request) || request.text(&["spec", "signerName"]) != Some(KUBELET_CLIENT) {
         return plan;
     }
-    let Ok(parsed) = parse(&request) else { return plan };
+    let Ok(parsed) = parse_request(&request) else { return plan };
     if check_kubelet_client(&parsed, &usages(&request)).is_err() {
         return plan;
     }
@@ -38,36 +39,42 @@ fn plan(world: &World, key: &Key) -> Plan {
     let own = is_own
         .then_some(("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."));
     let any = ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.");
-    let allowed = own.into_iter().chain([any]).find(|(subresource, _)| is_allowed(world, &request, subresource));
+    let access = RequesterAccess::find(world, &request);
+    let allowed = own.into_iter().chain([any]).find(|(subresource, _)| access.allows(subresource));
     let Some((_, message)) = allowed else {
         plan.wait("no role allows the requester to have the certificate approved");
         return plan;
     };
-    let now = time::rfc3339(world.now);
-    let mut conditions = request.items(&["status", "conditions"]).to_vec();
-    conditions.push(json!({
-        "type": "Approved", "status": "True", "reason": "AutoApproved", "message": message,
-        "lastUpdateTime": now, "lastTransitionTime": now,
-    }));
-    request.set(&["status", "conditions"], conditions);
+    add_condition(&mut request, "Approved", "AutoApproved", message, world.now);
     plan.write(WriteVerb::Status(request), message);
     plan
 }
 
-fn is_allowed(world: &World, request: &Object, subresource: &str) -> bool {
-    let groups: Vec<String> =
-        request.items(&["spec", "groups"]).iter().filter_map(|group| group.as_str().map(str::to_owned)).collect();
-    if groups.iter().any(|group| group == "system:masters") {
-        return true;
+/// The rights of the user who has made a request; `None` for an administrator, who has all.
+struct RequesterAccess(Option<Grants>);
+
+impl RequesterAccess {
+    fn find(world: &World, request: &Object) -> RequesterAccess {
+        let groups: Vec<String> =
+            request.items(&["spec", "groups"]).iter().filter_map(|group| group.as_str().map(str::to_owned)).collect();
+        if groups.iter().any(|group| group == "system:masters") {
+            return RequesterAccess(None);
+        }
+        let list = |resource: &'static str| -> Vec<Object> { world.list(resource).map(|row| row.object()).collect() };
+        let index = AccessIndex::build(&list(ROLES), &list(CLUSTER_ROLES), &list(BINDINGS), &list(CLUSTER_BINDINGS));
+        let user = request.text(&["spec", "username"]).unwrap_or_default();
+        RequesterAccess(Some(index.find_grants(user, &groups, "")))
     }
-    let list = |resource: &'static str| -> Vec<Object> { world.list(resource).map(|row| row.object()).collect() };
-    let index = AccessIndex::build(&list(ROLES), &list(CLUSTER_ROLES), &list(BINDINGS), &list(CLUSTER_BINDINGS));
-    let accessed = AccessedResource {
-        group: "certificates.k8s.io".to_owned(),
-        resource: "certificatesigningrequests".to_owned(),
-        subresource: subresource.to_owned(),
-        ..AccessedResource::default()
-    };
-    let user = request.text(&["spec", "username"]).unwrap_or_default();
-    index.find_grants(user, &groups, "").decide(&AccessRequest::for_resource("create", accessed)).is_allowed
+
+    /// Whether the user may create this subresource of CertificateSigningRequests.
+    fn allows(&self, subresource: &str) -> bool {
+        let Some(grants) = &self.0 else { return true };
+        let accessed = AccessedResource {
+            group: "certificates.k8s.io".to_owned(),
+            resource: "certificatesigningrequests".to_owned(),
+            subresource: subresource.to_owned(),
+            ..AccessedResource::default()
+        };
+        grants.decide(&AccessRequest::for_resource("create", accessed)).is_allowed
+    }
 }

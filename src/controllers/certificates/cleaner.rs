@@ -1,5 +1,7 @@
 //! Removes old requests: a day after they were made and not decided, an hour after they were decided
 //! (`pkg/controller/certificates/cleaner`).
+//!
+//! Never: removes a request that is approved and not signed yet. Start reading at [`plan`].
 
 use super::{ROOT, condition, is_issued};
 use crate::object::time::Shift;
@@ -13,7 +15,7 @@ pub const LOOP: Loop =
 
 /// Time for which a request waits for a decision.
 const PENDING: SignedDuration = SignedDuration::from_hours(24);
-/// Time for which a request that has ended stays.
+/// Time for which a request stays after it was issued, denied or failed.
 const ENDED: SignedDuration = SignedDuration::from_hours(1);
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
@@ -23,7 +25,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
-    let Some(until) = end_of(&row.object()) else { return plan };
+    let Some(until) = removal_time(&row.object()) else { return plan };
     if world.now < until {
         plan.wake_at(until);
         return plan;
@@ -33,15 +35,15 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// The time at which a request is removed; `None` for one that is approved and not signed yet.
-fn end_of(request: &Object) -> Option<Time> {
+/// Returns the time at which a request is removed; `None` for one that is approved and not signed yet.
+fn removal_time(request: &Object) -> Option<Time> {
     if request.items(&["status", "conditions"]).is_empty() {
         return Some(request.created()?.later(PENDING));
     }
-    let decided = |condition_type: &str| -> Option<Time> {
+    let time_of = |condition_type: &str| -> Option<Time> {
         condition(request, condition_type)?["lastUpdateTime"].as_str()?.parse().ok()
     };
-    let issued = decided("Approved").filter(|_| is_issued(request));
-    let ended = [issued, decided("Denied"), decided("Failed")].into_iter().flatten().min();
+    let issued = time_of("Approved").filter(|_| is_issued(request));
+    let ended = [issued, time_of("Denied"), time_of("Failed")].into_iter().flatten().min();
     Some(ended?.later(ENDED))
 }

@@ -1,7 +1,7 @@
 //! CertificateSigningRequests: approved by rule, signed, and removed when they are old.
 //!
-//! Knows: which requests each signer takes ([`signers`]). Never: signs itself; the cluster's settings have the signer.
-//! Start reading at [`signing`].
+//! Knows: which requests each signer takes ([`signers`]). Never: signs itself; the cluster's settings contain the signer.
+//! Start reading at [`signing`]; [`approving`] and [`cleaner`] run before and after it.
 
 pub mod approving;
 pub mod cleaner;
@@ -9,25 +9,36 @@ mod signers;
 pub mod signing;
 
 use crate::kinds::certificate_request::CertificateRequest;
-use crate::object::Object;
+use crate::object::{Object, Time, time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ROOT: &str = "certificatesigningrequests.certificates.k8s.io";
 
-/// The condition of a type that is true.
+/// Returns the condition of a type if it is true.
 fn condition<'o>(request: &'o Object, condition_type: &str) -> Option<&'o Value> {
     let conditions = request.items(&["status", "conditions"]).iter();
-    conditions.into_iter().find(|one| one["type"] == condition_type && one["status"] == "True")
+    conditions.into_iter().find(|condition| condition["type"] == condition_type && condition["status"] == "True")
+}
+
+/// Adds a condition that is true since now.
+fn add_condition(request: &mut Object, condition_type: &str, reason: &str, message: &str, now: Time) {
+    let now = time::rfc3339(now);
+    let mut conditions = request.items(&["status", "conditions"]).to_vec();
+    conditions.push(json!({
+        "type": condition_type, "status": "True", "reason": reason, "message": message,
+        "lastUpdateTime": now, "lastTransitionTime": now,
+    }));
+    request.set(&["status", "conditions"], conditions);
 }
 
 fn is_issued(request: &Object) -> bool {
     request.text(&["status", "certificate"]).is_some_and(|certificate| !certificate.is_empty())
 }
 
-/// The certificate request in the spec.
-fn parse(request: &Object) -> Result<CertificateRequest, String> {
+/// Parses the certificate request in the spec.
+fn parse_request(request: &Object) -> Result<CertificateRequest, String> {
     let text = request.text(&["spec", "request"]).unwrap_or_default();
     let pem = STANDARD.decode(text).map_err(|error| error.to_string())?;
     CertificateRequest::parse(&pem)

@@ -1,4 +1,6 @@
 //! The signers of Kubernetes, and the requests that each of them takes (`pkg/controller/certificates/signer`).
+//!
+//! Never: checks who has made a request; approval does. Start reading at [`check`].
 
 use crate::kinds::certificate_request::CertificateRequest;
 use std::collections::BTreeSet;
@@ -10,7 +12,7 @@ pub const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// Certificates with which kubelets are servers.
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
-/// Checks a request for a signer. `None` for a signer that somebody else is.
+/// Checks a request for a signer. `None` for a signer of another program.
 pub fn check(signer: &str, request: &CertificateRequest, usages: &[String]) -> Option<Result<(), String>> {
     match signer {
         CLIENT => Some(check_client(usages)),
@@ -74,12 +76,12 @@ fn refuse_names(forbidden: &[(usize, &str)]) -> Result<(), String> {
     }
 }
 
-/// The usages have to be these; keys that do not encipher may leave one out.
+/// Refuses other usages than these. `key encipherment` may be left out, because not all keys can encipher.
 fn check_usages(usages: &[String], purpose: &str) -> Result<(), String> {
-    let found: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
+    let requested: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     let all = BTreeSet::from([purpose, "digital signature", "key encipherment"]);
     let fewer = BTreeSet::from([purpose, "digital signature"]);
-    if found == all || found == fewer {
+    if requested == all || requested == fewer {
         return Ok(());
     }
     Err(format!("usages did not match [{}]", Vec::from_iter(all).join(" ")))

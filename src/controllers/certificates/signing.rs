@@ -1,11 +1,12 @@
 //! Signs approved requests to the signers of Kubernetes (`pkg/controller/certificates/signer`).
+//!
+//! Never: signs a request that is not approved, or one of another signer. Start reading at [`plan`].
 
-use super::{ROOT, condition, is_issued, parse, signers, usages};
-use crate::object::{Key, time};
+use super::{ROOT, add_condition, condition, is_issued, parse_request, signers, usages};
+use crate::object::Key;
 use crate::world::{CertificateOrder, Loop, Plan, Row, World, WriteVerb};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
 
 /// The loop, by the name of Kubernetes' controller.
 pub const LOOP: Loop =
@@ -21,7 +22,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
-    // In simulations nobody signs.
+    // Simulations have no signer.
     let Some(signer) = &world.settings.certificate_signer else { return plan };
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let mut request = row.object();
@@ -30,7 +31,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     let name = request.text(&["spec", "signerName"]).unwrap_or_default();
     let usages = usages(&request);
-    let parsed = match parse(&request) {
+    let parsed = match parse_request(&request) {
         Ok(parsed) => parsed,
         Err(why) => {
             plan.wait(format!("the certificate request cannot be read: {why}"));
@@ -51,13 +52,7 @@ fn plan(world: &World, key: &Key) -> Plan {
             plan.write(WriteVerb::Status(request), "the request is approved");
         }
         Err((reason, message)) => {
-            let now = time::rfc3339(world.now);
-            let mut conditions = request.items(&["status", "conditions"]).to_vec();
-            conditions.push(json!({
-                "type": "Failed", "status": "True", "reason": reason, "message": message,
-                "lastUpdateTime": now, "lastTransitionTime": now,
-            }));
-            request.set(&["status", "conditions"], conditions);
+            add_condition(&mut request, "Failed", reason, &message, world.now);
             plan.write(WriteVerb::Status(request), message);
         }
     }

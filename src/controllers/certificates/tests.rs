@@ -2,7 +2,6 @@ use super::super::testing::{Cluster, cluster};
 use super::*;
 use crate::world::CertificateSigner;
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
-use serde_json::json;
 
 /// A CertificateSigningRequest of a user with this subject and the names of hosts.
 fn request(signer: &str, subject: (&str, &str), hosts: &[&str], usages: &[&str]) -> Object {

@@ -1,4 +1,7 @@
 //! The connections of a client: opened when needed, kept for the next request to the same server.
+//!
+//! Knows: a connection that was idle may be closed by the server. Never: waits without a limit; [`super::HttpsClient`] sets it.
+//! Start reading at [`ConnectionPool::post`].
 
 use super::trust::{self, Trust};
 use super::{HttpsPost, HttpsReply, HttpsTarget};
@@ -25,7 +28,7 @@ const MOST_IDLE: usize = 8;
 /// Number of servers whose connections and authorities are remembered; all are forgotten when there are more.
 const MOST_SERVERS: usize = 256;
 
-/// A server, apart from the path: its requests share connections.
+/// Identity of a server, whose requests share connections: host, port, address and authorities.
 type Server = (String, u16, Option<SocketAddr>, Option<Arc<[u8]>>);
 
 /// All connections of a client.
@@ -48,7 +51,7 @@ impl ConnectionPool {
         let server = self.server(&target);
         let Ok(_turn) = server.turns.acquire().await else { return Err("the client is closed".to_owned()) };
         let body = Bytes::from(body);
-        // The server may have closed a connection that was idle; a new one then decides.
+        // The server may have closed an idle connection: its error does not count, that of a new connection does.
         while let Some(mut idle) = server.take_idle() {
             if idle.ready().await.is_err() {
                 continue;
@@ -141,7 +144,7 @@ fn request(target: &HttpsTarget, body: Bytes) -> Result<Request<Full<Bytes>>, St
     request.body(Full::new(body)).map_err(|error| error.to_string())
 }
 
-/// An error of HTTP, as Go words it.
+/// Formats an error of HTTP as Go does.
 fn http_error(error: &hyper::Error) -> String {
     if error.is_parse() {
         return "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned();

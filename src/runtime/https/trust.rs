@@ -1,4 +1,6 @@
 //! Trust in the certificates of servers: authorities from a bundle or of the system, and the words of Go for a certificate that is not accepted.
+//!
+//! Never: accepts a certificate for another name, or one of an unknown authority. Start reading at [`Trust`].
 
 use rustls::client::WantsClientCert;
 use rustls::client::WebPkiServerVerifier;
@@ -34,7 +36,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Reads a bundle in PEM format; without one the authorities of the system.
+    /// Reads a bundle in PEM format; without one, the authorities of the system.
     pub fn new(bundle: Option<&[u8]>) -> Result<Trust, String> {
         let authorities = match bundle {
             Some(bundle) => read_certificates(bundle),
@@ -116,12 +118,13 @@ impl ServerCertVerifier for BundleVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let verified = self.roots.verify_server_cert(certificate, intermediates, name, ocsp, now);
-        let is_own = |error: &Error| {
-            let is_of_other_kind = matches!(error, Error::InvalidCertificate(CertificateError::Other(_)));
-            is_of_other_kind && self.authorities.iter().any(|authority| authority == certificate)
+        // A certificate of an authority that a server shows as its own is such an error: rustls has no name for it.
+        let is_in_bundle = |error: &Error| {
+            let is_unnamed = matches!(error, Error::InvalidCertificate(CertificateError::Other(_)));
+            is_unnamed && self.authorities.iter().any(|authority| authority == certificate)
         };
         match verified {
-            Err(error) if is_own(&error) => {
+            Err(error) if is_in_bundle(&error) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -191,7 +194,7 @@ impl ServerCertVerifier for NoAuthority {
     }
 }
 
-/// The error of a handshake, as Go words it.
+/// Formats the error of a handshake as Go does.
 pub fn handshake_error(error: &io::Error) -> String {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {

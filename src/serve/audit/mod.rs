@@ -1,6 +1,6 @@
 //! Audit events (`audit.k8s.io/v1`): one line of JSON for each recorded stage of a request.
 //!
-//! Knows: what an event tells at each level. Never: writes the log ([`super::http::audit_log`] does) or decides about the request.
+//! Knows: the fields of an event at each level. Never: writes the log ([`super::http::audit_log`] does) or decides about the request.
 //! Start reading at [`AuditedRequest::begin`].
 
 pub mod policy;
@@ -20,7 +20,7 @@ pub struct AuditedRequest {
     event: Value,
 }
 
-/// The circumstances of a request that are no part of it.
+/// Data about a request that is not part of it.
 pub struct AuditContext {
     /// The id in the header `Audit-Id`.
     pub id: String,
@@ -28,12 +28,12 @@ pub struct AuditContext {
     pub uri: String,
     /// The client's address.
     pub source: Option<String>,
-    /// The time at which it came.
+    /// The time at which the request arrived.
     pub received: Time,
 }
 
 impl AuditedRequest {
-    /// Begins with a request whose user is known; `None` when the policy records nothing of it.
+    /// Starts the event of a request whose user is known; `None` when the policy records nothing of it.
     pub fn begin(
         policy: &AuditPolicy,
         context: &AuditContext,
@@ -78,14 +78,14 @@ impl AuditedRequest {
         Some(AuditedRequest { decision, event })
     }
 
-    /// Notes the authorizer's decision.
+    /// Records the authorizer's decision.
     pub fn set_decision(&mut self, is_allowed: bool, reason: &str) {
         let decision = if is_allowed { "allow" } else { "forbid" };
         self.event["annotations"] =
             json!({"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": reason});
     }
 
-    /// Notes the annotations of admission that its level has.
+    /// Records the annotations of admission that the level includes.
     pub fn set_annotations(&mut self, annotations: &[AuditAnnotation]) {
         for annotation in annotations {
             if !annotation.is_detail || self.decision.level >= AuditLevel::Request {
@@ -94,7 +94,7 @@ impl AuditedRequest {
         }
     }
 
-    /// Notes the body of the request, if its level has it.
+    /// Records the body of the request if the level includes it.
     pub fn set_request_body(&mut self, request: &ApiRequest) {
         if self.decision.level < AuditLevel::Request || request.body.is_empty() {
             return;
@@ -104,7 +104,7 @@ impl AuditedRequest {
         }
     }
 
-    /// Notes the answer, and its body if the level has it.
+    /// Records the answer, with its body if the level includes that.
     pub fn set_answer(&mut self, answer: &HttpAnswer) {
         let mut status = json!({"metadata": {}, "code": answer.code});
         let has_body = self.decision.level == AuditLevel::RequestResponse;
@@ -127,8 +127,8 @@ impl AuditedRequest {
         self.event["responseStatus"] = status;
     }
 
-    /// Returns the line of a stage; `None` if the policy omits it.
-    pub fn line(&mut self, stage: AuditStage, now: Time) -> Option<String> {
+    /// Formats the event of a stage as a line; `None` if the policy omits the stage.
+    pub fn format_line(&mut self, stage: AuditStage, now: Time) -> Option<String> {
         if self.decision.omitted_stages.contains(&stage) {
             return None;
         }

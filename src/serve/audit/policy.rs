@@ -1,12 +1,15 @@
 //! The audit policy: a file of rules, of which the first that matches a request decides how much of it is recorded.
+//!
+//! Never: records anything; [`super::AuditedRequest`] does. Start reading at [`AuditPolicy::decide`].
 
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource};
 use crate::apiserver::user::User;
 use crate::object::yaml;
+use crate::world::access::rule::fits_path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// Amount of what is recorded of a request.
+/// The amount of data that is recorded about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum AuditLevel {
     /// Nothing.
@@ -38,6 +41,7 @@ pub enum AuditStage {
 pub struct AuditPolicy {
     api_version: String,
     kind: String,
+    // Nothing reads it; without the field, a policy with metadata would be refused.
     #[serde(default)]
     #[allow(dead_code)]
     metadata: serde_json::Value,
@@ -93,7 +97,7 @@ pub struct AuditDecision {
 }
 
 impl AuditPolicy {
-    /// Reads a policy, and refuses one that records nothing because it is malformed.
+    /// Parses a policy. A malformed one is refused, because it would record nothing.
     pub fn parse(text: &str) -> Result<AuditPolicy> {
         let documents = yaml::documents(text).map_err(|error| anyhow::anyhow!("{error}"))?;
         let document = documents.into_iter().next().context("the audit policy is empty")?;
@@ -116,8 +120,8 @@ impl AuditPolicy {
 
     /// Decides about a request of a user.
     pub fn decide(&self, user: &User, request: &AccessRequest) -> AuditDecision {
-        let found = self.rules.iter().find(|rule| rule.matches(user, request));
-        let Some(rule) = found else {
+        let matching = self.rules.iter().find(|rule| rule.matches(user, request));
+        let Some(rule) = matching else {
             let omitted_stages = self.omit_stages.clone();
             return AuditDecision { level: AuditLevel::None, omitted_stages, omits_managed_fields: false };
         };
@@ -135,7 +139,9 @@ impl AuditRule {
         if names_objects && !self.paths.is_empty() {
             bail!("nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs");
         }
-        let is_path = |path: &&String| *path == "*" || path.starts_with('/') && !path[..path.len() - 1].contains('*');
+        let is_path = |path: &&String| {
+            *path == "*" || path.starts_with('/') && !path.strip_suffix('*').unwrap_or(path).contains('*')
+        };
         if let Some(path) = self.paths.iter().find(|path| !is_path(path)) {
             bail!("nonResourceURLs: {path:?} has to begin with / and can have * at its end only");
         }
@@ -184,13 +190,6 @@ impl GroupResources {
                 || pattern.strip_suffix("/*").is_some_and(|own| own == accessed.resource)
         };
         self.resources.is_empty() || is_name && self.resources.iter().any(fits)
-    }
-}
-
-fn fits_path(pattern: &str, path: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(beginning) => path.starts_with(beginning),
-        None => pattern == path,
     }
 }
 
@@ -270,6 +269,7 @@ rules:
             (format!("{head}rules: [{{level: None, user: [a]}}]"), "unknown field"),
             (format!("{head}rules: [{{level: None, namespaces: [a], nonResourceURLs: [/a]}}]"), "cannot apply to both"),
             (format!("{head}rules: [{{level: None, nonResourceURLs: [a]}}]"), "has to begin with /"),
+            (format!("{head}rules: [{{level: None, nonResourceURLs: [/*é]}}]"), "can have * at its end only"),
             (format!("{head}rules: [{{level: None, resources: [{{resourceNames: [a]}}]}}]"), "at least one resource"),
         ];
         for (text, words) in cases {

@@ -183,7 +183,7 @@ impl AuditExchange {
     pub fn begin(&self, request: &ApiRequest, user: &User, impersonated: Option<&User>) {
         let audited = AuditedRequest::begin(&self.log.policy, &self.context, request, user, impersonated);
         *self.audited.lock().unwrap_or_else(PoisonError::into_inner) = audited;
-        self.update(|audited| audited.line(AuditStage::RequestReceived, self.context.received));
+        self.update(|audited| audited.format_line(AuditStage::RequestReceived, self.context.received));
     }
 
     /// Notes the authorizer's decision.
@@ -220,7 +220,7 @@ impl AuditExchange {
 
     /// Records a stage.
     pub fn record(&self, stage: AuditStage) {
-        self.update(|audited| audited.line(stage, Time::now()));
+        self.update(|audited| audited.format_line(stage, Time::now()));
     }
 
     fn update(&self, change: impl FnOnce(&mut AuditedRequest) -> Option<String>) {

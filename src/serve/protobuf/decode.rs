@@ -1,12 +1,13 @@
 //! From protobuf to JSON, as Kubernetes' own types are written: zero values are left out where their JSON tags say so.
 //!
-//! Unknown fields are skipped. The memory used depends only on the number of bytes received: values and nesting are bounded.
+//! Knows: unknown fields are skipped. Never: uses memory without a bound, whatever the bytes are; values and nesting have limits.
+//! Start reading at [`Decoder::read_struct`].
 
 use super::fields::{
     FieldCardinality, MessageField, MessageFields, MessageForm, MessageIndex, MessageTable, ValueType,
 };
 use super::special;
-use super::wire::{WireReader, WireType, expect};
+use super::wire::{WireReader, WireType, expect_wire_type};
 use crate::object::yaml::MAX_DEPTH;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -65,14 +66,14 @@ impl<'t> Decoder<'t> {
             }
             (FieldCardinality::Map, of) => {
                 let entry = reader.expect_bytes(wire, &field.name)?;
-                let entries = member(map, &field.name, || Value::Object(Map::new()));
+                let entries = find_or_add(map, &field.name, || Value::Object(Map::new()));
                 match entries {
                     Value::Object(entries) => self.read_entry(field, of, entry, entries),
                     _ => Ok(()),
                 }
             }
             (FieldCardinality::Repeated, of) => {
-                let items = member(map, &field.name, || Value::Array(Vec::new()));
+                let items = find_or_add(map, &field.name, || Value::Array(Vec::new()));
                 match items {
                     Value::Array(items) => self.read_items(field, of, reader, wire, items),
                     _ => Ok(()),
@@ -120,21 +121,21 @@ impl<'t> Decoder<'t> {
         let mut reader = WireReader::new(bytes, &field.name);
         while let Some((number, wire)) = reader.next_key()? {
             match number {
-                1 => key = text(reader.expect_bytes(wire, &field.name)?),
+                1 => key = decode_text(reader.expect_bytes(wire, &field.name)?),
                 2 => value = Some(self.read_value(of, &mut reader, wire, &field.name, None)?),
                 _ => reader.skip(wire)?,
             }
         }
         let value = match value {
             Some(value) => value,
-            None => self.zero(of)?,
+            None => self.make_zero(of)?,
         };
         entries.insert(key, value);
         Ok(())
     }
 
-    fn zero(&mut self, of: ValueType) -> Result<Value, String> {
-        self.count()?;
+    fn make_zero(&mut self, of: ValueType) -> Result<Value, String> {
+        self.count_value()?;
         match of {
             ValueType::Text | ValueType::Bytes => Ok("".into()),
             ValueType::Bool => Ok(false.into()),
@@ -161,7 +162,7 @@ impl<'t> Decoder<'t> {
             items.push(self.read_value(of, reader, wire, &field.name, None)?);
             return Ok(());
         }
-        let mut inner = WireReader::new(reader.bytes()?, &field.name);
+        let mut inner = WireReader::new(reader.read_bytes()?, &field.name);
         while !inner.is_at_end() {
             items.push(self.read_value(of, &mut inner, packed, &field.name, None)?);
         }
@@ -176,16 +177,16 @@ impl<'t> Decoder<'t> {
         name: &str,
         before: Option<Value>,
     ) -> Result<Value, String> {
-        self.count()?;
+        self.count_value()?;
         Ok(match of {
-            ValueType::Text => text(reader.expect_bytes(wire, name)?).into(),
+            ValueType::Text => decode_text(reader.expect_bytes(wire, name)?).into(),
             ValueType::Bytes => STANDARD.encode(reader.expect_bytes(wire, name)?).into(),
             ValueType::Bool => (reader.expect_varint(wire, name)? != 0).into(),
             ValueType::Int32 => (reader.expect_varint(wire, name)? as i32).into(),
             ValueType::Int64 => (reader.expect_varint(wire, name)? as i64).into(),
             ValueType::Double => {
-                expect(wire, WireType::Fixed64, name)?;
-                double(reader.read_exact(8)?)?
+                expect_wire_type(wire, WireType::Fixed64, name)?;
+                decode_double(reader.read_exact(8)?)?
             }
             ValueType::Message(index) => {
                 let inner = reader.expect_bytes(wire, name)?;
@@ -221,7 +222,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Reads a schema, or its alternative.
+    /// Reads a schema, or the value that may stand for it: a list of schemas or texts, or a boolean.
     fn read_choice(&mut self, message: &'t MessageFields, schema: MessageIndex, bytes: &[u8]) -> Result<Value, String> {
         let (mut single, mut allows, mut several) = (None, false, Vec::new());
         let of = ValueType::Message(schema);
@@ -247,14 +248,14 @@ impl<'t> Decoder<'t> {
         })
     }
 
-    fn count(&mut self) -> Result<(), String> {
+    fn count_value(&mut self) -> Result<(), String> {
         self.left = self.left.checked_sub(1).ok_or_else(|| format!("exceeded {MOST_VALUES} values"))?;
         Ok(())
     }
 }
 
 /// Returns the member of an object, which is created when it is missing.
-fn member<'m>(map: &'m mut Map<String, Value>, name: &str, make: impl FnOnce() -> Value) -> &'m mut Value {
+fn find_or_add<'m>(map: &'m mut Map<String, Value>, name: &str, make: impl FnOnce() -> Value) -> &'m mut Value {
     if !map.contains_key(name) {
         map.insert(name.to_owned(), make());
     }
@@ -262,12 +263,12 @@ fn member<'m>(map: &'m mut Map<String, Value>, name: &str, make: impl FnOnce() -
 }
 
 /// Decodes text; invalid UTF-8 is replaced, as in Go's JSON.
-fn text(bytes: &[u8]) -> String {
+fn decode_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Decodes a number; whole numbers have no fraction, as in Go.
-fn double(bytes: &[u8]) -> Result<Value, String> {
+fn decode_double(bytes: &[u8]) -> Result<Value, String> {
     let number = f64::from_le_bytes(bytes.try_into().map_err(|_| "unexpected EOF")?);
     if number.fract() == 0.0 && number.abs() < 9e15 {
         return Ok((number as i64).into());

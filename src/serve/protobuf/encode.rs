@@ -1,7 +1,7 @@
 //! From JSON to protobuf: every field in the order of its number, zero values included, byte for byte as Kubernetes' generated code writes it.
 //!
-//! One pass over the text, without a tree: each value is encoded where it is read, and the fields of an object are put into the order of
-//! their numbers at its end. Never: refuses a value. JSON that does not fit its field was not validated, and is written as the zero value.
+//! Knows: one pass over the text, without a tree. Each value is encoded where it is read, and the fields of an object are put into the order
+//! of their numbers at its end. Never: refuses a value; JSON that does not fit its field is written as the zero value.
 //! Start reading at [`Encoder::write_text`].
 
 use super::fields::{
@@ -54,8 +54,8 @@ impl<'t> Encoder<'t> {
         let (begin, first) = (self.bytes.len(), self.places.len());
         self.places.resize(first + message.slots.len(), 0..0);
         let mut after = 0;
-        while let Some(found) = map.next_key_seed(FieldFinder { message, after })? {
-            let Some(position) = found else {
+        while let Some(slot) = map.next_key_seed(FieldFinder { message, after })? {
+            let Some(position) = slot else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
@@ -80,7 +80,8 @@ impl<'t> Encoder<'t> {
         Ok(())
     }
 
-    /// Copies the fields of an object, and writes the zero values of absent ones. `shift`: distance of the places from the copied bytes.
+    /// Copies the fields of an object in order, and writes the zero values of absent ones. `shift` is the distance of the places from the
+    /// copied bytes.
     fn write_in_order(&mut self, message: &'t MessageFields, slot: &mut usize, shift: usize) {
         for field in &message.fields {
             if let Some(inline) = field.inline() {
@@ -152,7 +153,7 @@ impl<'t> Encoder<'t> {
             MessageForm::Time => special::write_time(&mut self.bytes, value, false),
             MessageForm::MicroTime => special::write_time(&mut self.bytes, value, true),
             MessageForm::SchemaOrBool(_) => write_integer(&mut self.bytes, 1, value.is_true().into()),
-            // Raw JSON does not come here, but for null.
+            // The only raw JSON that is written here is null.
             MessageForm::Raw | MessageForm::List | MessageForm::SchemaOrArray(_) | MessageForm::SchemaOrStrings(_) => {}
         }
     }

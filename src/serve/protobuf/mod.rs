@@ -124,22 +124,22 @@ pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Va
     }
 }
 
-/// Returns the object as a Go program writes it: fields that are no pointers are written even when they are empty, such as `status: {}`. An
+/// Returns the object as a Go program writes it: fields that are not pointers are written even when they are empty, such as `status: {}`. An
 /// object that would lose data is returned unchanged: one without a Go form, or with a value of another type.
 pub fn go_form(object: &Object) -> Object {
     let bytes = encode_document(&object.0);
     let read = bytes.and_then(|bytes| decode_document(&bytes, object.api_version(), object.kind()).ok());
-    read.filter(|read| holds(read, &object.0)).map_or_else(|| object.clone(), Object)
+    read.filter(|read| contains_all(read, &object.0)).map_or_else(|| object.clone(), Object)
 }
 
 /// Whether `whole` contains all of `part`.
-fn holds(whole: &Value, part: &Value) -> bool {
+fn contains_all(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| holds(whole, part)))
+            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| contains_all(whole, part)))
         }
         (Value::Array(whole), Value::Array(part)) => {
-            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| holds(whole, part))
+            whole.len() == part.len() && whole.iter().zip(part).all(|(whole, part)| contains_all(whole, part))
         }
         _ => whole == part,
     }

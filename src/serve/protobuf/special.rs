@@ -1,6 +1,6 @@
 //! Messages whose JSON is not an object of their fields: quantities, times, `IntOrString`, raw JSON.
 //!
-//! [`super::encode`] and [`super::decode`] choose among them.
+//! Never: chooses the form of a message; [`super::encode`] and [`super::decode`] do. Start reading at [`JsonScalar`].
 
 use super::wire::{WireReader, write_bytes, write_integer};
 use crate::object::Time;
@@ -53,7 +53,7 @@ impl JsonScalar<'_> {
     }
 }
 
-/// `resource.Quantity`.
+/// Writes `resource.Quantity`.
 pub fn write_quantity(bytes: &mut Vec<u8>, value: &JsonScalar<'_>) {
     match value {
         JsonScalar::Text(text) => write_bytes(bytes, 1, text.as_bytes()),
@@ -62,7 +62,7 @@ pub fn write_quantity(bytes: &mut Vec<u8>, value: &JsonScalar<'_>) {
     }
 }
 
-/// `resource.Quantity`.
+/// Reads `resource.Quantity`.
 pub fn read_quantity(bytes: &[u8]) -> Result<Value, String> {
     let mut text = "";
     let mut reader = WireReader::new(bytes, "Quantity");
@@ -75,7 +75,7 @@ pub fn read_quantity(bytes: &[u8]) -> Result<Value, String> {
     Ok(text.into())
 }
 
-/// `intstr.IntOrString`.
+/// Writes `intstr.IntOrString`.
 pub fn write_int_or_string(bytes: &mut Vec<u8>, value: &JsonScalar<'_>) {
     let text = value.text();
     write_integer(bytes, 1, if text.is_some() { TEXT } else { 0 });
@@ -83,7 +83,7 @@ pub fn write_int_or_string(bytes: &mut Vec<u8>, value: &JsonScalar<'_>) {
     write_bytes(bytes, 3, text.unwrap_or_default().as_bytes());
 }
 
-/// `intstr.IntOrString`.
+/// Reads `intstr.IntOrString`.
 pub fn read_int_or_string(bytes: &[u8]) -> Result<Value, String> {
     let (mut kind, mut int, mut text) = (0, 0, String::new());
     let mut reader = WireReader::new(bytes, "IntOrString");
@@ -142,7 +142,7 @@ pub fn read_raw(bytes: &[u8]) -> Result<Value, String> {
         match number {
             1 => {
                 let text = reader.expect_bytes(wire, "raw")?;
-                value = if text.is_empty() { Value::Null } else { json(text)? };
+                value = if text.is_empty() { Value::Null } else { parse_json(text)? };
             }
             _ => reader.skip(wire)?,
         }
@@ -150,6 +150,6 @@ pub fn read_raw(bytes: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-fn json(text: &[u8]) -> Result<Value, String> {
+fn parse_json(text: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Protobuf's wire format: keys, lengths and varints. Errors are those of Kubernetes' generated decoders.
 //!
-//! Never: knows a message or a field.
+//! Never: knows a message or a field. Start reading at [`WireReader`] and [`write_bytes`].
 
 use integer_encoding::VarInt;
 
@@ -78,7 +78,7 @@ impl<'a> WireReader<'a> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let key = self.varint()?;
+        let key = self.read_varint()?;
         let wire = WireType::from_key(key);
         // As in Go, the number is a signed 32-bit integer.
         let number = (key >> 3) as u32 as i32;
@@ -92,7 +92,7 @@ impl<'a> WireReader<'a> {
     }
 
     /// Reads an integer.
-    pub fn varint(&mut self) -> Result<u64, String> {
+    pub fn read_varint(&mut self) -> Result<u64, String> {
         match u64::decode_var(self.rest) {
             Some((value, length)) => {
                 self.rest = &self.rest[length..];
@@ -111,8 +111,8 @@ impl<'a> WireReader<'a> {
     }
 
     /// Reads bytes with a length prefix.
-    pub fn bytes(&mut self) -> Result<&'a [u8], String> {
-        let length = self.varint()?;
+    pub fn read_bytes(&mut self) -> Result<&'a [u8], String> {
+        let length = self.read_varint()?;
         match i64::try_from(length) {
             Ok(length) => self.read_exact(usize::try_from(length).map_err(|_| END)?),
             Err(_) => Err("proto: negative length found during unmarshaling".into()),
@@ -121,14 +121,14 @@ impl<'a> WireReader<'a> {
 
     /// Reads the bytes of a field with this encoding.
     pub fn expect_bytes(&mut self, wire: WireType, field: &str) -> Result<&'a [u8], String> {
-        expect(wire, WireType::Length, field)?;
-        self.bytes()
+        expect_wire_type(wire, WireType::Length, field)?;
+        self.read_bytes()
     }
 
     /// Reads the integer of a field with this encoding.
     pub fn expect_varint(&mut self, wire: WireType, field: &str) -> Result<u64, String> {
-        expect(wire, WireType::Varint, field)?;
-        self.varint()
+        expect_wire_type(wire, WireType::Varint, field)?;
+        self.read_varint()
     }
 
     /// Skips the value of an unknown field.
@@ -138,12 +138,12 @@ impl<'a> WireReader<'a> {
 
     fn skip_within(&mut self, wire: WireType, groups: usize) -> Result<(), String> {
         match wire {
-            WireType::Varint => drop(self.varint()?),
+            WireType::Varint => drop(self.read_varint()?),
             WireType::Fixed64 => drop(self.read_exact(8)?),
             WireType::Fixed32 => drop(self.read_exact(4)?),
-            WireType::Length => drop(self.bytes()?),
+            WireType::Length => drop(self.read_bytes()?),
             WireType::StartGroup if groups > 0 => loop {
-                match WireType::from_key(self.varint()?) {
+                match WireType::from_key(self.read_varint()?) {
                     WireType::EndGroup => break,
                     inner => self.skip_within(inner, groups - 1)?,
                 }
@@ -156,7 +156,7 @@ impl<'a> WireReader<'a> {
 }
 
 /// Refuses a field in another encoding.
-pub fn expect(wire: WireType, own: WireType, field: &str) -> Result<(), String> {
+pub fn expect_wire_type(wire: WireType, own: WireType, field: &str) -> Result<(), String> {
     if wire == own {
         return Ok(());
     }

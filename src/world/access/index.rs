@@ -1,4 +1,7 @@
 //! The rules that bindings give, by user and group, so that a request looks at the bindings of its user alone.
+//!
+//! Knows: roles that bindings name and that are not there. Never: reads a store; callers give it all roles and bindings.
+//! Start reading at [`AccessIndex::build`] and [`Grants::decide`].
 
 use super::rule::AccessRule;
 use super::{AccessDecision, AccessRequest};
@@ -50,7 +53,7 @@ pub struct AccessIndex {
 /// All rules that hold for a user in one namespace, or in the cluster as a whole.
 pub struct Grants {
     all: Vec<Arc<Grant>>,
-    /// Why bindings give nothing: roles that are not there.
+    /// The errors of bindings that give nothing, because their roles are not there.
     pub errors: Vec<String>,
 }
 
@@ -103,11 +106,11 @@ impl AccessIndex {
 
     /// The rules of a role that a binding of this namespace refers to; or the error about a role that is not there.
     pub fn find_rules(&self, kind: &str, name: &str, namespace: &str) -> Result<Arc<[AccessRule]>, String> {
-        let found = match kind {
+        let rules = match kind {
             "Role" => self.roles.get(&(namespace.to_owned(), name.to_owned())),
             _ => self.cluster_roles.get(name),
         };
-        found
+        rules
             .cloned()
             .ok_or_else(|| format!("{}.rbac.authorization.k8s.io {name:?} not found", kind.to_ascii_lowercase()))
     }
@@ -116,17 +119,17 @@ impl AccessIndex {
     pub fn find_grants(&self, user: &str, groups: &[String], namespace: &str) -> Grants {
         let tables =
             std::iter::once(&self.cluster).chain(self.namespaces.get(namespace).filter(|_| !namespace.is_empty()));
-        let mut found: Vec<&Arc<Grant>> = Vec::new();
+        let mut given: Vec<&Arc<Grant>> = Vec::new();
         for table in tables {
             let own = table.users.get(user).into_iter();
             let lists = own.chain(groups.iter().filter_map(|group| table.groups.get(group)));
-            lists.for_each(|list| found.extend(list));
+            lists.for_each(|list| given.extend(list));
         }
         // A binding counts once, however many of its subjects are this user.
-        found.sort_by_key(|grant| grant.order);
-        found.dedup_by_key(|grant| grant.order);
-        let mut grants = Grants { all: Vec::with_capacity(found.len()), errors: Vec::new() };
-        for grant in found {
+        given.sort_by_key(|grant| grant.order);
+        given.dedup_by_key(|grant| grant.order);
+        let mut grants = Grants { all: Vec::with_capacity(given.len()), errors: Vec::new() };
+        for grant in given {
             match &grant.rules {
                 Ok(_) => grants.all.push(grant.clone()),
                 Err(error) => grants.errors.push(error.clone()),
@@ -136,7 +139,7 @@ impl AccessIndex {
     }
 }
 
-/// Whether a subject is a group, and the name of the group or user.
+/// Reads a subject: whether it is a group, and the name of the group or user.
 fn read_subject(subject: &Value, namespace: &str) -> Option<(bool, String)> {
     let text = |field: &str| subject[field].as_str().unwrap_or_default();
     match text("kind") {
@@ -155,13 +158,13 @@ impl Grants {
     pub fn decide(&self, request: &AccessRequest) -> AccessDecision {
         let allows =
             |grant: &&Arc<Grant>| grant.rules.iter().flat_map(|rules| rules.iter()).any(|rule| rule.allows(request));
-        let found = self.all.iter().find(allows);
-        let reason = match found {
+        let allowing = self.all.iter().find(allows);
+        let reason = match allowing {
             Some(grant) => format!("RBAC: allowed by {}", grant.text),
             None if self.errors.is_empty() => String::new(),
-            None => format!("RBAC: {}", joined(&self.errors)),
+            None => format!("RBAC: {}", join_errors(&self.errors)),
         };
-        AccessDecision { is_allowed: found.is_some(), reason }
+        AccessDecision { is_allowed: allowing.is_some(), reason }
     }
 
     /// All rules, in the order of the bindings.
@@ -170,8 +173,8 @@ impl Grants {
     }
 }
 
-/// Several errors, as Go's aggregate shows them.
-pub fn joined(errors: &[String]) -> String {
+/// Joins errors as Go's aggregate does.
+pub fn join_errors(errors: &[String]) -> String {
     match errors {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),

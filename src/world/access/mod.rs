@@ -1,7 +1,7 @@
 //! RBAC: requests, rules, and an index of the rules that bindings give.
 //!
-//! Knows: one request ([`AccessRequest`]), one rule ([`rule`]) and all bindings ([`index`]). Never: authenticates or refuses anything; the
-//! API server does. Source: Kubernetes, "Using RBAC Authorization".
+//! Knows: one request ([`AccessRequest`]), one rule ([`rule`]) and all bindings ([`index`]). Never: authenticates a user, or refuses
+//! anything; the API server does. Source: Kubernetes, "Using RBAC Authorization". Start reading at [`index::AccessIndex`].
 
 pub mod index;
 pub mod rule;
@@ -42,14 +42,14 @@ pub struct AccessedResource {
 /// An answer of an authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessDecision {
-    /// Whether it may.
+    /// Whether the request is allowed.
     pub is_allowed: bool,
     /// The rule that allows it, or the roles that were not found.
     pub reason: String,
 }
 
 impl AccessRequest {
-    /// A request for objects.
+    /// Makes a request for objects.
     pub fn for_resource(verb: &str, resource: AccessedResource) -> AccessRequest {
         AccessRequest { verb: verb.to_owned(), target: AccessTarget::Resource(resource) }
     }

@@ -1,11 +1,16 @@
 //! One RBAC rule: verbs on resources or paths, and whether it allows a request.
+//!
+//! Never: makes more simple rules of a role than a limit, because the lists of a rule multiply. Start reading at [`AccessRule::allows`].
 
 use super::{AccessRequest, AccessTarget, AccessedResource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
-/// Everything.
+/// Maximum number of simple rules that rules are split into.
+const MOST_SIMPLE: usize = 10_000;
+/// The wildcard of verbs, groups and resources.
 const ALL: &str = "*";
 
 /// A rule of a Role or ClusterRole.
@@ -40,17 +45,18 @@ impl AccessRule {
         has(&self.verbs, &request.verb)
             && match &request.target {
                 AccessTarget::Path(path) => self.paths.iter().any(|pattern| fits_path(pattern, path)),
-                AccessTarget::Resource(accessed) => self.names(accessed),
+                AccessTarget::Resource(accessed) => self.names_resource(accessed),
             }
     }
 
-    fn names(&self, accessed: &AccessedResource) -> bool {
+    fn names_resource(&self, accessed: &AccessedResource) -> bool {
         has(&self.api_groups, &accessed.group)
             && self.resources.iter().any(|pattern| fits_resource(pattern, &accessed.resource, &accessed.subresource))
             && (self.resource_names.is_empty() || self.resource_names.contains(&accessed.name))
     }
 
-    /// Whether this rule allows at least all that a simple rule allows, as [`AccessRule::split`] returns it.
+    /// Whether this rule allows at least all that another rule allows; exact for simple rules, as [`AccessRule::split_all`] returns
+    /// them.
     pub fn covers(&self, simple: &AccessRule) -> bool {
         let verbs = simple.verbs.iter().all(|verb| has(&self.verbs, verb));
         if !simple.paths.is_empty() {
@@ -68,8 +74,27 @@ impl AccessRule {
             })
     }
 
-    /// Splits the rule into rules with one verb, group, resource, name and path each.
-    pub fn split(&self) -> Vec<AccessRule> {
+    /// Splits rules into simple rules: with one verb, group, resource, name and path each. A rule that makes too many of them
+    /// stays whole: then only a single rule can cover it.
+    pub fn split_all<'r>(rules: impl IntoIterator<Item = &'r AccessRule>) -> Vec<AccessRule> {
+        let mut simple = Vec::new();
+        for rule in rules {
+            match rule.count_simple() {
+                count if simple.len().saturating_add(count) <= MOST_SIMPLE => simple.extend(rule.split()),
+                _ => simple.push(rule.clone()),
+            }
+        }
+        simple
+    }
+
+    /// Counts the simple rules that the rule is split into.
+    fn count_simple(&self) -> usize {
+        let lists = [self.api_groups.len(), self.resources.len(), self.resource_names.len().max(1)];
+        let of_objects = lists.into_iter().fold(1, usize::saturating_mul);
+        self.verbs.len().saturating_mul(self.paths.len().saturating_add(of_objects))
+    }
+
+    fn split(&self) -> Vec<AccessRule> {
         let one = |text: &String| vec![text.clone()];
         let mut simple = Vec::new();
         for verb in &self.verbs {
@@ -99,19 +124,20 @@ impl AccessRule {
 
     /// Joins simple rules that differ in their verbs alone, in the order of their first ones.
     pub fn compact(simple: Vec<AccessRule>) -> Vec<AccessRule> {
-        let mut joined: Vec<AccessRule> = Vec::new();
+        let mut compacted: Vec<AccessRule> = Vec::new();
+        let mut places: BTreeMap<AccessRule, usize> = BTreeMap::new();
         for rule in simple {
-            let is_same =
-                |other: &&mut AccessRule| AccessRule { verbs: rule.verbs.clone(), ..(*other).clone() } == rule;
-            match joined.iter_mut().find(is_same) {
-                Some(other) => {
-                    let new: Vec<String> = rule.verbs.into_iter().filter(|verb| !other.verbs.contains(verb)).collect();
-                    other.verbs.extend(new);
+            let without_verbs = AccessRule { verbs: Vec::new(), ..rule.clone() };
+            let place = *places.entry(without_verbs).or_insert(compacted.len());
+            match compacted.get_mut(place) {
+                Some(first) => {
+                    let new: Vec<String> = rule.verbs.into_iter().filter(|verb| !first.verbs.contains(verb)).collect();
+                    first.verbs.extend(new);
                 }
-                None => joined.push(rule),
+                None => compacted.push(rule),
             }
         }
-        joined
+        compacted
     }
 }
 
@@ -125,14 +151,16 @@ impl Display for AccessRule {
             ("ResourceNames", &self.resource_names),
             ("Verbs", &self.verbs),
         ];
-        let texts =
-            fields.iter().filter(|(_, list)| !list.is_empty()).map(|(name, list)| format!("{name}:{}", quoted(list)));
+        let texts = fields
+            .iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(name, list)| format!("{name}:{}", quote_list(list)));
         write!(f, "{{{}}}", texts.collect::<Vec<_>>().join(", "))
     }
 }
 
-/// A list as Go prints it with `%q`: `["a" "b"]`.
-pub fn quoted(list: &[String]) -> String {
+/// Formats a list as Go does with `%q`: `["a" "b"]`.
+pub fn quote_list(list: &[String]) -> String {
     let list: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", list.join(" "))
 }
@@ -149,9 +177,43 @@ fn fits_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-fn fits_path(pattern: &str, path: &str) -> bool {
+/// Whether a path is the one of a pattern, or begins as a pattern with `*` at its end says.
+pub fn fits_path(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => path.starts_with(beginning),
         None => pattern == path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(verbs: &[&str], resources: &[&str]) -> AccessRule {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        AccessRule {
+            verbs: texts(verbs),
+            api_groups: texts(&[""]),
+            resources: texts(resources),
+            ..AccessRule::default()
+        }
+    }
+
+    #[test]
+    fn split_rules_are_joined_by_their_verbs() {
+        let split = AccessRule::split_all([&rule(&["get", "list"], &["pods", "secrets"])]);
+        assert_eq!(split.len(), 4);
+        let expected = [rule(&["get", "list"], &["pods"]), rule(&["get", "list"], &["secrets"])];
+        assert_eq!(AccessRule::compact(split), expected);
+    }
+
+    #[test]
+    fn rules_whose_lists_multiply_stay_whole() {
+        let many = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<String>>();
+        let wide =
+            AccessRule { verbs: many(1000), api_groups: many(1000), resources: many(1000), ..AccessRule::default() };
+        let all: Vec<AccessRule> = AccessRule::split_all([&wide, &rule(&["get"], &["pods"])]);
+        assert_eq!(all, [wide.clone(), rule(&["get"], &["pods"])]);
+        assert!(wide.covers(&wide) && !rule(&["*"], &["*"]).covers(&wide));
     }
 }
