@@ -1,4 +1,6 @@
 //! `kloop down`: deletes what was applied to a cluster, and ends its processes and its control plane.
+//!
+//! Never: deletes the data of a claim without `--volumes`. Start reading at [`find_targets`].
 
 use super::deadline::Deadline;
 use super::delete::deletion_message;
@@ -53,7 +55,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let kinds = context.kinds().clone();
     let (mut targets, kept) = context.read_view(|txn| find_targets(txn, &kinds, args.volumes))?;
-    // Namespaces come last, so that what is in them is named as deleted itself.
+    // Namespaces come last, so that a line is printed for each object in them.
     targets.sort_by_key(|(kind, _)| kind.resource == "namespaces");
     let deleted = delete_all(context, targets)?;
     let home = context.api()?.store().home().to_owned();
@@ -85,7 +87,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 /// Returns the objects to delete, and the number of claims that stay.
 fn find_targets(txn: &dyn Transaction, kinds: &KindRegistry, volumes: bool) -> ApiResult<(Vec<DownTarget>, usize)> {
-    let (mut found, mut kept) = (Vec::new(), HashSet::new());
+    let (mut targets, mut kept) = (Vec::new(), HashSet::new());
     let everything = ListSelection { labels: None, fields: None };
     let mut claims = 0;
     for kind in kinds.all() {
@@ -94,19 +96,19 @@ fn find_targets(txn: &dyn Transaction, kinds: &KindRegistry, volumes: bool) -> A
                 continue;
             }
             match (is_volume(kind), volumes) {
-                (true, true) => found.push((kind, object)),
+                (true, true) => targets.push((kind, object)),
                 (true, false) => {
                     claims += usize::from(kind.namespaced);
                     kept.insert(object.namespace().to_owned());
                 }
-                _ if is_deleted(kind, &object) => found.push((kind, object)),
+                _ if is_deleted(kind, &object) => targets.push((kind, object)),
                 _ => {}
             }
         }
     }
     // A namespace with a claim that stays has to stay, too.
-    found.retain(|(kind, object)| kind.resource != "namespaces" || !kept.contains(object.name()));
-    Ok((found, claims))
+    targets.retain(|(kind, object)| kind.resource != "namespaces" || !kept.contains(object.name()));
+    Ok((targets, claims))
 }
 
 fn is_volume(kind: &Kind) -> bool {
@@ -131,7 +133,7 @@ fn delete_all(context: &mut CommandContext, targets: Vec<DownTarget>) -> CliResu
     let written = context.write_each(false, targets, write, |context, (kind, object), done: Result<(), Status>| {
         let key = key_of(kind, &object);
         match done {
-            // It went with its owner or its namespace.
+            // It was deleted together with its owner or its namespace.
             Err(status) if status.reason == Reason::NotFound => {}
             Err(status) => failures.push(status.into()),
             Ok(()) => {

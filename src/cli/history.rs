@@ -1,6 +1,6 @@
 //! `kloop history`: prints who changed what and when, from the log of changes.
 //!
-//! Start reading at [`run`]. The form of an entry is in [`format_entries`].
+//! Never: changes the log; [`super::undo`] makes new changes. Start reading at [`run`]. [`format_entries`] defines the form of an entry.
 
 use super::past;
 use super::targets::{self, Targets};
@@ -11,7 +11,7 @@ use crate::object::{Key, Time, time};
 use crate::show::changes::{FieldChange, field_changes};
 use crate::show::escape;
 use crate::store::past::read_log_back;
-use crate::store::{LogEntry, StoreRead};
+use crate::store::{LogEntry, StoreRead, StoreResult};
 use colored::Colorize;
 use serde_json::{Value, json};
 
@@ -62,16 +62,16 @@ pub struct Args {
 /// Entries of the log that are read at once.
 const BATCH: usize = 256;
 
-/// Kinds that loops write all the time and nobody reads.
-const CHATTER: [&str; 3] = ["events", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
+/// Kinds that loops write all the time, and that say nothing about what changed.
+const FREQUENT: [&str; 3] = ["events", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
 
 /// A change of an object.
 pub struct HistoryEntry {
     /// Its revision.
     pub revision: u64,
-    /// When.
+    /// The time of the change.
     pub at: Time,
-    /// The command or loop.
+    /// The command or loop that made it.
     pub by: String,
     /// The object.
     pub key: Key,
@@ -99,40 +99,25 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             Some(keys) => keys.contains(key),
             None => {
                 namespace.as_deref().is_none_or(|namespace| *key.namespace == *namespace)
-                    && (args.all || !(CHATTER.contains(&key.resource.0) || &*entry.actor == BOOTSTRAP))
+                    && (args.all || !(FREQUENT.contains(&key.resource.0) || &*entry.actor == BOOTSTRAP))
             }
         };
-        fits && entry.revision > after && args.by.as_deref().is_none_or(|by| writer(&entry.actor).starts_with(by))
+        fits && entry.revision > after && args.by.as_deref().is_none_or(|by| writer_name(&entry.actor).starts_with(by))
     };
-    let found = api.read(|snapshot| match &keys {
-        Some(keys) => {
-            let mut found = Vec::new();
-            for key in keys {
-                found.extend(
-                    snapshot
-                        .history(key)?
-                        .iter()
-                        .filter(|entry| is_wanted(entry))
-                        .filter_map(|entry| entry_of(entry, args.all)),
-                );
-            }
-            found.sort_by_key(|entry| std::cmp::Reverse(entry.revision));
-            found.truncate(args.limit);
-            Ok(found)
-        }
-        None => {
-            latest(snapshot, args.limit, after, |entry| is_wanted(entry).then(|| entry_of(entry, args.all)).flatten())
-        }
+    let choose = |entry: &LogEntry| if is_wanted(entry) { read_entry(entry, args.all) } else { None };
+    let entries = api.read(|snapshot| match &keys {
+        Some(keys) => find_entries_of(snapshot, keys, args.limit, choose),
+        None => find_latest(snapshot, args.limit, after, choose),
     })?;
     if args.output.is_some() {
-        let values: Vec<Value> = found.iter().rev().map(|entry| entry_value(entry, context.kinds())).collect();
+        let values: Vec<Value> = entries.iter().rev().map(|entry| entry_value(entry, context.kinds())).collect();
         return context.print_line(&serde_json::to_string_pretty(&values).unwrap_or_default());
     }
-    if found.is_empty() {
+    if entries.is_empty() {
         context.print_notice("No changes found; --all shows changes of status, too.");
         return Ok(());
     }
-    let text = format_entries(&found, context.kinds(), Time::now());
+    let text = format_entries(&entries, context.kinds(), Time::now());
     context.print_styled(&text)
 }
 
@@ -151,29 +136,45 @@ pub fn parse_keys(context: &mut CommandContext, words: &[String]) -> CliResult<V
     }
 }
 
+/// Returns the entries of these objects that `choose` accepts, newest first.
+fn find_entries_of(
+    snapshot: &dyn StoreRead,
+    keys: &[Key],
+    limit: usize,
+    choose: impl Fn(&LogEntry) -> Option<HistoryEntry>,
+) -> StoreResult<Vec<HistoryEntry>> {
+    let mut chosen = Vec::new();
+    for key in keys {
+        chosen.extend(snapshot.history(key)?.iter().filter_map(&choose));
+    }
+    chosen.sort_by_key(|entry| std::cmp::Reverse(entry.revision));
+    chosen.truncate(limit);
+    Ok(chosen)
+}
+
 /// Returns the latest entries that `choose` accepts, newest first.
-fn latest(
+fn find_latest(
     snapshot: &dyn StoreRead,
     limit: usize,
     after: u64,
     choose: impl Fn(&LogEntry) -> Option<HistoryEntry>,
-) -> crate::store::StoreResult<Vec<HistoryEntry>> {
-    let mut found = Vec::new();
+) -> StoreResult<Vec<HistoryEntry>> {
+    let mut chosen = Vec::new();
     let mut from = snapshot.revision()?;
-    while found.len() < limit {
+    while chosen.len() < limit {
         let entries = read_log_back(snapshot, from, BATCH)?;
         let Some(last) = entries.last().map(|entry| entry.revision) else { break };
-        found.extend(entries.iter().filter_map(&choose).take(limit - found.len()));
+        chosen.extend(entries.iter().filter_map(&choose).take(limit - chosen.len()));
         if last <= after.max(1) {
             break;
         }
         from = last - 1;
     }
-    Ok(found)
+    Ok(chosen)
 }
 
-/// Returns the change that an entry of the log made; `None` when it changed nothing that is shown.
-fn entry_of(entry: &LogEntry, all: bool) -> Option<HistoryEntry> {
+/// Reads the change that an entry of the log made; `None` when it changed nothing that is shown.
+fn read_entry(entry: &LogEntry, all: bool) -> Option<HistoryEntry> {
     let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let stored = entry.change.stored();
     let (what, changes) = match (&entry.previous, entry.change.live()) {
@@ -187,17 +188,17 @@ fn entry_of(entry: &LogEntry, all: bool) -> Option<HistoryEntry> {
             ("changed", changes)
         }
     };
-    let by = writer(&entry.actor).to_owned();
+    let by = writer_name(&entry.actor).to_owned();
     Some(HistoryEntry { revision: entry.revision, at: entry.at, by, key: stored.key.clone(), what, changes })
 }
 
-/// The command or loop in the name of a writer, without the number of the process.
-pub fn writer(actor: &str) -> &str {
+/// Returns the name of a command or loop, without the number of the process.
+pub fn writer_name(actor: &str) -> &str {
     actor.split('#').next().unwrap_or_default()
 }
 
-/// `deployment.apps/web`, and the namespace when it is not the default one.
-fn name_of(key: &Key, kinds: &KindRegistry) -> String {
+/// Formats the name of an object: `deployment.apps/web`, and the namespace when it is not the default one.
+fn format_name(key: &Key, kinds: &KindRegistry) -> String {
     let kind = kinds
         .by_resource(key.resource)
         .map_or_else(|| key.resource.0.to_owned(), crate::kinds::Kind::qualified_singular);
@@ -224,7 +225,7 @@ fn format_entries(entries: &[HistoryEntry], kinds: &KindRegistry, now: Time) -> 
             "{:>revisions$} {ago:>9}  {:writers$}  {} {what}\n",
             entry.revision,
             escape::cell(&entry.by),
-            escape::cell(&name_of(&entry.key, kinds)),
+            escape::cell(&format_name(&entry.key, kinds)),
         ));
         for change in &entry.changes {
             text.push_str(&format!("{:revisions$}    {}\n", "", format_change(change)));
@@ -255,7 +256,7 @@ fn entry_value(entry: &HistoryEntry, kinds: &KindRegistry) -> Value {
         .collect();
     json!({
         "revision": entry.revision, "at": time::rfc3339(entry.at), "by": entry.by, "namespace": &*entry.key.namespace,
-        "object": name_of(&entry.key, kinds).split(' ').next(), "change": entry.what, "fields": changes,
+        "object": format_name(&entry.key, kinds).split(' ').next(), "change": entry.what, "fields": changes,
     })
 }
 
@@ -295,6 +296,6 @@ mod tests {
 
     #[test]
     fn writer_is_shown_without_its_process() {
-        assert_eq!((writer("kloop apply#77"), writer("reconcile")), ("kloop apply", "reconcile"));
+        assert_eq!((writer_name("kloop apply#77"), writer_name("reconcile")), ("kloop apply", "reconcile"));
     }
 }

@@ -1,4 +1,6 @@
 //! `kloop kubeconfig`: writes a kubeconfig for a user, with a new client certificate.
+//!
+//! Never: gives the user a right; roles and bindings do. Start reading at [`run`].
 
 use super::{CliResult, CommandContext, Failure, flags};
 use crate::object::{Time, io_error_text};

@@ -1,6 +1,6 @@
 //! `--at`: commands that read the cluster as it was at an earlier revision or time.
 //!
-//! Start reading at [`AtFlag::travel`].
+//! Never: changes the state of the past; the store refuses that. Start reading at [`AtFlag::travel`].
 
 use super::{CliResult, CommandContext, Failure};
 use crate::object::{Time, time};
@@ -20,7 +20,7 @@ impl AtFlag {
         self.at.is_some()
     }
 
-    /// The revision that the flag names; `None` without it.
+    /// Returns the revision that the flag names; `None` without it.
     pub fn revision(&self, context: &mut CommandContext) -> CliResult<Option<u64>> {
         self.at.as_deref().map(|text| find_revision(context, text)).transpose()
     }
@@ -44,7 +44,7 @@ pub fn travel_to(context: &mut CommandContext, revision: u64) -> CliResult {
             context.read_past(at.unwrap_or_else(Time::now));
             Ok(())
         }
-        Err(error) => Err(refused(context, error)),
+        Err(error) => Err(revision_failure(context, error)),
     }
 }
 
@@ -61,16 +61,16 @@ pub fn find_revision(context: &mut CommandContext, text: &str) -> CliResult<u64>
         None => time::parse_rfc3339(text).map_err(|_| wrong())?,
     };
     let Some(api) = context.existing()? else { return Err(no_history(context)) };
-    let (found, floor) = api.read(|snapshot| Ok((past::find_revision_at(snapshot, at)?, snapshot.floor()?)))?;
-    found.ok_or_else(|| refused(context, StoreError::Expired { floor }))
+    let (revision, floor) = api.read(|snapshot| Ok((past::find_revision_at(snapshot, at)?, snapshot.floor()?)))?;
+    revision.ok_or_else(|| revision_failure(context, StoreError::Expired { floor }))
 }
 
 fn no_history(context: &CommandContext) -> Failure {
     Failure::plain(format!("there is no cluster at {}, and so no history", context.state().display()))
 }
 
-/// Words the refusal of a revision that is not kept any more, or does not exist yet.
-fn refused(context: &mut CommandContext, error: StoreError) -> Failure {
+/// Explains that a revision is not kept any more, or does not exist yet.
+fn revision_failure(context: &mut CommandContext, error: StoreError) -> Failure {
     let floor = match error {
         StoreError::Expired { floor } => floor,
         StoreError::Future { head, revision } => {

@@ -1,7 +1,7 @@
 //! `kloop ps`: lists the processes of pods on this machine, from the records of their shims.
 //!
-//! Reads no object but those of the pods that it shows, so that it is fast in a large cluster, and works without a control
-//! plane.
+//! Never: reads an object other than the pods that it shows, so that it is fast in a large cluster; or needs a control plane.
+//! Start reading at [`run`].
 
 use super::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Resource, Time, time};
@@ -72,8 +72,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         for (name, container) in &record.containers {
             let declared = pod.as_ref().map(|pod| declared_ports(&pod.0, name)).unwrap_or_default();
             let sample = samples.get(name).copied().unwrap_or_default();
-            let Some(line) = process_line(&record, (name, container), sample, now) else { continue };
-            // Ports that no container names are those of the first.
+            let Some(line) = read_line(&record, (name, container), sample, now) else { continue };
+            // A port that no container names is shown at the first one.
             let own = listening.iter().copied().filter(|port| {
                 declared.contains(port) || !is_declared_elsewhere(pod.as_ref().map(|pod| &pod.0), name, *port)
             });
@@ -93,11 +93,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         context.print_notice("No processes run here.");
         return Ok(());
     }
-    context.print(&table(&lines, args.no_headers, wanted.is_none(), now))
+    context.print(&format_table(&lines, args.no_headers, wanted.is_none(), now))
 }
 
 /// Returns the line of a running container.
-fn process_line(
+fn read_line(
     record: &ShimRecord,
     (name, container): (&str, &ContainerRecord),
     sample: UsageSample,
@@ -123,11 +123,11 @@ fn process_line(
 
 /// Returns the ports at which a pod listens, as its programs asked for them.
 fn ports_at(listeners: &[(Ipv4Addr, u16)], address: Ipv4Addr) -> Vec<u16> {
-    let at = listeners.iter().filter(|(ip, _)| *ip == address && ip.is_loopback());
-    let mut found: Vec<u16> = at.map(|(_, port)| port.checked_sub(LOW_PORTS_MOVED_BY).unwrap_or(*port)).collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    let own = listeners.iter().filter(|(ip, _)| *ip == address && ip.is_loopback());
+    let mut ports: Vec<u16> = own.map(|(_, port)| port.checked_sub(LOW_PORTS_MOVED_BY).unwrap_or(*port)).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }
 
 /// Returns the ports that a container names in its spec.
@@ -145,7 +145,7 @@ fn is_declared_elsewhere(pod: Option<&Value>, container: &str, port: u16) -> boo
     names.filter(|name| *name != container).any(|name| declared_ports(pod, name).contains(&port))
 }
 
-fn table(lines: &[ProcessLine], no_headers: bool, with_namespace: bool, now: Time) -> String {
+fn format_table(lines: &[ProcessLine], no_headers: bool, with_namespace: bool, now: Time) -> String {
     let mut text = String::new();
     let mut push = |namespace: &str, rest: [&str; 7]| {
         let cells = Some(namespace).filter(|_| with_namespace).into_iter().chain(rest);
@@ -209,6 +209,6 @@ mod tests {
         };
         let now = since + jiff::SignedDuration::from_secs(90);
         let expected = "POD     CONTAINER   PID   PORTS    CPU   MEMORY   SINCE\nweb-1   web         7     80,443   31m   3Mi      90s\n";
-        assert_eq!(table(&[line], false, false, now), expected);
+        assert_eq!(format_table(&[line], false, false, now), expected);
     }
 }

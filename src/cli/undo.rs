@@ -1,9 +1,10 @@
 //! `kloop undo`: brings objects back to how they were, as new changes through the API server.
 //!
-//! Start reading at [`find_targets`], which compares what commands have changed with the present state.
+//! Never: writes to the store itself, or brings back a status. Start reading at [`find_targets`], which compares the changes of commands
+//! with the present state.
 
 use super::dry_run::DryRun;
-use super::history::{format_change, writer};
+use super::history::{format_change, writer_name};
 use super::portable::strip_server_fields;
 use super::{CliResult, CommandContext, Failure, control_plane, past};
 use crate::apiserver::create::create;
@@ -118,7 +119,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let written = context.write_each(options.dry_run, targets, write, |context, target, done: Result<(), Status>| {
         let printed = match done {
-            // It went with another one.
+            // It was deleted together with its owner or its namespace.
             Err(status) if target.before.is_none() && status.reason == Reason::NotFound => Ok(()),
             Err(status) => Err(Failure::doing(status, format!("error when undoing changes of {}", target.key.name))),
             Ok(()) => print_target(context, &target, if args.dry_run { DryRun::Client } else { DryRun::None }),
@@ -161,14 +162,14 @@ pub fn find_versions(
     let kinds = context.kinds().clone();
     let Some(api) = context.existing()? else { return Ok(Vec::new()) };
     check_revision(api, revision)?;
-    let found = api.read(|snapshot| find_targets(snapshot, revision, &kinds))?;
-    let found = found.into_iter().filter(|target| keys.is_none_or(|keys| keys.contains(&target.key)));
-    Ok(found.map(|target| (target.kind, target.key, target.before, target.now)).collect())
+    let targets = api.read(|snapshot| find_targets(snapshot, revision, &kinds))?;
+    let targets = targets.into_iter().filter(|target| keys.is_none_or(|keys| keys.contains(&target.key)));
+    Ok(targets.map(|target| (target.kind, target.key, target.before, target.now)).collect())
 }
 
 /// Whether an entry was written by a command or over HTTP, and not by the control plane.
 fn is_by_a_command(entry: &LogEntry) -> bool {
-    let by = writer(&entry.actor);
+    let by = writer_name(&entry.actor);
     (by.starts_with("kloop ") && by != "kloop reconcile") || by == "serve"
 }
 
@@ -181,8 +182,8 @@ fn revision_before_last_command(snapshot: &dyn StoreRead) -> StoreResult<Option<
         for entry in entries.into_iter().filter(is_by_a_command) {
             match &last {
                 // A server writes for many clients: each of its writes is undone by itself.
-                Some(known) if known.actor != entry.actor || &*entry.actor == "serve" => {
-                    return Ok(Some(known.revision - 1));
+                Some(last) if last.actor != entry.actor || &*entry.actor == "serve" => {
+                    return Ok(Some(last.revision - 1));
                 }
                 _ => last = Some(entry),
             }
@@ -195,7 +196,7 @@ fn revision_before_last_command(snapshot: &dyn StoreRead) -> StoreResult<Option<
     Ok(last.map(|entry| entry.revision - 1))
 }
 
-/// Returns the objects that commands have changed since a revision and that differ from how they were, later ones last.
+/// Returns the objects that commands have changed since a revision and that differ from their state then, later ones last.
 fn find_targets(snapshot: &dyn StoreRead, to: u64, kinds: &KindRegistry) -> StoreResult<Vec<UndoTarget>> {
     let mut changed: HashMap<Key, (Option<Object>, u64)> = HashMap::new();
     let mut touched: Vec<Key> = Vec::new();
@@ -219,7 +220,7 @@ fn find_targets(snapshot: &dyn StoreRead, to: u64, kinds: &KindRegistry) -> Stor
     }
     touched.sort();
     touched.dedup();
-    let mut found = Vec::new();
+    let mut targets = Vec::new();
     for key in touched {
         let Some((before, revision)) = changed.remove(&key) else { continue };
         let Some(kind) = kinds.by_resource(key.resource).filter(|kind| !FOLLOWING.contains(&kind.resource.0)) else {
@@ -233,15 +234,15 @@ fn find_targets(snapshot: &dyn StoreRead, to: u64, kinds: &KindRegistry) -> Stor
         };
         let is_same = before.is_some() == now.is_some() && changes.is_empty();
         if !is_owned && !is_same {
-            found.push((revision, UndoTarget { kind, key, before, now, changes }));
+            targets.push((revision, UndoTarget { kind, key, before, now, changes }));
         }
     }
-    // Objects are created in the order in which they were first, and later ones are deleted in the opposite order.
-    found.sort_by_key(|(revision, target)| match target.before {
+    // Objects are created in the order of their first change, and later ones are deleted in the opposite order.
+    targets.sort_by_key(|(revision, target)| match target.before {
         Some(_) => (false, *revision),
         None => (true, u64::MAX - *revision),
     });
-    Ok(found.into_iter().map(|(_, target)| target).collect())
+    Ok(targets.into_iter().map(|(_, target)| target).collect())
 }
 
 /// Returns an earlier state with the identity and the bookkeeping of the present object, which it replaces.

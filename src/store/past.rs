@@ -3,7 +3,7 @@
 //! An object at a revision is its last entry at or below it. Compaction keeps such entries for every revision from the floor
 //! on. A store that has traveled hides the table of live objects behind a temporary view of the log, so that all queries work
 //! as they are; it refuses writes.
-//! Start reading at [`Store::travel_to`].
+//! Never: changes the file; the view is a temporary one of the connection. Start reading at [`Store::travel_to`].
 
 use super::record::{Counter, micros, moment, unsigned};
 use super::snapshot::{self, source::SnapshotSource};
@@ -41,7 +41,7 @@ impl Store {
         Ok(())
     }
 
-    /// The revision to which this store has traveled.
+    /// Returns the revision to which this store has traveled; `None` for the present.
     pub fn past_revision(&self) -> Option<u64> {
         self.past
     }
@@ -53,11 +53,11 @@ pub fn find_revision_at(read: &dyn StoreRead, at: Time) -> StoreResult<Option<u6
     let Counter { revision: head, floor, .. } = read.counter()?;
     let wanted = micros(at);
     let is_later = |revision: u64| -> StoreResult<bool> {
-        let question = "SELECT at FROM log WHERE revision >= ?1 ORDER BY revision LIMIT 1";
-        let found = read.store().query(|connection| {
-            connection.prepare_cached(question)?.query_row([revision as i64], |row| row.get::<_, i64>(0)).optional()
+        let query = "SELECT at FROM log WHERE revision >= ?1 ORDER BY revision LIMIT 1";
+        let at = read.store().query(|connection| {
+            connection.prepare_cached(query)?.query_row([revision as i64], |row| row.get::<_, i64>(0)).optional()
         })?;
-        Ok(found.is_none_or(|found| found > wanted))
+        Ok(at.is_none_or(|at| at > wanted))
     };
     // The first revision above the floor that is later than the time.
     let (mut low, mut high) = (floor + 1, head + 1);
@@ -65,7 +65,7 @@ pub fn find_revision_at(read: &dyn StoreRead, at: Time) -> StoreResult<Option<u6
         let middle = low + (high - low) / 2;
         if is_later(middle)? { high = middle } else { low = middle + 1 }
     }
-    // When nothing above the floor is as old as that, the state at the floor may be older or newer.
+    // When all entries above the floor are later, nothing tells whether the state at the floor is earlier or later than the time.
     Ok((low > floor + 1).then(|| low - 1))
 }
 
@@ -79,9 +79,9 @@ pub fn read_log_back(read: &dyn StoreRead, revision: u64, limit: usize) -> Store
 
 /// Returns the time of the first entry at or above a revision.
 pub fn read_time_of(read: &dyn StoreRead, revision: u64) -> StoreResult<Option<Time>> {
-    let question = "SELECT at FROM log WHERE revision >= ?1 ORDER BY revision LIMIT 1";
+    let query = "SELECT at FROM log WHERE revision >= ?1 ORDER BY revision LIMIT 1";
     let at = read.store().query(|connection| {
-        connection.prepare_cached(question)?.query_row([revision as i64], |row| row.get::<_, i64>(0)).optional()
+        connection.prepare_cached(query)?.query_row([revision as i64], |row| row.get::<_, i64>(0)).optional()
     })?;
     at.map(moment).transpose().map_err(|what| StoreError::damaged(read.store().path(), what))
 }
@@ -100,11 +100,11 @@ pub fn measure_sizes(read: &dyn StoreRead) -> StoreResult<StoreSizes> {
     read.store().query(|connection| {
         let log = "SELECT count(*), coalesce(sum(octet_length(body)), 0) FROM log";
         let log = connection.query_row(log, [], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))?;
-        let mut question = connection.prepare(
+        let mut query = connection.prepare(
             "SELECT o.resource, count(*), coalesce(sum(octet_length(l.body)), 0)
              FROM object o JOIN log l ON l.revision = o.revision GROUP BY o.resource ORDER BY 3 DESC, 1",
         )?;
-        let objects = question.query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?, unsigned(row, 2)?)))?;
+        let objects = query.query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?, unsigned(row, 2)?)))?;
         Ok(StoreSizes { log, objects: objects.collect::<rusqlite::Result<_>>()? })
     })
 }

@@ -1,4 +1,6 @@
 //! `kube-apiserver`: serves the API of a cluster whose state is in etcd's folder. Clients show certificates, as envtest makes them.
+//!
+//! Never: runs a controller, but the one that accepts definitions. Start reading at [`run`].
 
 use super::etcd::FOLDER;
 use super::flags::ProgramFlags;
@@ -73,14 +75,14 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
     descriptors::raise();
     let state = find_state(flags)?;
     let open_api = || Api::open(&state, OpenMode::Create, "kube-apiserver").map_err(Failure::Open);
-    let server = open(flags, &state, &mut open_api()?)?;
+    let server = open_server(flags, &state, &mut open_api()?)?;
     let (stop, stopped) = oneshot::channel::<()>();
     let serve = move || server.run(async { drop(stopped.await) });
     let server = std::thread::Builder::new().name("serve".to_owned()).spawn(serve)?;
     let mut control = start_definition_loop(open_api()?, &state)?;
     let outbox = control.outbox();
     std::thread::spawn(move || {
-        // The second signal ends the process when the first one is not handled.
+        // When the loop has ended already, a signal ends the process.
         for _ in signals.forever() {
             if outbox.send(WakeUp::Stop).is_err() {
                 std::process::exit(130);
@@ -95,7 +97,7 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
     }
 }
 
-/// The file of the state: in etcd's folder, or in the folder of certificates where that is another program's etcd.
+/// Returns the file of the state: in the folder of kloop's etcd, or in the folder of certificates when etcd is another program.
 fn find_state(flags: &ProgramFlags) -> CliResult<PathBuf> {
     let server = flags.required("etcd-servers")?.split(',').next().unwrap_or_default().to_owned();
     let folder = fetch_folder(&server).unwrap_or_else(|why| {
@@ -118,7 +120,7 @@ fn fetch_folder(server: &str) -> Result<PathBuf, String> {
 }
 
 /// Opens the socket, with the certificates of the flags.
-fn open(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<HttpServer> {
+fn open_server(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<HttpServer> {
     let wrong = |flag: &str, value: &str| Failure::plain(format!("invalid argument {value:?} for \"--{flag}\" flag"));
     let address = flags.get("bind-address").unwrap_or("0.0.0.0");
     let address: IpAddr = match address {
@@ -129,7 +131,7 @@ fn open(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<HttpServ
     let port: u16 = port.parse().map_err(|_| wrong("secure-port", port))?;
     let listener = TcpListener::bind((address, port))
         .map_err(|error| Failure::plain(format!("cannot listen on {address}:{port}: {}", io_error_text(error))))?;
-    let tls = identity(flags, api, address)?;
+    let tls = load_identity(flags, api, address)?;
     let guard = AccessGuard::Token(api.admin_token()?);
     Ok(HttpServer {
         state: state.to_owned(),
@@ -143,8 +145,8 @@ fn open(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<HttpServ
     })
 }
 
-/// The server's certificate, and the authority of its clients.
-fn identity(flags: &ProgramFlags, api: &mut Api, address: IpAddr) -> CliResult<ServerTls> {
+/// Loads the server's certificate, and the authority of its clients.
+fn load_identity(flags: &ProgramFlags, api: &mut Api, address: IpAddr) -> CliResult<ServerTls> {
     let folder = PathBuf::from(flags.get("cert-dir").unwrap_or("/var/run/kubernetes"));
     let path = |flag: &str, name: &str| flags.get(flag).map_or_else(|| folder.join(name), PathBuf::from);
     let read = |path: &Path| {

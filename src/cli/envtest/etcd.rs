@@ -1,4 +1,6 @@
 //! `etcd`: answers health checks, and holds the folder in which `kube-apiserver` keeps its state.
+//!
+//! Never: stores anything. Start reading at [`run`].
 
 use super::flags::ProgramFlags;
 use crate::cli::serve::{interrupt, wait_for_interrupt};

@@ -1,4 +1,6 @@
 //! Flags as Go's programs take them: `--name=value`, `--name value`, `--name`.
+//!
+//! Never: knows a flag; the programs list theirs. Start reading at [`ProgramFlags::parse`].
 
 use crate::cli::{CliResult, Failure};
 
@@ -25,9 +27,9 @@ impl ProgramFlags {
         ProgramFlags(flags)
     }
 
-    /// The last value of a flag.
+    /// Returns the last value of a flag.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str())
     }
 
     /// The value of a flag that has to be there.

@@ -157,7 +157,7 @@ impl ServiceConversion<'_> {
         if let Some(limits) = self.limits() {
             container["resources"] = json!({"limits": limits});
         }
-        let (volumes, mounts) = self.volumes();
+        let PodVolumes { volumes, mounts } = self.volumes();
         if !mounts.is_empty() {
             container["volumeMounts"] = mounts.into();
         }
@@ -204,59 +204,42 @@ impl ServiceConversion<'_> {
         self.name.clone()
     }
 
-    /// The variables of env files, and above them those of the service.
+    /// Returns the variables of env files; those of the service replace them.
     fn environment(&mut self, read_env: ReadEnvFile<'_>) -> Result<BTreeMap<String, String>, String> {
-        let mut found = BTreeMap::new();
+        let mut variables = BTreeMap::new();
         let files = &self.service["env_file"];
         for file in files.as_array().map_or_else(|| std::slice::from_ref(files), Vec::as_slice) {
             let Some(name) = file.as_str().or(file["path"].as_str()) else { continue };
             match read_env(name) {
-                Ok(variables) => found.extend(variables),
+                Ok(read) => variables.extend(read),
                 Err(_) if file["required"] == false => {}
                 Err(error) => return Err(format!("env_file {name}: {error}")),
             }
         }
-        found.extend(pairs(&self.service["environment"], ['=', '=']));
-        Ok(found)
+        variables.extend(pairs(&self.service["environment"], ['=', '=']));
+        Ok(variables)
     }
 
     fn ports(&mut self) -> Vec<ComposePort> {
-        let mut found = Vec::new();
+        let mut ports = Vec::new();
         let lists = ["ports", "expose"].map(|field| self.service[field].as_array().cloned().unwrap_or_default());
         for port in lists.iter().flatten() {
             match parse_port(port) {
-                Some(port) if !found.contains(&port) => found.push(port),
+                Some(port) if !ports.contains(&port) => ports.push(port),
                 Some(_) => {}
                 None => self.left_out.push(format!("the port {} is left out: write each port by itself", scalar(port))),
             }
         }
-        for port in &mut found {
+        for port in &mut ports {
             // `expose` names no port of the machine.
             port.published = port.published.filter(|published| *published > 0);
         }
-        found
+        ports
     }
 
-    /// The volumes of the pod, and where the container has them.
-    fn volumes(&mut self) -> (Vec<Value>, Vec<Value>) {
-        let (mut volumes, mut mounts): (Vec<Value>, Vec<Value>) = Default::default();
-        let add = |name: String,
-                   source: Value,
-                   path: &str,
-                   is_read_only: bool,
-                   volumes: &mut Vec<Value>,
-                   mounts: &mut Vec<Value>| {
-            if !volumes.iter().any(|volume| volume["name"] == name) {
-                let mut volume = source;
-                volume["name"] = name.clone().into();
-                volumes.push(volume);
-            }
-            let mut mount = json!({"name": name, "mountPath": path});
-            if is_read_only {
-                mount["readOnly"] = true.into();
-            }
-            mounts.push(mount);
-        };
+    /// Converts the volumes.
+    fn volumes(&mut self) -> PodVolumes {
+        let mut converted = PodVolumes::default();
         for (number, entry) in self.service["volumes"].as_array().into_iter().flatten().enumerate() {
             let Some((kind, source, path, is_read_only)) = parse_volume(entry) else {
                 self.left_out.push(format!("the volume {entry} is left out"));
@@ -272,19 +255,19 @@ impl ServiceConversion<'_> {
                 "tmpfs" => json!({"emptyDir": {"medium": "Memory"}}),
                 _ => json!({"emptyDir": {}}),
             };
-            add(name, source, &path, is_read_only, &mut volumes, &mut mounts);
+            converted.add(&name, source, &path, is_read_only);
         }
         let tmpfs = &self.service["tmpfs"];
         let tmpfs = tmpfs.as_array().map_or_else(|| std::slice::from_ref(tmpfs), Vec::as_slice);
         for (number, path) in tmpfs.iter().filter_map(Value::as_str).enumerate() {
             let path = path.split(':').next().unwrap_or(path);
             let memory = json!({"emptyDir": {"medium": "Memory"}});
-            add(format!("tmpfs-{number}"), memory, path, false, &mut volumes, &mut mounts);
+            converted.add(&format!("tmpfs-{number}"), memory, path, false);
         }
-        (volumes, mounts)
+        converted
     }
 
-    /// Init containers that wait for the services that this one depends on.
+    /// Makes init containers that wait for the services that this one depends on.
     fn waits(&mut self) -> Vec<Value> {
         let depends = &self.service["depends_on"];
         let names: Vec<String> = match depends {
@@ -346,12 +329,34 @@ impl ServiceConversion<'_> {
         let limits = &self.service["deploy"]["resources"]["limits"];
         let memory =
             [&limits["memory"], &self.service["mem_limit"]].map(scalar).into_iter().find(|text| !text.is_empty());
-        let mut found = Map::new();
-        found.extend(memory.map(|memory| ("memory".to_owned(), quantity(&memory).into())));
-        found.extend(
+        let mut resources = Map::new();
+        resources.extend(memory.map(|memory| ("memory".to_owned(), quantity(&memory).into())));
+        resources.extend(
             Some(scalar(&limits["cpus"])).filter(|text| !text.is_empty()).map(|cpus| ("cpu".to_owned(), cpus.into())),
         );
-        (!found.is_empty()).then(|| found.into())
+        (!resources.is_empty()).then(|| resources.into())
+    }
+}
+
+/// The volumes of a pod, and the mounts of its container.
+#[derive(Default)]
+struct PodVolumes {
+    volumes: Vec<Value>,
+    mounts: Vec<Value>,
+}
+
+impl PodVolumes {
+    /// Adds a volume, unless the pod has one of this name, and mounts it.
+    fn add(&mut self, name: &str, mut volume: Value, path: &str, is_read_only: bool) {
+        if !self.volumes.iter().any(|volume| volume["name"] == name) {
+            volume["name"] = name.into();
+            self.volumes.push(volume);
+        }
+        let mut mount = json!({"name": name, "mountPath": path});
+        if is_read_only {
+            mount["readOnly"] = true.into();
+        }
+        self.mounts.push(mount);
     }
 }
 
@@ -369,18 +374,18 @@ fn container_port(port: &ComposePort, is_single: bool) -> Value {
 
 /// Returns the ports of the Service: those of the container, by which other services know it.
 fn service_ports(ports: &[ComposePort]) -> Vec<Value> {
-    let mut found: Vec<Value> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
     for port in ports {
         let mut value =
             json!({"name": format!("port-{}-{}", port.target, port.protocol.to_lowercase()), "port": port.target});
         if port.protocol != "TCP" {
             value["protocol"] = port.protocol.clone().into();
         }
-        if !found.contains(&value) {
-            found.push(value);
+        if !values.contains(&value) {
+            values.push(value);
         }
     }
-    found
+    values
 }
 
 #[cfg(test)]

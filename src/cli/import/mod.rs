@@ -1,6 +1,6 @@
 //! `kloop import`: turns a Compose file into manifests, and says what it left out.
 //!
-//! Start reading at [`compose::convert`], which is pure; this module reads and writes files.
+//! Never: leaves a field out without saying so. Start reading at [`compose::convert`], which is pure; this module reads and writes files.
 
 mod compose;
 mod substitute;
@@ -47,7 +47,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let folder = std::path::absolute(folder)?;
     let bytes = input::read(&args.file).map_err(|error| refused(io_error_text(error)))?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| refused(error.to_string()))?;
-    let variables = variables(&folder);
+    let variables = read_variables(&folder);
     let documents = yaml::documents(&text).map_err(|error| refused(error.to_string()))?;
     let [document] = &documents[..] else {
         return Err(refused(format!("expected one document, found {}", documents.len())));
@@ -72,14 +72,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// The variables of the environment, and below them those of the file .env.
-fn variables(folder: &Path) -> BTreeMap<String, String> {
+/// Returns the variables of the file .env; those of the environment replace them.
+fn read_variables(folder: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(folder.join(".env")).unwrap_or_default();
-    let mut found: BTreeMap<String, String> = substitute::parse_env_file(&text).into_iter().collect();
-    found.extend(
+    let mut variables: BTreeMap<String, String> = substitute::parse_env_file(&text).into_iter().collect();
+    variables.extend(
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
     );
-    found
+    variables
 }
 
 fn write(args: &Args, context: &mut CommandContext, files: &BTreeMap<String, Vec<Object>>) -> CliResult {

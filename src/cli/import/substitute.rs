@@ -1,9 +1,11 @@
 //! Variables of Compose files: `$NAME`, `${NAME:-default}`, and env files.
+//!
+//! Never: reads a file or the environment. Start reading at [`fill_in`].
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Fills variables in, in all texts of a file. Notes names that have no value and no default.
+/// Fills variables in, in all texts of a file. Adds the names that have no value and no default to `missing`.
 pub fn fill_in(value: &Value, variables: &BTreeMap<String, String>, missing: &mut Vec<String>) -> Value {
     match value {
         Value::String(text) => Value::String(fill_in_text(text, variables, missing)),
@@ -43,22 +45,22 @@ fn fill_in_text(text: &str, variables: &BTreeMap<String, String>, missing: &mut 
 fn resolve(expression: &str, variables: &BTreeMap<String, String>, missing: &mut Vec<String>) -> String {
     let end = expression.bytes().position(|byte| !(byte.is_ascii_alphanumeric() || byte == b'_'));
     let (name, operator) = expression.split_at(end.unwrap_or(expression.len()));
-    let known = variables.get(name);
-    let filled = known.filter(|value| !value.is_empty());
-    for (sign, value) in [(":-", filled), ("-", known)] {
+    let set = variables.get(name);
+    let filled = set.filter(|value| !value.is_empty());
+    for (sign, value) in [(":-", filled), ("-", set)] {
         if let Some(default) = operator.strip_prefix(sign) {
             return value.cloned().unwrap_or_else(|| default.to_owned());
         }
     }
-    for (sign, value) in [(":+", filled), ("+", known)] {
+    for (sign, value) in [(":+", filled), ("+", set)] {
         if let Some(other) = operator.strip_prefix(sign) {
             return value.map(|_| other.to_owned()).unwrap_or_default();
         }
     }
-    if known.is_none() && !missing.iter().any(|other| other == name) {
+    if set.is_none() && !missing.iter().any(|other| other == name) {
         missing.push(name.to_owned());
     }
-    known.cloned().unwrap_or_default()
+    set.cloned().unwrap_or_default()
 }
 
 /// Parses an env file: `NAME=value` lines, with comments and quotes.

@@ -1,4 +1,6 @@
 //! Values of Compose files, which have a short and a long form: commands, pairs, ports, volumes, durations and sizes.
+//!
+//! Start reading at [`scalar`].
 
 use crate::object::time;
 use serde_json::Value;
@@ -15,7 +17,7 @@ pub struct ComposePort {
     pub protocol: String,
 }
 
-/// Returns words of a command: a list, or a text that is split as a shell would.
+/// Returns the words of a command: a list, or a text that is split as a shell splits it.
 pub fn words(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Array(words) => Some(words.iter().map(scalar).collect()),
@@ -144,7 +146,7 @@ pub fn quantity(text: &str) -> String {
     }
 }
 
-/// Text of a scalar, as YAML writes it.
+/// Returns the text of a scalar, as YAML writes it.
 pub fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

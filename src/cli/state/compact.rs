@@ -1,6 +1,8 @@
 //! `kloop state compact`: forgets old changes now.
+//!
+//! Never: forgets an object as it is now. Start reading at [`run`].
 
-use super::existing;
+use super::open_existing;
 use crate::cli::{CliResult, CommandContext};
 use crate::store::Retention;
 
@@ -30,7 +32,7 @@ const STEP: usize = 1000;
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let now = context.now();
-    let api = existing(context)?;
+    let api = open_existing(context)?;
     let usual = Retention::usual(now);
     let keep = args.keep.map_or(usual, |keep| Retention { at_least: keep, at_most: keep, since: now, bytes: u64::MAX });
     let mut passed = 0;

@@ -1,6 +1,6 @@
 //! `kloop state export`: prints the objects of the cluster as manifests.
 //!
-//! Start reading at [`is_exported`], which tells objects of users from those of the cluster.
+//! Never: exports an object that a loop makes. Start reading at [`is_exported`], which separates objects of users from those of the cluster.
 
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::portable::make_portable;
@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 /// Kinds that belong to a cluster, or follow from other objects.
-const OF_THE_CLUSTER: [&str; 13] = [
+const CLUSTER_KINDS: [&str; 13] = [
     "nodes",
     "events",
     "events.events.k8s.io",
@@ -67,20 +67,20 @@ const BUILT_IN: [(&str, &str); 7] = [
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    super::existing(context)?;
+    super::open_existing(context)?;
     let namespace = context.globals.namespace.clone();
     let kinds = context.kinds().clone();
     let mut objects: Vec<(u8, Object)> = context.read_view(|txn| {
-        let mut found = Vec::new();
+        let mut exported = Vec::new();
         let kinds = kinds.all().filter(|kind| namespace.is_none() || kind.namespaced);
         for kind in kinds.filter(|kind| is_exported_kind(kind, &args)) {
             for object in read::list(txn, kind, namespace.as_deref(), &ListSelection::default())? {
                 if is_exported(kind, &object) {
-                    found.push((rank(kind), make_portable(&object, kind)));
+                    exported.push((rank(kind), make_portable(&object, kind)));
                 }
             }
         }
-        Ok(found)
+        Ok(exported)
     })?;
     objects.sort_by_key(|(rank, _)| *rank);
     let documents: Vec<String> = objects.iter().map(|(_, object)| yaml::to_yaml(&object.0)).collect();
@@ -91,7 +91,7 @@ fn is_exported_kind(kind: &Kind, args: &Args) -> bool {
     match kind.resource.0 {
         "secrets" => args.secrets,
         "images.kloop.dev" => args.images,
-        resource => !OF_THE_CLUSTER.contains(&resource) && !resource.ends_with(".metrics.k8s.io"),
+        resource => !CLUSTER_KINDS.contains(&resource) && !resource.ends_with(".metrics.k8s.io"),
     }
 }
 
@@ -104,7 +104,7 @@ fn is_exported(kind: &Kind, object: &Object) -> bool {
         "apiservices.apiregistration.k8s.io" => object.value_at(&["spec", "service"]).is_none(),
         _ => BUILT_IN.contains(&(resource, object.name())),
     };
-    // A volume that was provisioned for a claim follows from that.
+    // A volume that was provisioned for a claim is made again with the claim.
     let is_provisioned =
         resource == "persistentvolumes" && object.annotation("pv.kubernetes.io/provisioned-by").is_some();
     let is_of_service_account = object.text(&["type"]) == Some("kubernetes.io/service-account-token");
@@ -117,7 +117,7 @@ fn is_exported(kind: &Kind, object: &Object) -> bool {
         && object.label("kubernetes.io/bootstrapping").is_none()
 }
 
-/// Order in which objects are created: definitions and namespaces first, workloads last.
+/// Returns the place of a kind in the order in which objects are created: definitions and namespaces first, workloads last.
 fn rank(kind: &Kind) -> u8 {
     match kind.resource.0 {
         "customresourcedefinitions.apiextensions.k8s.io" => 0,
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn kinds_that_are_left_out_exist() {
         for resource in
-            OF_THE_CLUSTER.iter().filter(|name| !["componentstatuses", "events.events.k8s.io"].contains(name))
+            CLUSTER_KINDS.iter().filter(|name| !["componentstatuses", "events.events.k8s.io"].contains(name))
         {
             assert!(kinds::by_name(resource).is_some_and(|kind| kind.resource.0 == *resource), "{resource}");
         }

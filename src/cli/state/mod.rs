@@ -1,4 +1,6 @@
 //! `kloop state`: copies, checks, measures and moves the cluster's state.
+//!
+//! Never: makes a cluster, but for `import` and `restore`. Start reading at [`StateVerb`].
 
 mod compact;
 mod export;
@@ -61,7 +63,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// Returns the API of the cluster; an error if there is none.
-fn existing(context: &mut CommandContext) -> CliResult<&mut Api> {
+fn open_existing(context: &mut CommandContext) -> CliResult<&mut Api> {
     let path = context.state();
     context.existing()?.ok_or_else(|| OpenError::Absent { path }.into())
 }

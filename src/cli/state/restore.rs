@@ -1,6 +1,6 @@
 //! `kloop state restore`: puts a backup in place of the state.
 //!
-//! The present state is kept beside it. Start reading at [`run`].
+//! Knows: the present state is kept beside it. Never: replaces a state that another process uses. Start reading at [`run`].
 
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;

@@ -1,6 +1,8 @@
-//! `kloop state size`: tells how large the state is.
+//! `kloop state size`: prints the sizes of the state file and of its content.
+//!
+//! Start reading at [`run`].
 
-use super::existing;
+use super::open_existing;
 use crate::cli::{CliResult, CommandContext};
 use crate::show::columns::{TABLE, align};
 use crate::store::past::{StoreSizes, measure_sizes};
@@ -18,29 +20,29 @@ pub struct Args {}
 
 /// Runs the verb.
 pub fn run(_: Args, context: &mut CommandContext) -> CliResult {
-    let api = existing(context)?;
+    let api = open_existing(context)?;
     let (path, files) = (api.store().path().display().to_string(), file_bytes(api.store().path()));
     let sizes = api.read(|snapshot| measure_sizes(snapshot))?;
-    context.print(&format!("{path}: {}\n\n{}", bytes(files), table(&sizes)))
+    context.print(&format!("{path}: {}\n\n{}", format_bytes(files), format_table(&sizes)))
 }
 
-/// The bytes of the state file and of the files that SQLite keeps beside it.
+/// Adds up the bytes of the state file and of the files that SQLite keeps beside it.
 fn file_bytes(path: &Path) -> u64 {
     let beside = ["", "-wal", "-shm"].map(|suffix| format!("{}{suffix}", path.display()));
     beside.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum()
 }
 
-fn table(sizes: &StoreSizes) -> String {
+fn format_table(sizes: &StoreSizes) -> String {
     let mut text = "CONTENT\tCOUNT\tSIZE\n".to_owned();
-    text.push_str(&format!("history\t{}\t{}\n", sizes.log.0, bytes(sizes.log.1)));
+    text.push_str(&format!("history\t{}\t{}\n", sizes.log.0, format_bytes(sizes.log.1)));
     for (resource, count, size) in &sizes.objects {
-        text.push_str(&format!("{resource}\t{count}\t{}\n", bytes(*size)));
+        text.push_str(&format!("{resource}\t{count}\t{}\n", format_bytes(*size)));
     }
     align(&text, TABLE)
 }
 
 /// Formats a number of bytes in KiB or MiB.
-fn bytes(count: u64) -> String {
+fn format_bytes(count: u64) -> String {
     match count {
         0..1024 => format!("{count} B"),
         1024..1_048_576 => format!("{} KiB", count.div_ceil(1024)),
@@ -58,6 +60,6 @@ mod tests {
             StoreSizes { log: (12, 3000), objects: vec![("pods".into(), 2, 900), ("secrets".into(), 1, 5 << 20)] };
         let expected =
             "CONTENT   COUNT   SIZE\nhistory   12      3 KiB\npods      2       900 B\nsecrets   1       5.0 MiB\n";
-        assert_eq!(table(&sizes), expected);
+        assert_eq!(format_table(&sizes), expected);
     }
 }

@@ -1,6 +1,8 @@
 //! `kloop state verify`: checks the whole state file.
+//!
+//! Never: repairs it. Start reading at [`run`].
 
-use super::existing;
+use super::open_existing;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::time;
 use crate::store::past;
@@ -25,7 +27,7 @@ const DAMAGED: u8 = 68;
 
 /// Runs the verb.
 pub fn run(_: Args, context: &mut CommandContext) -> CliResult {
-    let api = existing(context)?;
+    let api = open_existing(context)?;
     let problems = api.store().check().map_err(anyhow::Error::from)?;
     if !problems.is_empty() {
         return Err(Failure::Machine(DAMAGED, format!("the state file is damaged:\n  {}", problems.join("\n  "))));

@@ -1,7 +1,7 @@
 //! `kloop tour`: a walk through the control loops on a small application, each step typed by the user.
 //!
-//! The tour has a cluster of its own in a temporary folder, which is removed at the end. Start reading at [`run`]; the steps are
-//! in [`steps`].
+//! Knows: the tour has a cluster of its own in a temporary folder, which is removed at the end. Never: touches the user's cluster, or runs
+//! another program than kloop. Start reading at [`run`]; the steps are in [`steps`].
 
 mod steps;
 
@@ -64,16 +64,16 @@ fn take_tour(folder: &Path, context: &mut CommandContext) -> CliResult {
     own.name_writer("tour");
     planes::start_detached(&mut own)?;
     let home = own.api()?.store().home().to_owned();
-    let walked = walk(folder, context);
+    let done = take_steps(folder, context);
     if let Some(plane) = planes::find_detached(&home)
         && !planes::stop_detached(&home, plane, PATIENCE)
     {
         return Err(Failure::plain(format!("the tour's control plane does not end (pid {})", plane.pid)));
     }
-    walked
+    done
 }
 
-fn walk(folder: &Path, context: &mut CommandContext) -> CliResult {
+fn take_steps(folder: &Path, context: &mut CommandContext) -> CliResult {
     let count = STEPS.len();
     for (number, step) in STEPS.iter().enumerate() {
         let heading = format!("{}/{count}  {}", number + 1, step.heading);

@@ -1,4 +1,6 @@
 //! The steps of the tour.
+//!
+//! Never: depends on the output of a step before. Start reading at [`STEPS`].
 
 /// One step.
 pub struct TourStep {

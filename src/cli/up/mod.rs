@@ -1,4 +1,6 @@
 //! `kloop up`: applies manifests, runs a control plane if none runs, waits with progress, and follows logs.
+//!
+//! Never: decides what is ready; `diagnosis` does. Start reading at [`run`]; [`session`] is one run, [`planes`] the control plane that it starts.
 
 pub mod planes;
 mod report;
@@ -164,15 +166,15 @@ pub fn find_manifests(folder: &Path) -> Option<FileFlags> {
         return Some(FileFlags { kustomize: name, ..FileFlags::default() });
     }
     let is_manifest = |path: &Path| {
-        let is_named = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+        let is_named = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|own| end == *own));
         // Other programs keep YAML files, too; a manifest names its kind.
         is_named && std::fs::read_to_string(path).is_ok_and(|text| text.contains("apiVersion") && text.contains("kind"))
     };
     let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    let mut found: Vec<String> =
+    let mut names: Vec<String> =
         entries.filter(|path| is_manifest(path)).map(|path| path.display().to_string()).collect();
-    found.sort();
-    (!found.is_empty()).then(|| FileFlags { filenames: found, ..FileFlags::default() })
+    names.sort();
+    (!names.is_empty()).then(|| FileFlags { filenames: names, ..FileFlags::default() })
 }
 
 /// Returns the name of a folder's Compose file.
@@ -221,7 +223,7 @@ fn wait(
 ) -> CliResult {
     let is_quiet = args.output.is_some();
     let ended = session.wait_until_ready(Some(timeout), is_quiet)?;
-    let manifests = sources_of(files, session.context)?;
+    let manifests = locate_manifests(files, session.context)?;
     let report = session.report(&manifests)?;
     if let Some(path) = &args.junit {
         std::fs::write(path, report.to_junit())
@@ -254,8 +256,8 @@ fn wait(
     }
 }
 
-/// File and line of each object's manifest.
-fn sources_of(files: &FileFlags, context: &mut CommandContext) -> CliResult<HashMap<Key, (String, usize)>> {
+/// Returns the file and the line of each object's manifest.
+fn locate_manifests(files: &FileFlags, context: &mut CommandContext) -> CliResult<HashMap<Key, (String, usize)>> {
     if files.filenames.iter().any(|name| name == "-") {
         return Ok(HashMap::new());
     }

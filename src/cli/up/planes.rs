@@ -1,6 +1,6 @@
 //! The control plane that `kloop up` starts: on a thread of this process, or as a process in the background.
 //!
-//! Start reading at [`OwnPlane::start`] and [`start_detached`].
+//! Never: starts a second control plane for a state. Start reading at [`OwnPlane::start`] and [`start_detached`].
 
 use crate::apiserver::Api;
 use crate::cli::reconcile::RunningServer;
@@ -128,8 +128,8 @@ pub fn start_detached(context: &mut CommandContext) -> CliResult<u32> {
             return Ok(leader);
         }
         if has_ended(&mut child) || Instant::now() >= until {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            let last: Vec<&str> = said.lines().rev().take(3).collect();
+            let lines = std::fs::read_to_string(&log).unwrap_or_default();
+            let last: Vec<&str> = lines.lines().rev().take(3).collect();
             let last: Vec<&str> = last.into_iter().rev().collect();
             let text = format!(
                 "the control plane in the background did not start (log: {}):\n{}",
@@ -175,7 +175,7 @@ pub fn stop_detached(home: &Path, plane: ProcessIdentity, patience: Duration) ->
     true
 }
 
-/// The file with the log of a control plane in the background.
+/// Returns the path of the log of a control plane in the background.
 pub fn log_file(home: &Path) -> PathBuf {
     home.join(LOG)
 }

@@ -105,8 +105,8 @@ impl<'a> Session<'a> {
         view: ProgressView,
         (started, started_at): (Instant, Time),
     ) -> CliResult<Session<'a>> {
-        let knock = sources.sender.clone();
-        let hint = WakeHint::spawn(context.api()?.store().path(), move || drop(knock.send(UpEvent::Store)));
+        let sender = sources.sender.clone();
+        let hint = WakeHint::spawn(context.api()?.store().path(), move || drop(sender.send(UpEvent::Store)));
         let mut session = Session {
             context,
             sources,
@@ -122,12 +122,12 @@ impl<'a> Session<'a> {
             started_at,
             was_ready: false,
         };
-        session.note_keys(applied);
+        session.set_keys(applied);
         session.load()?;
         Ok(session)
     }
 
-    fn note_keys(&mut self, applied: &[Object]) {
+    fn set_keys(&mut self, applied: &[Object]) {
         let key =
             |object: &Object| Some(key_of(self.context.kinds().by_kind(object.api_version(), object.kind())?, object));
         self.keys = applied.iter().filter_map(key).collect();
@@ -178,8 +178,8 @@ impl<'a> Session<'a> {
             && (!has_jobs || is_proven())
     }
 
-    /// Waits until everything is ready, with progress on the screen. With a timeout, until that is over; without one, until
-    /// logs tell more than a longer wait.
+    /// Waits until everything is ready, with progress on the screen, but no longer than the timeout. Without a timeout it waits for a fixed
+    /// time, after which logs tell more than progress.
     pub fn wait_until_ready(&mut self, timeout: Option<Duration>, is_quiet: bool) -> CliResult<WaitEnd> {
         loop {
             self.refresh()?;
@@ -255,7 +255,7 @@ impl<'a> Session<'a> {
         following.apply(&self.sources.apply, self.context)?;
         let applied = following.applied().to_vec();
         if !applied.is_empty() {
-            self.note_keys(&applied);
+            self.set_keys(&applied);
         }
         Ok(())
     }
@@ -263,11 +263,11 @@ impl<'a> Session<'a> {
     /// Prints why workloads fail, once for each reason.
     fn explain_failures(&mut self) -> CliResult {
         let failing = self.progress.iter().filter(|progress| progress.stage == Stage::Failing);
-        let news: Vec<(Key, String)> = failing
+        let new_reasons: Vec<(Key, String)> = failing
             .map(|progress| (progress.key.clone(), progress.reason.clone()))
             .filter(|(key, reason)| self.explained.get(key) != Some(reason))
             .collect();
-        for (key, reason) in news {
+        for (key, reason) in new_reasons {
             let Some(chain) = why::explain_object(self.context.api()?.store(), &key)? else { continue };
             if let Some(lines) = why::root_cause_lines(&chain, Time::now()) {
                 let name = format!("{} is failing:\n", escape::text(&chain.about));
@@ -282,7 +282,7 @@ impl<'a> Session<'a> {
     pub fn follow(&mut self) -> CliResult {
         self.view = ProgressView::for_changes("kloop | ");
         let namespace = self.context.namespace().to_owned();
-        self.view.note(&self.progress, &namespace);
+        self.view.mark_shown(&self.progress, &namespace);
         let place = LogSource::from_api(self.context.api()?);
         let options = LogOptions { follow: true, since: Some(self.started_at), ..LogOptions::default() };
         let mut streams = LogStreams::new(place, options, LineStyle::default(), PrefixForm::Column, MOST_LOGS);
@@ -312,8 +312,8 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 let all = |pod: &Object| {
-                    let known = PodContainers::from_pod(pod);
-                    [known.init, known.main].concat()
+                    let containers = PodContainers::from_pod(pod);
+                    [containers.init, containers.main].concat()
                 };
                 if streams.follow_pods([&pod.object()], all) == 0 {
                     seen.insert(pod.key.clone(), pod.revision);
@@ -323,7 +323,7 @@ impl<'a> Session<'a> {
         seen.retain(|key, _| self.world.get(key).is_some());
     }
 
-    /// The addresses of the Services and Ingresses among the objects, as `service/web http://...`.
+    /// Returns the addresses of the Services and Ingresses among the objects, as `service/web http://...`.
     pub fn addresses(&self) -> Vec<(String, Vec<String>)> {
         let mut rows: Vec<_> = self.keys.iter().filter_map(|key| self.world.get(key)).collect();
         rows.sort_by(|one, other| one.key.cmp(&other.key));
@@ -378,7 +378,7 @@ impl<'a> Session<'a> {
         own.or_else(|| self.unmet.iter().find(is_below)).map(|unmet| unmet.why.clone())
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -388,7 +388,7 @@ impl<'a> Session<'a> {
     pub fn stop(&mut self) -> CliResult<Option<usize>> {
         let Some(plane) = self.sources.plane.take() else { return Ok(None) };
         plane.stop();
-        let mut said = usize::MAX;
+        let mut shown_count = usize::MAX;
         while !plane.has_ended() {
             if let Ok(UpEvent::Interrupt) = self.sources.events.recv_timeout(Duration::from_millis(50)) {
                 self.context.print_notice("killing the processes that are left");
@@ -397,8 +397,8 @@ impl<'a> Session<'a> {
                 }
             }
             let left = self.running_pods()?;
-            if left.len() != said && !left.is_empty() {
-                said = left.len();
+            if left.len() != shown_count && !left.is_empty() {
+                shown_count = left.len();
                 let names = left.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
                 let more = left.len().checked_sub(3).filter(|more| *more > 0);
                 let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
@@ -408,7 +408,7 @@ impl<'a> Session<'a> {
         plane.join().map(Some)
     }
 
-    /// The names of pods with running containers.
+    /// Returns the names of pods with running containers.
     fn running_pods(&mut self) -> CliResult<Vec<String>> {
         self.refresh()?;
         let is_running = |object: &Object| {

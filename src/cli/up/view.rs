@@ -28,7 +28,7 @@ pub struct ProgressView {
     prefix: &'static str,
     /// Lines of the block on the terminal.
     drawn: Vec<String>,
-    /// The last line of each workload, without its time.
+    /// The last line of each workload.
     shown: HashMap<Key, String>,
 }
 
@@ -43,13 +43,13 @@ impl ProgressView {
         ProgressView { prefix, ..ProgressView::new(false) }
     }
 
-    /// Notes progress as shown.
-    pub fn note(&mut self, all: &[WorkloadProgress], namespace: &str) {
+    /// Records progress as shown.
+    pub fn mark_shown(&mut self, all: &[WorkloadProgress], namespace: &str) {
         self.shown = all.iter().map(|one| (one.key.clone(), self.changed_line(one, namespace))).collect();
     }
 
     fn changed_line(&self, progress: &WorkloadProgress, namespace: &str) -> String {
-        format!("{}{}", self.prefix, line(progress, COLUMNS - self.prefix.len(), namespace))
+        format!("{}{}", self.prefix, format_line(progress, COLUMNS - self.prefix.len(), namespace))
     }
 
     /// Shows progress: draws the block again, or prints the lines that have changed.
@@ -82,7 +82,7 @@ impl ProgressView {
     /// Prints text above the block. Callers have escaped control sequences.
     pub fn print_above(&mut self, context: &mut CommandContext, text: &str) -> CliResult {
         let lines = std::mem::take(&mut self.drawn);
-        context.print_styled(&format!("{}{text}{}", erase(lines.len()), joined(&lines)))?;
+        context.print_styled(&format!("{}{text}{}", erase(lines.len()), join_lines(&lines)))?;
         self.drawn = lines;
         Ok(())
     }
@@ -99,19 +99,19 @@ impl ProgressView {
 
     fn draw(&mut self, context: &mut CommandContext, lines: Vec<String>) -> CliResult {
         if lines != self.drawn {
-            context.print_styled(&format!("{}{}", erase(self.drawn.len()), joined(&lines)))?;
+            context.print_styled(&format!("{}{}", erase(self.drawn.len()), join_lines(&lines)))?;
             self.drawn = lines;
         }
         Ok(())
     }
 }
 
-/// The control sequence that removes the last lines.
+/// Returns the control sequence that removes the last lines.
 fn erase(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
 }
 
-fn joined(lines: &[String]) -> String {
+fn join_lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -123,7 +123,7 @@ fn block(all: &[WorkloadProgress], most: usize, columns: usize, elapsed: Duratio
     }
     let left_out = (shown.len() + 1).saturating_sub(most);
     shown.truncate(shown.len() - left_out.min(shown.len()));
-    let mut lines: Vec<String> = shown.into_iter().map(|progress| line(progress, columns, namespace)).collect();
+    let mut lines: Vec<String> = shown.into_iter().map(|progress| format_line(progress, columns, namespace)).collect();
     let settled = all.iter().filter(|progress| progress.stage.is_settled()).count();
     let more = if left_out > 0 { format!(", {left_out} not shown") } else { String::new() };
     let seconds = elapsed.as_secs();
@@ -132,7 +132,7 @@ fn block(all: &[WorkloadProgress], most: usize, columns: usize, elapsed: Duratio
 }
 
 /// Formats one workload in one line of at most `columns` columns.
-pub fn line(progress: &WorkloadProgress, columns: usize, namespace: &str) -> String {
+pub fn format_line(progress: &WorkloadProgress, columns: usize, namespace: &str) -> String {
     let counts = match progress.wanted {
         0 => String::new(),
         wanted => format!("{}/{wanted}", progress.ready),
@@ -154,14 +154,14 @@ pub fn line(progress: &WorkloadProgress, columns: usize, namespace: &str) -> Str
         .collect::<Vec<_>>()
         .join(", ");
     let width = (columns * 2 / 5).clamp(16, 44);
-    let name = fitted(&escape::cell(&format!("{}{place}", progress.name)), width);
+    let name = fit_width(&escape::cell(&format!("{}{place}", progress.name)), width);
     let rest = columns.saturating_sub(width + 19);
-    let detail = truncated(&escape::cell(&detail), rest);
-    let stage = coloured(progress.stage, &format!("{:9}", progress.stage.word()));
+    let detail = truncate_width(&escape::cell(&detail), rest);
+    let stage = colour_stage(progress.stage, &format!("{:9}", progress.stage.word()));
     format!("{name} {counts:>7} {stage} {detail}").trim_end().to_owned()
 }
 
-fn coloured(stage: Stage, text: &str) -> ColoredString {
+fn colour_stage(stage: Stage, text: &str) -> ColoredString {
     match stage {
         Stage::Failing => text.red(),
         Stage::Pending | Stage::Building | Stage::Starting => text.yellow(),
@@ -171,12 +171,12 @@ fn coloured(stage: Stage, text: &str) -> ColoredString {
 }
 
 /// Shortens or pads a text to a width.
-fn fitted(text: &str, width: usize) -> String {
-    format!("{:width$}", truncated(text, width))
+fn fit_width(text: &str, width: usize) -> String {
+    format!("{:width$}", truncate_width(text, width))
 }
 
 /// Shortens a text to a width, with three dots at its end.
-fn truncated(text: &str, width: usize) -> String {
+fn truncate_width(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -206,10 +206,10 @@ mod tests {
         colored::control::set_override(false);
         let mut failing = progress("web", Stage::Failing, 1, "CrashLoopBackOff");
         failing.restarts = 3;
-        let text = line(&failing, 80, "default");
+        let text = format_line(&failing, 80, "default");
         assert_eq!(text, "deployment/web                       1/2 failing   CrashLoopBackOff, 3 restarts");
         assert_eq!(
-            line(&progress("web", Stage::Ready, 2, ""), 80, "shop"),
+            format_line(&progress("web", Stage::Ready, 2, ""), 80, "shop"),
             "deployment/web (default)             2/2 ready"
         );
     }
@@ -219,7 +219,7 @@ mod tests {
         colored::control::set_override(false);
         for columns in [40, 60, 80, 120] {
             let long = progress(&"x".repeat(90), Stage::Failing, 2, &"Reason".repeat(20));
-            let text = line(&long, columns, "default");
+            let text = format_line(&long, columns, "default");
             assert!(text.chars().count() <= columns, "{columns}: {text}");
             assert!(text.contains("..."), "{text}");
         }

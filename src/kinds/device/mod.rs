@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn parts_of_an_offer_that_do_nothing_are_said() {
         let warnings =
-            |device: Value| warn_of_offer(&Object(json!({"spec": {"devices": [{"name": "plain"}, device]}})));
+            |device: Value| warn_about_offer(&Object(json!({"spec": {"devices": [{"name": "plain"}, device]}})));
         for (device, field) in [
             (json!({"allowMultipleAllocations": true}), "allowMultipleAllocations"),
             (json!({"bindsToNode": true}), "bindsToNode"),
