@@ -241,7 +241,7 @@ impl Txn<'_> {
     }
 
     fn finish(&mut self) -> std::result::Result<u64, CommitError> {
-        if let Some(error) = self.failed.take() {
+        if let Some(error) = self.failed.clone() {
             return Err(CommitError::Refused(error));
         }
         if self.counter != self.begun {
@@ -283,7 +283,8 @@ impl Txn<'_> {
     /// commit frame is complete. After any other failure, the outcome is unknown.
     fn not_committed(&mut self, error: rusqlite::Error) -> CommitError {
         if let Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) = error.sqlite_error_code() {
-            return CommitError::Refused(StoreError::from_sqlite(self.store.path(), error));
+            let error = StoreError::from_sqlite(self.store.path(), error);
+            return CommitError::Refused(self.fail(error));
         }
         self.store.uncertain = true;
         CommitError::Unknown { path: self.store.path().into(), what: error.to_string() }
@@ -374,6 +375,10 @@ impl Drop for Txn<'_> {
         if self.open && !self.store.connection.is_autocommit() {
             let _ = self.store.connection.execute_batch("ROLLBACK");
         }
+        // The WAL may take most of the full disk: the next write gets that space.
+        if self.turn.is_some() && matches!(self.failed, Some(StoreError::Full { .. })) {
+            let _ = self.store.empty_wal_briefly();
+        }
     }
 }
 
@@ -391,12 +396,16 @@ impl Store {
         if length <= self.long_wal.get() {
             return;
         }
-        let brief = Duration::from_millis(20);
-        let _ = self.connection.busy_timeout(brief);
+        // If this failed, it is retried only after the WAL has grown by the same length again.
+        self.long_wal.set(if self.empty_wal_briefly() == Ok(true) { LONG_WAL } else { length + LONG_WAL });
+    }
+
+    /// Truncates the WAL; waits for active readers at most for 20 ms.
+    fn empty_wal_briefly(&self) -> rusqlite::Result<bool> {
+        let _ = self.connection.busy_timeout(Duration::from_millis(20));
         let is_empty = self.empty_wal();
         let _ = self.connection.busy_timeout(PATIENCE);
-        // If this failed, it is retried only after the WAL has grown by the same length again.
-        self.long_wal.set(if is_empty == Ok(true) { LONG_WAL } else { length + LONG_WAL });
+        is_empty
     }
 }
 
@@ -440,6 +449,9 @@ mod tests {
     #[test]
     fn full_disk_refuses_the_commit() {
         let (_dir, mut store) = scratch();
+        let wal = store.place.neighbour("-wal");
+        let wal_length = || std::fs::metadata(&wal).unwrap().len();
+        assert!(wal_length() > 0);
         let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         store.connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
         let mut txn = store.write(PATIENCE).unwrap();
@@ -448,6 +460,7 @@ mod tests {
         let after = put(&mut txn, "after", 10);
         assert!(matches!(after, Err(StoreError::Full { .. })), "later statements must not commit separately");
         assert!(matches!(txn.commit(), Err(CommitError::Refused(StoreError::Full { .. }))));
+        assert_eq!(wal_length(), 0, "its space is needed");
         assert_eq!(store.read().unwrap().revision().unwrap(), 0);
         let mut txn = store.write(PATIENCE).unwrap();
         assert_eq!(put(&mut txn, "small", 10), Ok(1));

@@ -2,22 +2,43 @@
 
 use super::{deployment, pod};
 use crate::cluster::{Cluster, signal};
+use rustix::fs::FallocateFlags;
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::process::Command;
 
-/// A small file system at the cluster's folder, while this exists. Only root can mount one.
+/// A small file system at the cluster's folder, while this exists. Only root can mount one. It holds the longest WAL.
 struct Small<'a>(&'a Cluster);
 
 impl Small<'_> {
     fn new(cluster: &Cluster) -> Option<Small<'_>> {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=4m,mode=700", "none"]).arg(cluster.home());
+        mount.args(["-t", "tmpfs", "-o", "size=40m,mode=700", "none"]).arg(cluster.home());
         let is_mounted = rustix::process::geteuid().is_root() && mount.status().is_ok_and(|status| status.success());
         if !is_mounted {
             skip!("no file system can be mounted here, so none fills up");
         }
         is_mounted.then_some(Small(cluster))
+    }
+
+    /// Leaves less than 64 KiB: enough for the messages of a control plane, which are in a file here.
+    fn fill(&self) {
+        let filler = fs::File::options().append(true).create(true).open(self.filler()).expect("a file");
+        let step = 64 << 10;
+        let mut length = filler.metadata().expect("metadata").len();
+        while rustix::fs::fallocate(&filler, FallocateFlags::empty(), length, step).is_ok() {
+            length += step;
+        }
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.filler()).expect("removed");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.home().join("filler")
     }
 }
 
@@ -31,20 +52,30 @@ impl Drop for Small<'_> {
 #[test]
 fn full_disk_changes_nothing_and_work_resumes() {
     let cluster = Cluster::new();
-    let Some(_small) = Small::new(&cluster) else { return };
+    let Some(small) = Small::new(&cluster) else { return };
     let plane = cluster.watch();
     cluster.apply(&deployment("web", 2, 1000));
     let pods = cluster.ready_pods("app=web", 2);
     let pid = cluster.pid(&pods[0]);
-    let filler = cluster.home().join("filler");
-    assert!(fs::write(&filler, vec![0; 8 << 20]).is_err(), "there was too much room");
-    let said = cluster.kloop("scale deploy/web --replicas=3");
+    // A refused write copies the WAL back, which frees its space.
+    let attempts = Cell::new(0);
+    let said = cluster.wait_for("a write is refused", || {
+        small.fill();
+        attempts.set(attempts.get() + 1);
+        let said = cluster.kloop(&format!("annotate deploy/web attempt={} --overwrite", attempts.get()));
+        (said.code != 0).then_some(said)
+    });
     assert_eq!(said.code, 73, "{}", said.err);
     assert!(said.err.contains("no space left on the disk"), "{}", said.err);
-    assert_eq!(cluster.read("deploy/web", "{.spec.replicas}"), "2");
+    assert_ne!(cluster.read("deploy/web", "{.metadata.annotations.attempt}"), attempts.get().to_string());
+    let refused = || plane.said().matches("no space left on the disk").count();
+    let before = refused();
     signal(pid, "KILL");
-    plane.until_says("no space left on the disk");
-    fs::remove_file(&filler).expect("removed");
+    cluster.until("the control plane meets the full disk", || {
+        small.fill();
+        refused() > before
+    });
+    small.empty();
     cluster.until_reads(&format!("pod/{}", pods[0]), "{.status.containerStatuses[0].restartCount}", "1");
     cluster.ok("scale deploy/web --replicas=3");
     cluster.ready_pods("app=web", 3);
