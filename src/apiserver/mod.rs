@@ -24,6 +24,7 @@ pub mod env;
 pub mod evict;
 pub mod hook_client;
 pub mod log;
+pub mod object_parts;
 pub mod outside;
 pub mod outside_client;
 pub mod page;

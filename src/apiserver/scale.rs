@@ -6,17 +6,6 @@ use crate::object::selector::Selector;
 use crate::object::{Object, Reason, Resource, Status};
 use serde_json::{Map, Value, json};
 
-/// The subresource of an object: the object itself for its status, or its scale.
-pub fn subresource(kind: &Kind, object: Object, name: &str) -> ApiResult<Object> {
-    match name {
-        "" => Ok(object),
-        "status" if kind.status => Ok(object),
-        "resize" if kind.resource == "pods" => Ok(object),
-        "scale" if kind.scale => Ok(scale(kind, &object)),
-        _ => Err(Status::new(Reason::NotFound, "the server could not find the requested resource")),
-    }
-}
-
 /// The Scale of an object.
 pub fn scale(kind: &Kind, object: &Object) -> Object {
     let (wanted, seen) = kind.replicas();

@@ -21,16 +21,6 @@ pub fn change(
     change_part(context, target, UpdatePart::Main, dry_run, edit)
 }
 
-/// The part of an object that `--subresource` names, of the subresources whose body is the object itself; `None` for others.
-pub fn update_part(subresource: &str) -> Option<UpdatePart> {
-    match subresource {
-        "" => Some(UpdatePart::Main),
-        "status" => Some(UpdatePart::Status),
-        "resize" => Some(UpdatePart::Resize),
-        _ => None,
-    }
-}
-
 /// Changes a part of the object as it stands now.
 pub fn change_part(
     context: &mut CommandContext,

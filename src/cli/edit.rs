@@ -1,6 +1,5 @@
 //! `kloop edit`: changes objects in an editor.
 
-use super::change::update_part;
 use super::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
@@ -8,7 +7,7 @@ use crate::apiserver::WriteReply;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
-use crate::kinds::merge_rules;
+use crate::kinds::{Kind, merge_rules};
 use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
 use crate::show::print;
@@ -73,7 +72,7 @@ const HEADER: &str = "\
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (found, failures) = targets::find(context, &args.named.scope())?;
     Failure::from_failures(failures)?;
-    edited_part(&args)?;
+    found.iter().try_for_each(|target| edited_part(&args, target.kind).map(drop))?;
     args.validate.parse()?;
     args.line_endings.check()?;
     let original = text_of(&found);
@@ -207,7 +206,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
         None => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
     };
     let key = key_of(kind, object);
-    let part = edited_part(args)?;
+    let part = edited_part(args, kind)?;
     let options = context.options(args.validate.parse()?, dry_run);
     let reply: WriteReply =
         context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?;
@@ -219,9 +218,9 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
 }
 
 /// The part of the objects that is edited.
-fn edited_part(args: &Args) -> CliResult<UpdatePart> {
+fn edited_part(args: &Args, kind: &Kind) -> CliResult<UpdatePart> {
     let unsupported = || Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource));
-    update_part(&args.subresource).ok_or_else(unsupported)
+    UpdatePart::find(kind, &args.subresource).ok_or_else(unsupported)
 }
 
 /// Has the user edit a text; `None` when it was not changed, or emptied.

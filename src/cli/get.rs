@@ -4,10 +4,11 @@ use super::flags::PrintFlags;
 use super::past::AtFlag;
 use super::targets::{self, Scope, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure, control_plane};
-use crate::apiserver::read;
-use crate::apiserver::scale::subresource;
+use crate::apiserver::scale::scale;
+use crate::apiserver::update::UpdatePart;
+use crate::apiserver::{ApiResult, read};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason, Time};
+use crate::object::{Key, Object, Reason, Status, Time};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
 use crate::show::table::{self, Table};
@@ -317,4 +318,13 @@ fn print_tables(
         control_plane::print_age(context)?;
     }
     Failure::from_failures(failures)
+}
+
+/// Returns the subresource of an object that a command can show: its Scale, or the object itself.
+fn subresource(kind: &Kind, object: Object, name: &str) -> ApiResult<Object> {
+    match name {
+        "scale" if kind.scale => Ok(scale(kind, &object)),
+        name if UpdatePart::find(kind, name).is_some() => Ok(object),
+        _ => Err(Status::new(Reason::NotFound, "the server could not find the requested resource")),
+    }
 }

@@ -1,6 +1,5 @@
 //! `kloop patch`: patches objects.
 
-use super::change::update_part;
 use super::dry_run::DryRun;
 use super::flags::ChangeFlags;
 use super::targets::{self, Scope, ScopeFlags, Target};
@@ -159,9 +158,9 @@ fn patch_object(
     let deprecation = api_version.as_deref().and_then(|version| kind.deprecation(version)).map(str::to_owned);
     context.warn(deprecation.as_slice());
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
-    let (part, change) = match (args.subresource.as_str(), update_part(&args.subresource)) {
+    let (part, change) = match (args.subresource.as_str(), UpdatePart::find(kind, &args.subresource)) {
         ("scale", _) if kind.scale => (UpdatePart::Scale, scale(kind, object, language, change)?),
-        (_, Some(part)) if part != UpdatePart::Resize || kind.resource == "pods" => (part, change.clone()),
+        (_, Some(part)) => (part, change.clone()),
         (other, _) => {
             let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
             return Err(Failure::doing(status, if other == "scale" { "" } else { other }));

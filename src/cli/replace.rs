@@ -1,6 +1,5 @@
 //! `kloop replace`: replaces objects with their manifests.
 
-use super::change::update_part;
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
@@ -11,7 +10,7 @@ use crate::apiserver::FieldValidation;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
-use crate::apiserver::update::update;
+use crate::apiserver::update::{UpdatePart, update};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Status};
 use std::time::Duration;
@@ -101,7 +100,7 @@ fn replace_object(
         done.into_object()
     } else {
         let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
-        let part = update_part(&args.subresource).ok_or_else(|| doing(unknown()))?;
+        let part = UpdatePart::find(kind, &args.subresource).ok_or_else(|| doing(unknown()))?;
         let done = context.api()?.write(options.dry_run, |txn| {
             let current = read::get(txn, &key)?;
             // As in kubectl, a manifest without a resourceVersion replaces the current version.

@@ -18,6 +18,7 @@ use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::bind::bind;
 use crate::apiserver::connect::connect;
 use crate::apiserver::evict::evict;
+use crate::apiserver::object_parts::{EPHEMERAL_CONTAINERS, ObjectPart, RESIZE};
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::rescale::rescale;
@@ -64,6 +65,18 @@ const fn pod_subresource(
     Subresource { name, applies_to: |kind| kind.resource == "pods", kind: None, version: None, verbs, answer }
 }
 
+/// Makes a subresource of an [`ObjectPart`], whose answer is the function for one of the object itself.
+const fn object_part(part: &ObjectPart) -> Subresource {
+    Subresource {
+        name: part.subresource,
+        applies_to: part.applies_to,
+        kind: None,
+        version: None,
+        verbs: PART,
+        answer: read::get,
+    }
+}
+
 /// All subresources, for requests and for discovery.
 pub const ALL: &[Subresource] = &[
     Subresource {
@@ -86,16 +99,20 @@ pub const ALL: &[Subresource] = &[
         kind: Some("Binding"),
         ..pod_subresource("binding", &["create"], |api, request, asked| binding(api, request, asked.key()))
     },
-    pod_subresource("ephemeralcontainers", PART, |api, request, asked| {
-        part(api, request, asked, UpdatePart::EphemeralContainers)
-    }),
+    Subresource {
+        answer: |api, request, asked| part(api, request, asked, UpdatePart::Of(&EPHEMERAL_CONTAINERS)),
+        ..object_part(&EPHEMERAL_CONTAINERS)
+    },
     Subresource {
         kind: Some("Eviction"),
         version: Some(("policy", "v1")),
         ..pod_subresource("eviction", &["create"], eviction)
     },
     pod_subresource("log", &["get"], log::answer),
-    pod_subresource("resize", PART, |api, request, asked| part(api, request, asked, UpdatePart::Resize)),
+    Subresource {
+        answer: |api, request, asked| part(api, request, asked, UpdatePart::Of(&RESIZE)),
+        ..object_part(&RESIZE)
+    },
     Subresource { kind: Some("PodExecOptions"), ..pod_subresource("exec", CONNECT, streaming::exec) },
     Subresource { kind: Some("PodAttachOptions"), ..pod_subresource("attach", CONNECT, streaming::attach) },
     Subresource {

@@ -104,4 +104,6 @@ fn verb_request(verb: &str, subresource: &str, key: &Key) -> AccessRequest {
 }
 
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;

@@ -1,3 +1,4 @@
+use super::testing::request;
 use super::*;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, WriteOptions, create::create};
@@ -17,21 +18,6 @@ fn cluster(objects: &str) -> Api {
 
 fn user(name: &str) -> User {
     User::impersonated(name, "", &[], BTreeMap::new())
-}
-
-/// `get pods/log web in shop`, `list nodes`, `get /healthz`.
-fn request(text: &str) -> AccessRequest {
-    let (rest, namespace) = text.split_once(" in ").unwrap_or((text, ""));
-    let words: Vec<&str> = rest.split(' ').collect();
-    if words[1].starts_with('/') {
-        return AccessRequest { verb: words[0].into(), target: AccessTarget::Path(words[1].into()) };
-    }
-    let (path, group) = words[1].split_once('.').unwrap_or((words[1], ""));
-    let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
-    let name = words.get(2).copied().unwrap_or_default();
-    let [group, resource, subresource, namespace, name] =
-        [group, resource, subresource, namespace, name].map(str::to_owned);
-    AccessRequest::for_resource(words[0], AccessedResource { group, resource, subresource, namespace, name })
 }
 
 fn decide(api: &mut Api, user: &User, text: &str) -> AccessDecision {

@@ -5,6 +5,7 @@ mod parts;
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::{check_creation, check_verb};
 use super::create::{check, create, decode, refuse, warn};
+use super::object_parts::{self, ObjectPart};
 use super::rules::metadata;
 use super::rules::names::key_of;
 use super::scale::{desired_replicas, scale};
@@ -15,9 +16,7 @@ use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
 use crate::managed_fields::{self, FieldManager};
 use crate::object::{Key, Object, Status};
-use parts::{
-    SIGNING_REQUESTS, keep_other_parts, raise_generation, resized, signing_request_status, with_ephemeral, with_status,
-};
+use parts::{SIGNING_REQUESTS, keep_other_parts, raise_generation, signing_request_status, with_status};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -32,10 +31,8 @@ pub enum UpdatePart {
     StatusAlone,
     /// The conditions of a CertificateSigningRequest (`/approval`), and metadata as with `/status`.
     Approval,
-    /// `spec.ephemeralContainers` of a pod: only additions (`/ephemeralcontainers`).
-    EphemeralContainers,
-    /// Resources of a pod's containers (`/resize`).
-    Resize,
+    /// The fields of another subresource.
+    Of(&'static ObjectPart),
     /// `spec.finalizers` of a namespace (`/finalize`).
     Finalize,
     /// The number of replicas (`/scale`): admission sees a Scale.
@@ -49,10 +46,22 @@ impl UpdatePart {
             UpdatePart::Main => "",
             UpdatePart::Status | UpdatePart::StatusAlone => "status",
             UpdatePart::Approval => "approval",
-            UpdatePart::EphemeralContainers => "ephemeralcontainers",
-            UpdatePart::Resize => "resize",
+            UpdatePart::Of(part) => part.subresource,
             UpdatePart::Finalize => "finalize",
             UpdatePart::Scale => "scale",
+        }
+    }
+
+    /// Finds the part that a subresource of this kind writes; empty is the object itself. `None` when its body is not
+    /// the object, or the kind lacks it.
+    pub fn find(kind: &Kind, subresource: &str) -> Option<UpdatePart> {
+        match subresource {
+            "" => Some(UpdatePart::Main),
+            "status" => kind.status.then_some(UpdatePart::Status),
+            name => {
+                let found = object_parts::ALL.iter().find(|part| part.subresource == name && (part.applies_to)(kind));
+                found.map(|part| UpdatePart::Of(part))
+            }
         }
     }
 
@@ -111,14 +120,10 @@ pub fn write_update(
         UpdatePart::Status | UpdatePart::Approval => {
             return update_status(txn, target, body, (part, old), options);
         }
-        UpdatePart::EphemeralContainers => {
-            let object = with_ephemeral(&decode(kind, body, options, &mut warnings)?, &old)?;
-            admitted_part(txn, target, object, &old, &mut warnings, with_ephemeral)?
-        }
-        UpdatePart::Resize => {
-            let resized = |wanted: &Object, old: &Object| resized(kind, wanted, old);
-            let object = resized(&decode(kind, body, options, &mut warnings)?, &old)?;
-            admitted_part(txn, target, object, &old, &mut warnings, resized)?
+        UpdatePart::Of(part) => {
+            let replace = |wanted: &Object, old: &Object| (part.replace)(kind, wanted, old);
+            let object = replace(&decode(kind, body, options, &mut warnings)?, &old)?;
+            admitted_part(txn, target, object, &old, &mut warnings, replace)?
         }
         UpdatePart::Scale => rescaled(txn, target, body, &old, &mut warnings)?,
         UpdatePart::Main | UpdatePart::Finalize => whole(txn, target, body, (part, &old), options, &mut warnings)?,

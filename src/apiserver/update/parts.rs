@@ -6,8 +6,7 @@ use super::UpdatePart;
 use crate::apiserver::ApiResult;
 use crate::apiserver::create::refuse;
 use crate::apiserver::rules::metadata;
-use crate::kinds::pod::resize;
-use crate::kinds::{self, FieldErrors, Kind, certificate_conditions};
+use crate::kinds::{FieldErrors, Kind, certificate_conditions};
 use crate::object::{Object, Time};
 use serde_json::{Value, json};
 
@@ -47,25 +46,6 @@ pub fn signing_request_status(
     Ok(status)
 }
 
-/// The pod with the body's ephemeral containers; other fields of the body are ignored.
-pub fn with_ephemeral(decoded: &Object, old: &Object) -> ApiResult<Object> {
-    let mut object = old.clone();
-    object.set(&["spec", "ephemeralContainers"], decoded.items(&["spec", "ephemeralContainers"]).to_vec());
-    kinds::pod::ephemeral::check(&object, old)?;
-    Ok(object)
-}
-
-/// Returns the pod with new container resources, validated as a whole. The pod is compared with itself: other changes were refused before,
-/// and an existing pod may contain what a new one may not (ephemeral containers).
-pub fn resized(kind: &Kind, decoded: &Object, old: &Object) -> ApiResult<Object> {
-    let (object, mut errors) = resize::resized(decoded, old);
-    errors.extend(kind.wrongs(&kind.api_version(), &object, Some(&object)));
-    if errors.is_empty() {
-        return Ok(object);
-    }
-    Err(crate::kinds::field::invalid(kind.kind, kind.resource, object.name(), &errors))
-}
-
 /// Raises the generation when the spec has changed. A write of the status does not.
 pub fn raise_generation(kind: &Kind, object: &mut Object, old: &Object) {
     if kind.generation && (metadata::spec_differs(object, old) || annotations_count(kind, object, old)) {
@@ -102,12 +82,8 @@ pub fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Up
             }
         }
         // The others change one part of the stored object.
-        UpdatePart::Status
-        | UpdatePart::StatusAlone
-        | UpdatePart::Approval
-        | UpdatePart::EphemeralContainers
-        | UpdatePart::Resize
-        | UpdatePart::Scale => {}
+        UpdatePart::Status | UpdatePart::StatusAlone | UpdatePart::Approval | UpdatePart::Of(_) | UpdatePart::Scale => {
+        }
         // A namespace's finalizers, and its metadata.
         UpdatePart::Finalize => {
             let finalizers = object.value_at(&["spec", "finalizers"]).cloned().unwrap_or(json!([]));

@@ -34,6 +34,13 @@ const ITEM: &[Overload] = &[
     member(&[DURATIONS], Sig::Duration),
 ];
 
+/// The position of an item in a list, or of a text in a text.
+const INDEX: &[Overload] = &[
+    member(&[Sig::String, Sig::String], Sig::Int),
+    member(&[Sig::String, Sig::String, Sig::Int], Sig::Int),
+    member(&[LIST_A, Sig::A], Sig::Int),
+];
+
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
     function(
@@ -62,30 +69,14 @@ pub const FUNCTIONS: &[Function] = &[
     ),
     function("min", ITEM, |_, args| find_extreme(&args[0], "min", Ordering::Less)),
     function("max", ITEM, |_, args| find_extreme(&args[0], "max", Ordering::Greater)),
-    function(
-        "indexOf",
-        &[
-            member(&[Sig::String, Sig::String], Sig::Int),
-            member(&[Sig::String, Sig::String, Sig::Int], Sig::Int),
-            member(&[LIST_A, Sig::A], Sig::Int),
-        ],
-        |context, args| match &args[0] {
-            Value::String(_) => strings::index_of(args),
-            _ => index_of(context, args, false),
-        },
-    ),
-    function(
-        "lastIndexOf",
-        &[
-            member(&[Sig::String, Sig::String], Sig::Int),
-            member(&[Sig::String, Sig::String, Sig::Int], Sig::Int),
-            member(&[LIST_A, Sig::A], Sig::Int),
-        ],
-        |context, args| match &args[0] {
-            Value::String(_) => strings::last_index_of(args),
-            _ => index_of(context, args, true),
-        },
-    ),
+    function("indexOf", INDEX, |context, args| match &args[0] {
+        Value::String(_) => strings::index_of(args),
+        _ => index_of(context, args, false),
+    }),
+    function("lastIndexOf", INDEX, |context, args| match &args[0] {
+        Value::String(_) => strings::last_index_of(args),
+        _ => index_of(context, args, true),
+    }),
     function("slice", &[member(&[LIST_A, Sig::Int, Sig::Int], LIST_A)], slice),
     function(
         "flatten",

@@ -33,6 +33,13 @@ const ORDERED: &[Overload] = &[
     global(&[Sig::Duration, Sig::Duration], Sig::Bool),
 ];
 
+/// The signatures of arithmetic on two numbers of one type.
+const ARITHMETIC: &[Overload] = &[
+    global(&[Sig::Double, Sig::Double], Sig::Double),
+    global(&[Sig::Int, Sig::Int], Sig::Int),
+    global(&[Sig::Uint, Sig::Uint], Sig::Uint),
+];
+
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
     function(operator::CONDITIONAL, &[global(&[Sig::Bool, Sig::A, Sig::A], Sig::A)], refuse_call),
@@ -73,35 +80,19 @@ pub const FUNCTIONS: &[Function] = &[
         ],
         subtract,
     ),
-    function(
-        "_*_",
-        &[
-            global(&[Sig::Double, Sig::Double], Sig::Double),
-            global(&[Sig::Int, Sig::Int], Sig::Int),
-            global(&[Sig::Uint, Sig::Uint], Sig::Uint),
-        ],
-        |_, args| match (&args[0], &args[1]) {
-            (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a * b)),
-            (Value::Int(a), Value::Int(b)) => int_result(a.checked_mul(*b)),
-            (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_mul(*b)),
-            _ => Err(EvalError::no_overload()),
-        },
-    ),
-    function(
-        "_/_",
-        &[
-            global(&[Sig::Double, Sig::Double], Sig::Double),
-            global(&[Sig::Int, Sig::Int], Sig::Int),
-            global(&[Sig::Uint, Sig::Uint], Sig::Uint),
-        ],
-        |_, args| match (&args[0], &args[1]) {
-            (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a / b)),
-            (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => fail("division by zero"),
-            (Value::Int(a), Value::Int(b)) => int_result(a.checked_div(*b)),
-            (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_div(*b)),
-            _ => Err(EvalError::no_overload()),
-        },
-    ),
+    function("_*_", ARITHMETIC, |_, args| match (&args[0], &args[1]) {
+        (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a * b)),
+        (Value::Int(a), Value::Int(b)) => int_result(a.checked_mul(*b)),
+        (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_mul(*b)),
+        _ => Err(EvalError::no_overload()),
+    }),
+    function("_/_", ARITHMETIC, |_, args| match (&args[0], &args[1]) {
+        (Value::Double(a), Value::Double(b)) => Ok(Value::Double(a / b)),
+        (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => fail("division by zero"),
+        (Value::Int(a), Value::Int(b)) => int_result(a.checked_div(*b)),
+        (Value::Uint(a), Value::Uint(b)) => uint_result(a.checked_div(*b)),
+        _ => Err(EvalError::no_overload()),
+    }),
     function(
         "_%_",
         &[global(&[Sig::Int, Sig::Int], Sig::Int), global(&[Sig::Uint, Sig::Uint], Sig::Uint)],

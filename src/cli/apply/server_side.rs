@@ -5,7 +5,6 @@ use crate::apiserver::apply::Applied;
 use crate::apiserver::apply_patch::{apply_as_kubectl, apply_patch};
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{Transaction, WriteOptions};
-use crate::cli::change::update_part;
 use crate::cli::dry_run::DryRun;
 use crate::cli::files::Manifest;
 use crate::cli::{CliResult, Failure};
@@ -48,10 +47,6 @@ impl ServerSide {
         let wrong = match (self.server_side, self.force_conflicts) {
             (false, true) => "--force-conflicts only works with --server-side",
             (false, _) if !self.subresource.is_empty() => "--subresource only works with --server-side",
-            (true, _) if update_part(&self.subresource).is_none() => {
-                let text = format!("applying the subresource {:?} is not supported", self.subresource);
-                return Err(Failure::plain(text));
-            }
             (true, _) if dry_run == DryRun::Client => {
                 "--dry-run=client doesn't work with --server-side (did you mean --dry-run=server instead?)"
             }
@@ -64,8 +59,8 @@ impl ServerSide {
     /// Returns the field manager of a server-side apply.
     pub fn applier(&self, asked: Option<&str>) -> Option<ServerSideApplier> {
         let manager = asked.unwrap_or(KUBECTL).to_owned();
-        let part = update_part(&self.subresource).unwrap_or(UpdatePart::Main);
-        self.server_side.then_some(ServerSideApplier { manager, force: self.force_conflicts, part })
+        let subresource = self.subresource.clone();
+        self.server_side.then_some(ServerSideApplier { manager, force: self.force_conflicts, subresource })
     }
 }
 
@@ -73,7 +68,7 @@ impl ServerSide {
 pub struct ServerSideApplier {
     manager: String,
     force: bool,
-    part: UpdatePart,
+    subresource: String,
 }
 
 impl ServerSideApplier {
@@ -86,7 +81,9 @@ impl ServerSideApplier {
         options: &WriteOptions,
     ) -> Result<Applied, ApplyFailure> {
         let applier = (self.manager.as_str(), self.force);
-        let done = match self.part {
+        let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+        let part = UpdatePart::find(kind, &self.subresource).ok_or_else(unknown);
+        let done = match part.map_err(|status| ApplyFailure::Failed(refused(status, manifest)))? {
             UpdatePart::Main => apply_as_kubectl(txn, kind, object, applier, options),
             part => apply_patch(txn, kind, object, applier, part, options),
         };

@@ -12,6 +12,7 @@ use super::one_pod::{self, SessionOptions};
 use super::{CliResult, CommandContext, Failure, attach, input, key_changes};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::object_parts::EPHEMERAL_CONTAINERS;
 use crate::apiserver::patch::{PatchType, patch, patched};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
@@ -197,7 +198,7 @@ fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandCont
     let added = changed.items(&["spec", "ephemeralContainers"]).to_vec();
     let change = json!({"spec": {"ephemeralContainers": added}});
     let key = key_of(pods, pod);
-    let part = UpdatePart::EphemeralContainers;
+    let part = UpdatePart::Of(&EPHEMERAL_CONTAINERS);
     let options = WriteOptions::default();
     let reply =
         context.api()?.write(false, |txn| patch(txn, pods, &key, PatchType::Strategic, &change, part, &options))?;

@@ -196,6 +196,7 @@ impl GroupResources {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apiserver::authorization::testing::request;
     use std::collections::BTreeMap;
 
     const POLICY: &str = r#"
@@ -215,21 +216,6 @@ rules:
         let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         let user = User::impersonated(user, "", &groups, BTreeMap::new());
         AuditPolicy::parse(POLICY).unwrap().decide(&user, &request(text)).level
-    }
-
-    /// `get pods/log web in shop`, `get /healthz`.
-    fn request(text: &str) -> AccessRequest {
-        let (rest, namespace) = text.split_once(" in ").unwrap_or((text, ""));
-        let words: Vec<&str> = rest.split(' ').collect();
-        if words[1].starts_with('/') {
-            return AccessRequest { verb: words[0].into(), target: AccessTarget::Path(words[1].into()) };
-        }
-        let (path, group) = words[1].split_once('.').unwrap_or((words[1], ""));
-        let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
-        let name = words.get(2).copied().unwrap_or_default();
-        let [group, resource, subresource, namespace, name] =
-            [group, resource, subresource, namespace, name].map(str::to_owned);
-        AccessRequest::for_resource(words[0], AccessedResource { group, resource, subresource, namespace, name })
     }
 
     #[test]
