@@ -86,19 +86,20 @@ pub fn reconciled(existing: &Object, default: &Object) -> Option<Object> {
     }
     let mut reconciled = existing.clone();
     for field in ["rules", "subjects"] {
-        let known = existing.items(&[field]);
-        let lacking: Vec<Value> = default.items(&[field]).iter().filter(|one| !holds(known, one)).cloned().collect();
+        let own = existing.items(&[field]);
+        let lacking: Vec<Value> =
+            default.items(&[field]).iter().filter(|item| !contains_item(own, item)).cloned().collect();
         if !lacking.is_empty() {
-            reconciled.set(&[field], [known, &lacking].concat());
+            reconciled.set(&[field], [own, &lacking].concat());
         }
     }
     (reconciled != *existing).then_some(reconciled)
 }
 
 /// Whether a list has a value, whose fields may have been completed.
-fn holds(list: &[Value], wanted: &Value) -> bool {
+fn contains_item(list: &[Value], wanted: &Value) -> bool {
     let fields = wanted.as_object().into_iter().flatten();
-    list.iter().any(|known| fields.clone().all(|(name, value)| known[name] == *value))
+    list.iter().any(|item| fields.clone().all(|(name, value)| item[name] == *value))
 }
 
 fn aggregation_label(name: &str) -> String {

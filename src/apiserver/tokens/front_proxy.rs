@@ -1,7 +1,7 @@
-//! The identity by which this server shows extension API servers whom it acts for: an authority of its own, whose only client is this server.
+//! The identity of this server towards extension API servers: an authority of its own, whose only client is this server.
 //!
-//! Knows: extension servers learn the authority from the ConfigMap `extension-apiserver-authentication`, and believe the headers `X-Remote-*`
-//! of its client alone. Never: signs a certificate for anybody else. Start reading at [`FrontProxy`].
+//! Knows: extension servers learn the authority from the ConfigMap `extension-apiserver-authentication`, and accept the headers `X-Remote-*`,
+//! which name the user, from its client alone. Never: signs a certificate for another client. Start reading at [`FrontProxy`].
 
 use super::keys::{authority_params, internal};
 use crate::apiserver::{ApiResult, refused};
@@ -31,12 +31,12 @@ impl FrontProxy {
     /// Reads the authority of a cluster; makes it when there is none yet.
     pub(in crate::apiserver) fn load(store: &mut Store) -> ApiResult<FrontProxy> {
         let wrong = |error: StoreError| refused(&error);
-        if let Some(known) = read(&store.read().map_err(wrong)?).map_err(wrong)? {
-            return Ok(known);
+        if let Some(stored) = read_stored(&store.read().map_err(wrong)?).map_err(wrong)? {
+            return Ok(stored);
         }
         let mut txn = store.write(PATIENCE).map_err(wrong)?;
-        if let Some(known) = read(&txn).map_err(wrong)? {
-            return Ok(known);
+        if let Some(stored) = read_stored(&txn).map_err(wrong)? {
+            return Ok(stored);
         }
         let made = FrontProxy::generate().map_err(|error| internal(&error))?;
         for (name, value) in [(AUTHORITY, &made.authority), (AUTHORITY_KEY, &made.key)] {
@@ -59,7 +59,7 @@ impl FrontProxy {
     }
 }
 
-fn read(snapshot: &dyn StoreRead) -> Result<Option<FrontProxy>, StoreError> {
-    let found = snapshot.meta(AUTHORITY)?.zip(snapshot.meta(AUTHORITY_KEY)?);
-    Ok(found.map(|(authority, key)| FrontProxy { authority, key }))
+fn read_stored(snapshot: &dyn StoreRead) -> Result<Option<FrontProxy>, StoreError> {
+    let stored = snapshot.meta(AUTHORITY)?.zip(snapshot.meta(AUTHORITY_KEY)?);
+    Ok(stored.map(|(authority, key)| FrontProxy { authority, key }))
 }

@@ -104,8 +104,8 @@ impl Estimator<'_> {
     }
 
     fn size(&mut self, expr: &Expr) -> Option<Range> {
-        if let Some(known) = self.sizes[expr.id] {
-            return Some(known);
+        if let Some(size) = self.sizes[expr.id] {
+            return Some(size);
         }
         match &expr.kind {
             ExprKind::Literal(Literal::String(text)) => return Some(Range::exactly(text.chars().count() as u64)),
