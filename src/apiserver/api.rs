@@ -338,8 +338,20 @@ impl Api {
 
     /// Reads the state as a [`Transaction`], in one snapshot, without writing.
     pub fn read_view<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
+        self.read_for(self.user.as_deref().filter(|_| self.checks_access), look)
+    }
+
+    /// Reads the state as the server itself, whoever asks: the configuration of admission.
+    pub fn read_as_server<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
+        self.read_for(None, look)
+    }
+
+    fn read_for<T>(
+        &self,
+        acting_user: Option<&User>,
+        look: impl FnOnce(&dyn Transaction) -> ApiResult<T>,
+    ) -> ApiResult<T> {
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
-        let acting_user = self.user.as_deref().filter(|_| self.checks_access);
         let (kinds, access_cache) = (&self.kinds, &self.access_cache);
         let is_checking = Cell::new(false);
         look(&ReadView { acting_user, is_checking, snapshot: &snapshot, kinds, access_cache, now: self.env.now() })
