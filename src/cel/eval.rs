@@ -20,7 +20,7 @@ pub const VARIABLES: &str = "variables";
 const VARIABLE_PREFIX: &str = "variables.";
 /// Maximum depth of an expression with the variables below it: its evaluation has to fit the stacks of the threads that serve
 /// requests, which are 2 MiB.
-const MOST_DEPTH: usize = 1000;
+const MOST_DEPTH: usize = 500;
 
 /// The values of an expression's variables, and what its evaluation has cost so far.
 #[derive(Default)]

@@ -205,7 +205,6 @@ fn id(key: &Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::Transaction;
     use crate::serve::{ApiRequest, answer};
 
     fn write(api: &mut Api, method: &str, path: &str, body: &Value) -> u16 {

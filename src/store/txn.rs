@@ -451,6 +451,9 @@ mod tests {
         let (_dir, mut store) = scratch();
         let wal = store.place.neighbour("-wal");
         let wal_length = || std::fs::metadata(&wal).unwrap().len();
+        let mut txn = store.write(PATIENCE).unwrap();
+        txn.set_meta("word", "in the WAL").unwrap();
+        assert_eq!(txn.commit(), Ok(0));
         assert!(wal_length() > 0);
         let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         store.connection.pragma_update(None, "max_page_count", pages + 1).unwrap();

@@ -170,7 +170,7 @@ fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut found = Vec::new();
     while let Some((number, wire)) = reader.next_key().expect("a key") {
         match wire {
-            WireType::Length => found.push((number, reader.bytes().expect("bytes").to_vec())),
+            WireType::Length => found.push((number, reader.read_bytes().expect("bytes").to_vec())),
             _ => reader.skip(wire).expect("a value"),
         }
     }
