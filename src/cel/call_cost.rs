@@ -61,18 +61,7 @@ pub fn call_cost(function: &str, args: &[Value], result: &Value) -> u64 {
             _ => 1,
         },
         operator::EQUALS | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
-            let is_simple = matches!(
-                args.first(),
-                Some(
-                    Value::Quantity(_)
-                        | Value::Ip(_)
-                        | Value::Cidr(..)
-                        | Value::Format(_)
-                        | Value::Url(_)
-                        | Value::Semver(_)
-                        | Value::Authorizer(_)
-                )
-            );
+            let is_simple = args.first().is_some_and(is_compared_at_once);
             if is_simple { 1 } else { scale_size(size(0).min(size(1)), LETTER) }
         }
         operator::ADD if matches!(args.first(), Some(Value::String(_) | Value::Bytes(_))) => {
@@ -89,6 +78,20 @@ pub fn call_cost(function: &str, args: &[Value], result: &Value) -> u64 {
         "distinct" | "sort" | "@sortByAssociatedKeys" => LIST + 1 + size(0) * size(0),
         _ => 1,
     }
+}
+
+/// Whether comparing a value costs the same however long it is.
+fn is_compared_at_once(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Quantity(_)
+            | Value::Ip(_)
+            | Value::Cidr(..)
+            | Value::Format(_)
+            | Value::Url(_)
+            | Value::Semver(_)
+            | Value::Authorizer(_)
+    )
 }
 
 /// Returns the cost of looking at every part of a value.

@@ -73,7 +73,7 @@ fn end(script: Script, crash_at: Option<usize>) -> (Vec<String>, usize, usize) {
 #[test]
 fn crash_after_any_commit_changes_no_result() {
     // Testing every commit takes a while; each run of the tests tries some of them, a long run all.
-    let every = if super::number("KLOOP_SIM_SEEDS").is_some() { 1 } else { 7 };
+    let every = if super::number("KLOOP_SIM_SEEDS").is_some() { 1 } else { 17 };
     for (name, script) in SCRIPTS {
         let (whole, made, commits) = end(script, None);
         for crash_at in (0..commits).step_by(every) {

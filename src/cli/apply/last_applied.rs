@@ -19,9 +19,12 @@ use serde_json::{Value, json};
 /// The verbs.
 #[derive(clap::Subcommand)]
 pub enum LastAppliedVerb {
-    ViewLastApplied(ViewLastAppliedArgs),
-    SetLastApplied(SetLastAppliedArgs),
-    EditLastApplied(EditLastAppliedArgs),
+    #[command(name = "view-last-applied")]
+    View(ViewLastAppliedArgs),
+    #[command(name = "set-last-applied")]
+    Set(SetLastAppliedArgs),
+    #[command(name = "edit-last-applied")]
+    Edit(EditLastAppliedArgs),
 }
 
 /// View the latest last-applied-configuration annotations by type/name or file.
@@ -98,9 +101,9 @@ pub struct EditLastAppliedArgs {
 /// Runs one of the verbs.
 pub fn run(verb: LastAppliedVerb, context: &mut CommandContext) -> CliResult {
     match verb {
-        LastAppliedVerb::ViewLastApplied(args) => view(&args, context),
-        LastAppliedVerb::SetLastApplied(args) => set(&args, context),
-        LastAppliedVerb::EditLastApplied(args) => edit(&args, context),
+        LastAppliedVerb::View(args) => view(&args, context),
+        LastAppliedVerb::Set(args) => set(&args, context),
+        LastAppliedVerb::Edit(args) => edit(&args, context),
     }
 }
 
