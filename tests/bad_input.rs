@@ -215,14 +215,14 @@ fn exponential_kustomization_is_refused() {
 #[test]
 fn large_text_needs_little_memory() {
     let within = |open: &str, part: &str, close: &str| {
-        let room = 3 * 512 * 1024 - 100 - open.len() - close.len();
+        let room = 3 * 1024 * 1024 - 100 - open.len() - close.len();
         format!(
             "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, {open}{}{close}}}",
             part.repeat(room / part.len())
         )
     };
-    let keys: String = (0..110_000).map(|key| format!("k{key}: 1, ")).collect();
-    let names: String = (0..30_000).map(|name| format!("n!{name}: a, ")).collect();
+    let keys: String = (0..220_000).map(|key| format!("k{key}: 1, ")).collect();
+    let names: String = (0..60_000).map(|name| format!("n!{name}: a, ")).collect();
     let rows = [
         (within("data: [", "{},", "]"), "json: cannot unmarshal array into Go"),
         (within("data: [", "1,", "]"), "too many values"),
@@ -234,13 +234,13 @@ fn large_text_needs_little_memory() {
             format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings}}, data: {{{names}}}}}"),
             "a valid config key must",
         ),
-        ("a: 1\n---\n".repeat(174_500), "too many documents"),
+        ("a: 1\n---\n".repeat(349_000), "too many documents"),
     ];
     let cluster = cluster();
     let before = fs::read(cluster.home().join("state.db")).expect("state");
     for (stdin, expected) in rows {
         let mut command = cluster.program("sh");
-        command.args(["-c", "ulimit -d 131072; exec \"$0\" apply -f -", env!("CARGO_BIN_EXE_kloop")]);
+        command.args(["-c", "ulimit -d 262144; exec \"$0\" apply -f -", env!("CARGO_BIN_EXE_kloop")]);
         let said = cluster.run_program(&mut command, &stdin);
         assert_eq!(wrong(&cluster, &before, &said, 1, expected), "", "{}", head(&stdin));
     }
