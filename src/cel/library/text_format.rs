@@ -1,7 +1,7 @@
 //! `'%s and %d'.format([a, b])` (`cel-go/ext/formatting.go`).
 //!
 //! Never: makes a text before its bytes are counted, because a list can contain one long text many times.
-//! Start reading at [`format`].
+//! Start reading at [`format()`].
 
 use crate::cel::limits::{ITEM_BYTES, WorkLimits};
 use crate::cel::show::{format_seconds, format_value};

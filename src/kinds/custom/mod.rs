@@ -33,7 +33,7 @@ pub const DEFINITIONS: Resource = Resource("customresourcedefinitions.apiextensi
 /// Finalizer that keeps a deleted definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The content of a definition, except for the names, which are in its [`Kind`].
+/// The content of a definition, except for the names, which are in its `Kind`.
 pub struct CustomDefinition {
     /// The definition's name.
     pub definition: String,
