@@ -1,5 +1,6 @@
 //! Checks the global flags: invalid values, and names of clusters other than the state file.
 
+use super::program_name::is_kubectl_verb;
 use super::{CliResult, CommandContext, Failure, Globals, config, context_settings, flags};
 use crate::serve::kubeconfig;
 use std::path::Path;
@@ -52,53 +53,6 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     Ok(())
 }
 
-/// Verbs that check the rights of the user of `--as`, or ask the API for nothing. The others act on the machine or on the state file as a
-/// whole.
-const ACTS_AS_OTHERS: [&str; 42] = [
-    "annotate",
-    "api-resources",
-    "api-versions",
-    "apply",
-    "attach",
-    "auth",
-    "autoscale",
-    "certificate",
-    "cluster-info",
-    "completion",
-    "config",
-    "cordon",
-    "cp",
-    "create",
-    "debug",
-    "delete",
-    "describe",
-    "diff",
-    "drain",
-    "edit",
-    "events",
-    "exec",
-    "explain",
-    "expose",
-    "get",
-    "kustomize",
-    "label",
-    "logs",
-    "patch",
-    "plugin",
-    "port-forward",
-    "proxy",
-    "replace",
-    "rollout",
-    "run",
-    "scale",
-    "set",
-    "taint",
-    "top",
-    "uncordon",
-    "version",
-    "wait",
-];
-
 /// Refuses identities that cannot act: nobody who asks for fewer rights gets all of them.
 fn check_identity(globals: &Globals, verb: &str) -> CliResult {
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
@@ -115,7 +69,8 @@ fn check_identity(globals: &Globals, verb: &str) -> CliResult {
             config::USER
         )));
     }
-    if user.is_some() && !ACTS_AS_OTHERS.contains(&verb) {
+    // kloop's own verbs act on the machine or on the state file as a whole.
+    if user.is_some() && !is_kubectl_verb(verb) {
         return Err(Failure::plain(format!(
             "--as is not supported by \"kloop {verb}\": it acts as the administrator\nhint: leave the flag out, or use kubectl with \
              kloop serve, which acts as others everywhere"

@@ -86,8 +86,13 @@ fn is_about_kubectl(after: &str) -> bool {
     match after.chars().next() {
         Some('<' | '[') => true,
         _ if verb.starts_with('-') => true,
-        _ => KUBECTL.contains(&verb.as_str()),
+        _ => is_kubectl_verb(&verb),
     }
+}
+
+/// Whether kubectl has a verb, too. These check the rights of the user of `--as`, or ask the API for nothing.
+pub fn is_kubectl_verb(verb: &str) -> bool {
+    KUBECTL.contains(&verb)
 }
 
 #[cfg(test)]
