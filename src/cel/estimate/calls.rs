@@ -29,7 +29,7 @@ pub(super) struct EstimatedCall<'e> {
 impl Estimator<'_> {
     pub(super) fn call_estimate(&mut self, asked: &EstimatedCall) -> CallEstimate {
         let args = asked.costs.iter().fold(Range::exactly(0), |sum, cost| sum.plus(*cost));
-        let estimate = self.library_estimate(asked).unwrap_or_else(|| self.operator_estimate(asked));
+        let estimate = self.estimate_library_call(asked).unwrap_or_else(|| self.estimate_operator_call(asked));
         match asked.name {
             operator::AND | operator::OR | operator::CONDITIONAL => estimate,
             _ => CallEstimate { cost: estimate.cost.plus(args), size: estimate.size },
@@ -37,7 +37,7 @@ impl Estimator<'_> {
     }
 
     /// Estimates the functions that Kubernetes adds, and those of the libraries of lists and sets; `None` for others.
-    fn library_estimate(&mut self, asked: &EstimatedCall) -> Option<CallEstimate> {
+    fn estimate_library_call(&mut self, asked: &EstimatedCall) -> Option<CallEstimate> {
         let plain = |cost: Range| Some(CallEstimate { cost, size: None });
         let sized = |cost: Range, size: Range| Some(CallEstimate { cost, size: Some(size) });
         let one = Range::exactly(1);
@@ -171,7 +171,7 @@ impl Estimator<'_> {
     }
 
     /// Estimates the functions of cel-go. The costs of operators with branches include their arguments.
-    fn operator_estimate(&mut self, asked: &EstimatedCall) -> CallEstimate {
+    fn estimate_operator_call(&mut self, asked: &EstimatedCall) -> CallEstimate {
         let plain = |cost: Range| CallEstimate { cost, size: None };
         let one = Range::exactly(1);
         let mut arg = |index: usize| match asked.args.get(index) {

@@ -1,7 +1,7 @@
 //! Buffers for the pieces of long lists, which are used again.
 //!
 //! Workers fill them, and the thread of all connections sends them. Memory that another thread frees comes back to its worker late, so that
-//! each worker would keep many pieces. Knows no list. Start reading at [`PieceBuffers::take`].
+//! each worker would keep many pieces. Knows no list. Start reading at [`PieceBuffers::take_buffer`].
 
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub struct PieceBuffers(Mutex<Vec<Vec<u8>>>);
 
 impl PieceBuffers {
     /// Takes an empty buffer, or makes one.
-    pub fn take(&self) -> Vec<u8> {
+    pub fn take_buffer(&self) -> Vec<u8> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
@@ -61,9 +61,9 @@ mod tests {
     fn buffer_comes_back_empty_when_its_bytes_were_sent() {
         let buffers = Arc::new(PieceBuffers::default());
         let bytes = buffers.make_bytes(b"piece".to_vec());
-        assert_eq!((&bytes[..], buffers.take().capacity()), (&b"piece"[..], 0));
+        assert_eq!((&bytes[..], buffers.take_buffer().capacity()), (&b"piece"[..], 0));
         drop(bytes);
-        let buffer = buffers.take();
+        let buffer = buffers.take_buffer();
         assert!(buffer.is_empty() && buffer.capacity() >= 5);
     }
 
@@ -71,8 +71,8 @@ mod tests {
     fn few_buffers_of_usual_size_are_kept() {
         let buffers = Arc::new(PieceBuffers::default());
         drop(buffers.make_bytes(vec![0; LARGEST + 1]));
-        assert_eq!(buffers.take().capacity(), 0);
+        assert_eq!(buffers.take_buffer().capacity(), 0);
         drop((0..=MOST).map(|_| buffers.make_bytes(vec![0; 8])).collect::<Vec<_>>());
-        assert_eq!((0..=MOST).filter(|_| buffers.take().capacity() > 0).count(), MOST);
+        assert_eq!((0..=MOST).filter(|_| buffers.take_buffer().capacity() > 0).count(), MOST);
     }
 }

@@ -133,7 +133,7 @@ impl ListStream {
         if list.is_over() {
             return None;
         }
-        let buffer = shared.buffers.take();
+        let buffer = shared.buffers.take_buffer();
         let read = shared.work_on_list(move |api| list.next_piece(api, buffer).map(|piece| (piece, list))).await;
         match read.and_then(|read| read) {
             Ok((piece, list)) => Some(Ok((shared.buffers.make_bytes(piece?), ListStream { list, shared }))),
@@ -181,7 +181,7 @@ impl WatchStream {
     /// Returns the next lines; `None` at the end.
     async fn next_lines(mut self: Box<Self>) -> Option<(Bytes, Box<WatchStream>)> {
         while self.watching.has_initial_events() {
-            let (shared, buffer) = (self.shared.clone(), self.shared.buffers.take());
+            let (shared, buffer) = (self.shared.clone(), self.shared.buffers.take_buffer());
             let encode = move |api: &mut Api| (self.watching.encode_initial_events(api, buffer), self);
             // Without a state the watch ends, and its client begins again.
             let (lines, stream) = shared.work_on_list(encode).await.ok()?;
