@@ -159,6 +159,6 @@ fn kube_crate_works() {
     fs::write(cluster.home().join("own-kubeconfig"), access).expect("written");
     let mut command = client(&cluster, &stories);
     command.env("KUBECONFIG", cluster.home().join("own-kubeconfig"));
-    let told = include_str!("kube/main.rs").matches("tell(\"").count();
-    run_stories(&cluster, &mut command, told);
+    let stories_told = include_str!("kube/main.rs").matches("run_story(\"").count();
+    run_stories(&cluster, &mut command, stories_told);
 }
