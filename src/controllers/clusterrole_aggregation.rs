@@ -14,20 +14,19 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource != ROOT {
         return Vec::new();
     }
-    let is_aggregated = |role: &&Arc<Row>| !selectors(role).is_empty();
-    world.list(ROOT).filter(is_aggregated).map(|role| role.key.clone()).collect()
-}
-
-fn selectors(role: &Row) -> Vec<Value> {
-    role.object().items(&["aggregationRule", "clusterRoleSelectors"]).to_vec()
+    world.list(ROOT).filter(|role| role.is_aggregated_role()).map(|role| role.key.clone()).collect()
 }
 
 /// Replaces the rules by those of all selected roles, in the order of their names, each once.
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
-    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
-    let selectors: Vec<_> =
-        selectors(row).iter().filter_map(|value| Selector::from_label_selector(value).ok()).collect();
+    let Some(row) = world.get(key).filter(|row| row.is_aggregated_role() && !row.is_deleting()) else { return plan };
+    let mut role = row.object();
+    let selectors: Vec<_> = role
+        .items(&["aggregationRule", "clusterRoleSelectors"])
+        .iter()
+        .filter_map(|value| Selector::from_label_selector(value).ok())
+        .collect();
     if selectors.is_empty() {
         return plan;
     }
@@ -35,13 +34,12 @@ fn plan(world: &World, key: &Key) -> Plan {
     let parts = world.list(ROOT).filter(|role| role.key != *key);
     let is_selected = |role: &&Arc<Row>| selectors.iter().any(|selector| selector.matches(|label| role.label(label)));
     for part in parts.filter(is_selected) {
-        for rule in part.object().items(&["rules"]) {
+        for rule in part.body().items(&["rules"]) {
             if !rules.contains(rule) {
                 rules.push(rule.clone());
             }
         }
     }
-    let mut role = row.object();
     if role.items(&["rules"]) != rules {
         role.set(&["rules"], rules);
         plan.write(WriteVerb::Update(role), "its aggregation rule selects other rules");

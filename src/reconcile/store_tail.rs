@@ -125,7 +125,8 @@ pub fn everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Tim
         world.list(each.root).map(|row| row.key.clone()).for_each(&mut look);
         if each.root != "pods" {
             let roots = |row: &Arc<Row>| contain(|| (each.concerns)(world, row)).unwrap_or_default();
-            world.all_rows().flat_map(roots).for_each(&mut look);
+            // The objects that rows of the root concern exist and are listed above.
+            world.all_rows().filter(|row| row.key.resource != each.root).flat_map(roots).for_each(&mut look);
         }
     }
 }

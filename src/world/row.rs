@@ -35,6 +35,9 @@ pub struct Row {
     body: RowBody,
 }
 
+/// The resource whose objects may have an aggregation rule.
+const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+
 /// Resources read for every created pod. They are few, so their bodies stay decoded.
 const SEEN_WITH_EACH_POD: [&str; 3] = ["namespaces", "serviceaccounts", "priorityclasses.scheduling.k8s.io"];
 
@@ -53,7 +56,9 @@ pub enum IndexFields {
     Node(Box<NodeFields>),
     /// Kinds that select pods.
     Workload(Box<WorkloadFields>),
-    /// Kinds without such fields.
+    /// ClusterRoles with an `aggregationRule`.
+    AggregatedRole,
+    /// All other objects.
     None,
 }
 
@@ -150,6 +155,9 @@ impl Row {
             "nodes" => IndexFields::Node(Box::new(NodeFields::from_node(&object))),
             _ if selects_pods(key.resource) => {
                 IndexFields::Workload(Box::new(WorkloadFields::from_object(key.resource, &object)))
+            }
+            CLUSTER_ROLES if !object.items(&["aggregationRule", "clusterRoleSelectors"]).is_empty() => {
+                IndexFields::AggregatedRole
             }
             _ => IndexFields::None,
         };
@@ -325,6 +333,11 @@ impl Row {
             IndexFields::Node(fields) => Some(fields),
             _ => None,
         }
+    }
+
+    /// Whether it is a ClusterRole that gets its rules from others.
+    pub fn is_aggregated_role(&self) -> bool {
+        matches!(self.fields, IndexFields::AggregatedRole)
     }
 
     /// A pod that counts as running or about to run: neither ended nor being deleted (Kubernetes: IsPodActive).
