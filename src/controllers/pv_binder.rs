@@ -1,4 +1,4 @@
-//! Binds each claim to the smallest volume that fulfils it, and protects claims and volumes in use from deletion.
+//! Binds each claim to the smallest volume that fulfils it, and protects claims, volumes and VolumeAttributesClasses in use from deletion.
 //!
 //! Makes separate plans for claims and volumes, each of which writes its own status. Users and
 //! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
@@ -14,19 +14,22 @@ const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Finalizers of claims and volumes in use.
 const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
+const ATTRIBUTES_IN_USE: &str = "kubernetes.io/vac-protection";
+const ATTRIBUTES_CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 
 /// The loop of claims and volumes.
 pub const LOOP: Loop = Loop { name: "persistentvolume-controller", root: CLAIMS, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
+        ATTRIBUTES_CLASSES => vec![row.key.clone()],
         CLAIMS => {
             let volume = row.object().text(&["spec", "volumeName"]).map(|name| Key::new(Resource(VOLUMES), "", name));
-            volume.into_iter().chain([row.key.clone()]).collect()
+            volume.into_iter().chain([row.key.clone()]).chain(deleted_classes(world)).collect()
         }
         VOLUMES => {
             let claims = world.list(CLAIMS).filter(|claim| may_bind(&claim.object(), &row.key.name));
-            claims.map(|claim| claim.key.clone()).chain([row.key.clone()]).collect()
+            claims.map(|claim| claim.key.clone()).chain([row.key.clone()]).chain(deleted_classes(world)).collect()
         }
         "pods" => {
             let claims = storage::used_by(world, row);
@@ -55,9 +58,38 @@ fn plan(world: &World, key: &Key) -> Plan {
     match key.resource.0 {
         CLAIMS if row.is_deleting() => release_claim(world, row, object, &mut plan),
         CLAIMS => bind(world, row, object, &mut plan),
+        ATTRIBUTES_CLASSES => release_class(world, row, object, &mut plan),
         _ => sync_volume(world, row, object, &mut plan),
     }
     plan
+}
+
+/// The VolumeAttributesClasses that wait for the last claim or volume with their attributes.
+fn deleted_classes(world: &World) -> impl Iterator<Item = Key> {
+    world.list(ATTRIBUTES_CLASSES).filter(|class| class.is_deleting()).map(|class| class.key.clone())
+}
+
+/// Removes the finalizer of a deleted VolumeAttributesClass once no claim and no volume names it.
+fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
+    if !row.is_deleting() || !row.finalizers.iter().any(|one| &**one == ATTRIBUTES_IN_USE) {
+        return;
+    }
+    const FIELDS: [&[&str]; 3] = [
+        &["spec", "volumeAttributesClassName"],
+        &["status", "currentVolumeAttributesClassName"],
+        &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
+    ];
+    let names_it = |user: &&Arc<Row>| {
+        let user = user.object();
+        FIELDS.iter().any(|field| user.text(field) == Some(&*row.key.name))
+    };
+    match world.list(CLAIMS).chain(world.list(VOLUMES)).find(names_it) {
+        Some(user) => plan.wait(format!("{} {} uses the class", user.key.resource.plural(), user.key.name)),
+        None => {
+            let released = pods::without_finalizer(object, ATTRIBUTES_IN_USE);
+            plan.write(WriteVerb::Update(released), "no claim and no volume uses the class");
+        }
+    }
 }
 
 /// Removes the finalizer of a deleted claim once no pod uses it.
@@ -219,5 +251,22 @@ mod tests {
             cluster.settle();
             assert_eq!(cluster.names("persistentvolumes"), "v2");
         }
+    }
+
+    #[test]
+    fn volume_attributes_class_ends_with_its_last_claim() {
+        let mut cluster = cluster(
+            "
+{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, driverName: d, metadata: {name: fast, finalizers: [kubernetes.io/vac-protection]}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {volumeAttributesClassName: fast, storageClassName: hand}}
+",
+        );
+        cluster.delete("volumeattributesclasses.storage.k8s.io", "fast", Default::default());
+        cluster.settle();
+        assert_eq!(cluster.names("volumeattributesclasses.storage.k8s.io"), "fast");
+        cluster.delete("persistentvolumeclaims", "c", Default::default());
+        cluster.settle();
+        assert_eq!(cluster.names("volumeattributesclasses.storage.k8s.io"), "");
     }
 }

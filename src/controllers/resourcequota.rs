@@ -3,7 +3,7 @@
 use super::status;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object};
-use crate::world::{Loop, Plan, Row, World};
+use crate::world::{Loop, Plan, Row, World, read_amounts, sum_resources};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -34,29 +34,52 @@ fn plan(world: &World, key: &Key) -> Plan {
 /// Returns a namespace's usage of each resource that a quota limits.
 pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value> {
     let scopes = QuotaScopes::from_quota(quota);
-    let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal());
-    let pods: Vec<&Arc<Row>> =
-        world.list_in("pods", namespace).filter(counts).filter(|pod| scopes.match_pod(pod)).collect();
+    let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal()) && !is_overdue(world, pod);
+    let all: Vec<&Arc<Row>> = world.list_in("pods", namespace).filter(|pod| scopes.match_pod(pod)).collect();
+    let pods: Vec<&Arc<Row>> = all.iter().copied().filter(counts).collect();
     let names =
         quota.value_at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
-    names.map(|name| (name.clone(), measure(world, namespace, name, &pods).to_string().into())).collect()
+    names.map(|name| (name.clone(), measure(world, namespace, name, (&all, &pods)).to_string().into())).collect()
 }
 
-fn measure(world: &World, namespace: &str, name: &str, pods: &[&Arc<Row>]) -> Quantity {
+/// Whether a pod still exists although the time in which it was to end is over.
+fn is_overdue(world: &World, pod: &Row) -> bool {
+    let object = pod.is_deleting().then(|| pod.object());
+    let object = object.filter(|object| object.int(&["metadata", "deletionGracePeriodSeconds"]).is_some());
+    object.and_then(|object| object.time(&["metadata", "deletionTimestamp"])).is_some_and(|end| world.now > end)
+}
+
+fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>], &[&Arc<Row>])) -> Quantity {
     let requests = |get: fn(&crate::world::ResourceRequests) -> i64| -> i64 {
         pods.iter().filter_map(|pod| pod.pod()).map(|pod| get(&pod.requests)).sum()
     };
     match name {
-        "pods" | "count/pods" => Quantity::from_int(pods.len() as i64),
+        "pods" => Quantity::from_int(pods.len() as i64),
+        // Those that have ended count as objects.
+        "count/pods" => Quantity::from_int(all.len() as i64),
         "cpu" | "requests.cpu" => Quantity::from_milli(requests(|one| one.cpu_milli)),
         "memory" | "requests.memory" => Quantity::from_bytes(requests(|one| one.memory)),
         "ephemeral-storage" | "requests.ephemeral-storage" => Quantity::from_bytes(requests(|one| one.ephemeral)),
         "requests.storage" => claimed(world, namespace, None),
-        "services.loadbalancers" => services(world, namespace, |kind| kind == "LoadBalancer"),
-        "services.nodeports" => services(world, namespace, |kind| matches!(kind, "NodePort" | "LoadBalancer")),
+        "services.loadbalancers" => sum_services(world, namespace, |service| i64::from(is_load_balancer(service))),
+        "services.nodeports" => sum_services(world, namespace, count_node_ports),
         _ => {
             if let Some(class) = name.strip_suffix(".storageclass.storage.k8s.io/requests.storage") {
                 return claimed(world, namespace, Some(class));
+            }
+            if let Some(class) = name.strip_suffix(".storageclass.storage.k8s.io/persistentvolumeclaims") {
+                return Quantity::from_int(claims_of(world, namespace, Some(class)).count() as i64);
+            }
+            if let Some(class) = name.strip_suffix(".deviceclass.resource.k8s.io/devices") {
+                let claims = world.list_in("resourceclaims.resource.k8s.io", namespace);
+                return Quantity::from_int(claims.map(|claim| count_devices(&claim.object(), class)).sum());
+            }
+            if name.starts_with("hugepages-") {
+                return pods
+                    .iter()
+                    .filter_map(|pod| Some(*pod.pod()?.requests.others.get(name)?))
+                    .map(Quantity::from_bytes)
+                    .sum();
             }
             if let Some(resource) = name.strip_prefix("limits.") {
                 return pods.iter().map(|pod| limits(&pod.object(), resource)).sum();
@@ -72,30 +95,66 @@ fn measure(world: &World, namespace: &str, name: &str, pods: &[&Arc<Row>]) -> Qu
     }
 }
 
-/// The sum of the limits of a pod's containers, or the limit of its largest init container.
+/// A limit of a pod as the quota counts it: with the overhead.
 fn limits(pod: &Object, resource: &str) -> Quantity {
-    let of = |container: &Value| {
-        let text = container["resources"]["limits"][resource].as_str();
-        text.and_then(|text| Quantity::parse(text).ok()).unwrap_or(Quantity::from_int(0))
+    let sum = sum_resources(pod, "limits").get(resource).copied().unwrap_or_default();
+    let overhead = read_amounts(pod.value_at(&["spec", "overhead"]).unwrap_or(&Value::Null));
+    if sum.is_zero() { sum } else { sum + overhead.get(resource).copied().unwrap_or_default() }
+}
+
+fn claims_of<'w>(world: &'w World, namespace: &'w str, class: Option<&'w str>) -> impl Iterator<Item = Object> + 'w {
+    let class_of = |claim: &Object| {
+        let annotated = claim.annotation("volume.beta.kubernetes.io/storage-class");
+        annotated.or_else(|| claim.text(&["spec", "storageClassName"])).map(str::to_owned)
     };
-    let together: Quantity = pod.items(&["spec", "containers"]).iter().map(of).sum();
-    pod.items(&["spec", "initContainers"]).iter().map(of).fold(together, Quantity::max)
+    let objects = world.list_in("persistentvolumeclaims", namespace).map(|row| row.object());
+    objects.filter(move |claim| class.is_none() || class_of(claim).as_deref() == class)
 }
 
 fn claimed(world: &World, namespace: &str, class: Option<&str>) -> Quantity {
-    let objects = world.list_in("persistentvolumeclaims", namespace).map(|row| row.object());
-    let of_class = objects.filter(|claim| class.is_none() || claim.text(&["spec", "storageClassName"]) == class);
     let request = |claim: Object| {
         let text = claim.text(&["spec", "resources", "requests", "storage"])?;
         Quantity::parse(text).ok()
     };
-    of_class.filter_map(request).sum()
+    claims_of(world, namespace, class).filter_map(request).sum()
 }
 
-fn services(world: &World, namespace: &str, counts: fn(&str) -> bool) -> Quantity {
-    let objects = world.list_in("services", namespace).map(|row| row.object());
-    let counted = objects.filter(|service| service.text(&["spec", "type"]).is_some_and(counts));
-    Quantity::from_int(counted.count() as i64)
+fn sum_services(world: &World, namespace: &str, count: fn(&Object) -> i64) -> Quantity {
+    Quantity::from_int(world.list_in("services", namespace).map(|row| count(&row.object())).sum())
+}
+
+fn is_load_balancer(service: &Object) -> bool {
+    service.text(&["spec", "type"]) == Some("LoadBalancer")
+}
+
+/// The ports of nodes that a Service takes, or will take: each of its ports, unless it is a load balancer that does without.
+fn count_node_ports(service: &Object) -> i64 {
+    let ports = service.items(&["spec", "ports"]);
+    let is_chosen = |port: &&Value| port["nodePort"].as_i64().is_some_and(|number| number != 0);
+    let count = match service.text(&["spec", "type"]) {
+        Some("NodePort") => ports.len(),
+        Some("LoadBalancer") => match service.value_at(&["spec", "allocateLoadBalancerNodePorts"]) {
+            Some(Value::Bool(false)) => ports.iter().filter(is_chosen).count(),
+            _ => ports.len(),
+        },
+        _ => 0,
+    };
+    count as i64
+}
+
+/// The devices of a class that a ResourceClaim may get: of alternatives the most, and of a request for all devices the most that a claim can get.
+fn count_devices(claim: &Object, class: &str) -> i64 {
+    const MOST_RESULTS: i64 = 32;
+    let count = |request: &Value| match request["deviceClassName"] == class {
+        false => 0,
+        true if request["allocationMode"] == "All" => MOST_RESULTS,
+        true => request["count"].as_i64().unwrap_or(1),
+    };
+    let of_request = |request: &Value| {
+        let alternatives = request["firstAvailable"].as_array().into_iter().flatten().map(count).max();
+        count(&request["exactly"]).max(alternatives.unwrap_or(0))
+    };
+    claim.items(&["spec", "devices", "requests"]).iter().map(of_request).fold(0, i64::saturating_add)
 }
 
 /// Scopes of a quota: the pods that it covers.

@@ -194,6 +194,47 @@ pub struct NodeFields {
     pub images: BTreeMap<Str, i64>,
 }
 
+/// Returns the sums of a pod's `requests` or `limits`: of its containers and sidecars, or of an init container and the sidecars before it
+/// where that is more. Resources of the whole pod take precedence. The overhead is not in them.
+pub fn sum_resources(pod: &Object, list: &str) -> BTreeMap<String, Quantity> {
+    let (mut total, mut sidecars) = (BTreeMap::new(), BTreeMap::new());
+    let mut peak = BTreeMap::new();
+    for container in pod.items(&["spec", "containers"]) {
+        join(&mut total, read_amounts(&container["resources"][list]), |sum, more| sum + more);
+    }
+    for container in pod.items(&["spec", "initContainers"]) {
+        let own = read_amounts(&container["resources"][list]);
+        let mut together = sidecars.clone();
+        join(&mut together, own.clone(), |sum, more| sum + more);
+        if container["restartPolicy"] == "Always" {
+            join(&mut total, own, |sum, more| sum + more);
+            sidecars.clone_from(&together);
+        }
+        join(&mut peak, together, Quantity::max);
+    }
+    join(&mut total, peak, Quantity::max);
+    let whole = pod.value_at(&["spec", "resources", list]).map(read_amounts).unwrap_or_default();
+    let is_supported = |name: &String| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-");
+    total.extend(whole.into_iter().filter(|(name, _)| is_supported(name)));
+    total
+}
+
+/// Reads a resource list: names and quantities.
+pub fn read_amounts(list: &Value) -> BTreeMap<String, Quantity> {
+    let parse = |(name, amount): (&String, &Value)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?));
+    list.as_object().into_iter().flatten().filter_map(parse).collect()
+}
+
+fn join(
+    sum: &mut BTreeMap<String, Quantity>,
+    more: BTreeMap<String, Quantity>,
+    combine: fn(Quantity, Quantity) -> Quantity,
+) {
+    for (name, amount) in more {
+        sum.entry(name).and_modify(|known| *known = combine(*known, amount)).or_insert(amount);
+    }
+}
+
 /// Annotation that selects how a node runs its pods.
 pub const RUNTIME: &str = "kloop.dev/runtime";
 

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 const SECONDS: i64 = 300;
 
-/// Admits a write.
+/// Admits a write. An update that leaves the tolerations out gets them again.
 pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("pods") {
+    if request.kind.resource != "pods" {
         return Ok(());
     }
     let mut tolerations = request.object.items(&["spec", "tolerations"]).to_vec();

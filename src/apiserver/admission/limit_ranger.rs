@@ -1,10 +1,11 @@
 //! LimitRanger: gives containers a namespace's default requests and limits, and refuses objects outside its bounds.
 
-use super::AdmissionRequest;
+use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Resource, Status};
+use crate::world::{read_amounts, sum_resources};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -14,9 +15,19 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// Amounts by resource.
 type LimitAmounts = BTreeMap<String, Quantity>;
 
-/// Fills in defaults of new pods.
+/// Whether limits bound the object: new pods and those that are resized, and all writes of claims, unless it is being deleted.
+fn is_limited(request: &AdmissionRequest<'_>) -> bool {
+    let is_bounded = match (request.kind.resource.0, request.subresource) {
+        ("pods", "") => request.operation == Operation::Create,
+        ("pods", "resize") | ("persistentvolumeclaims", "") => true,
+        _ => false,
+    };
+    is_bounded && request.old.is_none_or(|old| old.deletion().is_none())
+}
+
+/// Fills in defaults of pods that are created or resized.
 pub fn fill(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("pods") {
+    if !is_limited(request) || request.kind.resource != "pods" {
         return Ok(());
     }
     for range in ranges(txn, request)? {
@@ -47,7 +58,7 @@ pub fn fill(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> Ap
 
 /// Refuses what lies outside the bounds.
 pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("pods") && !request.creates("persistentvolumeclaims") {
+    if !is_limited(request) {
         return Ok(());
     }
     for range in ranges(txn, request)? {
@@ -77,8 +88,8 @@ fn defaults(range: &Object) -> (LimitAmounts, LimitAmounts) {
     let of_containers = range.items(&["spec", "limits"]).iter().filter(|limit| limit["type"] == "Container");
     let (mut requests, mut limits) = (LimitAmounts::new(), LimitAmounts::new());
     for limit in of_containers {
-        requests.extend(amounts(&limit["defaultRequest"]));
-        limits.extend(amounts(&limit["default"]));
+        requests.extend(read_amounts(&limit["defaultRequest"]));
+        limits.extend(read_amounts(&limit["default"]));
     }
     (requests, limits)
 }
@@ -97,32 +108,15 @@ fn merge(container: &mut Value, field: &str, amounts: &LimitAmounts) -> Vec<Stri
 
 fn check_pod(limit: &Value, pod: &Object) -> Vec<String> {
     let (main, init) = (pod.items(&["spec", "containers"]), pod.items(&["spec", "initContainers"]));
-    let of =
-        |container: &Value| (amounts(&container["resources"]["requests"]), amounts(&container["resources"]["limits"]));
+    let of = |container: &Value| {
+        (read_amounts(&container["resources"]["requests"]), read_amounts(&container["resources"]["limits"]))
+    };
     match limit["type"].as_str() {
         Some("Container") => {
             main.iter().chain(init).flat_map(|one| range_problems(limit, &of(one).0, &of(one).1)).collect()
         }
-        Some("Pod") => {
-            let (mut requests, mut limits) = (LimitAmounts::new(), LimitAmounts::new());
-            for (more_requests, more_limits) in main.iter().map(of) {
-                add(&mut requests, more_requests, |sum, more| sum + more);
-                add(&mut limits, more_limits, |sum, more| sum + more);
-            }
-            for (more_requests, more_limits) in init.iter().map(of) {
-                add(&mut requests, more_requests, Quantity::max);
-                add(&mut limits, more_limits, Quantity::max);
-            }
-            range_problems(limit, &requests, &limits)
-        }
+        Some("Pod") => range_problems(limit, &sum_resources(pod, "requests"), &sum_resources(pod, "limits")),
         _ => Vec::new(),
-    }
-}
-
-fn add(sum: &mut LimitAmounts, more: LimitAmounts, join: fn(Quantity, Quantity) -> Quantity) {
-    for (name, amount) in more {
-        let known = sum.get(&name).copied();
-        sum.insert(name, known.map_or(amount, |known| join(known, amount)));
     }
 }
 
@@ -130,7 +124,7 @@ fn add(sum: &mut LimitAmounts, more: LimitAmounts, join: fn(Quantity, Quantity) 
 fn range_problems(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts) -> Vec<String> {
     let mut problems = Vec::new();
     let kind = limit["type"].as_str().unwrap_or_default();
-    for (name, least) in amounts(&limit["min"]) {
+    for (name, least) in read_amounts(&limit["min"]) {
         let text = format!("minimum {name} usage per {kind} is {least}");
         match (requests.get(&name), limits.get(&name)) {
             (None, _) => problems.push(format!("{text}.  No request is specified")),
@@ -139,7 +133,7 @@ fn range_problems(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts)
             _ => {}
         }
     }
-    for (name, most) in amounts(&limit["max"]) {
+    for (name, most) in read_amounts(&limit["max"]) {
         let text = format!("maximum {name} usage per {kind} is {most}");
         match (limits.get(&name), requests.get(&name)) {
             (None, _) => problems.push(format!("{text}.  No limit is specified")),
@@ -148,7 +142,7 @@ fn range_problems(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts)
             _ => {}
         }
     }
-    for (name, most) in amounts(&limit["maxLimitRequestRatio"]) {
+    for (name, most) in read_amounts(&limit["maxLimitRequestRatio"]) {
         let text = format!("{name} max limit to request ratio per {kind} is {most}");
         let given = |amounts: &LimitAmounts| amounts.get(&name).copied().filter(|amount| !amount.is_zero());
         match (given(requests), given(limits)) {
@@ -170,10 +164,10 @@ fn check_claim(limit: &Value, claim: &Object) -> Vec<String> {
     if limit["type"] != "PersistentVolumeClaim" {
         return Vec::new();
     }
-    let requests = amounts(claim.value_at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null));
+    let requests = read_amounts(claim.value_at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null));
     let mut problems =
         range_problems(&json!({"type": limit["type"], "min": limit["min"]}), &requests, &LimitAmounts::new());
-    for (name, most) in amounts(&limit["max"]) {
+    for (name, most) in read_amounts(&limit["max"]) {
         let text = format!("maximum {name} usage per PersistentVolumeClaim is {most}");
         match requests.get(&name) {
             None => problems.push(format!("{text}.  No request is specified")),
@@ -182,11 +176,6 @@ fn check_claim(limit: &Value, claim: &Object) -> Vec<String> {
         }
     }
     problems
-}
-
-fn amounts(list: &Value) -> LimitAmounts {
-    let parse = |(name, amount): (&String, &Value)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?));
-    list.as_object().into_iter().flatten().filter_map(parse).collect()
 }
 
 #[cfg(test)]
@@ -217,14 +206,14 @@ mod tests {
             ),
         ];
         for (requests, limits, problems) in cases {
-            assert_eq!(range_problems(&limit, &amounts(&requests), &amounts(&limits)), problems);
+            assert_eq!(range_problems(&limit, &read_amounts(&requests), &read_amounts(&limits)), problems);
         }
     }
 
     #[test]
     fn only_what_is_missing_is_filled_in() {
         let mut container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
-        let defaults = amounts(&json!({"cpu": "200m", "memory": "100Mi"}));
+        let defaults = read_amounts(&json!({"cpu": "200m", "memory": "100Mi"}));
         assert_eq!(merge(&mut container, "requests", &defaults), ["memory"]);
         assert_eq!(container["resources"]["requests"], json!({"cpu": "1", "memory": "100Mi"}));
     }

@@ -15,6 +15,7 @@ mod namespace_lifecycle;
 mod node_restriction;
 mod owner_references;
 mod persistent_volume_claim_resize;
+mod pod_resize;
 mod pod_security;
 pub mod pod_topology_labels;
 mod policies;
@@ -26,6 +27,8 @@ mod runtime_class;
 mod service_account;
 mod service_addresses;
 mod storage_object_in_use_protection;
+#[cfg(test)]
+mod tests;
 mod webhooks;
 
 pub use matching::Operation;
@@ -64,11 +67,16 @@ const fn all_requests(admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>)
 }
 
 /// Plugins that may change the object. The order is that of Kubernetes (`pkg/kubeapiserver/options/plugins.go`: `AllOrderedPlugins`), of
-/// which every plugin that a 1.36 has by default is in one of the two tables.
+/// which every plugin that a 1.36 has by default is in one of the two tables, with these exceptions. TaintNodesByCondition is no plugin here:
+/// the loop that watches over nodes taints a new one in the tick that sees it. NodeDeclaredFeatureValidator has nothing to refuse, because
+/// kloop runs the pods of all nodes itself. Plugins of alpha features (JobValidation, PodGroupWorkloadExists, PodGroupProtection), and
+/// ClusterTrustBundleAttest, whose kind is not served by default, act in no default cluster. NodeRestriction and
+/// OwnerReferencesPermissionEnforcement act here although they are off by default.
 const MUTATING: &[AdmissionPlugin] = &[
     writes_and_deletions(namespace_lifecycle::admit),
-    writes(limit_ranger::fill),
+    AdmissionPlugin { subresources: true, ..writes(limit_ranger::fill) },
     writes(service_account::admit),
+    AdmissionPlugin { subresources: true, ..writes_and_deletions(node_restriction::admit) },
     writes(priority::admit),
     writes(default_toleration_seconds::admit),
     writes(default_class::admit),
@@ -79,19 +87,21 @@ const MUTATING: &[AdmissionPlugin] = &[
     writes(certificate_requests::set_requester),
 ];
 
-/// Plugins that run on a valid object, in the same order. TaintNodesByCondition is no plugin here: the loop that watches over nodes taints a
-/// new one in the tick that sees it. ClusterTrustBundles do not exist.
+/// Plugins that run on a valid object, in the same order.
 const VALIDATING: &[AdmissionPlugin] = &[
     // The storage of roles and bindings does this in Kubernetes.
     writes(rbac_escalation::admit),
-    writes(limit_ranger::check),
-    AdmissionPlugin { subresources: true, ..writes_and_deletions(node_restriction::admit) },
+    AdmissionPlugin { subresources: true, ..writes(limit_ranger::check) },
+    writes(service_account::check),
     AdmissionPlugin { subresources: true, ..writes(pod_security::admit) },
+    writes(priority::check_class),
     writes(owner_references::admit),
     writes(persistent_volume_claim_resize::admit),
+    writes(runtime_class::check),
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_approval) },
     AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_signing) },
     writes(certificate_requests::restrict_subject),
+    AdmissionPlugin { subresources: true, ..writes(pod_resize::admit) },
     all_requests(policies::validate),
     all_requests(webhooks::validate),
     writes(service_addresses::admit),

@@ -26,7 +26,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
-    let mut status = Status::forbidden(request.kind.resource, request.object.name(), &why);
+    let mut status = request.forbidden_early(&why);
     let message = format!("namespace {name} is being terminated");
     status.causes.push(Cause { reason: "NamespaceTerminating".into(), field: "metadata.namespace".into(), message });
     Err(status)

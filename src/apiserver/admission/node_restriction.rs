@@ -44,7 +44,9 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
             let what = format!("node {node} can only evict pods with spec.nodeName set to itself");
             (!is_bound(request.old, node)).then_some(what)
         }
-        ("pods", subresource) => Some(format!("unexpected pod subresource {subresource:?}")),
+        ("pods", subresource) => {
+            Some(format!("unexpected pod subresource {subresource:?}, only 'status' and 'eviction' are allowed"))
+        }
         ("nodes", _) => check_node(node, request),
         ("leases.coordination.k8s.io", _) => {
             let is_own = request.name() == node && request.namespace() == "kube-node-lease";

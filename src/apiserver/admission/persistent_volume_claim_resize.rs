@@ -4,7 +4,7 @@ use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::object::quantity::Quantity;
-use crate::object::{Key, Object, Resource, Status};
+use crate::object::{Key, Object, Resource};
 
 /// Admits a write.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
@@ -12,11 +12,12 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     if request.kind.resource != "persistentvolumeclaims" || size(request.object) <= size(old) {
         return Ok(());
     }
-    let refuse = |why: &str| Err(Status::forbidden(request.kind.resource, request.object.name(), why));
+    let refuse = |why: &str| Err(request.forbidden(why));
     if old.text(&["status", "phase"]) != Some("Bound") {
         return refuse("only bound persistent volume claims can be expanded");
     }
-    let class = request.object.text(&["spec", "storageClassName"]).filter(|class| !class.is_empty());
+    // A claim without a class was bound by hand.
+    let class = class_of(request.object).filter(|class| class_of(old) == Some(class));
     let class = class.map(|class| txn.get_shared(&Key::new(Resource("storageclasses.storage.k8s.io"), "", class)));
     let class = class.transpose()?.flatten();
     if class.is_some_and(|class| class.value_at(&["allowVolumeExpansion"]) == Some(&true.into())) {
@@ -25,6 +26,12 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     refuse(
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
     )
+}
+
+/// The class of a claim: that of the annotation by which older ones name it, or of the spec.
+fn class_of(claim: &Object) -> Option<&str> {
+    let annotated = claim.annotation("volume.beta.kubernetes.io/storage-class");
+    annotated.or_else(|| claim.text(&["spec", "storageClassName"])).filter(|class| !class.is_empty())
 }
 
 fn size(claim: &Object) -> Option<Quantity> {

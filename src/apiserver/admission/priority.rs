@@ -1,18 +1,28 @@
-//! Priority: a pod's number comes from its class, or the cluster's default class, or is zero.
+//! Priority: a pod's number comes from its class, or the cluster's default class, or is zero. Only one class is the default.
 
-use super::AdmissionRequest;
+use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
-use crate::object::{Key, Object, Resource, Status};
+use crate::object::{Key, Object, Resource};
+use serde_json::Value;
 
 const CLASSES: Resource = Resource("priorityclasses.scheduling.k8s.io");
 
-/// Admits a write.
+/// Sets the priority of a new pod; an update that leaves it out keeps it.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("pods") {
+    if request.kind.resource != "pods" {
         return Ok(());
     }
-    let class = class_of(txn, request)?;
+    if let Some(old) = request.old {
+        for field in ["priority", "preemptionPolicy"] {
+            let is_given = request.object.value_at(&["spec", field]).is_some_and(|given| !given.is_null());
+            if let Some(kept) = old.value_at(&["spec", field]).filter(|_| !is_given) {
+                request.object.set(&["spec", field], kept.clone());
+            }
+        }
+        return Ok(());
+    }
+    let class = find_class(txn, request)?;
     let value = class.as_ref().and_then(|class| class.int(&["value"])).unwrap_or(0);
     let policy = class.as_ref().and_then(|class| class.text(&["preemptionPolicy"])).unwrap_or("PreemptLowerPriority");
     if let Some(class) = &class {
@@ -22,37 +32,49 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     set_or_check(request, "preemptionPolicy", "the string value of PreemptionPolicy", policy.into())
 }
 
-fn class_of(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
-    let named = request.object.text(&["spec", "priorityClassName"]).filter(|name| !name.is_empty());
-    if let Some(name) = named {
-        let class = txn.get(&Key::new(CLASSES, "", name))?;
-        let missing = || {
-            let why = format!("no PriorityClass with name {name} was found");
-            Status::forbidden(request.kind.resource, request.object.name(), &why)
-        };
-        return class.ok_or_else(missing).map(Some);
+/// Refuses a second default class.
+pub fn check_class(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    if request.kind.resource != CLASSES || !is_default(request.object) {
+        return Ok(());
     }
-    let classes = txn.list(CLASSES, None)?;
-    let default = |class: &Object| class.value_at(&["globalDefault"]).is_some_and(|value| value == true);
-    Ok(classes.into_iter().filter(default).min_by_key(|class| class.int(&["value"])))
+    match default_class(txn)? {
+        Some(known) if request.operation == Operation::Create || known.name() != request.object.name() => {
+            let name = known.name();
+            Err(request
+                .forbidden(&format!("PriorityClass {name} is already marked as default. Only one default can exist")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_default(class: &Object) -> bool {
+    class.value_at(&["globalDefault"]).is_some_and(|value| value == true)
+}
+
+/// The default class; of several, the one with the lowest value.
+fn default_class(txn: &dyn Transaction) -> ApiResult<Option<Object>> {
+    Ok(txn.list(CLASSES, None)?.into_iter().filter(is_default).min_by_key(|class| class.int(&["value"])))
+}
+
+fn find_class(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
+    let Some(name) = request.object.text(&["spec", "priorityClassName"]).filter(|name| !name.is_empty()) else {
+        return default_class(txn);
+    };
+    let missing = || request.forbidden_early(&format!("no PriorityClass with name {name} was found"));
+    txn.get(&Key::new(CLASSES, "", name))?.ok_or_else(missing).map(Some)
 }
 
 /// Sets the computed value, or refuses a pod that has another one.
-fn set_or_check(
-    request: &mut AdmissionRequest<'_>,
-    field: &str,
-    what: &str,
-    computed: serde_json::Value,
-) -> ApiResult<()> {
+fn set_or_check(request: &mut AdmissionRequest<'_>, field: &str, what: &str, computed: Value) -> ApiResult<()> {
     let given = request.object.value_at(&["spec", field]).filter(|given| !given.is_null());
     if let Some(given) = given.filter(|given| **given != computed) {
-        let plain = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let why = format!(
             "{what} ({}) must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name",
             plain(given),
             plain(&computed)
         );
-        return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
+        return Err(request.forbidden_early(&why));
     }
     request.object.set(&["spec", field], computed);
     Ok(())

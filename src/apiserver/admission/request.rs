@@ -8,7 +8,7 @@ use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::apiserver::{DeleteOptions, WriteOptions};
 use crate::kinds::Kind;
-use crate::object::{Key, Object};
+use crate::object::{Key, Object, Status};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -135,6 +135,19 @@ impl AdmissionRequest<'_> {
     /// The name of the object; empty while it is to be generated.
     pub fn name(&self) -> &str {
         &self.key.name
+    }
+
+    /// The refusal of a request before validation, when the name of a new object is not generated yet in Kubernetes.
+    pub fn forbidden_early(&self, why: &str) -> Status {
+        let start = || self.object.text(&["metadata", "generateName"]).filter(|start| !start.is_empty());
+        let name = if self.name().is_empty() { start().unwrap_or("Unknown") } else { self.name() };
+        Status::forbidden(self.kind.resource, name, why)
+    }
+
+    /// The refusal of a request after validation.
+    pub fn forbidden(&self, why: &str) -> Status {
+        let name = if self.name().is_empty() { self.object.name() } else { self.name() };
+        Status::forbidden(self.kind.resource, name, why)
     }
 
     /// `apiVersion` and `kind` of the body: those of the object, or of the subresource where that has its own.

@@ -7,7 +7,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::transaction::Transaction;
 use crate::controllers::resourcequota;
 use crate::object::quantity::Quantity;
-use crate::object::{Key, Object, Resource, Status};
+use crate::object::{Key, Object, Resource};
 use crate::world::World;
 use serde_json::{Map, Value};
 
@@ -40,9 +40,9 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
             continue;
         }
         let is_new = request.operation == Operation::Create;
-        let problem = if is_new { unspecified(&names, quota.name(), request.object) } else { None };
+        let problem = if is_new { find_unspecified(&names, quota.name(), request.object) } else { None };
         if let Some(why) = problem.or_else(|| exceeded(&names, &quota, &before, &after)) {
-            return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
+            return Err(request.forbidden(&why));
         }
         charged.push(with_usage(quota, &names, &after));
     }
@@ -62,7 +62,10 @@ fn can_use_more(request: &AdmissionRequest<'_>) -> bool {
     let differs = |path: &[&str]| old.value_at(path) != request.object.value_at(path);
     match (request.kind.resource.0, request.subresource) {
         ("pods", "resize") => true,
-        ("services", "") => differs(&["spec", "type"]),
+        ("services", "") => {
+            ["type", "ports", "allocateLoadBalancerNodePorts"].iter().any(|field| differs(&["spec", field]))
+        }
+        ("resourceclaims.resource.k8s.io", "") => differs(&["spec"]),
         ("persistentvolumeclaims", "") => differs(&["spec", "resources", "requests", "storage"]),
         _ => false,
     }
@@ -84,12 +87,14 @@ fn limited(quota: &Object, resource: Resource) -> Vec<String> {
     let storage = |name: &str| name.ends_with("requests.storage");
     let compute = |name: &str| {
         matches!(name, "cpu" | "memory" | "ephemeral-storage")
+            || name.starts_with("hugepages-")
             || name.starts_with("limits.")
             || name.starts_with("requests.")
     };
     let used_by = |name: &String| match (resource.0, name.as_str()) {
         ("pods", name) if compute(name) && !storage(name) => true,
-        ("persistentvolumeclaims", name) if storage(name) => true,
+        ("persistentvolumeclaims", name) if storage(name) || name.ends_with("/persistentvolumeclaims") => true,
+        ("resourceclaims.resource.k8s.io", name) if name.ends_with(".deviceclass.resource.k8s.io/devices") => true,
         ("services", name) if name.starts_with("services.") => true,
         (resource, name) => name.strip_prefix("count/").unwrap_or(name) == resource,
     };
@@ -97,13 +102,17 @@ fn limited(quota: &Object, resource: Resource) -> Vec<String> {
 }
 
 /// Pods under a quota of cpu or memory have to say how much they want.
-fn unspecified(names: &[String], quota: &str, object: &Object) -> Option<String> {
+fn find_unspecified(names: &[String], quota: &str, object: &Object) -> Option<String> {
     if object.kind() != "Pod" {
         return None;
     }
     let containers = || object.items(&["spec", "containers"]).iter().chain(object.items(&["spec", "initContainers"]));
     let missing = |name: &String| {
         let (list, resource) = name.split_once('.').unwrap_or(("requests", name));
+        // Resources of the whole pod speak for its containers.
+        if object.value_at(&["spec", "resources", list, resource]).is_some() {
+            return None;
+        }
         let mut without: Vec<&str> = containers()
             .filter(|container| container["resources"][list][resource].is_null())
             .filter_map(|container| container["name"].as_str())

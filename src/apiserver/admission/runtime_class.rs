@@ -4,53 +4,54 @@ use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::object::quantity::Quantity;
-use crate::object::{Key, Object, Resource, Status};
+use crate::object::{Key, Object, Resource};
 use serde_json::Value;
 
 const CLASSES: Resource = Resource("runtimeclasses.node.k8s.io");
+const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
-/// Admits a write.
+/// Gives a new pod the overhead of its class, and restricts it to the nodes of the class.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !request.creates("pods") {
         return Ok(());
     }
-    let class = match request.object.text(&["spec", "runtimeClassName"]).filter(|name| !name.is_empty()) {
-        None => None,
-        Some(name) => {
-            let class = txn.get(&Key::new(CLASSES, "", name))?;
-            Some(class.ok_or_else(|| refused(request, &format!("pod rejected: RuntimeClass {name:?} not found")))?)
+    let Some(class) = find_class(txn, request)? else { return Ok(()) };
+    if let Some(fixed) = class.value_at(&["overhead", "podFixed"]) {
+        if given_overhead(request.object).is_some_and(|given| !are_equal(given, fixed)) {
+            return Err(request.forbidden_early(MISMATCH));
         }
-    };
-    overhead(request, class.as_ref())?;
-    class.map_or(Ok(()), |class| schedule(request, &class))
-}
-
-fn refused(request: &AdmissionRequest<'_>, why: &str) -> Status {
-    Status::forbidden(request.kind.resource, request.object.name(), why)
-}
-
-/// Sets the overhead from the class, and refuses any other value.
-fn overhead(request: &mut AdmissionRequest<'_>, class: Option<&Object>) -> ApiResult<()> {
-    let given = request
-        .object
-        .value_at(&["spec", "overhead"])
-        .filter(|given| given.as_object().is_some_and(|map| !map.is_empty()));
-    let fixed = class.and_then(|class| class.value_at(&["overhead", "podFixed"]));
-    match (given, fixed) {
-        (None, None) => Ok(()),
-        (None, Some(fixed)) => {
-            let fixed = fixed.clone();
-            request.object.set(&["spec", "overhead"], fixed);
-            Ok(())
-        }
-        (Some(_), None) => {
-            Err(refused(request, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"))
-        }
-        (Some(given), Some(fixed)) if are_equal(given, fixed) => Ok(()),
-        (Some(_), Some(_)) => {
-            Err(refused(request, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"))
-        }
+        request.object.set(&["spec", "overhead"], fixed.clone());
     }
+    schedule(request, &class)
+}
+
+/// Refuses a pod whose overhead is not that of its class.
+pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    if !request.creates("pods") {
+        return Ok(());
+    }
+    let class = find_class(txn, request)?;
+    let why = match (
+        given_overhead(request.object),
+        class.as_ref().and_then(|class| class.value_at(&["overhead", "podFixed"])),
+    ) {
+        (Some(given), Some(fixed)) if are_equal(given, fixed) => return Ok(()),
+        (None, None) => return Ok(()),
+        (_, Some(_)) => MISMATCH,
+        (Some(_), None) => "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+    };
+    Err(request.forbidden(why))
+}
+
+fn find_class(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResult<Option<Object>> {
+    let named = request.object.text(&["spec", "runtimeClassName"]).filter(|name| !name.is_empty());
+    let Some(name) = named else { return Ok(None) };
+    let missing = || request.forbidden_early(&format!("pod rejected: RuntimeClass {name:?} not found"));
+    txn.get(&Key::new(CLASSES, "", name))?.ok_or_else(missing).map(Some)
+}
+
+fn given_overhead(pod: &Object) -> Option<&Value> {
+    pod.value_at(&["spec", "overhead"]).filter(|given| given.as_object().is_some_and(|map| !map.is_empty()))
 }
 
 /// Amounts are the same that mean the same.
@@ -76,16 +77,78 @@ fn schedule(request: &mut AdmissionRequest<'_>, class: &Object) -> ApiResult<()>
                 plain(value),
                 plain(own)
             );
-            return Err(refused(request, &why));
+            return Err(request.forbidden_early(&why));
         }
         request.object.set(&["spec", "nodeSelector", label], value.clone());
     }
     let added = class.items(&["scheduling", "tolerations"]);
-    if !added.is_empty() {
-        let mut tolerations = request.object.items(&["spec", "tolerations"]).to_vec();
-        let fresh: Vec<Value> = added.iter().filter(|one| !tolerations.contains(one)).cloned().collect();
-        tolerations.extend(fresh);
-        request.object.set(&["spec", "tolerations"], tolerations);
+    if class.value_at(&["scheduling"]).is_some_and(Value::is_object) {
+        let all: Vec<Value> = request.object.items(&["spec", "tolerations"]).iter().chain(added).cloned().collect();
+        request.object.set(&["spec", "tolerations"], without_redundant(&all));
     }
     Ok(())
+}
+
+/// Leaves out tolerations that others of the list include.
+fn without_redundant(all: &[Value]) -> Vec<Value> {
+    let mut kept: Vec<Value> = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        let is_later = all[index + 1..].iter().any(|later| later != one && includes(later, one));
+        if !is_later && !kept.iter().any(|known| includes(known, one)) {
+            kept.push(one.clone());
+        }
+    }
+    kept
+}
+
+/// Whether a toleration tolerates everything that another one does.
+fn includes(wide: &Value, narrow: &Value) -> bool {
+    if wide == narrow {
+        return true;
+    }
+    let text = |toleration: &Value, field: &str| toleration[field].as_str().unwrap_or_default().to_owned();
+    let tolerates_all = text(wide, "key").is_empty() && text(wide, "operator") == "Exists";
+    if text(wide, "key") != text(narrow, "key") && !tolerates_all {
+        return false;
+    }
+    let effect = text(wide, "effect");
+    if effect != text(narrow, "effect") && !effect.is_empty() {
+        return false;
+    }
+    if let Some(seconds) = wide["tolerationSeconds"].as_i64().filter(|_| effect == "NoExecute") {
+        if narrow["tolerationSeconds"].as_i64().is_none_or(|less| less > seconds) {
+            return false;
+        }
+    }
+    match text(wide, "operator").as_str() {
+        "Exists" => true,
+        "Equal" | "" => text(narrow, "operator") == "Equal" && text(narrow, "value") == text(wide, "value"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn redundant_tolerations_are_left_out() {
+        let of_key = |key: &str, seconds: i64| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+        let everything = json!({"operator": "Exists"});
+        let equal = json!({"key": "a", "operator": "Equal", "value": "1", "effect": "NoSchedule"});
+        let cases = [
+            (vec![of_key("a", 300), of_key("a", 300)], vec![of_key("a", 300)]),
+            (vec![of_key("a", 10), of_key("a", 300)], vec![of_key("a", 300)]),
+            (vec![of_key("a", 10), of_key("b", 300)], vec![of_key("a", 10), of_key("b", 300)]),
+            (vec![of_key("a", 10), equal.clone(), everything.clone()], vec![everything]),
+            (
+                vec![equal.clone(), json!({"key": "a", "operator": "Exists"})],
+                vec![json!({"key": "a", "operator": "Exists"})],
+            ),
+        ];
+        for (all, kept) in cases {
+            assert_eq!(without_redundant(&all), kept);
+        }
+    }
 }

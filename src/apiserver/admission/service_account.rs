@@ -1,43 +1,158 @@
-//! ServiceAccount: a pod has an account, and its token at the usual place.
+//! ServiceAccount: a pod has an account, its token at the usual place, and its pull secrets.
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
+use crate::apiserver::authorization::node::mentions_secrets;
 use crate::apiserver::rules::names;
 use crate::apiserver::transaction::Transaction;
 use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Folder in which clients look for the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Start of the name of the volume with the token.
+const TOKEN_VOLUME: &str = "kube-api-access-";
 
-/// Admits a write.
+/// Gives a new pod its account, the token of it, and its pull secrets. A mirror pod stays as it is.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("pods") || request.object.annotation(MIRROR).is_some() {
+    if !request.creates("pods") {
         return Ok(());
+    }
+    if request.object.annotation(MIRROR).is_some() {
+        return check_mirror_pod(request.object).map_err(|why| request.forbidden_early(why));
     }
     if request.object.text(&["spec", "serviceAccountName"]).is_none_or(str::is_empty) {
         request.object.set(&["spec", "serviceAccountName"], "default");
     }
     let name = request.object.text(&["spec", "serviceAccountName"]).unwrap_or_default().to_owned();
     request.object.set(&["spec", "serviceAccount"], name.as_str());
-    let namespace = request.object.namespace().to_owned();
-    let account = txn.get_shared(&Key::new(Resource("serviceaccounts"), &namespace, &name))?;
-    // The controller makes `default` in every namespace; a pod need not wait for a controller that does not run yet.
-    if account.is_none() && name != "default" {
-        let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
-    }
+    let account = find_account(txn, request.object).map_err(|why| refuse_early(request, &why))?;
     let by_account =
         account.as_ref().and_then(|account| account.value_at(&["automountServiceAccountToken"])?.as_bool());
     let by_pod = request.object.value_at(&["spec", "automountServiceAccountToken"]).and_then(Value::as_bool);
     if by_pod.or(by_account).unwrap_or(true) {
-        let volume = names::generate("kube-api-access-", txn.random());
+        let volume = names::generate(TOKEN_VOLUME, txn.random());
         mount_token(request.object, &volume);
+    }
+    let Some(account) = account else { return Ok(()) };
+    if request.object.items(&["spec", "imagePullSecrets"]).is_empty() {
+        let secrets: Vec<Value> =
+            account.items(&["imagePullSecrets"]).iter().map(|secret| json!({"name": secret["name"]})).collect();
+        if !secrets.is_empty() {
+            request.object.set(&["spec", "imagePullSecrets"], secrets);
+        }
+    }
+    check_secrets(&account, request.object).map_err(|why| request.forbidden_early(&why))
+}
+
+/// Checks a valid pod again: policies and webhooks may have changed it.
+pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    if !request.creates("pods") {
+        return Ok(());
+    }
+    if request.object.annotation(MIRROR).is_some() {
+        return check_mirror_pod(request.object).map_err(|why| request.forbidden(why));
+    }
+    let account = find_account(txn, request.object).map_err(|error| match error {
+        AccountError::Missing(why) => request.forbidden(&why),
+        AccountError::Failed(status) => status,
+    })?;
+    match account {
+        Some(account) => check_secrets(&account, request.object).map_err(|why| request.forbidden(&why)),
+        None => Ok(()),
+    }
+}
+
+enum AccountError {
+    Missing(String),
+    Failed(Status),
+}
+
+fn refuse_early(request: &AdmissionRequest<'_>, error: &AccountError) -> Status {
+    match error {
+        AccountError::Missing(why) => request.forbidden_early(why),
+        AccountError::Failed(status) => status.clone(),
+    }
+}
+
+/// The account of a pod. The controller makes `default` in every namespace; a pod need not wait for a controller that does not run yet.
+fn find_account(txn: &dyn Transaction, pod: &Object) -> Result<Option<Arc<Object>>, AccountError> {
+    let (namespace, name) = (pod.namespace(), pod.text(&["spec", "serviceAccountName"]).unwrap_or_default());
+    let found =
+        txn.get_shared(&Key::new(Resource("serviceaccounts"), namespace, name)).map_err(AccountError::Failed)?;
+    if found.is_none() && name != "default" {
+        let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+        return Err(AccountError::Missing(why));
+    }
+    Ok(found)
+}
+
+/// Refuses a mirror pod that needs more of the API than the kubelet may give it.
+fn check_mirror_pod(pod: &Object) -> Result<(), &'static str> {
+    if pod.text(&["spec", "serviceAccountName"]).is_some_and(|name| !name.is_empty()) {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    if mentions_secrets(&pod.0["spec"]) {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let sources = pod.items(&["spec", "volumes"]).iter().filter_map(|volume| volume["projected"]["sources"].as_array());
+    match sources.flatten().any(|source| source["serviceAccountToken"].is_object()) {
+        true => Err("a mirror pod may not use ServiceAccountToken volume projections"),
+        false => Ok(()),
+    }
+}
+
+/// Refuses secrets that the account does not list, where it says so by an annotation.
+fn check_secrets(account: &Object, pod: &Object) -> Result<(), String> {
+    let is_enforced = account.annotation("kubernetes.io/enforce-mountable-secrets");
+    if !is_enforced.is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")) {
+        return Ok(());
+    }
+    let lists = |field: &str, name: &Value| account.items(&[field]).iter().any(|secret| secret["name"] == *name);
+    let refuse = |what: String, list: &str| {
+        Err(format!("{what} is not allowed because service account {} does not reference that {list}", account.name()))
+    };
+    for volume in pod.items(&["spec", "volumes"]) {
+        let name = &volume["secret"]["secretName"];
+        if volume["secret"].is_object() && !lists("secrets", name) {
+            return refuse(format!("volume with secret.secretName={}", quoted(name)), "secret");
+        }
+    }
+    for (list, word) in [("initContainers", "init container"), ("containers", "container")] {
+        for container in pod.items(&["spec", list]) {
+            let variables = container["env"].as_array().into_iter().flatten();
+            for variable in variables.filter(|variable| variable["valueFrom"]["secretKeyRef"].is_object()) {
+                let name = &variable["valueFrom"]["secretKeyRef"]["name"];
+                if !lists("secrets", name) {
+                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    let (container, variable) = (text(&container["name"]), text(&variable["name"]));
+                    let what = format!(
+                        "{word} {container} with envVar {variable} referencing secret.secretName={}",
+                        quoted(name)
+                    );
+                    return refuse(what, "secret");
+                }
+            }
+        }
+    }
+    for (index, secret) in pod.items(&["spec", "imagePullSecrets"]).iter().enumerate() {
+        if !lists("imagePullSecrets", &secret["name"]) {
+            return refuse(format!("imagePullSecrets[{index}].name={}", quoted(&secret["name"])), "imagePullSecret");
+        }
     }
     Ok(())
 }
 
-fn mount_token(pod: &mut Object, volume: &str) {
+fn quoted(name: &Value) -> String {
+    format!("\"{}\"", name.as_str().unwrap_or_default())
+}
+
+fn mount_token(pod: &mut Object, generated: &str) {
+    let named = |volume: &&Value| volume["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME));
+    let known = pod.items(&["spec", "volumes"]).iter().find(named).and_then(|volume| volume["name"].as_str());
+    let known = known.map(str::to_owned);
+    let volume = known.as_deref().unwrap_or(generated);
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
         let mut containers = pod.items(&["spec", list]).to_vec();
@@ -48,7 +163,7 @@ fn mount_token(pod: &mut Object, volume: &str) {
             pod.set(&["spec", list], containers);
         }
     }
-    if mounted {
+    if mounted && known.is_none() {
         let mut volumes = pod.items(&["spec", "volumes"]).to_vec();
         volumes.push(token_volume(volume));
         pod.set(&["spec", "volumes"], volumes);

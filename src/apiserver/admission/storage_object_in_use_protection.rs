@@ -1,4 +1,5 @@
-//! StorageObjectInUseProtection: claims and volumes carry a finalizer that keeps them while they are used.
+//! StorageObjectInUseProtection: claims, volumes and VolumeAttributesClasses carry a finalizer that keeps them while they
+//! are used.
 
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
@@ -9,6 +10,7 @@ pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> 
     let finalizer = match request.kind.resource.0 {
         "persistentvolumes" => "kubernetes.io/pv-protection",
         "persistentvolumeclaims" => "kubernetes.io/pvc-protection",
+        "volumeattributesclasses.storage.k8s.io" => "kubernetes.io/vac-protection",
         _ => return Ok(()),
     };
     if request.operation == Operation::Create && !request.object.finalizers().contains(&finalizer) {

@@ -141,7 +141,8 @@ fn check_relation(txn: &dyn Transaction, node: &str, accessed: &AccessedResource
         "secrets" => has_pod(txn, node, &accessed.namespace, |pod| mentions_secret(&pod.0["spec"], name))?,
         "configmaps" => {
             const FIELDS: [&str; 3] = ["configMap", "configMapRef", "configMapKeyRef"];
-            has_pod(txn, node, &accessed.namespace, |pod| mentions(&pod.0["spec"], &FIELDS, &["name"], name))?
+            let is_named = |object: &Value| object["name"] == name;
+            has_pod(txn, node, &accessed.namespace, |pod| mentions(&pod.0["spec"], &FIELDS, &is_named))?
         }
         "persistentvolumeclaims" => has_pod(txn, node, &accessed.namespace, |pod| uses_claim(pod, name))?,
         "serviceaccounts" => {
@@ -169,22 +170,27 @@ fn has_pod(txn: &dyn Transaction, node: &str, namespace: &str, is_wanted: impl F
     Ok(pods.iter().any(|pod| is_on_node(pod, node) && is_wanted(pod)))
 }
 
+const SECRET_FIELDS: [&str; 6] =
+    ["secret", "secretRef", "secretKeyRef", "nodePublishSecretRef", "azureFile", "imagePullSecrets"];
+
 fn mentions_secret(spec: &Value, name: &str) -> bool {
-    const FIELDS: [&str; 6] =
-        ["secret", "secretRef", "secretKeyRef", "nodePublishSecretRef", "azureFile", "imagePullSecrets"];
-    mentions(spec, &FIELDS, &["name", "secretName"], name)
+    mentions(spec, &SECRET_FIELDS, &|object| object["name"] == name || object["secretName"] == name)
 }
 
-/// Whether a field of one of these names contains an object, or a list of objects, that has a name.
-fn mentions(value: &Value, fields: &[&str], name_fields: &[&str], name: &str) -> bool {
-    let is_named = |object: &Value| name_fields.iter().any(|field| object[*field] == name);
+/// Whether the spec of a pod names any Secret.
+pub fn mentions_secrets(spec: &Value) -> bool {
+    mentions(spec, &SECRET_FIELDS, &|object| object["name"].is_string() || object["secretName"].is_string())
+}
+
+/// Whether a field of one of these names contains an object, or a list of objects, with the wanted name.
+fn mentions(value: &Value, fields: &[&str], is_named: &dyn Fn(&Value) -> bool) -> bool {
     match value {
-        Value::Array(items) => items.iter().any(|item| mentions(item, fields, name_fields, name)),
+        Value::Array(items) => items.iter().any(|item| mentions(item, fields, is_named)),
         Value::Object(object) => object.iter().any(|(field, value)| {
             let is_reference = fields.contains(&field.as_str());
             let is_match =
                 is_reference && (is_named(value) || value.as_array().is_some_and(|list| list.iter().any(is_named)));
-            is_match || mentions(value, fields, name_fields, name)
+            is_match || mentions(value, fields, is_named)
         }),
         _ => false,
     }
