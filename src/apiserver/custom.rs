@@ -2,8 +2,8 @@
 
 use super::ApiResult;
 use super::transaction::Transaction;
-use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
-use crate::kinds::{Kind, KindRegistry, custom_resource_definition};
+use crate::kinds::custom::{CustomDefinition, DEFINITIONS, Uncompiled};
+use crate::kinds::{Kind, KindRegistry, custom_resource_definition, expressions};
 use crate::object::{Key, Object, Reason, Status};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::path::Path;
@@ -121,10 +121,15 @@ pub fn defer_compilation(
     let needed = match kind.custom {
         Some(custom) => custom.uncompiled(api_version, object),
         None if kind.resource == DEFINITIONS => custom_resource_definition::uncompiled(object, old),
-        None => Vec::new(),
+        None => expressions::find_uncompiled(kind.resource, object),
     };
+    defer(txn, needed)
+}
+
+/// Ends a write that needs parts which are not compiled yet, where the transaction makes it again with them.
+pub fn defer(txn: &mut dyn Transaction, needed: Vec<Uncompiled>) -> ApiResult<()> {
     if needed.is_empty() || !txn.defer_compilation(needed) {
         return Ok(());
     }
-    Err(Status::new(Reason::InternalError, "the rules of the definition are not compiled yet; this is a bug"))
+    Err(Status::new(Reason::InternalError, "the expressions are not compiled yet; this is a bug"))
 }

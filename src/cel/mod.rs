@@ -6,6 +6,7 @@
 //! Start reading at [`compile`].
 
 pub mod ast;
+pub mod cache;
 pub mod call_cost;
 pub mod check;
 pub mod decl;

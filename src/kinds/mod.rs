@@ -57,6 +57,7 @@ pub mod device_class;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
+pub mod expressions;
 pub mod flow_schema;
 pub mod horizontal_pod_autoscaler;
 pub mod image;

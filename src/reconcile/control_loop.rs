@@ -9,7 +9,7 @@ use super::queue::Item;
 use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
-use super::{LogLevel, LogLine, LogSink, loops, node};
+use super::{LogLevel, LogLine, LogSink, loops, node, store_tail};
 use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::{self, Api, api};
 use crate::kubelet::manifests;
@@ -246,7 +246,9 @@ impl ControlLoop {
         let _span = debug_span!("load").entered();
         let inventory = self.machine.as_mut().map(Machine::inventory).unwrap_or_default();
         let snapshot = self.api.store().read()?;
-        Ok(self.plane.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?)
+        self.plane.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?;
+        store_tail::compile_all(&self.plane.world);
+        Ok(())
     }
 
     /// Runs until the user stops it, or until it has converged.

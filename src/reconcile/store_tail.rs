@@ -2,7 +2,8 @@
 
 use super::queue::{Fault, WorkQueue};
 use crate::apiserver;
-use crate::kinds::custom::DEFINITIONS;
+use crate::kinds::custom::{self, DEFINITIONS};
+use crate::kinds::expressions;
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
 use crate::scheduler;
@@ -33,6 +34,33 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Compiles the expressions of all objects, so that no plan has to under the write lock.
+pub fn compile_all(world: &World) {
+    let rows = expressions::RESOURCES.iter().flat_map(|resource| world.list(resource));
+    rows.for_each(|row| custom::compile(&expressions::find_uncompiled(row.key.resource, &row.body())));
+}
+
+/// Like [`catch_up`], and compiles the expressions of the changed objects. The caller holds no lock.
+pub fn catch_up_and_compile(
+    read: &dyn StoreRead,
+    world: &mut World,
+    loops: &[&Loop],
+    queue: &mut WorkQueue,
+    now: Time,
+) -> Result<(), StoreError> {
+    let mut changed = Vec::new();
+    let note = &mut |key: &Key| {
+        if expressions::RESOURCES.contains(&key.resource.0) {
+            changed.push(key.clone());
+        }
+    };
+    take_in(read, world, (loops, queue), now, note)?;
+    for row in changed.iter().filter_map(|key| world.get(key)) {
+        custom::compile(&expressions::find_uncompiled(row.key.resource, &row.body()));
+    }
+    Ok(())
+}
+
 /// Applies the log entries since the World's revision; the keys that they concern become due now.
 pub fn catch_up(
     read: &dyn StoreRead,
@@ -40,6 +68,16 @@ pub fn catch_up(
     loops: &[&Loop],
     queue: &mut WorkQueue,
     now: Time,
+) -> Result<(), StoreError> {
+    take_in(read, world, (loops, queue), now, &mut |_| ())
+}
+
+fn take_in(
+    read: &dyn StoreRead,
+    world: &mut World,
+    (loops, queue): (&[&Loop], &mut WorkQueue),
+    now: Time,
+    note: &mut dyn FnMut(&Key),
 ) -> Result<(), StoreError> {
     loop {
         let entries = read.log_after(world.revision, BATCH)?;
@@ -53,6 +91,7 @@ pub fn catch_up(
                 queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
             }
             queue_concerned(world, loops, queue, before.as_ref(), &key, now);
+            note(&key);
         }
         world.revision = last;
     }

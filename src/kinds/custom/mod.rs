@@ -16,6 +16,8 @@ mod structural;
 pub use check::has_rules;
 pub use declared::{ReadDefinition, read_definition};
 
+use super::device::selector::DeviceSelection;
+use super::policy_programs::PolicyPrograms;
 use super::typed::DecodeError;
 use super::view::custom::DefinitionColumns;
 use super::{FieldError, FieldErrors, FieldPath, UnknownField, omit};
@@ -93,6 +95,10 @@ pub enum Uncompiled {
     Rules(&'static CustomDefinition, String),
     /// The rules of a definition that is being written: the schema, its path, and whether it is unchanged.
     Schema(Box<(Value, FieldPath, bool)>),
+    /// The expressions of a policy or a webhook, and whether they are about mutations.
+    Policy(Box<(Value, bool)>),
+    /// An expression that selects devices.
+    Selector(String),
 }
 
 /// A webhook that converts objects between versions.
@@ -122,6 +128,8 @@ pub fn compile(needed: &[Uncompiled]) {
         match one {
             Uncompiled::Pattern(text) => drop(pattern::compile_and_keep(text)),
             Uncompiled::Rules(custom, version) => drop(custom.version(version).map(VersionSchema::rules)),
+            Uncompiled::Policy(policy) => drop(PolicyPrograms::compile(&policy.0, policy.1)),
+            Uncompiled::Selector(text) => drop(DeviceSelection::compile(text)),
             Uncompiled::Schema(schema) => rules::definition::check_and_keep(&schema.0, &schema.1, schema.2),
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::cel::foreign::semver;
 use crate::cel::value::{Map, MapKey, Value};
-use crate::cel::{self, Context, Declarations, Program, Type};
+use crate::cel::{Context, Declarations, Program, Type, cache};
 use crate::object::Quantity;
 use k8s_openapi::api::resource::v1::{Device, DeviceAttribute};
 use std::collections::BTreeMap;
@@ -13,11 +13,15 @@ use std::sync::Arc;
 /// Maximum cost of the evaluation for one device (`CELSelectorExpressionMaxCost`).
 const MOST_COST: u64 = 1_000_000;
 
+fn declarations() -> Declarations {
+    Declarations::default().declare("device", Type::Dyn)
+}
+
 type Entries<'v> = BTreeMap<MapKey, Value<'v>>;
 
 /// A compiled selector.
 pub struct DeviceSelection {
-    program: Program,
+    program: Arc<Program>,
     /// The texts in the expression, any of which can be a domain: the attributes of a domain that a device lacks are an empty map.
     domains: Vec<String>,
 }
@@ -25,8 +29,7 @@ pub struct DeviceSelection {
 impl DeviceSelection {
     /// Compiles an expression; the error is that of cel-go.
     pub fn compile(expression: &str) -> Result<DeviceSelection, String> {
-        let declarations = Declarations::default().declare("device", Type::Dyn);
-        let program = cel::compile(expression, &declarations, None).map_err(|issues| issues.to_string())?;
+        let program = cache::compile_and_keep(expression, &declarations()).map_err(|issues| issues.to_string())?;
         if !matches!(program.output, Type::Bool | Type::Dyn) {
             return Err("must evaluate to bool or the unknown type, not ".to_owned() + &program.output.to_string());
         }
@@ -35,6 +38,11 @@ impl DeviceSelection {
         domains.sort();
         domains.dedup();
         Ok(DeviceSelection { program, domains })
+    }
+
+    /// Whether this process has compiled the expression before.
+    pub fn is_compiled(expression: &str) -> bool {
+        cache::find_compiled(expression, &declarations()).is_some()
     }
 
     /// Evaluates the expression for a device of a driver: whether it is selected, and the cost.

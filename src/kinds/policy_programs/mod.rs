@@ -9,9 +9,11 @@ mod variables;
 pub use variables::{Available, NAMESPACE, REQUEST, declarations};
 
 use super::{FieldErrors, FieldPath};
+use crate::cel::cache::{self, Compiled};
 use crate::cel::types::JSON_PATCH;
-use crate::cel::{Declarations, Program, Type, compile};
+use crate::cel::{Declarations, Program, Type};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// The type that the value of an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,8 +59,12 @@ impl Wanted {
 }
 
 /// Compiles an expression that must have a type; the error is the detail of a field error.
-pub fn compile_as(text: &str, declared: &Declarations, wanted: Wanted) -> Result<Program, String> {
-    let program = compile(text, declared, None).map_err(|issues| format!("compilation failed: {issues}"))?;
+pub fn compile_as(text: &str, declared: &Declarations, wanted: Wanted) -> Result<Arc<Program>, String> {
+    check_type(cache::compile_and_keep(text, declared), wanted)
+}
+
+fn check_type(compiled: Compiled, wanted: Wanted) -> Result<Arc<Program>, String> {
+    let program = compiled.map_err(|issues| format!("compilation failed: {issues}"))?;
     if wanted.fits(&program.output) {
         return Ok(program);
     }
@@ -73,14 +79,11 @@ pub struct Expression {
     /// The text.
     pub text: String,
     /// The program.
-    pub program: Result<Program, String>,
+    pub program: Result<Arc<Program>, String>,
 }
 
-impl Expression {
-    fn new(text: &str, declared: &Declarations, wanted: Wanted) -> Expression {
-        Expression { text: text.to_owned(), program: compile_as(text, declared, wanted) }
-    }
-}
+/// Returns the program of an expression, or nothing to give up.
+type ProgramSource = fn(&str, &Declarations) -> Option<Compiled>;
 
 /// A validation of a policy.
 #[derive(Clone, Debug)]
@@ -122,6 +125,20 @@ pub struct PolicyPrograms {
 impl PolicyPrograms {
     /// Compiles the expressions of a policy's spec, or of a webhook, which has only conditions.
     pub fn compile(spec: &Value, mutates: bool) -> PolicyPrograms {
+        let compile: ProgramSource = |text, declared| Some(cache::compile_and_keep(text, declared));
+        PolicyPrograms::read(spec, mutates, compile).unwrap_or_default()
+    }
+
+    /// Whether this process has compiled all of these expressions before.
+    pub fn are_compiled(spec: &Value, mutates: bool) -> bool {
+        PolicyPrograms::read(spec, mutates, cache::find_compiled).is_some()
+    }
+
+    fn read(spec: &Value, mutates: bool, source: ProgramSource) -> Option<PolicyPrograms> {
+        let new = |text: &str, declared: &Declarations, wanted: Wanted| {
+            let program = check_type(source(text, declared)?, wanted);
+            Some(Expression { text: text.to_owned(), program })
+        };
         let has_params = !spec["paramKind"].is_null();
         let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let all = |field: &str| spec[field].as_array().cloned().unwrap_or_default();
@@ -129,14 +146,14 @@ impl PolicyPrograms {
         let mut programs = PolicyPrograms::default();
         let declared = declarations(available);
         for condition in all("matchConditions") {
-            let expression = Expression::new(&text(&condition, "expression"), &declared, Wanted::Bool);
+            let expression = new(&text(&condition, "expression"), &declared, Wanted::Bool)?;
             programs.conditions.push((text(&condition, "name"), expression));
         }
         let mut declared = declarations(Available { mutations: mutates, ..available });
         let mut without_authorizer = declarations(Available { authorizer: false, ..available });
         for variable in all("variables") {
             let (name, expression) = (text(&variable, "name"), text(&variable, "expression"));
-            let expression = Expression::new(&expression, &declared, Wanted::Anything);
+            let expression = new(&expression, &declared, Wanted::Anything)?;
             let found = expression.program.as_ref().map_or(Type::Dyn, |program| program.output.clone());
             declared = declared.declare(&format!("variables.{name}"), found.clone());
             without_authorizer = without_authorizer.declare(&format!("variables.{name}"), found);
@@ -145,16 +162,20 @@ impl PolicyPrograms {
         for validation in all("validations") {
             let message = text(&validation, "messageExpression");
             let has_message = !message.trim().is_empty();
+            let message_expression = match has_message {
+                true => Some(new(&message, &without_authorizer, Wanted::String)?),
+                false => None,
+            };
             programs.validations.push(Validation {
-                expression: Expression::new(&text(&validation, "expression"), &declared, Wanted::Bool),
+                expression: new(&text(&validation, "expression"), &declared, Wanted::Bool)?,
                 message: text(&validation, "message"),
-                message_expression: has_message.then(|| Expression::new(&message, &without_authorizer, Wanted::String)),
+                message_expression,
                 reason: validation["reason"].as_str().map(str::to_owned),
             });
         }
         for annotation in all("auditAnnotations") {
             let expression = text(&annotation, "valueExpression");
-            let expression = Expression::new(&expression, &without_authorizer, Wanted::OptionalString);
+            let expression = new(&expression, &without_authorizer, Wanted::OptionalString)?;
             programs.annotations.push((text(&annotation, "key"), expression));
         }
         for mutation in all("mutations") {
@@ -163,10 +184,10 @@ impl PolicyPrograms {
                 true => ("jsonPatch", Wanted::JsonPatch),
                 false => ("applyConfiguration", Wanted::Configuration),
             };
-            let expression = Expression::new(&text(&mutation[field], "expression"), &declared, wanted);
+            let expression = new(&text(&mutation[field], "expression"), &declared, wanted)?;
             programs.mutations.push(PolicyMutation { is_patch, expression });
         }
-        programs
+        Some(programs)
     }
 }
 
@@ -203,7 +224,7 @@ impl PolicyCheck {
     /// Checks a variable, which the expressions after it can use.
     pub fn add_variable(&mut self, name: &str, text: &str, path: &FieldPath, errors: &mut FieldErrors) {
         let found = match compile_as(text, &self.declared, Wanted::Anything) {
-            Ok(program) => program.output,
+            Ok(program) => program.output.clone(),
             Err(detail) => {
                 errors.invalid(path, text, &detail);
                 Type::Dyn

@@ -4,11 +4,12 @@ use super::PolicyType;
 use crate::apiserver::ApiResult;
 use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::transaction::Transaction;
+use crate::kinds::custom::Uncompiled;
 use crate::kinds::policy_programs::PolicyPrograms;
 use crate::object::{Object, Resource, Str};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Maximum number of policies and bindings that are kept.
 const MOST_KEPT: usize = 2000;
@@ -25,8 +26,24 @@ pub struct PolicyDefinition {
     pub fails: bool,
     /// Whether it runs again after later changes.
     pub reinvokes: bool,
+    /// Its spec.
+    spec: Value,
+    /// Whether it is one that changes objects.
+    mutates: bool,
+    programs: OnceLock<PolicyPrograms>,
+}
+
+impl PolicyDefinition {
     /// Its expressions.
-    pub programs: PolicyPrograms,
+    pub fn programs(&self) -> &PolicyPrograms {
+        self.programs.get_or_init(|| PolicyPrograms::compile(&self.spec, self.mutates))
+    }
+
+    /// The expressions, unless this process has compiled them.
+    pub fn find_uncompiled(&self) -> Option<Uncompiled> {
+        let is_known = self.programs.get().is_some() || PolicyPrograms::are_compiled(&self.spec, self.mutates);
+        (!is_known).then(|| Uncompiled::Policy(Box::new((self.spec.clone(), self.mutates))))
+    }
 }
 
 /// A binding of a policy.
@@ -112,7 +129,9 @@ fn read_policy(object: &Object, mutates: bool) -> Read {
         param_kind: (!param_kind.is_null()).then(|| (text(&param_kind["apiVersion"]), text(&param_kind["kind"]))),
         fails: spec["failurePolicy"] != "Ignore",
         reinvokes: spec["reinvocationPolicy"] == "IfNeeded",
-        programs: PolicyPrograms::compile(spec, mutates),
+        spec: spec.clone(),
+        mutates,
+        programs: OnceLock::new(),
     }))
 }
 

@@ -147,7 +147,7 @@ fn judge(activation: &Activation<'_>, invocation: &Invocation, params: Option<&O
             findings.take_failure(invocation, index, &Failure { message, reason: None });
         }
     };
-    match activation.matches(&policy.programs.conditions, params, policy.fails) {
+    match activation.matches(&policy.programs().conditions, params, policy.fails) {
         Err(message) => return error(findings, 0, message),
         Ok(false) => return,
         Ok(true) => {}
@@ -166,7 +166,7 @@ fn judge(activation: &Activation<'_>, invocation: &Invocation, params: Option<&O
         }
     }
     let mut budget = BUDGET;
-    for (key, expression) in &policy.programs.annotations {
+    for (key, expression) in &policy.programs().annotations {
         match evaluate(expression, &context, &mut budget) {
             Ok(Value::String(text)) => findings.take_annotation(invocation, key, &text),
             Ok(_) => {}
@@ -179,7 +179,7 @@ fn judge(activation: &Activation<'_>, invocation: &Invocation, params: Option<&O
 
 /// Binds the variables of a policy.
 fn bind_variables<'v>(mut context: Context<'v>, invocation: &'v Invocation) -> Context<'v> {
-    for (name, expression) in &invocation.policy.programs.variables {
+    for (name, expression) in &invocation.policy.programs().variables {
         if let Ok(program) = &expression.program {
             context.bind_lazily(name, program);
         }
@@ -192,7 +192,7 @@ fn failures(invocation: &Invocation, context: &Context<'_>) -> Result<Vec<(usize
     let policy = &invocation.policy;
     let mut budget = BUDGET;
     let mut failures = Vec::new();
-    for (index, validation) in policy.programs.validations.iter().enumerate() {
+    for (index, validation) in policy.programs().validations.iter().enumerate() {
         match evaluate(&validation.expression, context, &mut budget) {
             Err(stop @ Stop::Budget) => return Err(stop.message()),
             Err(stop) if policy.fails => failures.push((index, Failure { message: stop.message(), reason: None })),
@@ -227,7 +227,7 @@ pub fn mutate(
         }
     };
     for param in params {
-        for index in 0..policy.programs.mutations.len() {
+        for index in 0..policy.programs().mutations.len() {
             match patched(txn, request, invocation, param.as_deref(), index)? {
                 Err(why) => refuse(&why, Some("Invalid")),
                 Ok(None) => break,
@@ -252,7 +252,7 @@ fn patched(
     let policy = &invocation.policy;
     let activation = Activation::new(txn, request, &invocation.version)?;
     if index == 0 {
-        match activation.matches(&policy.programs.conditions, params, policy.fails) {
+        match activation.matches(&policy.programs().conditions, params, policy.fails) {
             Ok(true) => {}
             Ok(false) => return Ok(Ok(None)),
             Err(why) => return Ok(Err(why)),
@@ -263,7 +263,7 @@ fn patched(
         Ok(context) => bind_variables(context, invocation),
         Err(why) => return Ok(Err(why.to_string())),
     };
-    let mutation = &policy.programs.mutations[index];
+    let mutation = &policy.programs().mutations[index];
     let mut budget = BUDGET;
     let value = evaluate(&mutation.expression, &context, &mut budget).map_err(Stop::message);
     Ok(value.and_then(|value| patches::apply(request.kind, &*request.object, &value, mutation.is_patch).map(Some)))

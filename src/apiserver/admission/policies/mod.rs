@@ -16,6 +16,7 @@ use super::AdmissionRequest;
 use super::matching::Operation;
 use super::webhooks::EXEMPT;
 use crate::apiserver::ApiResult;
+use crate::apiserver::custom;
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::Kind;
 use crate::object::{Cause, Reason, Resource, Status};
@@ -63,6 +64,7 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     if found.is_empty() {
         return Ok(());
     }
+    defer_compilation(txn, &found)?;
     let mut evaluation = Evaluation::new(txn, request);
     for invocation in &found {
         evaluation.validate(invocation)?;
@@ -76,6 +78,11 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     }
 }
 
+/// Ends a write whose policies are not compiled yet, where it is made again with them.
+fn defer_compilation(txn: &mut dyn Transaction, found: &[Invocation]) -> ApiResult<()> {
+    custom::defer(txn, found.iter().filter_map(|invocation| invocation.policy.find_uncompiled()).collect())
+}
+
 /// The refusal of a request, in the words of Kubernetes.
 fn refusal(request: &AdmissionRequest<'_>, denial: &Denial) -> Status {
     let reason = match denial.reason.as_deref() {
@@ -84,19 +91,10 @@ fn refusal(request: &AdmissionRequest<'_>, denial: &Denial) -> Status {
         Some("RequestEntityTooLarge") => Reason::RequestEntityTooLarge,
         _ => Reason::Invalid,
     };
-    let mut status = Status::forbidden(request.kind.resource, shown_name(request), &denial.message);
+    let mut status = request.forbidden(&denial.message);
     status.reason = reason;
     status.causes = vec![Cause { reason: String::new(), field: String::new(), message: denial.message.clone() }];
     status
-}
-
-/// The name in a refusal; that of a new object may not be generated yet.
-fn shown_name<'r>(request: &'r AdmissionRequest<'_>) -> &'r str {
-    let start = || request.object.text(&["metadata", "generateName"]).filter(|start| !start.is_empty());
-    match request.name() {
-        "" => start().unwrap_or("Unknown"),
-        name => name,
-    }
 }
 
 /// The policies that ran for a request and run again when a later change may concern them.
@@ -118,6 +116,7 @@ pub fn mutate(
         return Ok(false);
     }
     let found = invocations::find(txn, request, MUTATING)?;
+    defer_compilation(txn, &found)?;
     let due = std::mem::take(&mut state.due);
     let mut errors: Vec<Denial> = Vec::new();
     let mut is_changed = false;
@@ -139,7 +138,7 @@ pub fn mutate(
         return Ok(is_changed);
     }
     let first = &errors[0];
-    let mut status = Status::forbidden(request.kind.resource, shown_name(request), "");
+    let mut status = request.forbidden_early("");
     status.message = first.message.clone();
     if first.reason.is_some() {
         status.reason = Reason::Invalid;

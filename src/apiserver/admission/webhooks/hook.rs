@@ -3,11 +3,12 @@
 use crate::apiserver::ApiResult;
 use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::hook_client::HookClient;
+use crate::kinds::custom::Uncompiled;
 use crate::kinds::policy_programs::{Expression, PolicyPrograms};
 use crate::object::{Cause, Object, Reason, Status, Str};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Number of configurations that are kept as they were read; all are forgotten when there are more.
 const MOST_KEPT: usize = 256;
@@ -23,8 +24,9 @@ pub struct Hook {
     pub name: String,
     /// The requests that it wants to see.
     pub criteria: MatchCriteria,
-    /// Further conditions by name; they are compiled once for each revision of the configuration.
-    pub conditions: Vec<(String, Expression)>,
+    /// The conditions as they are written.
+    fields: Value,
+    conditions: OnceLock<Vec<(String, Expression)>>,
     /// Its server.
     pub client: HookClient,
     /// Seconds that it has for its answer.
@@ -84,7 +86,8 @@ impl Hook {
             configuration: configuration.name().to_owned(),
             name: hook["name"].as_str().unwrap_or_default().to_owned(),
             criteria: MatchCriteria::from_webhook(hook),
-            conditions: PolicyPrograms::compile(hook, false).conditions,
+            fields: json!({"matchConditions": hook["matchConditions"]}),
+            conditions: OnceLock::new(),
             client: HookClient::read(&hook["clientConfig"]),
             timeout: hook["timeoutSeconds"].as_u64().unwrap_or(10).clamp(1, 30),
             ignores_failure: hook["failurePolicy"] == "Ignore",
@@ -92,6 +95,17 @@ impl Hook {
             is_reinvoked: hook["reinvocationPolicy"] == "IfNeeded",
             review_version: versions.filter_map(known).next().unwrap_or("admission.k8s.io/v1"),
         }
+    }
+
+    /// Further conditions by name; they are compiled once for each revision of the configuration.
+    pub fn conditions(&self) -> &[(String, Expression)] {
+        self.conditions.get_or_init(|| PolicyPrograms::compile(&self.fields, false).conditions)
+    }
+
+    /// The conditions, unless this process has compiled them.
+    pub fn find_uncompiled(&self) -> Option<Uncompiled> {
+        let is_known = self.conditions.get().is_some() || PolicyPrograms::are_compiled(&self.fields, false);
+        (!is_known).then(|| Uncompiled::Policy(Box::new((self.fields.clone(), false))))
     }
 
     /// The text for a call that failed.

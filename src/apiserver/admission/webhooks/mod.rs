@@ -13,10 +13,10 @@ use super::AdmissionRequest;
 use super::activation::Activation;
 use super::matching::{MatchedVersion, Operation};
 use super::request::served_versions;
-use crate::apiserver::ApiResult;
 use crate::apiserver::hook_client::find_endpoint;
 use crate::apiserver::outside::{self, Answer, Asked, WebhookQuestion};
 use crate::apiserver::transaction::Transaction;
+use crate::apiserver::{ApiResult, custom};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Resource, Status, patch};
 use hook::{Hook, HookCache};
@@ -158,7 +158,7 @@ fn find_hooks(txn: &dyn Transaction, kind: &Kind, resource: Resource) -> ApiResu
 /// The version in which a webhook matches a request: its rules, selectors and conditions do. A condition that cannot be evaluated refuses
 /// the request, or counts as no match, by the failure policy.
 fn find_version(
-    txn: &dyn Transaction,
+    txn: &mut dyn Transaction,
     hook: &Hook,
     request: &AdmissionRequest<'_>,
 ) -> ApiResult<Option<MatchedVersion>> {
@@ -174,10 +174,11 @@ fn find_version(
     };
     let label = |name: &str| namespace.as_deref().and_then(|namespace| namespace.label(name));
     let Some(version) = hook.criteria.find(&matched, label) else { return Ok(None) };
-    if hook.conditions.is_empty() {
+    custom::defer(txn, hook.find_uncompiled().into_iter().collect())?;
+    if hook.conditions().is_empty() {
         return Ok(Some(version));
     }
-    match Activation::new(txn, request, &version)?.matches(&hook.conditions, None, !hook.ignores_failure) {
+    match Activation::new(txn, request, &version)?.matches(hook.conditions(), None, !hook.ignores_failure) {
         Ok(holds) => Ok(holds.then_some(version)),
         Err(why) => Err(Status::forbidden(request.kind.resource, request.name(), &why)),
     }

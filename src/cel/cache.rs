@@ -1,0 +1,79 @@
+//! Compiled expressions, kept for each process: compiling a long one takes milliseconds, and nothing is compiled under the write lock of the
+//! state.
+//!
+//! Never: decides how long an expression may be; its kind does. Start reading at [`compile_and_keep`].
+
+use super::{Declarations, Program, compile};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Maximum number of kept programs, and of the bytes of their expressions.
+const MOST_KEPT: usize = 4096;
+const MOST_BYTES: usize = 8 << 20;
+
+/// A program, or the issues of its expression.
+pub type Compiled = Result<Arc<Program>, Arc<str>>;
+
+#[derive(Default)]
+struct ProgramCache {
+    programs: HashMap<String, Compiled>,
+    bytes: usize,
+}
+
+/// Programs by the declarations and the text of their expression.
+static COMPILED: LazyLock<Mutex<ProgramCache>> = LazyLock::new(Mutex::default);
+
+fn kept() -> MutexGuard<'static, ProgramCache> {
+    COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Types are known by their names, which belong to one declaration each.
+fn key(text: &str, declared: &Declarations) -> String {
+    let mut key = if declared.mutates { "mutates ".to_owned() } else { String::new() };
+    for (name, ty) in &declared.variables {
+        // Writing to a string cannot fail.
+        let _ = write!(key, "{name}: {ty}, ");
+    }
+    key.push_str(text);
+    key
+}
+
+/// Returns the program of an expression, if this process has compiled it.
+pub fn find_compiled(text: &str, declared: &Declarations) -> Option<Compiled> {
+    kept().programs.get(&key(text, declared)).cloned()
+}
+
+/// Returns the program of an expression; compiles it unless this process has done so before.
+pub fn compile_and_keep(text: &str, declared: &Declarations) -> Compiled {
+    let key = key(text, declared);
+    if let Some(known) = kept().programs.get(&key) {
+        return known.clone();
+    }
+    let compiled = compile(text, declared, None).map(Arc::new).map_err(|issues| Arc::from(issues.to_string().as_str()));
+    let mut kept = kept();
+    if kept.programs.len() >= MOST_KEPT || kept.bytes + key.len() > MOST_BYTES {
+        *kept = ProgramCache::default();
+    }
+    kept.bytes += key.len();
+    kept.programs.insert(key, compiled.clone());
+    compiled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cel::Type;
+
+    #[test]
+    fn program_belongs_to_its_declarations() {
+        let with = |ty| Declarations::default().declare("cached", ty);
+        let text = "cached + 1 == 2";
+        assert!(find_compiled(text, &with(Type::Int)).is_none());
+        assert!(compile_and_keep(text, &with(Type::Int)).is_ok());
+        assert!(find_compiled(text, &with(Type::Int)).is_some_and(|known| known.is_ok()));
+        assert!(find_compiled(text, &with(Type::String)).is_none());
+        let issues = compile_and_keep(text, &with(Type::String)).unwrap_err();
+        assert!(issues.contains("no matching overload"), "{issues}");
+    }
+}
