@@ -33,7 +33,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" => world.selecting(ROOT, row).into_iter().map(|budget| budget.key.clone()).collect(),
         // The owners' `replicas` give the expected number of pods.
-        owner if SCALED.contains(&owner) => {
+        _ if replicas_of(world, row).is_some() => {
             world.list_in(ROOT, &row.key.namespace).map(|budget| budget.key.clone()).collect()
         }
         _ => Vec::new(),
@@ -168,12 +168,22 @@ fn scale(world: &World, pods: &[&Arc<Row>]) -> Result<(i64, bool), String> {
         };
         let above = owner.controller().and_then(|owner| world.by_uid(&owner.uid));
         let owner = above.filter(|above| above.key.resource == "deployments.apps").unwrap_or(owner);
-        if !SCALED.contains(&owner.key.resource.0) {
+        let Some(wanted) = replicas_of(world, owner) else {
             return Err(format!("{} does not implement the scale subresource", owner.key.resource.0));
-        }
-        replicas.insert(&owner.uid, owner.workload().map_or(0, |fields| fields.replicas));
+        };
+        replicas.insert(&owner.uid, wanted);
     }
     Ok((replicas.values().sum(), unmanaged))
+}
+
+/// The desired replicas of an owner: of a workload, or of a custom resource whose definition has a scale subresource.
+fn replicas_of(world: &World, owner: &Row) -> Option<i64> {
+    if SCALED.contains(&owner.key.resource.0) {
+        return Some(owner.workload().map_or(0, |fields| fields.replicas));
+    }
+    let kind = world.kinds.by_resource(owner.key.resource)?;
+    kind.custom?.scale.as_ref()?;
+    Some(owner.body().int(&kind.replicas().0).unwrap_or(0))
 }
 
 #[cfg(test)]

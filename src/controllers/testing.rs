@@ -333,7 +333,7 @@ impl Cluster {
     fn commit(&mut self, verb: WriteVerb) {
         match verb {
             WriteVerb::Create(object) => self.insert(object),
-            WriteVerb::Update(object) => self.update(object),
+            WriteVerb::Update(object) | WriteVerb::Scale(object) => self.update(object),
             WriteVerb::Status(object) => {
                 let mut kept = self.current_row(&object).object();
                 kept.set(&["status"], object.0["status"].clone());
@@ -455,7 +455,7 @@ fn default_job(job: &mut Object) {
 fn verb_text(verb: &WriteVerb) -> String {
     match verb {
         WriteVerb::Create(object) => format!("create {}", key_of(object)),
-        WriteVerb::Update(object) => format!("update {}", key_of(object)),
+        WriteVerb::Update(object) | WriteVerb::Scale(object) => format!("update {}", key_of(object)),
         WriteVerb::Status(object) => format!("status {}", key_of(object)),
         WriteVerb::Delete { key, .. } => format!("delete {key}"),
         WriteVerb::Bind { pod, .. } => format!("bind {pod}"),
@@ -496,6 +496,7 @@ pub fn key_of(object: &Object) -> Key {
         "ServiceAccount" => "serviceaccounts",
         "StatefulSet" => "statefulsets.apps",
         "StorageClass" => "storageclasses.storage.k8s.io",
+        "VolumeAttributesClass" => "volumeattributesclasses.storage.k8s.io",
         "ValidatingAdmissionPolicy" => "validatingadmissionpolicies.admissionregistration.k8s.io",
         other => panic!("tests do not know the kind {other:?}"),
     };

@@ -75,7 +75,9 @@ impl ActivityLog {
             let why = write.why.clone();
             match &write.verb {
                 WriteVerb::Create(object) => add(ActivityKind::Created(key_of(object, about), why)),
-                WriteVerb::Update(object) => add(ActivityKind::Updated(key_of(object, about), why)),
+                WriteVerb::Update(object) | WriteVerb::Scale(object) => {
+                    add(ActivityKind::Updated(key_of(object, about), why))
+                }
                 WriteVerb::Status(object) => add(ActivityKind::Status(key_of(object, about), why)),
                 WriteVerb::Delete { key, .. } => add(ActivityKind::Deleted(key.clone(), why)),
                 WriteVerb::Bind { node, .. } => add(ActivityKind::Bound(node.to_string())),

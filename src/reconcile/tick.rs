@@ -172,7 +172,7 @@ impl Tick<'_> {
         self.world.now = now;
         if self.log_may_have_changed {
             // Most of the log is read before the lock is taken.
-            store_tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+            store_tail::catch_up_and_compile(&store.read()?, self.world, self.loops, self.queue, now)?;
         }
         if !self.queue.is_due(now) && !self.recorder.is_due(now) {
             return Ok(TickResult::default());
@@ -539,6 +539,10 @@ pub fn stage(
             // Kubernetes' controller records a Deployment's revision with the status.
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
             update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
+        }
+        WriteVerb::Scale(object) => {
+            let options = by_controller("scale");
+            update(&mut txn, kind_of(&kinds, object)?, object, UpdatePart::Scale, &options).map(|_| ())
         }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => {

@@ -70,6 +70,8 @@ pub enum WriteVerb {
     Create(Object),
     /// Replaces spec and metadata; `metadata.resourceVersion` in the object is the revision relied on.
     Update(Object),
+    /// Replaces only the number of replicas, through `/scale`: the object with another number.
+    Scale(Object),
     /// Replaces only the status.
     Status(Object),
     /// Deletes, if the uid still is the same.

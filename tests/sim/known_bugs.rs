@@ -17,8 +17,12 @@ const SEEDS: u64 = 100;
 /// Changes the objects that a plan writes.
 fn changed(mut plan: Plan, change: impl Fn(&mut Object)) -> Plan {
     for write in &mut plan.writes {
-        if let WriteVerb::Create(object) | WriteVerb::Update(object) | WriteVerb::Status(object) = &mut write.verb {
-            change(object);
+        match &mut write.verb {
+            WriteVerb::Create(object)
+            | WriteVerb::Update(object)
+            | WriteVerb::Scale(object)
+            | WriteVerb::Status(object) => change(object),
+            _ => {}
         }
     }
     plan

@@ -7,15 +7,16 @@
 mod behavior;
 mod metrics;
 mod replicas;
+mod target;
 
 use super::status;
-use crate::kinds;
 use crate::object::{Key, Object, time};
 use crate::world::loop_memory::AutoscalerMemory;
 use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use target::{ScaleTarget, find_target};
 
 const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 
@@ -44,23 +45,12 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT {
         return vec![row.key.clone()];
     }
-    if row.workload().is_none() {
+    if !target::can_scale(world, row) {
         return Vec::new();
     }
-    let scales = |hpa: &&Arc<Row>| target(world, &hpa.key, &hpa.object()).is_ok_and(|target| target.key == row.key);
+    let scales =
+        |hpa: &&Arc<Row>| find_target(world, &hpa.key, &hpa.object()).is_ok_and(|target| target.row.key == row.key);
     world.list_in(ROOT, &row.key.namespace).filter(scales).map(|hpa| hpa.key.clone()).collect()
-}
-
-/// Returns the scale target of an autoscaler, or Kubernetes' message when it does not exist.
-fn target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<&'w Arc<Row>, String> {
-    let text = |name: &str| object.text(&["spec", "scaleTargetRef", name]).unwrap_or_default();
-    let Some(kind) =
-        kinds::by_kind(text("apiVersion"), text("kind")).filter(|kind| kind.scale && kind.custom.is_none())
-    else {
-        return Err(format!("no matches for kind {:?} in group {:?}", text("kind"), text("apiVersion")));
-    };
-    let missing = || format!("{} {:?} not found", kind.resource, text("name"));
-    world.find(kind.resource.0, &hpa.namespace, text("name")).ok_or_else(missing)
 }
 
 /// Evaluation of one autoscaler in progress.
@@ -86,9 +76,9 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan: Plan::default(),
         object,
     };
-    match target(world, key, &scaling.object) {
+    match find_target(world, key, &scaling.object) {
         Err(why) => scaling.has_no_target(&why),
-        Ok(scaled) => scaling.scale(scaled),
+        Ok(scaled) => scaling.scale(&scaled),
     }
     scaling.finish()
 }
@@ -108,10 +98,9 @@ impl AutoscalerState<'_> {
         self.set_condition("AbleToScale", "False", "FailedGetScale", &message);
     }
 
-    fn scale(&mut self, scaled: &Row) {
-        let current = scaled.workload().map_or(0, |fields| fields.replicas);
-        let counted = scaled.workload().map_or(0, |fields| fields.counts.replicas);
-        status::count(&mut self.status, "currentReplicas", counted);
+    fn scale(&mut self, scaled: &ScaleTarget<'_>) {
+        let current = scaled.replicas;
+        status::count(&mut self.status, "currentReplicas", scaled.observed);
         if status::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
             let message = "the HPA controller was able to get the target's current scale";
             self.set_condition("AbleToScale", "True", "SucceededGetScale", message);
@@ -121,29 +110,33 @@ impl AutoscalerState<'_> {
             let message = "scaling is disabled since the replica count of the target is zero";
             self.set_condition("ScalingActive", "False", "ScalingDisabled", message);
         } else if let Some(why) = why {
-            self.rescale(scaled, current, bound, why);
+            self.rescale(scaled, bound, why);
+        } else if scaled.selector.is_none() {
+            self.event(EventType::Warning, "SelectorRequired", "selector is required");
+            let message = "the HPA target's scale is missing a selector";
+            self.set_condition("ScalingActive", "False", "InvalidSelector", message);
         } else if let Some(pods) = self.measured(scaled) {
             self.scale_by_metrics(scaled, current, &pods);
         } else {
             self.status.entry("desiredReplicas").or_insert(current.into());
             return;
         }
-        let wanted = self.plan.writes.iter().any(|write| matches!(write.verb, WriteVerb::Update(_)));
+        let wanted = self.plan.writes.iter().any(|write| matches!(write.verb, WriteVerb::Scale(_)));
         if !wanted {
             self.status.insert("desiredReplicas".into(), current.into());
         }
     }
 
     /// The measured pods; `None` before the next evaluation is due, or while measurements are pending.
-    fn measured(&mut self, scaled: &Row) -> Option<Vec<Arc<Row>>> {
+    fn measured(&mut self, scaled: &ScaleTarget<'_>) -> Option<Vec<Arc<Row>>> {
         let now = self.world.now;
         if let Some(synced) = self.memory.synced.filter(|synced| *synced + PERIOD > now) {
             self.plan.wake_at(synced + PERIOD);
             return None;
         }
-        let selector = &scaled.workload()?.selector;
+        let selector = scaled.selector.as_ref()?;
         let pods: Vec<Arc<Row>> =
-            self.world.pods_matching(&scaled.key.namespace, selector).into_iter().cloned().collect();
+            self.world.pods_matching(&scaled.row.key.namespace, selector).into_iter().cloned().collect();
         let facts = &self.world.facts.pods;
         let runs = |pod: &&Arc<Row>| facts.get(&pod.uid).is_some_and(PodFacts::runs);
         let running = || pods.iter().filter(runs);
@@ -168,7 +161,7 @@ impl AutoscalerState<'_> {
     }
 
     /// Scales to the size that the metrics propose.
-    fn scale_by_metrics(&mut self, scaled: &Row, current: i64, pods: &[Arc<Row>]) {
+    fn scale_by_metrics(&mut self, scaled: &ScaleTarget<'_>, current: i64, pods: &[Arc<Row>]) {
         let now = self.world.now;
         self.memory.synced = Some(now);
         self.plan.wake_at(now + PERIOD);
@@ -194,7 +187,7 @@ impl AutoscalerState<'_> {
                         true => format!("{} above target", verdict.by),
                         false => "All metrics below target".into(),
                     };
-                    self.rescale(scaled, current, next.replicas, &why);
+                    self.rescale(scaled, next.replicas, &why);
                 }
             }
         }
@@ -202,15 +195,15 @@ impl AutoscalerState<'_> {
     }
 
     /// Reports other autoscalers that select the same pods: then none of them scales (`validateAndParseSelector`).
-    fn ambiguous(&self, scaled: &Row, pods: &[Arc<Row>]) -> Option<String> {
+    fn ambiguous(&self, scaled: &ScaleTarget<'_>, pods: &[Arc<Row>]) -> Option<String> {
         let selects = |hpa: &&Arc<Row>| {
-            let target = target(self.world, &hpa.key, &hpa.object()).ok();
-            let selector = target.and_then(|target| target.workload()).map(|fields| &fields.selector);
+            let target = find_target(self.world, &hpa.key, &hpa.object()).ok();
+            let selector = target.and_then(|target| target.selector);
             selector.is_some_and(|selector| pods.iter().any(|pod| selector.matches(|key| pod.label(key))))
         };
-        let all = self.world.list_in(ROOT, &scaled.key.namespace).filter(|hpa| !hpa.is_deleting()).filter(selects);
+        let all = self.world.list_in(ROOT, &scaled.row.key.namespace).filter(|hpa| !hpa.is_deleting()).filter(selects);
         let all: Vec<String> = all.map(|hpa| format!("{}/{}", hpa.key.namespace, hpa.key.name)).collect();
-        let selector = &scaled.workload()?.selector;
+        let selector = scaled.selector.as_ref()?;
         let message = || format!("pods by selector {selector} are controlled by multiple HPAs: [{}]", all.join(" "));
         (all.len() > 1).then(message)
     }
@@ -227,17 +220,15 @@ impl AutoscalerState<'_> {
         self.plan.wait(message);
     }
 
-    fn rescale(&mut self, scaled: &Row, current: i64, wanted: i64, why: &str) {
+    fn rescale(&mut self, scaled: &ScaleTarget<'_>, wanted: i64, why: &str) {
         let now = self.world.now;
-        let mut body = scaled.object();
-        body.set(&["spec", "replicas"], wanted);
         self.event(EventType::Normal, "SuccessfulRescale", format!("New size: {wanted}; reason: {why}"));
-        self.plan.write(WriteVerb::Update(body), why);
+        self.plan.write(WriteVerb::Scale(scaled.resized(wanted)), why);
         let message = format!("the HPA controller was able to update the target scale to {wanted}");
         self.set_condition("AbleToScale", "True", "SucceededRescale", &message);
         self.status.insert("lastScaleTime".into(), time::rfc3339(now).into());
         self.status.insert("desiredReplicas".into(), wanted.into());
-        self.memory.scalings.push((now, wanted - current));
+        self.memory.scalings.push((now, wanted - scaled.replicas));
     }
 
     /// Stores recommendations and scaling events for the next evaluation.
