@@ -119,6 +119,9 @@ fn verbs_act_with_the_rights_of_another_user() {
     refused("set image deployment/web web=acme/web:2", &of_deployments("get", "deployments"));
     refused("rollout history deployment/web", &of_deployments("get", "deployments"));
     refused("backup a.db", "--as is not supported by \"kloop backup\"");
+    for line in ["why deployment/web", "history", "ps", "undo --dry-run"] {
+        refused(line, "User \"ann\" cannot list resource \"*\" in API group \"*\" at the cluster scope");
+    }
     cluster.ok("create role looks --verb=get,list --resource=configmaps,deployments,replicasets.apps,events");
     cluster.ok("create rolebinding ann-looks --role=looks --user=ann");
     assert!(cluster.ok("describe configmap settings --as=ann").contains("settings"));
@@ -126,6 +129,10 @@ fn verbs_act_with_the_rights_of_another_user() {
     refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments/scale"));
     refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");
     refused("run shell --image=busybox", &cannot("create resource \"pods\" in API group \"\""));
+    cluster.ok("create clusterrole sees --verb=get,list --resource=*.*");
+    cluster.ok("create clusterrolebinding ann-sees --clusterrole=sees --user=ann");
+    assert!(cluster.ok("history --as=ann").contains("settings"));
+    refused("undo", "cannot delete resource");
 }
 
 #[test]

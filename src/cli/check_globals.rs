@@ -2,9 +2,13 @@
 
 use super::program_name::is_kubectl_verb;
 use super::{CliResult, CommandContext, Failure, Globals, config, context_settings, flags};
+use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
 use crate::serve::kubeconfig;
 use std::path::Path;
 use std::time::Duration;
+
+/// The verbs of kloop's own that show objects of all kinds, and that change objects only through the API.
+const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 
 impl Globals {
     /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
@@ -28,6 +32,9 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     globals.request_timeout()?;
     check_level(globals.v.as_deref())?;
     check_identity(&globals, verb)?;
+    if ALL_READERS.contains(&verb) && context.is_impersonating() {
+        check_reads_all(context)?;
+    }
     let state = context.state();
     let name = context_settings::context_name(&state);
     let usual = context_settings::usual_name(&state);
@@ -69,13 +76,23 @@ fn check_identity(globals: &Globals, verb: &str) -> CliResult {
             config::USER
         )));
     }
-    // kloop's own verbs act on the machine or on the state file as a whole.
-    if user.is_some() && !is_kubectl_verb(verb) {
+    // The other verbs of kloop's own act on the machine or on the state file as a whole.
+    if user.is_some() && !is_kubectl_verb(verb) && !ALL_READERS.contains(&verb) {
         return Err(Failure::plain(format!(
             "--as is not supported by \"kloop {verb}\": it acts as the administrator\nhint: leave the flag out, or use kubectl with \
              kloop serve, which acts as others everywhere"
         )));
     }
+    Ok(())
+}
+
+/// Refuses a user who may not list objects of all kinds.
+fn check_reads_all(context: &mut CommandContext) -> CliResult {
+    let user = context.user();
+    let everything =
+        AccessedResource { group: "*".to_owned(), resource: "*".to_owned(), ..AccessedResource::default() };
+    let request = AccessRequest::for_resource("list", everything);
+    context.read_view(|txn| check_access(txn, &user, &request).map(drop))?;
     Ok(())
 }
 

@@ -150,6 +150,11 @@ impl CommandContext {
         Arc::new(self.acting_user().unwrap_or_else(User::administrator))
     }
 
+    /// Whether the command acts as another user (`--as`).
+    pub fn is_impersonating(&self) -> bool {
+        self.acting_user().is_some()
+    }
+
     fn acting_user(&self) -> Option<User> {
         let name = self.globals.as_user.as_deref().filter(|name| !name.is_empty())?;
         let uid = self.globals.as_uid.as_deref().unwrap_or_default();
