@@ -55,6 +55,7 @@ pub fn apply(
         // As kubectl: a version in a manifest means nothing for an object that is new.
         let mut modified = modified;
         modified.unset(&["metadata", "resourceVersion"]);
+        drop_nulls(&mut modified.0);
         let reply = create(txn, kind, &modified, options)?;
         return Ok(Applied::from_reply(ApplyOutcome::Created, reply));
     };
@@ -87,6 +88,18 @@ pub fn apply(
     Ok(Applied { warnings, ..done })
 }
 
+/// Removes fields that are null, as kubectl does in a new object: in a patch, which changes an existing one, null removes the field, too.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
 /// The patch that leads from the live object to the manifest; empty when nothing is to be done.
 pub fn three_way(
     kind: &Kind,
@@ -102,4 +115,16 @@ pub fn three_way(
         None => merge::three_way_json_merge(original, &modified.0, &live.0),
     };
     made.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_fields_are_dropped_but_not_null_items() {
+        let mut value = json!({"a": null, "b": {"c": null}, "d": [null, {"e": null, "f": 1}]});
+        drop_nulls(&mut value);
+        assert_eq!(value, json!({"b": {}, "d": [null, {"f": 1}]}));
+    }
 }

@@ -22,7 +22,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("crd-cel", 9),
     ("crd-invalid", 6),
     ("crd-structural", 39),
-    ("crd-versions", 10),
+    ("crd-versions", 11),
     ("create-generators-1", 23),
     ("create-generators-2", 24),
     ("create-generators-3", 27),
