@@ -540,17 +540,15 @@ pub fn stage(
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
             update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
-        WriteVerb::Scale(object) => {
-            let options = by_controller("scale");
-            update(&mut txn, kind_of(&kinds, object)?, object, UpdatePart::Scale, &options).map(|_| ())
-        }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
             update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
         }
-        WriteVerb::Status(object) => {
-            update(&mut txn, kind_of(&kinds, object)?, object, UpdatePart::StatusAlone, &by_controller("status"))
-                .map(|_| ())
+        WriteVerb::Status(object) | WriteVerb::Scale(object) => {
+            let is_scale = matches!(verb, WriteVerb::Scale(_));
+            let (part, name) =
+                if is_scale { (UpdatePart::Scale, "scale") } else { (UpdatePart::StatusAlone, "status") };
+            update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(name)).map(|_| ())
         }
         WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
         WriteVerb::Bind { pod, uid, node } => bind(&mut txn, pod, uid, node),

@@ -64,15 +64,26 @@ impl TokenSigner {
         Ok(TokenSigner { header, signing, verifying, point, verified: Mutex::default() })
     }
 
-    /// Returns the token with these claims.
+    /// Returns the token with these claims, and remembers it: its first check needs no look at the signature.
     pub fn sign(&self, claims: &Value) -> Result<String> {
-        Ok(encode(&self.header, claims, &self.signing)?)
+        let token = encode(&self.header, claims, &self.signing)?;
+        if let Some(hash) = hash_token(&token) {
+            self.remember(hash, Arc::new(claims.clone()));
+        }
+        Ok(token)
+    }
+
+    fn remember(&self, hash: [u8; 32], claims: Arc<Value>) {
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if verified.len() >= REMEMBERED {
+            verified.clear();
+        }
+        verified.insert(hash, claims);
     }
 
     /// Returns the claims of a token of this key whose time it is. A good signature is remembered, its times are checked anew.
     pub fn verify(&self, token: &str) -> std::result::Result<Arc<Value>, TokenError> {
-        let hash = digest(&SHA256, token.as_bytes());
-        let hash = <[u8; 32]>::try_from(hash.as_ref()).map_err(|_| TokenError::Invalid)?;
+        let hash = hash_token(token).ok_or(TokenError::Invalid)?;
         let known = self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
         let claims = match known {
             Some(claims) => claims,
@@ -86,11 +97,7 @@ impl TokenSigner {
         if moment("nbf").is_some_and(|begin| begin > now) {
             return Err(TokenError::Early);
         }
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if verified.len() >= REMEMBERED {
-            verified.clear();
-        }
-        verified.insert(hash, claims.clone());
+        self.remember(hash, claims.clone());
         Ok(claims)
     }
 
@@ -111,6 +118,10 @@ impl TokenSigner {
             "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
         }]})
     }
+}
+
+fn hash_token(token: &str) -> Option<[u8; 32]> {
+    <[u8; 32]>::try_from(digest(&SHA256, token.as_bytes()).as_ref()).ok()
 }
 
 /// Returns the signer of tokens in Secrets. It remembers the tokens that it has given.
@@ -204,6 +215,15 @@ mod tests {
         for text in [&parts.join("."), &none, "", "a", "a.b.c", "...", &"x".repeat(100_000)] {
             assert_eq!(signer.verify(text), Err(TokenError::Invalid), "{text}");
         }
+    }
+
+    #[test]
+    fn signed_token_is_remembered_with_the_claims_that_it_contains() {
+        let key = generate_key().unwrap();
+        let (signer, other) = (TokenSigner::from_key(&key).unwrap(), TokenSigner::from_key(&key).unwrap());
+        let token = signer.sign(&json!({"sub": "a", "aud": ["b"], "kubernetes.io": {"n": 1}})).unwrap();
+        assert_eq!(signer.verified.lock().unwrap().len(), 1);
+        assert_eq!(signer.verify(&token), other.verify(&token));
     }
 
     #[test]
