@@ -545,9 +545,8 @@ pub fn stage(
             update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
         }
         WriteVerb::Status(object) | WriteVerb::Scale(object) => {
-            let is_scale = matches!(verb, WriteVerb::Scale(_));
-            let (part, name) =
-                if is_scale { (UpdatePart::Scale, "scale") } else { (UpdatePart::StatusAlone, "status") };
+            let scales = matches!(verb, WriteVerb::Scale(_));
+            let (part, name) = if scales { (UpdatePart::Scale, "scale") } else { (UpdatePart::StatusAlone, "status") };
             update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(name)).map(|_| ())
         }
         WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
