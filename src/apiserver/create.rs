@@ -9,7 +9,7 @@ use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::managed_fields;
-use crate::object::{Key, Object, Reason, Status, time};
+use crate::object::{Key, Object, Reason, Status, format_uid, time};
 use std::sync::Arc;
 
 /// Number of retries for a generated name that is taken (KEP-4420: eight attempts in all).
@@ -27,6 +27,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
     }
     let mut object = decode(kind, body, options, &mut warnings)?;
+    (kind.set_times)(&mut object, txn.now());
     set_server_metadata(txn, kind, &mut object);
     let generated = object.name().is_empty();
     let base = object.text(&["metadata", "generateName"]).unwrap_or_default().to_owned();
@@ -195,7 +196,7 @@ pub fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> Api
 }
 
 fn set_server_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
-    let uid = names::uid(txn.random(), txn.random());
+    let uid = format_uid(txn.random(), txn.random());
     object.set(&["metadata", "uid"], uid);
     object.set(&["metadata", "creationTimestamp"], time::rfc3339(txn.now()));
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink"] {

@@ -5,8 +5,7 @@
 //! contains the revisions of the objects: when an object has changed in between, the write asks another question.
 //! Never: makes a request; [`super::outside_client`] does, while no lock is held. Start reading at [`WriteInputs`].
 
-use super::rules::names;
-use crate::object::{Reason, Status, Time};
+use crate::object::{Reason, Status, Time, format_uid};
 use crate::runtime::https::{HttpsReply, HttpsTarget};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -192,7 +191,7 @@ impl WebhookQuestion {
 /// Returns the uid of a question, which its answer repeats.
 pub fn uid_of(id: &QuestionId) -> String {
     let word = |from: usize| u64::from_be_bytes(std::array::from_fn(|at| id[from + at]));
-    names::uid(word(0), word(8))
+    format_uid(word(0), word(8))
 }
 
 /// Returns the error of a write that ends because an answer is missing. It is never shown: the write is made again.

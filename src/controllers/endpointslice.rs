@@ -5,7 +5,7 @@ use super::backends::{self, ServiceBackend, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, time};
-use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -153,7 +153,7 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
         match slice.object {
             None => {
                 let base = format!("{}-", owner.row.key.name);
-                let name = pods::free_name(world, SLICES, owner.row, &base, slot);
+                let name = free_name(world, SLICES, owner.row, &base, slot);
                 let mut object = Object(json!({
                     "apiVersion": "discovery.k8s.io/v1",
                     "kind": "EndpointSlice",

@@ -7,7 +7,7 @@ use super::backends::{self, TRIGGER};
 use super::claim::Owner;
 use super::pods;
 use crate::object::{Key, Object, Resource, time};
-use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb};
+use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ fn update(row: &Row, wanted: Object, plan: &mut Plan) {
 
 fn create(world: &World, row: &Arc<Row>, mut wanted: Object, plan: &mut Plan) {
     let base = format!("{}-", row.key.name);
-    let name = pods::free_name(world, SLICES, row, &base, plan.writes.len());
+    let name = free_name(world, SLICES, row, &base, plan.writes.len());
     let owner = Owner { row, api_version: "v1", kind: "Endpoints" };
     wanted.set(&["metadata", "name"], name);
     wanted.set(&["metadata", "generateName"], base);

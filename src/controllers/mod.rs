@@ -24,6 +24,7 @@ pub mod customresourcedefinition;
 pub mod daemonset;
 pub mod default_service_cidr;
 pub mod deployment;
+pub mod device_taint_eviction;
 pub mod endpoints;
 pub mod endpointslice;
 pub mod endpointslicemirroring;
@@ -80,6 +81,7 @@ pub static ALL: &[&Loop] = &[
     &ephemeral_volume::LOOP,
     &pod_resource_claims::LOOP,
     &resource_claims::LOOP,
+    &device_taint_eviction::LOOP,
     &horizontalpodautoscaler::LOOP,
     &clusterrole_aggregation::LOOP,
     &validatingadmissionpolicy_status::LOOP,

@@ -4,9 +4,8 @@
 //! Never: allocates devices; the scheduler does. [`super::resource_claims`] releases claims.
 
 use super::claim::Owner;
-use super::pods::free_name;
 use crate::object::{Key, Object};
-use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb, devices};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb, devices, free_name};
 use serde_json::{Value, json};
 
 const ROOT: &str = "pods";

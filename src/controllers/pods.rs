@@ -1,10 +1,10 @@
-//! Creates pods from templates, and names the objects that controllers create.
+//! Creates pods from templates, and deletes pods.
 
 use super::claim::Owner;
+use super::status;
 use crate::object::{Key, Object, Resource};
-use crate::world::{EventType, Plan, Row, World, WriteVerb};
+use crate::world::{EventType, NAME_LETTERS, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Maximum number of objects of one owner that Kubernetes creates or deletes at a time.
 pub const BURST: usize = 500;
@@ -18,12 +18,6 @@ pub const BATCH: usize = 64;
 pub fn is_full(plan: &Plan) -> bool {
     plan.writes.len() >= BURST
 }
-
-/// The letters of generated names, without vowels and similar-looking characters (apimachinery `rand`).
-const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// Maximum length of a generated name before its five random letters.
-const BASE: usize = 58;
 
 /// Creates a pod from a template, with its controller as owner and without a name.
 pub fn from_template(owner: &Owner, template: &Value) -> Object {
@@ -39,35 +33,9 @@ pub fn from_template(owner: &Owner, template: &Value) -> Object {
     Object(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] }))
 }
 
-/// Returns a free name that starts with `base`. The plan chooses the name, and not the server, because events contain
-/// it. It derives from the revisions of owner and World, so that equal Worlds give equal plans, and a refused plan asks
-/// for the same name again and gets the same message.
-pub fn free_name(world: &World, resource: &'static str, owner: &Row, base: &str, slot: usize) -> String {
-    let base = base.get(..BASE).unwrap_or(base);
-    let mut turn = 0u64;
-    loop {
-        let mut hasher = DefaultHasher::new();
-        (world.revision, owner.revision, &owner.uid, resource, base, slot, turn).hash(&mut hasher);
-        let name = format!("{base}{}", letters(hasher.finish()));
-        if world.find(resource, &owner.key.namespace, &name).is_none() {
-            return name;
-        }
-        turn += 1;
-    }
-}
-
-fn letters(mut number: u64) -> String {
-    let mut letter = || {
-        let at = (number % 27) as usize;
-        number /= 27;
-        char::from(LETTERS[at])
-    };
-    (0..5).map(|_| letter()).collect()
-}
-
 /// Encodes digits as letters that form no words, as in Kubernetes' hashes in names (`rand.SafeEncodeString`).
 pub fn safe_encode(text: &str) -> String {
-    text.bytes().map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).collect()
+    text.bytes().map(|byte| char::from(NAME_LETTERS[usize::from(byte) % NAME_LETTERS.len()])).collect()
 }
 
 /// The hash of a template in names and labels: FNV-1a over its canonical JSON and the count of collisions so far.
@@ -84,6 +52,17 @@ pub fn template_hash(template: &Value, collisions: Option<i64>) -> String {
 pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
     let (key, uid) = (row.key.clone(), row.uid.clone());
     plan.write(WriteVerb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
+}
+
+/// Sets a pod's condition DisruptionTarget, with this reason and message (KEP-3329).
+pub fn mark_disrupted(world: &World, pod: &Object, (reason, message): (&str, &str), plan: &mut Plan) {
+    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
+    let mut condition = status::condition("DisruptionTarget", "True", reason, message, world.now);
+    condition["lastProbeTime"] = Value::Null;
+    status::set(&mut conditions, condition);
+    let mut new = status::status_map(pod);
+    status::conditions(&mut new, conditions);
+    status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
 }
 
 /// Resources that can make the API server refuse a pod.
@@ -191,6 +170,6 @@ mod tests {
         assert_eq!(safe_encode("0123456789"), "456789bcdf");
         let template = json!({"metadata": {"labels": {"a": "b"}}});
         assert_ne!(template_hash(&template, None), template_hash(&template, Some(1)));
-        assert!(template_hash(&template, None).bytes().all(|byte| LETTERS.contains(&byte)));
+        assert!(template_hash(&template, None).bytes().all(|byte| NAME_LETTERS.contains(&byte)));
     }
 }

@@ -5,7 +5,7 @@ use super::pods::{self, BATCH, PodCreationBudget};
 use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
-use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, World, WriteVerb};
+use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, World, WriteVerb, free_name};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -88,7 +88,7 @@ fn create(world: &World, owner: &Owner, object: &Object, missing: usize, active:
     let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
     let pod = pods::from_template(owner, template);
     for slot in 0..missing {
-        let name = pods::free_name(world, "pods", owner.row, &format!("{}-", owner.row.key.name), slot);
+        let name = free_name(world, "pods", owner.row, &format!("{}-", owner.row.key.name), slot);
         let mut pod = pod.clone();
         pod.set(&["metadata", "name"], name.as_str());
         plan.event(owner.row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));

@@ -16,8 +16,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
         devices::CLAIMS => vec![row.key.clone()],
         "pods" if devices::has_claims(row) => {
             let pod = row.body();
-            let entries = pod.items(&["spec", "resourceClaims"]).iter();
-            let names = entries.filter_map(|entry| devices::claim_name(&pod, entry).ok().flatten());
+            let names = devices::claim_names(&pod).flatten();
             names.map(|(name, _)| Key::new(Resource(devices::CLAIMS), &row.key.namespace, &name)).collect()
         }
         _ => Vec::new(),

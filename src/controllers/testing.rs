@@ -490,6 +490,7 @@ pub fn key_of(object: &Object) -> Key {
         "ResourceClaim" => "resourceclaims.resource.k8s.io",
         "ResourceClaimTemplate" => "resourceclaimtemplates.resource.k8s.io",
         "ResourceQuota" => "resourcequotas",
+        "ResourceSlice" => "resourceslices.resource.k8s.io",
         "Secret" => "secrets",
         "Service" => "services",
         "ServiceCIDR" => "servicecidrs.networking.k8s.io",

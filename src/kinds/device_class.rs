@@ -1,6 +1,6 @@
 //! DeviceClass (resource.k8s.io/v1).
 
-use super::device::{MOST_ITEMS, check_configuration, check_items, check_selectors, warn_about_offer};
+use super::device::{MOST_ITEMS, check_configuration, check_items, check_selectors};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names};
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassConfiguration};
@@ -9,7 +9,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassConfiguration};
 pub const KIND: Kind = Kind {
     namespaced: false,
     status: false,
-    warnings: warn_about_offer,
+    warnings: |_| Vec::new(),
     ..Kind::new::<DeviceClass>("deviceclasses.resource.k8s.io", "v1", "DeviceClass", &view::generic::VIEW)
 };
 

@@ -113,7 +113,7 @@ pub use typed::{DecodeError, Typed};
 
 use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::StructShape;
-use crate::object::{Object, Resource};
+use crate::object::{Object, Resource, Time};
 use serde_json::Value;
 
 /// Converts a body to its stored form and reports unknown fields.
@@ -158,6 +158,8 @@ pub struct Kind {
     /// Resets fields that clients may not set, as Kubernetes' PrepareForCreate (`old` is `None`) and PrepareForUpdate
     /// do.
     pub prepare: fn(&mut Object, Option<&Object>),
+    /// Sets the times of new parts of an object.
+    pub set_times: fn(&mut Object, Time),
     /// Validates an object, on update against its old form.
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
     /// Checks the object by rules that only one version of the kind has; the version is the first argument.
@@ -205,6 +207,7 @@ impl Kind {
             warnings: pod::warnings::warn_about_template,
             normalize: typed::normalize::<T>,
             prepare: T::prepare,
+            set_times: |_, _| {},
             validate: typed::validate::<T>,
             validate_version: |_, _, _| Vec::new(),
             custom: None,

@@ -2,7 +2,6 @@
 
 use super::device::allocation::{self, StatusChange};
 use super::device::claim::{self, RequestNames};
-use super::device::warn_about_claim;
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, device, merge_rules, omit, shapes};
 use crate::object::Object;
@@ -14,7 +13,7 @@ use serde_json::json;
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     generation: false,
-    warnings: warn_about_claim,
+    warnings: |_| Vec::new(),
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
     status_metadata: &[],

@@ -1,6 +1,6 @@
 //! ResourceClaimTemplate (resource.k8s.io/v1).
 
-use super::device::{check_template_metadata, claim, warn_about_claim};
+use super::device::{check_template_metadata, claim};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, device, omit, shapes};
 use crate::object::struct_shape::StructShape;
@@ -10,7 +10,7 @@ use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 pub const KIND: Kind = Kind {
     status: false,
     generation: false,
-    warnings: warn_about_claim,
+    warnings: |_| Vec::new(),
     shape: &SHAPE,
     ..Kind::new::<ResourceClaimTemplate>(
         "resourceclaimtemplates.resource.k8s.io",

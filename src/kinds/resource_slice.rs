@@ -5,8 +5,9 @@ use super::device::{check_pool, warn_about_offer};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, omit, shapes};
 use crate::object::struct_shape::StructShape;
+use crate::object::{Object, Time, time};
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -14,6 +15,7 @@ pub const KIND: Kind = Kind {
     status: false,
     selectable: &["spec.driver", "spec.nodeName"],
     warnings: warn_about_offer,
+    set_times: date_taints,
     shape: &SHAPE,
     ..Kind::new::<ResourceSlice>("resourceslices.resource.k8s.io", "v1", "ResourceSlice", &view::device::RESOURCE_SLICE)
 };
@@ -21,6 +23,15 @@ pub const KIND: Kind = Kind {
 static SHAPE: StructShape = StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&SPEC_SHAPE)))]);
 static SPEC_SHAPE: StructShape =
     StructShape::new(&[("nodeSelector", shapes::ATOMIC), ("pool", shapes::in_place(shapes::map(&shapes::ANY)))]);
+
+/// Sets the time at which taints were added, where it is not set.
+fn date_taints(slice: &mut Object, now: Time) {
+    let devices = slice.0.pointer_mut("/spec/devices").and_then(Value::as_array_mut);
+    let taints = devices.into_iter().flatten().filter_map(|device| device.get_mut("taints")?.as_array_mut()).flatten();
+    for taint in taints.filter(|taint| taint.is_object() && taint["timeAdded"].is_null()) {
+        taint["timeAdded"] = time::rfc3339(now).into();
+    }
+}
 
 impl Typed for ResourceSlice {
     fn default(&mut self) {
@@ -69,8 +80,6 @@ impl Typed for ResourceSlice {
 mod tests {
     use super::*;
     use crate::kinds::typed;
-    use crate::object::Object;
-    use serde_json::Value;
 
     fn wrong(patch: Value, old: Option<&Object>) -> Vec<String> {
         let mut spec = json!({
@@ -80,6 +89,16 @@ mod tests {
         let body = json!({"metadata": {"name": "a"}, "spec": spec});
         let body = typed::normalize::<ResourceSlice>(&body, &mut |_| {}).unwrap();
         typed::validate::<ResourceSlice>(&Object(body), old).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn taints_without_a_time_get_one() {
+        let taints = json!([{"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "None", "timeAdded": "2020-01-01T00:00:00Z"}]);
+        let mut slice = Object(json!({"spec": {"devices": [{"name": "x", "taints": taints}, {"name": "y"}]}}));
+        date_taints(&mut slice, Time::UNIX_EPOCH);
+        let times = slice.0["spec"]["devices"][0]["taints"].as_array().unwrap().iter().map(|taint| &taint["timeAdded"]);
+        assert_eq!(times.collect::<Vec<_>>(), ["1970-01-01T00:00:00Z", "2020-01-01T00:00:00Z"]);
+        assert_eq!(slice.0["spec"]["devices"][1], json!({"name": "y"}));
     }
 
     #[test]

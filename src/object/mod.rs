@@ -19,6 +19,7 @@ pub mod sparse;
 pub mod status;
 pub mod struct_shape;
 pub mod time;
+mod uid;
 pub mod yaml;
 
 pub use io_error::io_error_text;
@@ -27,6 +28,7 @@ pub use meta::{MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;
 pub use selector::{FieldSelector, Selector};
 pub use status::{Cause, Reason, Status};
+pub use uid::format_uid;
 
 /// A point in time, as in Kubernetes (UTC; usually written with a precision of seconds).
 pub type Time = jiff::Timestamp;

@@ -408,7 +408,8 @@ fn resources(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusa
     need("cpu", constraints.cpu_milli, used.cpu_milli, has.cpu_milli);
     need("memory", constraints.memory, used.memory, has.memory);
     need("ephemeral-storage", constraints.ephemeral, used.ephemeral, has.ephemeral);
-    for (name, wanted) in &constraints.others {
+    let by_devices = |name: &str| query.devices.as_ref().is_ok_and(|devices| devices.provides(name, node.row));
+    for (name, wanted) in constraints.others.iter().filter(|(name, _)| !by_devices(name)) {
         let of = |list: &crate::world::ResourceRequests| list.others.get(name).copied().unwrap_or(0);
         need(name, *wanted, of(used), of(has));
     }

@@ -36,6 +36,8 @@ struct PodSignature {
     node_constraints: Str,
     requests: ResourceRequests,
     host_ports: Vec<(Str, Str, i64)>,
+    /// The requested resources that device classes provide.
+    device_resources: Vec<Str>,
     priority: i32,
 }
 
@@ -120,6 +122,10 @@ impl NodeResultCache {
             node_constraints: query.constraints.node_constraints.clone(),
             requests: query.fields.requests.clone(),
             host_ports: query.fields.host_ports.clone(),
+            device_resources: query
+                .devices
+                .as_ref()
+                .map_or(Vec::new(), |devices| devices.extended_resources().to_vec()),
             priority: query.fields.priority,
         };
         let profiles = &query.world.settings.profiles;

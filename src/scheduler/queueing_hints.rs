@@ -88,7 +88,9 @@ fn helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowChange<
         storage::CLAIMS => [BINDING, ZONE].into_iter().any(refused_by) && row.key.namespace == waiting.key.namespace,
         storage::VOLUMES | storage::CLASSES => [BINDING, ZONE].into_iter().any(refused_by),
         devices::CLAIMS => refused_by(PLUGIN),
-        devices::SLICES | devices::CLASSES => refused_by(PLUGIN),
+        // A class can provide an extended resource.
+        devices::CLASSES => refused_by(PLUGIN) || refused_by("NodeResourcesFit"),
+        devices::SLICES => refused_by(PLUGIN),
         // Default constraints count the pods that Services and owners select.
         "services" => refused_by("PodTopologySpread") && wait.spread.is_empty(),
         "namespaces" => refused_by("InterPodAffinity"),

@@ -23,6 +23,9 @@ pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// The annotation of a claim from a template: its name in the pod.
 pub const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 
+/// The annotation of a claim that was made for the extended resources of a pod.
+pub const EXTENDED_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
+
 /// Maximum number of pods that a claim is reserved for.
 const MOST_CONSUMERS: usize = 256;
 
@@ -31,7 +34,7 @@ pub fn claim_key(namespace: &str, name: &str) -> Key {
     Key::new(Resource(CLAIMS), namespace, name)
 }
 
-/// Whether a pod names claims.
+/// Whether a pod names claims, or one was made for its extended resources.
 pub fn has_claims(pod: &Row) -> bool {
     pod.pod().is_some_and(|fields| fields.has_devices)
 }
@@ -46,7 +49,7 @@ pub struct PodDeviceClaim {
 
 /// Returns the name of the claim behind an entry of `spec.resourceClaims`, and whether it was made for the pod alone; `None` where the pod
 /// needs no claim. The error says that it was not made yet.
-pub fn claim_name(pod: &Object, entry: &Value) -> Result<Option<(String, bool)>, String> {
+fn claim_name(pod: &Object, entry: &Value) -> Result<Option<(String, bool)>, String> {
     if let Some(name) = entry["resourceClaimName"].as_str() {
         return Ok(Some((name.to_owned(), false)));
     }
@@ -57,6 +60,13 @@ pub fn claim_name(pod: &Object, entry: &Value) -> Result<Option<(String, bool)>,
     }
 }
 
+/// Returns the names of a pod's claims, each with whether the claim was made for the pod alone. The error says that one was not made yet.
+pub fn claim_names(pod: &Object) -> impl Iterator<Item = Result<(String, bool), String>> + '_ {
+    let extended = pod.text(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
+    let named = pod.items(&["spec", "resourceClaims"]).iter().filter_map(|entry| claim_name(pod, entry).transpose());
+    named.chain(extended.map(|name| Ok((name.to_owned(), true))))
+}
+
 /// Returns the claims of a pod; the error says why it has to wait for one.
 pub fn used_by_pod(world: &World, row: &Row) -> Result<Vec<PodDeviceClaim>, String> {
     if !has_claims(row) {
@@ -64,8 +74,8 @@ pub fn used_by_pod(world: &World, row: &Row) -> Result<Vec<PodDeviceClaim>, Stri
     }
     let pod = row.body();
     let mut claims = Vec::new();
-    for entry in pod.items(&["spec", "resourceClaims"]) {
-        let Some((name, is_own)) = claim_name(&pod, entry)? else { continue };
+    for named in claim_names(&pod) {
+        let (name, is_own) = named?;
         let Some(claim) = world.find(CLAIMS, &row.key.namespace, &name) else {
             return Err(format!("resourceclaim {name:?} not found"));
         };

@@ -11,6 +11,7 @@ pub mod control;
 mod derived_cache;
 pub mod devices;
 pub mod facts;
+mod generated_name;
 pub mod ingress_routes;
 mod label_index;
 pub mod limits;
@@ -43,6 +44,7 @@ pub use facts::{
     AttemptEnd, ContainerFacts, ContainerState, Facts, NodeFacts, OrderedStop, PodFacts, Pods, ProbeFacts, ProbeKind,
     ProbeResult, SourceDigests, StaticPod,
 };
+pub use generated_name::{NAME_LETTERS, free_name};
 use label_index::drop_from;
 pub use label_index::{SERVICE_NAME, SLICES};
 pub use loop_memory::{LoopMemory, Memory};

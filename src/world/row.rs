@@ -127,7 +127,7 @@ pub struct PodFields {
     pub host_ports: Vec<(Str, Str, i64)>,
     /// Whether it uses claims, by name or ephemeral.
     pub has_claims: bool,
-    /// Whether it names device claims.
+    /// Whether it names device claims, or one was made for its extended resources.
     pub has_devices: bool,
     /// Whether any container has a `hostPort`.
     pub has_host_ports: bool,
@@ -378,7 +378,8 @@ fn pod_fields(pod: &Object) -> PodFields {
         requests: ResourceRequests::for_pod(pod),
         host_ports: scheduling_spec::host_ports(pod),
         has_claims: pod.items(&["spec", "volumes"]).iter().any(scheduling_spec::is_claim),
-        has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty(),
+        has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty()
+            || pod.value_at(&["status", "extendedResourceClaimStatus"]).is_some_and(Value::is_object),
         has_host_ports: ["initContainers", "containers"]
             .iter()
             .any(|list| scheduling_spec::ports(pod, list).next().is_some()),

@@ -5,7 +5,7 @@
 
 use crate::kinds::api_service::local_status;
 use crate::kinds::{Kind, KindRegistry};
-use crate::object::{Key, Object, Resource};
+use crate::object::{Key, Object, Resource, format_uid};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -111,5 +111,5 @@ fn version_priority(group: &str, version: &str) -> i64 {
 fn uid(name: &str) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
     let word = |from: usize| u64::from_be_bytes(std::array::from_fn(|at| hash.as_ref()[from + at]));
-    crate::apiserver::rules::names::uid(word(0), word(8))
+    format_uid(word(0), word(8))
 }

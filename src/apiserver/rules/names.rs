@@ -1,4 +1,4 @@
-//! Names: the keys of objects, and what the server makes itself, uids and `generateName`.
+//! Names: the keys of objects, and those that the server makes from `generateName`.
 
 use crate::kinds::Kind;
 use crate::object::{Key, Object};
@@ -25,20 +25,6 @@ pub fn generate(base: &str, mut random: u64) -> String {
     name
 }
 
-/// A random uuid (version 4) of 128 random bits.
-pub fn uid(high: u64, low: u64) -> String {
-    let high = (high & !0xf000) | 0x4000;
-    let low = (low & !(0b11 << 62)) | (0b10 << 62);
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        (high >> 16) & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,11 +35,5 @@ mod tests {
         assert_eq!(name.len(), 63);
         assert!(name.bytes().skip(58).all(|byte| ALPHABET.contains(&byte)));
         assert_ne!(generate("web-", 1), generate("web-", 2));
-    }
-
-    #[test]
-    fn uids_are_version_4() {
-        let uid = uid(u64::MAX, u64::MAX);
-        assert_eq!(uid, "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }
 }

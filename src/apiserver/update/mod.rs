@@ -386,6 +386,7 @@ fn whole(
 ) -> ApiResult<Object> {
     let kind = target.kind;
     let mut object = decode(kind, body, options, warnings)?;
+    (kind.set_times)(&mut object, txn.now());
     keep_other_parts(kind, &mut object, old, part);
     metadata::carry_over(&mut object, old);
     (kind.prepare)(&mut object, Some(old));

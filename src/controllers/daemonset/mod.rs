@@ -15,7 +15,7 @@ use super::revisions::{self, History, REVISION_HASH};
 use super::{percent, status};
 use crate::object::time::Shift;
 use crate::object::{Key, Object};
-use crate::world::{EventType, Loop, Phase, Plan, Row, World, WriteVerb};
+use crate::world::{EventType, Loop, Phase, Plan, Row, World, WriteVerb, free_name};
 use placement::NodeFit;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,7 +197,7 @@ impl<'w> DaemonSetState<'w> {
         if failures > 0 {
             pod.set(&["metadata", "annotations", retries::ANNOTATION], failures.to_string());
         }
-        let name = pods::free_name(self.world, "pods", row, &format!("{}-", row.key.name), self.plan.writes.len());
+        let name = free_name(self.world, "pods", row, &format!("{}-", row.key.name), self.plan.writes.len());
         pod.set(&["metadata", "name"], name.as_str());
         self.plan.event(row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
         self.plan.write(WriteVerb::Create(pod), format!("node {node} has none"));

@@ -4,7 +4,7 @@ use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, po
 use crate::controllers::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
-use crate::world::{EventType, Phase, Row, WriteVerb};
+use crate::world::{EventType, Phase, Row, WriteVerb, free_name};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -169,7 +169,7 @@ impl<'w> JobState<'w> {
             }
         }
         pod.set(&["metadata", "generateName"], base.as_str());
-        let name = pods::free_name(self.world, "pods", self.owner.row, &base, slot);
+        let name = free_name(self.world, "pods", self.owner.row, &base, slot);
         pod.set(&["metadata", "name"], name);
         pod
     }

@@ -2,7 +2,6 @@
 
 use super::add_seconds;
 use crate::controllers::pods::{self, BURST};
-use crate::controllers::status;
 use crate::object::{Object, Time, time};
 use crate::world::taint::tolerates;
 use crate::world::{EventType, Plan, Row, Taint, World, WriteVerb};
@@ -24,7 +23,8 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
             plan.wake_at(deadline);
         } else if evicted < BURST {
             evicted += 1;
-            mark_disrupted(world, &body, plan);
+            let condition = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+            pods::mark_disrupted(world, &body, condition, plan);
             let message = format!("Marking for deletion Pod {}", pod.key.path());
             plan.event(pod, EventType::Normal, "TaintManagerEviction", message);
             pods::delete(plan, pod, format!("it does not tolerate a NoExecute taint of node {}", node.key.name));
@@ -54,19 +54,6 @@ fn deadline(taints: &[Taint], tolerations: &[Value], scheduled_at: Option<Time>,
         Some(add_seconds(scheduled_at.map_or(since, |scheduled_at| since.max(scheduled_at)), seconds.max(0)))
     };
     taints.iter().filter_map(limit).min()
-}
-
-/// Sets the pod's condition DisruptionTarget (KEP-3329).
-fn mark_disrupted(world: &World, pod: &Object, plan: &mut Plan) {
-    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
-    let message = "Taint manager: deleting due to NoExecute taint";
-    let reason = "DeletionByTaintManager";
-    let mut condition = status::condition("DisruptionTarget", "True", reason, message, world.now);
-    condition["lastProbeTime"] = Value::Null;
-    status::set(&mut conditions, condition);
-    let mut new = status::status_map(pod);
-    status::conditions(&mut new, conditions);
-    status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
 }
 
 /// Sets `timeAdded` of taints without it, since tolerations count from this time.

@@ -174,6 +174,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         warnings: |_| Vec::new(),
         normalize: |body, _| Ok(body.clone()),
         prepare: if is_set("status") { drop_new_status } else { |_, _| {} },
+        set_times: |_, _| {},
         validate: |_, _| Vec::new(),
         validate_version: |_, _, _| Vec::new(),
         custom: Some(Box::leak(Box::new(custom))),

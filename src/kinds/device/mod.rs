@@ -4,6 +4,7 @@
 //! [`selector`] evaluates the expressions that select devices. Never: allocates a device. Start reading at [`claim::check`].
 
 pub mod allocation;
+mod capacity_policy;
 pub mod claim;
 pub mod offer;
 pub mod selector;
@@ -29,30 +30,10 @@ const MOST_ID_BYTES: usize = 32;
 const MOST_CONDITIONS: usize = 4;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
-/// Warns about fields of claims and templates that the scheduler ignores.
-pub fn warn_about_claim(claim: &Object) -> Vec<String> {
-    let requests = [&["spec", "devices", "requests"][..], &["spec", "spec", "devices", "requests"]];
-    let requests = requests.into_iter().flat_map(|path| claim.items(path));
-    let has_capacity = |request: &Value| {
-        let parts = request["firstAvailable"].as_array().into_iter().flatten().chain([&request["exactly"]]);
-        parts.into_iter().any(|part| part["capacity"].is_object())
-    };
-    let ignored = requests.into_iter().any(has_capacity);
-    Vec::from_iter(
-        ignored.then(|| "capacity of device requests is not supported: whole devices are allocated".to_owned()),
-    )
-}
-
-/// Warns about fields of classes and slices that the scheduler ignores.
+/// Warns about fields of slices that the scheduler ignores.
 pub fn warn_about_offer(offer: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
-    if offer.value_at(&["spec", "extendedResourceName"]).is_some_and(Value::is_string) {
-        warnings.push(
-            "spec.extendedResourceName is not supported: only pods with claims get devices of the class".to_owned(),
-        );
-    }
     for (field, then) in [
-        ("allowMultipleAllocations", "each device is allocated once"),
         ("bindsToNode", "the claim keeps the nodes of the slice"),
         ("bindingConditions", "pods are bound at once"),
         ("nodeAllocatableResourceMappings", "nodes are charged for what pods request"),
@@ -61,12 +42,6 @@ pub fn warn_about_offer(offer: &Object) -> Vec<String> {
         if offer.items(&["spec", "devices"]).iter().any(is_set) {
             warnings.push(format!("spec.devices[].{field} is not supported: {then}"));
         }
-    }
-    let mut taints =
-        offer.items(&["spec", "devices"]).iter().filter_map(|device| device["taints"].as_array()).flatten();
-    if taints.any(|taint| taint["effect"] == "NoExecute") {
-        let then = "pods that have the device keep it";
-        warnings.push(format!("spec.devices[].taints[].effect NoExecute only acts as NoSchedule: {then}"));
     }
     warnings
 }
@@ -257,16 +232,14 @@ mod tests {
         let warnings =
             |device: Value| warn_about_offer(&Object(json!({"spec": {"devices": [{"name": "plain"}, device]}})));
         for (device, field) in [
-            (json!({"allowMultipleAllocations": true}), "allowMultipleAllocations"),
             (json!({"bindsToNode": true}), "bindsToNode"),
             (json!({"bindingConditions": ["ready"]}), "bindingConditions"),
             (json!({"nodeAllocatableResourceMappings": {"cpu": {}}}), "nodeAllocatableResourceMappings"),
-            (json!({"taints": [{"key": "a", "effect": "NoExecute"}]}), "NoExecute"),
         ] {
             let said = warnings(device);
             assert!(said.len() == 1 && said[0].contains(field), "{field}: {said:?}");
         }
-        let silent = json!({"allowMultipleAllocations": false, "taints": [{"key": "a", "effect": "NoSchedule"}]});
+        let silent = json!({"bindsToNode": false, "taints": [{"key": "a", "effect": "NoSchedule"}]});
         assert_eq!(warnings(silent), Vec::<String>::new());
     }
 }

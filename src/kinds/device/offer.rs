@@ -2,7 +2,7 @@
 //!
 //! Never: looks at another slice of the pool; the scheduler does. Start reading at [`check`].
 
-use super::{check_binding, check_items, check_label, check_qualified, check_taint, check_unique};
+use super::{capacity_policy, check_binding, check_items, check_label, check_qualified, check_taint, check_unique};
 use crate::kinds::{FieldErrors, FieldPath, names, selector};
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::api::resource::v1::{
@@ -86,9 +86,7 @@ fn check_device(device: &Device, own_nodes: bool, path: &FieldPath, errors: &mut
     for (name, capacity) in device.capacity.iter().flatten() {
         let path = path.child("capacity").key(name);
         check_qualified(name, &path, errors);
-        if capacity.request_policy.is_some() && device.allow_multiple_allocations != Some(true) {
-            errors.forbidden(&path.child("requestPolicy"), "allowMultipleAllocations must be true");
-        }
+        capacity_policy::check(capacity, device.allow_multiple_allocations == Some(true), &path, errors);
     }
     let taints = device.taints.as_deref().unwrap_or_default();
     check_items(taints, MOST_TAINTS, &path.child("taints"), errors, |taint: &DeviceTaint, path, errors| {

@@ -2,15 +2,19 @@
 //!
 //! Never: chooses a device. Start reading at [`build_allocation`].
 
+use super::capacity;
 use super::requests::{ClaimRequests, WantedDevices};
 use super::search::ChosenDevice;
+use crate::object::format_uid;
 use k8s_openapi::api::core::v1::NodeSelector;
 use serde_json::{Map, Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Returns `status.allocation` of a claim with these devices.
 pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Value {
     let mut devices = Map::new();
-    let results: Vec<Value> = chosen.iter().map(build_result).collect();
+    let results: Vec<Value> =
+        chosen.iter().enumerate().map(|(place, choice)| build_result(requests, place, choice)).collect();
     if !results.is_empty() {
         devices.insert("results".into(), results.into());
     }
@@ -25,7 +29,7 @@ pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -
     allocation
 }
 
-fn build_result(choice: &ChosenDevice<'_>) -> Value {
+fn build_result(requests: &ClaimRequests, place: usize, choice: &ChosenDevice<'_>) -> Value {
     let ChosenDevice { wanted, pool, device, .. } = choice;
     let mut result = json!({"request": wanted.name, "driver": pool.driver, "pool": pool.name, "device": device.name});
     if let Some(admin) = wanted.admin_access {
@@ -34,7 +38,29 @@ fn build_result(choice: &ChosenDevice<'_>) -> Value {
     if !wanted.tolerations.is_empty() {
         result["tolerations"] = json!(wanted.tolerations);
     }
+    if choice.is_shared() {
+        result["shareID"] = make_share_id(requests, place).into();
+        let consumed = capacity::consumed_by_request(device, &wanted.capacity).unwrap_or_default();
+        if !consumed.is_empty() {
+            result["consumedCapacity"] = consumed
+                .iter()
+                .map(|(name, amount)| (name.clone(), Value::from(amount.to_string())))
+                .collect::<Map<_, _>>()
+                .into();
+        }
+    }
     result
+}
+
+/// Makes the id of a share of a device. It follows from the state of the claim and the place of the result, so that equal Worlds give
+/// equal plans.
+fn make_share_id(requests: &ClaimRequests, place: usize) -> String {
+    let hash = |half: u8| {
+        let mut hasher = DefaultHasher::new();
+        (half, &requests.identity, place).hash(&mut hasher);
+        hasher.finish()
+    };
+    format_uid(hash(0), hash(1))
 }
 
 /// Returns the configurations of the classes, each once, and those of the claim.

@@ -1,21 +1,23 @@
 //! The plugin DynamicResources: allocates the devices of a pod's claims on a node.
 //!
 //! Knows: which claims are allocated already, and where; [`search`] finds devices for the others. Never: gives a claim a device that
-//! another claim has. The choice is written together with the binding of the pod, so that no two claims get one device.
+//! another claim has, but for devices that several claims can share. The choice is written together with the binding of the pod, so that no two claims get one device.
 //! Start reading at [`PodDevices::from_pod`].
 
 mod allocation;
+mod capacity;
+mod extended;
 mod pools;
 mod requests;
 mod search;
 
-use crate::object::Object;
+use crate::object::{Object, Str};
 use crate::world::devices::{self, FINALIZER, PodDeviceClaim};
 use crate::world::{Row, World, WriteVerb, terms};
-use pools::{DeviceId, DeviceSlices};
+use extended::ExtendedClaim;
+use pools::{DeviceSlices, DevicesInUse};
 use requests::ClaimRequests;
 use serde_json::Value;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The plugin.
@@ -35,18 +37,27 @@ struct DeviceQuery {
     claims: Vec<PodDeviceClaim>,
     /// The requests of the claims that are not allocated yet, with their places among the claims.
     open: Vec<(usize, ClaimRequests)>,
+    /// The claim for extended resources, which is not made yet.
+    extended: Option<ExtendedClaim>,
+    /// The extended resources that device classes provide.
+    resources: Vec<Str>,
     slices: DeviceSlices,
     /// Devices of other claims.
-    taken: HashSet<DeviceId>,
+    taken: DevicesInUse,
 }
 
 impl PodDevices {
     /// Reads the claims of a pod; the error says why no node can take it.
     pub fn from_pod(world: &World, row: &Row) -> Result<PodDevices, String> {
         let claims = devices::used_by_pod(world, row)?;
-        if claims.is_empty() {
+        let resources = extended::class_resources(world, row);
+        if claims.is_empty() && resources.is_empty() {
             return Ok(PodDevices::default());
         }
+        let extended = match resources.is_empty() {
+            true => None,
+            false => Some(ExtendedClaim::from_pod(world, row, &resources)?),
+        };
         let mut open = Vec::new();
         for (place, claim) in claims.iter().enumerate() {
             if !devices::is_allocated(&claim.body) {
@@ -55,16 +66,33 @@ impl PodDevices {
                 return Err(IN_USE.to_owned());
             }
         }
-        let (slices, taken) = match open.is_empty() {
+        let (slices, taken) = match open.is_empty() && extended.is_none() {
             true => Default::default(),
             false => (pools::all_slices(world), pools::allocated_devices(world)),
         };
-        Ok(PodDevices(Some(Arc::new(DeviceQuery { claims, open, slices, taken }))))
+        Ok(PodDevices(Some(Arc::new(DeviceQuery {
+            claims,
+            open,
+            extended,
+            resources: resources.into_keys().collect(),
+            slices,
+            taken,
+        }))))
     }
 
     /// Whether the pod has no claims.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Returns the requested resources that device classes provide.
+    pub fn extended_resources(&self) -> &[Str] {
+        self.0.as_ref().map(|query| &*query.resources).unwrap_or_default()
+    }
+
+    /// Whether devices provide a requested resource on a node, which does not offer it itself.
+    pub fn provides(&self, resource: &str, node: &Row) -> bool {
+        self.extended_resources().iter().any(|known| **known == *resource) && !extended::offers(node, resource)
     }
 
     /// Returns the reason why a node cannot take the pod; `None` when it can.
@@ -87,7 +115,8 @@ impl PodDevices {
     /// Returns the writes for the pod's claims when it is placed on a node: the allocation, and the reservation for the pod.
     pub fn claim_writes(&self, pod: &Row, node: &Row) -> Vec<(WriteVerb, String)> {
         let Some(query) = &self.0 else { return Vec::new() };
-        let mut allocations: Vec<(usize, Value)> = query.allocate(node).ok().flatten().unwrap_or_default();
+        let NodeAllocation { claims: mut allocations, extended } =
+            query.allocate(node).ok().flatten().unwrap_or_default();
         let mut writes = Vec::new();
         for (place, PodDeviceClaim { row, body }) in query.claims.iter().enumerate() {
             let of_this = |(claim, _): &(usize, Value)| *claim == place;
@@ -108,23 +137,46 @@ impl PodDevices {
             }
             writes.push((WriteVerb::Status(status), why));
         }
+        if let (Some(allocation), Some(claim)) = (extended, &query.extended) {
+            let (claim, named) = claim.objects_on(node, pod);
+            let mut status = devices::reserved_for(&claim, pod);
+            status.set(&["status", "allocation"], allocation);
+            let name = claim.name().to_owned();
+            writes.push((WriteVerb::Create(claim), format!("{} requests extended resources of devices", pod.key.name)));
+            writes.push((WriteVerb::Status(status), format!("the claim {name} gets devices on {}", node.key.name)));
+            writes.push((WriteVerb::Status(named), format!("the claim {name} has the extended resources of the pod")));
+        }
         writes
     }
 }
 
 impl DeviceQuery {
-    /// Returns the allocation of each open claim on a node, with the claim's place; `None` where there are too few devices.
-    fn allocate(&self, node: &Row) -> Result<Option<Vec<(usize, Value)>>, String> {
-        if self.open.is_empty() {
-            return Ok(Some(Vec::new()));
+    /// Returns the allocations on a node; `None` where there are too few devices.
+    fn allocate(&self, node: &Row) -> Result<Option<NodeAllocation>, String> {
+        let extended = self.extended.as_ref().map(|claim| claim.requests_on(node));
+        let extended = extended.filter(|claim| !claim.requests.is_empty());
+        let claims: Vec<&ClaimRequests> =
+            self.open.iter().map(|(_, requests)| requests).chain(extended.as_ref()).collect();
+        if claims.is_empty() {
+            return Ok(Some(NodeAllocation::default()));
         }
         let pools = pools::pools_on_node(&self.slices, node);
-        let claims: Vec<&ClaimRequests> = self.open.iter().map(|(_, requests)| requests).collect();
         let Some(chosen) = search::find_devices(&claims, (&pools, node), &self.taken)? else { return Ok(None) };
-        let places = self.open.iter().map(|(place, _)| *place);
         let results = claims.iter().zip(&chosen).map(|(claim, chosen)| allocation::build_allocation(claim, chosen));
-        Ok(Some(places.zip(results).collect()))
+        let mut results: Vec<Value> = results.collect();
+        let extended = extended.and_then(|_| results.pop());
+        let claims = self.open.iter().map(|(place, _)| *place).zip(results).collect();
+        Ok(Some(NodeAllocation { claims, extended }))
     }
+}
+
+/// Devices of a node for the claims of a pod.
+#[derive(Default)]
+struct NodeAllocation {
+    /// The allocation of each open claim, with the claim's place.
+    claims: Vec<(usize, Value)>,
+    /// The allocation of the claim for extended resources, if the pod needs one there.
+    extended: Option<Value>,
 }
 
 /// Returns the claim with the finalizer of allocated claims; `None` when it has that already.

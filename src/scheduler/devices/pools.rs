@@ -2,14 +2,15 @@
 //!
 //! Never: chooses a device. Start reading at [`pools_on_node`].
 
+use super::capacity::{self, CapacityAmounts};
 use crate::object::Key;
 use crate::world::{Row, World, devices, terms};
 use hashlink::LruCache;
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice, ResourceSliceSpec};
 use serde::Deserialize;
-use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Maximum number of parsed slices that are kept.
@@ -17,6 +18,15 @@ const MOST_SLICES: usize = 4096;
 
 /// Identity of a device: driver, pool and name.
 pub type DeviceId = (String, String, String);
+
+/// The devices that claims have.
+#[derive(Default)]
+pub struct DevicesInUse {
+    /// Devices that one claim has alone.
+    pub whole: HashSet<DeviceId>,
+    /// Devices that several claims share, with the capacity that these take together.
+    pub shared: HashMap<DeviceId, CapacityAmounts>,
+}
 
 /// All slices, in the order of their names.
 pub type DeviceSlices = Vec<Arc<ResourceSliceSpec>>;
@@ -64,14 +74,23 @@ fn read_slice(world: &World, row: &Row) -> Option<Arc<ResourceSliceSpec>> {
 }
 
 /// Returns the devices of all allocated claims, without those for administrators, which others may have as well.
-pub fn allocated_devices(world: &World) -> HashSet<DeviceId> {
-    let mut taken = HashSet::new();
+pub fn allocated_devices(world: &World) -> DevicesInUse {
+    let mut taken = DevicesInUse::default();
     for row in world.list(devices::CLAIMS).filter(|row| row.mentions("\"allocation\"")) {
         let claim = row.body();
         for result in claim.items(&["status", "allocation", "devices", "results"]) {
             let text = |field: &str| result[field].as_str().unwrap_or_default().to_owned();
-            if result["adminAccess"] != true {
-                taken.insert((text("driver"), text("pool"), text("device")));
+            let id = (text("driver"), text("pool"), text("device"));
+            match (&result["adminAccess"], &result["shareID"]) {
+                (Value::Bool(true), _) => {}
+                (_, Value::String(_)) => {
+                    let amounts = BTreeMap::deserialize(&result["consumedCapacity"]).ok();
+                    capacity::add_amounts(
+                        taken.shared.entry(id).or_default(),
+                        &capacity::read_amounts(amounts.as_ref()),
+                    );
+                }
+                _ => drop(taken.whole.insert(id)),
             }
         }
     }

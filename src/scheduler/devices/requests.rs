@@ -2,23 +2,27 @@
 //!
 //! Never: looks at a device. Start reading at [`ClaimRequests::read`].
 
+use super::capacity::{self, CapacityAmounts};
 use crate::kinds::device::selector::DeviceSelection;
 use crate::object::Object;
 use crate::world::{World, devices};
 use k8s_openapi::api::resource::v1::{
-    DeviceClass, DeviceClassSpec, DeviceConstraint, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaim,
-    ResourceClaimSpec,
+    CapacityRequirements, DeviceClass, DeviceClassSpec, DeviceConstraint, DeviceRequest, DeviceSelector,
+    DeviceToleration, ResourceClaim, ResourceClaimSpec,
 };
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// The requests of one claim.
 pub struct ClaimRequests {
     /// `NAMESPACE/NAME`.
     pub claim: String,
+    /// Identifies this state of the claim: its uid and its revision.
+    pub identity: String,
     /// The spec.
     pub spec: ResourceClaimSpec,
     /// For each request its alternatives, of which the first possible one is taken; one where there is no choice.
-    pub requests: Vec<Vec<WantedDevices>>,
+    pub requests: Vec<Arc<Vec<WantedDevices>>>,
 }
 
 /// A number of devices of a class.
@@ -37,6 +41,8 @@ pub struct WantedDevices {
     pub admin_access: Option<bool>,
     /// The taints that it tolerates.
     pub tolerations: Vec<DeviceToleration>,
+    /// The amounts of capacities that it asks for.
+    pub capacity: CapacityAmounts,
 }
 
 impl ClaimRequests {
@@ -46,8 +52,21 @@ impl ClaimRequests {
         let read = ResourceClaim::deserialize(&claim.0);
         let spec = read.map_err(|error| format!("resource claim {path}: {error}"))?.spec;
         let all = spec.devices.as_ref().and_then(|devices| devices.requests.as_ref()).into_iter().flatten();
-        let requests = all.map(|request| read_request(world, &path, request)).collect::<Result<_, _>>()?;
-        Ok(ClaimRequests { claim: path, spec, requests })
+        let requests =
+            all.map(|request| read_request(world, &path, request).map(Arc::new)).collect::<Result<_, _>>()?;
+        let identity = format!("{} {}", claim.uid(), claim.text(&["metadata", "resourceVersion"]).unwrap_or_default());
+        Ok(ClaimRequests { claim: path, identity, spec, requests })
+    }
+
+    /// Returns the same claim with the requests of these names only.
+    pub fn with_requests(&self, is_wanted: impl Fn(&str) -> bool) -> ClaimRequests {
+        let is_wanted = |wanted: &&Arc<Vec<WantedDevices>>| wanted.first().is_some_and(|first| is_wanted(&first.name));
+        ClaimRequests {
+            claim: self.claim.clone(),
+            identity: self.identity.clone(),
+            spec: self.spec.clone(),
+            requests: self.requests.iter().filter(is_wanted).cloned().collect(),
+        }
     }
 
     /// Returns the constraints over several devices.
@@ -71,6 +90,7 @@ fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<V
                     count: exact.count,
                     selectors: exact.selectors.as_deref(),
                     tolerations: exact.tolerations.as_deref(),
+                    capacity: exact.capacity.as_ref(),
                 },
             )?
         });
@@ -86,6 +106,7 @@ fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<V
                 count: part.count,
                 selectors: part.selectors.as_deref(),
                 tolerations: part.tolerations.as_deref(),
+                capacity: part.capacity.as_ref(),
             },
         )?);
     }
@@ -102,6 +123,7 @@ struct RequestFields<'a> {
     count: Option<i64>,
     selectors: Option<&'a [DeviceSelector]>,
     tolerations: Option<&'a [DeviceToleration]>,
+    capacity: Option<&'a CapacityRequirements>,
 }
 
 fn read_wanted(
@@ -125,6 +147,7 @@ fn read_wanted(
         count: (fields.mode != Some("All")).then_some(count),
         admin_access: None,
         tolerations: fields.tolerations.unwrap_or_default().to_vec(),
+        capacity: capacity::read_amounts(fields.capacity.and_then(|capacity| capacity.requests.as_ref())),
     })
 }
 

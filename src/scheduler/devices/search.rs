@@ -3,14 +3,15 @@
 //! Knows: the first solution is taken. The number of choices grows exponentially, and selectors are expressions of users: the search gives
 //! up after a number of steps, and when selectors cost too much. Never: changes a claim. Start reading at [`find_devices`].
 
-use super::pools::{DeviceId, DevicePool, device_reaches};
+use super::capacity;
+use super::pools::{DeviceId, DevicePool, DevicesInUse, device_reaches};
 use super::requests::{ClaimRequests, WantedDevices};
 use crate::object::quantity::Quantity;
 use crate::world::Row;
 use k8s_openapi::api::resource::v1::{
     Device, DeviceAttribute, DeviceConstraint, DeviceTaint, DeviceToleration, ResourceSliceSpec,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Maximum number of devices that one claim gets (`AllocationResultsMaxSize`).
 const MOST_RESULTS: usize = 32;
@@ -36,6 +37,11 @@ impl ChosenDevice<'_> {
     fn is_exclusive(&self) -> bool {
         self.wanted.admin_access != Some(true)
     }
+
+    /// Whether several claims can have the device at once.
+    pub fn is_shared(&self) -> bool {
+        is_shared(self.device)
+    }
 }
 
 /// A device of a pool.
@@ -50,7 +56,7 @@ struct Candidate<'a> {
 struct Search<'a> {
     claims: &'a [&'a ClaimRequests],
     candidates: Vec<Candidate<'a>>,
-    taken: &'a HashSet<DeviceId>,
+    taken: &'a DevicesInUse,
     /// The devices of each claim.
     chosen: Vec<Vec<ChosenDevice<'a>>>,
     /// Whether a candidate meets the selectors of a request, by their places.
@@ -64,7 +70,7 @@ struct Search<'a> {
 pub fn find_devices<'a>(
     claims: &'a [&'a ClaimRequests],
     (pools, node): (&'a [DevicePool], &Row),
-    taken: &'a HashSet<DeviceId>,
+    taken: &'a DevicesInUse,
 ) -> Result<Option<Vec<Vec<ChosenDevice<'a>>>>, String> {
     let mut candidates = Vec::new();
     for pool in pools.iter().filter(|pool| !pool.is_invalid) {
@@ -85,7 +91,9 @@ impl<'a> Search<'a> {
     fn check_pools(&self, pools: &[DevicePool]) -> Result<(), String> {
         let Some(pool) = pools.iter().find(|pool| pool.is_incomplete || pool.is_invalid) else { return Ok(()) };
         for claim in self.claims {
-            if let Some(all) = claim.requests.iter().flatten().find(|wanted| wanted.count.is_none()) {
+            if let Some(all) =
+                claim.requests.iter().flat_map(|wanted| wanted.iter()).find(|wanted| wanted.count.is_none())
+            {
                 let state = if pool.is_invalid { "invalid" } else { "being updated" };
                 return Err(format!(
                     "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {state}",
@@ -100,7 +108,7 @@ impl<'a> Search<'a> {
     fn choose_for(&mut self, claim: usize, request: usize) -> Result<bool, String> {
         let Some(requests) = self.claims.get(claim) else { return Ok(true) };
         let Some(alternatives) = requests.requests.get(request) else { return self.choose_for(claim + 1, 0) };
-        for wanted in alternatives {
+        for wanted in alternatives.iter() {
             let is_complete = match wanted.count {
                 Some(count) => self.choose_some((claim, request), wanted, (count, 0))?,
                 None => self.choose_all((claim, request), wanted)?,
@@ -159,8 +167,9 @@ impl<'a> Search<'a> {
         let Candidate { pool, slice, device } = self.candidates[index];
         let choice = ChosenDevice { wanted, pool, slice, device };
         let fits = self.chosen[claim].len() < MOST_RESULTS
-            && (!choice.is_exclusive() || !self.is_taken(pool, device))
+            && self.is_available(claim, &choice)
             && self.is_match(wanted, index)?
+            && self.has_capacity(&choice)
             && tolerates(device.taints.iter().flatten(), &wanted.tolerations)
             && (!choice.is_exclusive() || self.has_counters(pool, device))
             && self.claims[claim].constraints().all(|constraint| admits(constraint, &self.chosen[claim], &choice));
@@ -194,19 +203,46 @@ impl<'a> Search<'a> {
         Ok(is_match)
     }
 
-    /// Whether another request has the device, and does not share it.
-    fn is_taken(&self, pool: &DevicePool, device: &Device) -> bool {
-        let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
-        self.taken.contains(&id) || self.is_chosen(device)
+    /// Whether no other request has the device alone. An administrator gets a device once for a claim, also one that others have.
+    fn is_available(&self, claim: usize, choice: &ChosenDevice<'_>) -> bool {
+        let is_same = |other: &ChosenDevice<'_>| std::ptr::eq(other.device, choice.device);
+        if !choice.is_exclusive() {
+            return choice.is_shared() || !self.chosen[claim].iter().any(is_same);
+        }
+        let mut others = self.chosen.iter().flatten().filter(|other| other.is_exclusive());
+        !self.taken.whole.contains(&id_of(choice.pool, choice.device)) && (choice.is_shared() || !others.any(is_same))
     }
 
-    fn is_chosen(&self, device: &Device) -> bool {
+    /// Whether some request has the device or a share of it.
+    fn is_in_use(&self, pool: &DevicePool, device: &Device) -> bool {
+        let id = id_of(pool, device);
         let mut chosen = self.chosen.iter().flatten().filter(|choice| choice.is_exclusive());
-        chosen.any(|choice| std::ptr::eq(choice.device, device))
+        self.taken.whole.contains(&id)
+            || self.taken.shared.contains_key(&id)
+            || chosen.any(|choice| std::ptr::eq(choice.device, device))
     }
 
-    /// Whether the counters that a device consumes suffice beside the other devices of its pool.
+    /// Whether a device has the capacity that a request asks for; one that is shared, beside the other shares.
+    fn has_capacity(&self, choice: &ChosenDevice<'_>) -> bool {
+        let device = choice.device;
+        let Some(mut amounts) = capacity::consumed_by_request(device, &choice.wanted.capacity) else { return false };
+        if choice.is_shared() {
+            if let Some(used) = self.taken.shared.get(&id_of(choice.pool, device)) {
+                capacity::add_amounts(&mut amounts, used);
+            }
+            let shares = self.chosen.iter().flatten().filter(|other| std::ptr::eq(other.device, device));
+            for share in shares.filter_map(|other| capacity::consumed_by_request(device, &other.wanted.capacity)) {
+                capacity::add_amounts(&mut amounts, &share);
+            }
+        }
+        capacity::offers(device, &amounts)
+    }
+
+    /// Whether the counters that a device consumes suffice beside the other devices of its pool. Shares of one device consume them once.
     fn has_counters(&self, pool: &DevicePool, device: &Device) -> bool {
+        if is_shared(device) && self.is_in_use(pool, device) {
+            return true;
+        }
         let mut needs = device.consumes_counters.iter().flatten();
         needs.all(|need| {
             need.counters.iter().all(|(name, counter)| {
@@ -220,11 +256,19 @@ impl<'a> Search<'a> {
     /// Returns the amount of a counter that the devices in use consume.
     fn consumed_counter(&self, pool: &DevicePool, (set, name): (&str, &str)) -> Quantity {
         let devices = pool.slices.iter().flat_map(|slice| slice.devices.iter().flatten());
-        let used = devices.filter(|device| device.consumes_counters.is_some() && self.is_taken(pool, device));
+        let used = devices.filter(|device| device.consumes_counters.is_some() && self.is_in_use(pool, device));
         let needs = used.flat_map(|device| device.consumes_counters.iter().flatten());
         let needs = needs.filter(|need| need.counter_set == set);
         needs.filter_map(|need| need.counters.get(name)).map(|counter| parse_quantity(&counter.value.0)).sum()
     }
+}
+
+fn is_shared(device: &Device) -> bool {
+    device.allow_multiple_allocations == Some(true)
+}
+
+fn id_of(pool: &DevicePool, device: &Device) -> DeviceId {
+    (pool.driver.clone(), pool.name.clone(), device.name.clone())
 }
 
 /// Returns the amount of a counter that a pool shares among its devices.

@@ -298,3 +298,133 @@ fn hopeless_search_ends() {
     let told = outcome(vec![on_b(devices.into()), claim], &["x"]);
     assert!(told.contains("no devices were found for the claims within"), "{told}");
 }
+
+/// A device with 10Gi of memory that claims share in steps of 1Gi.
+fn shared_device(name: &str) -> Value {
+    let policy = json!({"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}});
+    let memory = json!({"value": "10Gi", "requestPolicy": policy});
+    json!({"name": name, "allowMultipleAllocations": true, "capacity": {"memory": memory}})
+}
+
+fn memory(amount: &str) -> Value {
+    json!({"capacity": {"requests": {"memory": amount}}})
+}
+
+#[test]
+fn claims_share_the_capacity_of_a_device() {
+    let two = |amounts: [&str; 2]| {
+        let claims = [simple_claim("x", memory(amounts[0])), simple_claim("y", memory(amounts[1]))];
+        outcome([vec![on_b(json!([shared_device("d0")]))], claims.to_vec()].concat(), &["x", "y"])
+    };
+    assert_eq!(two(["6Gi", "4Gi"]), "x=d0 y=d0 b");
+    assert_eq!(two(["6Gi", "5Gi"]), "2 cannot allocate all claims.");
+    let both = on_b(json!([shared_device("d0"), shared_device("d1")]));
+    let claims = [simple_claim("x", memory("6Gi")), simple_claim("y", memory("6Gi"))];
+    assert_eq!(outcome([vec![both], claims.to_vec()].concat(), &["x", "y"]), "x=d0 y=d1 b");
+    let unknown = json!({"capacity": {"requests": {"cores": "1"}}});
+    let told = outcome(vec![on_b(json!([shared_device("d0")])), simple_claim("x", unknown)], &["x"]);
+    assert_eq!(told, "2 cannot allocate all claims.");
+}
+
+#[test]
+fn shares_of_other_claims_are_taken() {
+    let share = |amount: &str| json!({"shareID": "s", "consumedCapacity": {"memory": amount}});
+    let asked = |amount: &str| {
+        let other = allocated("other", json!([{"resource": "pods", "name": "q", "uid": "q"}]), share("7Gi"));
+        outcome(vec![on_b(json!([shared_device("d0")])), other, simple_claim("x", memory(amount))], &["x"])
+    };
+    assert_eq!(asked("3Gi"), "x=d0 b");
+    assert_eq!(asked("4Gi"), "2 cannot allocate all claims.");
+}
+
+#[test]
+fn capacity_is_a_condition_for_a_whole_device() {
+    let devices = json!([
+        {"name": "small", "capacity": {"memory": {"value": "1Gi"}}}, {"name": "large", "capacity": {"memory": {"value": "8Gi"}}}
+    ]);
+    assert_eq!(outcome(vec![on_b(devices), simple_claim("x", memory("2Gi"))], &["x"]), "x=large b");
+}
+
+#[test]
+fn share_has_an_id_and_its_capacity() {
+    let objects = vec![on_b(json!([shared_device("d0")])), simple_claim("x", memory("1500Mi")), pod("p", &["x"])];
+    let results = |plan: &Plan| {
+        let status = plan.writes.iter().find_map(|write| match &write.verb {
+            WriteVerb::Status(claim) => claim.0.pointer("/status/allocation/devices/results/0").cloned(),
+            _ => None,
+        });
+        status.unwrap()
+    };
+    let world = world(&objects);
+    let result = results(&plan_for(&world, "p"));
+    assert_eq!(result["consumedCapacity"], json!({"memory": "2Gi"}));
+    assert_eq!(result["shareID"].as_str().map(str::len), Some(36));
+    assert_eq!(results(&plan_for(&world, "p")), result, "equal Worlds give equal plans");
+}
+
+/// A pod whose containers request devices as extended resources.
+fn extended_pod(containers: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": containers})
+}
+
+fn container(name: &str, amount: &str) -> Value {
+    let requests = json!({"example.com/gpu": amount});
+    json!({"name": name, "image": "x", "resources": {"requests": requests, "limits": {"example.com/gpu": amount}}})
+}
+
+fn extended_class() -> Value {
+    let spec = json!({"extendedResourceName": "example.com/gpu"});
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "ext"}, "spec": spec})
+}
+
+#[test]
+fn extended_resource_of_a_class_is_a_claim() {
+    let devices = || on_b(json!([device("d0", "m"), device("d1", "m"), device("d2", "m")]));
+    let brief = container("setup", "3");
+    let spec = json!({"initContainers": [brief], "containers": [container("one", "1"), container("two", "1")]});
+    let plan = plan_for(&world(&[devices(), extended_class(), extended_pod(spec.clone())]), "p");
+    let [create, status, named, bind] = &plan.writes[..] else { panic!("{:?}", plan.writes) };
+    let (WriteVerb::Create(claim), WriteVerb::Status(status), WriteVerb::Status(named)) =
+        (&create.verb, &status.verb, &named.verb)
+    else {
+        panic!("{:?}", plan.writes)
+    };
+    assert!(claim.name().starts_with("p-extended-resources-"), "{}", claim.name());
+    assert!(matches!(&bind.verb, WriteVerb::Bind { node, .. } if **node == *"b"));
+    let requests = claim.items(&["spec", "devices", "requests"]).iter();
+    let requests: Vec<_> = requests.map(|one| (&one["name"], &one["exactly"]["count"])).collect();
+    let count = json!(1);
+    let names = ["container-0-request-0", "container-1-request-0", "container-2-request-0"].map(Value::from);
+    assert_eq!(requests, names.iter().map(|name| (name, &count)).collect::<Vec<_>>());
+    assert_eq!(status.items(&["status", "allocation", "devices", "results"]).len(), 3);
+    assert_eq!(status.0["status"]["reservedFor"][0]["name"], "p");
+    let own = &named.0["status"]["extendedResourceClaimStatus"];
+    assert_eq!(own["resourceClaimName"], claim.name());
+    let mappings = own["requestMappings"].as_array().unwrap().iter();
+    let mappings: Vec<String> = mappings
+        .map(|one| format!("{}={}", one["containerName"].as_str().unwrap(), one["requestName"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        "one=container-1-request-0",
+        "two=container-2-request-0",
+        "setup=container-1-request-0",
+        "setup=container-2-request-0",
+        "setup=container-0-request-0",
+    ];
+    assert_eq!(mappings, expected);
+    let few = on_b(json!([device("d0", "m"), device("d1", "m")]));
+    let told = written(&plan_for(&world(&[few, extended_class(), extended_pod(spec)]), "p"));
+    assert_eq!(told, "2 cannot allocate all claims.");
+}
+
+#[test]
+fn extended_resource_of_a_node_needs_no_claim() {
+    let spec = || json!({"containers": [container("one", "1")]});
+    let told = |objects: &[Value]| written(&plan_for(&world(objects), "p"));
+    let without_class = told(&[extended_pod(spec())]);
+    assert!(without_class.starts_with("2 Insufficient example.com/gpu."), "{without_class}");
+    let status = json!({"allocatable": {"pods": "9", "example.com/gpu": "1"}});
+    let offering = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}, "status": status});
+    let objects = [offering, extended_class(), extended_pod(spec())];
+    assert_eq!(told(&objects), "c");
+}

@@ -1,7 +1,7 @@
 //! The id of a request, with which client and server refer to it: the header `Audit-Id`.
 
 use crate::apiserver::api::random;
-use crate::apiserver::rules::names;
+use crate::object::format_uid;
 use hyper::HeaderMap;
 
 /// Maximum length of a client's own id, in bytes.
@@ -11,7 +11,7 @@ const LONGEST: usize = 64;
 pub fn choose_id(headers: &HeaderMap) -> String {
     let own = headers.get("audit-id").and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
     match own.get(..LONGEST.min(own.len())) {
-        None | Some("") => names::uid(random(), random()),
+        None | Some("") => format_uid(random(), random()),
         Some(id) => id.to_owned(),
     }
 }
