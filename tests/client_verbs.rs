@@ -129,7 +129,10 @@ fn verbs_act_with_the_rights_of_another_user() {
     refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments/scale"));
     refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");
     refused("run shell --image=busybox", &cannot("create resource \"pods\" in API group \"\""));
-    cluster.ok("create clusterrole sees --verb=get,list --resource=*.*");
+    cluster.apply(
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: sees}, rules: [{apiGroups: ['*'], resources: ['*'],
+        verbs: [get, list]}]}",
+    );
     cluster.ok("create clusterrolebinding ann-sees --clusterrole=sees --user=ann");
     assert!(cluster.ok("history --as=ann").contains("settings"));
     refused("undo", "cannot delete resource");

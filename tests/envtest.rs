@@ -163,6 +163,15 @@ fn envtest_programs_serve_an_api_for_client_certificates() {
     };
     assert_eq!(ask(&admin, "/api/v1/namespaces/default", None).0, 200);
     assert_eq!(ask(&stranger, "/api/v1/namespaces/default", None).0, 403);
+    // The plugin ServiceAccount is disabled.
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"serviceAccountName": "absent", "containers": [{"name": "c", "image": "x"}]}});
+    let (code, made) = ask(&admin, "/api/v1/namespaces/default/pods", Some(&pod));
+    assert_eq!((code, made["spec"].get("volumes")), (201, None));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    let (code, made) = ask(&admin, "/api/v1/nodes", Some(&node));
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    assert_eq!((code, &made["spec"]["taints"]), (201, &json!([taint])));
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
     let definition = json!({

@@ -8,11 +8,16 @@ use super::sources::product;
 use super::syntax::{Static, StaticKind};
 
 /// The mutable statics by file and name, each with the reason why it is no function argument.
-const CHANGING: [(&str, &str, &str); 22] = [
+const CHANGING: [(&str, &str, &str); 23] = [
     (
         "src/apiserver/admission/policies/definitions.rs",
         "KNOWN",
         "a cache: a policy at one revision has the same programs",
+    ),
+    (
+        "src/apiserver/admission/server_flags.rs",
+        "DISABLED",
+        "the flags of a process named kube-apiserver, set once before it serves",
     ),
     (
         "src/apiserver/admission/webhooks/hook.rs",

@@ -19,26 +19,36 @@ struct ClassTarget {
     marks: &'static [&'static str],
 }
 
-const WANTS: [ClassTarget; 2] = [
-    ClassTarget {
-        resource: "persistentvolumeclaims",
-        field: "storageClassName",
-        older: "volume.beta.kubernetes.io/storage-class",
-        classes: Resource("storageclasses.storage.k8s.io"),
-        marks: default_class::STORAGE,
-    },
-    ClassTarget {
-        resource: "ingresses.networking.k8s.io",
-        field: "ingressClassName",
-        older: "kubernetes.io/ingress.class",
-        classes: Resource("ingressclasses.networking.k8s.io"),
-        marks: default_class::INGRESS,
-    },
-];
+const STORAGE: ClassTarget = ClassTarget {
+    resource: "persistentvolumeclaims",
+    field: "storageClassName",
+    older: "volume.beta.kubernetes.io/storage-class",
+    classes: Resource("storageclasses.storage.k8s.io"),
+    marks: default_class::STORAGE,
+};
 
-/// Admits a write. An empty name is a name: such a claim wants a volume of no class.
-pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    let Some(wants) = WANTS.iter().find(|wants| request.creates(wants.resource)) else { return Ok(()) };
+const INGRESS: ClassTarget = ClassTarget {
+    resource: "ingresses.networking.k8s.io",
+    field: "ingressClassName",
+    older: "kubernetes.io/ingress.class",
+    classes: Resource("ingressclasses.networking.k8s.io"),
+    marks: default_class::INGRESS,
+};
+
+/// Gives a new claim the default class. An empty name is a name: such a claim wants a volume of no class.
+pub fn set_storage_class(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    set_class(txn, request, &STORAGE)
+}
+
+/// Gives a new Ingress the default class.
+pub fn set_ingress_class(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    set_class(txn, request, &INGRESS)
+}
+
+fn set_class(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>, wants: &ClassTarget) -> ApiResult<()> {
+    if !request.creates(wants.resource) {
+        return Ok(());
+    }
     let named = request.object.value_at(&["spec", wants.field]).is_some_and(|name| !name.is_null());
     if named || request.object.annotation(wants.older).is_some() {
         return Ok(());

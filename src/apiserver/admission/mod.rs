@@ -24,15 +24,18 @@ mod rbac_escalation;
 mod request;
 mod resource_quota;
 mod runtime_class;
+mod server_flags;
 mod service_account;
 mod service_addresses;
 mod storage_object_in_use_protection;
+mod taint_nodes_by_condition;
 #[cfg(test)]
 mod tests;
 mod webhooks;
 
 pub use matching::Operation;
 pub use request::{AdmissionRequest, AdmissionTarget, RequestOptions};
+pub use server_flags::set_disabled;
 
 use super::ApiResult;
 use super::transaction::Transaction;
@@ -43,71 +46,91 @@ use webhooks::WebhookRound;
 
 /// One plugin, and the requests that it handles.
 struct AdmissionPlugin {
+    /// Its name in Kubernetes; empty for those that are part of something else there.
+    name: &'static str,
     admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>,
     operations: &'static [Operation],
     /// Whether it handles writes to subresources, too.
     subresources: bool,
 }
 
+/// A step of admission.
+type Admit = fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>;
+
 /// A plugin that handles writes of whole objects.
-const fn writes(admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>) -> AdmissionPlugin {
-    AdmissionPlugin { admit, operations: &[Create, Update], subresources: false }
+const fn writes(name: &'static str, admit: Admit) -> AdmissionPlugin {
+    AdmissionPlugin { name, admit, operations: &[Create, Update], subresources: false }
+}
+
+/// A plugin that handles writes of whole objects and of their subresources.
+const fn all_writes(name: &'static str, admit: Admit) -> AdmissionPlugin {
+    AdmissionPlugin { subresources: true, ..writes(name, admit) }
 }
 
 /// A plugin that handles writes and deletions of whole objects.
-const fn writes_and_deletions(
-    admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>,
-) -> AdmissionPlugin {
-    AdmissionPlugin { operations: &[Create, Update, Delete], ..writes(admit) }
+const fn writes_and_deletions(name: &'static str, admit: Admit) -> AdmissionPlugin {
+    AdmissionPlugin { operations: &[Create, Update, Delete], ..writes(name, admit) }
 }
 
 /// A plugin that handles every request.
-const fn all_requests(admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>) -> AdmissionPlugin {
-    AdmissionPlugin { admit, operations: &[Create, Update, Delete, Connect], subresources: true }
+const fn all_requests(name: &'static str, admit: Admit) -> AdmissionPlugin {
+    AdmissionPlugin { name, admit, operations: &[Create, Update, Delete, Connect], subresources: true }
 }
 
 /// Plugins that may change the object. The order is that of Kubernetes (`pkg/kubeapiserver/options/plugins.go`: `AllOrderedPlugins`), of
-/// which every plugin that a 1.36 has by default is in one of the two tables, with these exceptions. TaintNodesByCondition is no plugin here:
-/// the loop that watches over nodes taints a new one in the tick that sees it. NodeDeclaredFeatureValidator has nothing to refuse, because
+/// which every plugin that a 1.36 has by default is in one of the two tables, with these exceptions. NodeDeclaredFeatureValidator has nothing to refuse, because
 /// kloop runs the pods of all nodes itself. Plugins of alpha features (JobValidation, PodGroupWorkloadExists, PodGroupProtection), and
 /// ClusterTrustBundleAttest, whose kind is not served by default, act in no default cluster. NodeRestriction and
 /// OwnerReferencesPermissionEnforcement act here although they are off by default.
 const MUTATING: &[AdmissionPlugin] = &[
-    writes_and_deletions(namespace_lifecycle::admit),
-    AdmissionPlugin { subresources: true, ..writes(limit_ranger::fill) },
-    writes(service_account::admit),
-    AdmissionPlugin { subresources: true, ..writes_and_deletions(node_restriction::admit) },
-    writes(priority::admit),
-    writes(default_toleration_seconds::admit),
-    writes(default_class::admit),
-    writes(storage_object_in_use_protection::admit),
-    writes(runtime_class::admit),
-    writes(pod_topology_labels::admit),
+    writes_and_deletions("NamespaceLifecycle", namespace_lifecycle::admit),
+    all_writes("LimitRanger", limit_ranger::fill),
+    writes("ServiceAccount", service_account::admit),
+    AdmissionPlugin { subresources: true, ..writes_and_deletions("NodeRestriction", node_restriction::admit) },
+    writes("TaintNodesByCondition", taint_nodes_by_condition::admit),
+    writes("Priority", priority::admit),
+    writes("DefaultTolerationSeconds", default_toleration_seconds::admit),
+    writes("DefaultStorageClass", default_class::set_storage_class),
+    writes("StorageObjectInUseProtection", storage_object_in_use_protection::admit),
+    writes("RuntimeClass", runtime_class::admit),
+    writes("DefaultIngressClass", default_class::set_ingress_class),
+    writes("PodTopologyLabels", pod_topology_labels::admit),
     // The strategy of the kind, and no plugin, does this in Kubernetes.
-    writes(certificate_requests::set_requester),
+    writes("", certificate_requests::set_requester),
 ];
 
 /// Plugins that run on a valid object, in the same order.
 const VALIDATING: &[AdmissionPlugin] = &[
     // The storage of roles and bindings does this in Kubernetes.
-    writes(rbac_escalation::admit),
-    AdmissionPlugin { subresources: true, ..writes(limit_ranger::check) },
-    writes(service_account::check),
-    AdmissionPlugin { subresources: true, ..writes(pod_security::admit) },
-    writes(priority::check_class),
-    writes(owner_references::admit),
-    writes(persistent_volume_claim_resize::admit),
-    writes(runtime_class::check),
-    AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_approval) },
-    AdmissionPlugin { subresources: true, ..writes(certificate_requests::check_signing) },
-    writes(certificate_requests::restrict_subject),
-    AdmissionPlugin { subresources: true, ..writes(pod_resize::admit) },
-    all_requests(policies::validate),
-    all_requests(webhooks::validate),
-    writes(service_addresses::admit),
+    writes("", rbac_escalation::admit),
+    all_writes("LimitRanger", limit_ranger::check),
+    writes("ServiceAccount", service_account::check),
+    all_writes("PodSecurity", pod_security::admit),
+    writes("Priority", priority::check_class),
+    writes("OwnerReferencesPermissionEnforcement", owner_references::admit),
+    writes("PersistentVolumeClaimResize", persistent_volume_claim_resize::admit),
+    writes("RuntimeClass", runtime_class::check),
+    all_writes("CertificateApproval", certificate_requests::check_approval),
+    all_writes("CertificateSigning", certificate_requests::check_signing),
+    writes("CertificateSubjectRestriction", certificate_requests::restrict_subject),
+    all_writes("PodResizeValidator", pod_resize::admit),
+    all_requests(VALIDATING_POLICIES, policies::validate),
+    all_requests(VALIDATING_WEBHOOKS, webhooks::validate),
+    writes("", service_addresses::admit),
     // It writes the usage, so nothing may refuse the object after it.
-    AdmissionPlugin { subresources: true, ..writes(resource_quota::admit) },
+    all_writes("ResourceQuota", resource_quota::admit),
 ];
+
+const VALIDATING_POLICIES: &str = "ValidatingAdmissionPolicy";
+const VALIDATING_WEBHOOKS: &str = "ValidatingAdmissionWebhook";
+const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
+const MUTATING_WEBHOOKS: &str = "MutatingAdmissionWebhook";
+
+/// Whether a plugin of this name can be disabled.
+pub fn is_plugin(name: &str) -> bool {
+    let mut tables = MUTATING.iter().chain(VALIDATING).map(|plugin| plugin.name);
+    [MUTATING_POLICIES, MUTATING_WEBHOOKS].contains(&name) || !name.is_empty() && tables.any(|known| known == name)
+}
 
 /// Whether a policy or a webhook may want to see such requests; cheap to ask before writes that loops make often.
 pub fn may_concern(txn: &dyn Transaction, kind: &Kind, operation: Operation, subresource: &str) -> ApiResult<bool> {
@@ -119,12 +142,18 @@ pub fn may_concern(txn: &dyn Transaction, kind: &Kind, operation: Operation, sub
 pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let mut round = WebhookRound::default();
     let mut reinvocations = Reinvocations::default();
+    let (has_policies, has_webhooks) =
+        (!server_flags::is_disabled(MUTATING_POLICIES), !server_flags::is_disabled(MUTATING_WEBHOOKS));
     run(MUTATING, txn, request)?;
-    let is_changed = policies::mutate(txn, request, &mut reinvocations, false)?;
-    if webhooks::mutate(txn, request, &mut round)? || is_changed {
+    let is_changed = has_policies && policies::mutate(txn, request, &mut reinvocations, false)?;
+    if has_webhooks && webhooks::mutate(txn, request, &mut round)? || is_changed {
         run(MUTATING, txn, request)?;
-        policies::mutate(txn, request, &mut reinvocations, true)?;
-        webhooks::mutate(txn, request, &mut round)?;
+        if has_policies {
+            policies::mutate(txn, request, &mut reinvocations, true)?;
+        }
+        if has_webhooks {
+            webhooks::mutate(txn, request, &mut round)?;
+        }
     }
     Ok(())
 }
@@ -142,7 +171,10 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
 
 fn run(plugins: &[AdmissionPlugin], txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let (operation, is_part) = (request.operation, !request.subresource.is_empty());
-    let handles =
-        |plugin: &&AdmissionPlugin| plugin.operations.contains(&operation) && (plugin.subresources || !is_part);
+    let handles = |plugin: &&AdmissionPlugin| {
+        plugin.operations.contains(&operation)
+            && (plugin.subresources || !is_part)
+            && !server_flags::is_disabled(plugin.name)
+    };
     plugins.iter().filter(handles).try_for_each(|plugin| (plugin.admit)(txn, request))
 }

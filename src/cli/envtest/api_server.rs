@@ -4,7 +4,7 @@
 
 use super::etcd::FOLDER;
 use super::flags::ProgramFlags;
-use crate::apiserver::Api;
+use crate::apiserver::{Api, admission};
 use crate::cli::{CliResult, Failure};
 use crate::controllers::customresourcedefinition;
 use crate::diagnosis::convergence;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Flags with an effect.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     "etcd-servers",
     "secure-port",
     "bind-address",
@@ -39,13 +39,13 @@ const KNOWN: [&str; 9] = [
     "tls-private-key-file",
     "client-ca-file",
     "advertise-address",
+    "disable-admission-plugins",
     "help",
 ];
 /// Flags whose effect kloop has anyway, or that configure what it does not have.
-const ACCEPTED: [&str; 13] = [
+const ACCEPTED: [&str; 12] = [
     "allow-privileged",
     "authorization-mode",
-    "disable-admission-plugins",
     "enable-admission-plugins",
     "enable-priority-and-fairness",
     "insecure-port",
@@ -71,6 +71,7 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
     for flag in flags.unknown(&[&KNOWN, &ACCEPTED]) {
         eprintln!("warning: unknown flag --{flag} is ignored");
     }
+    disable_plugins(flags.get("disable-admission-plugins").unwrap_or_default());
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     descriptors::raise();
     let state = find_state(flags)?;
@@ -95,6 +96,16 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
         Ok(served) => Ok(served?),
         Err(_) => Err(Failure::plain("the server has panicked")),
     }
+}
+
+/// Leaves out the plugins of a list of names.
+fn disable_plugins(list: &str) {
+    let names: Vec<String> =
+        list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    for name in names.iter().filter(|name| !admission::is_plugin(name)) {
+        eprintln!("warning: --disable-admission-plugins: kloop has no plugin {name}");
+    }
+    admission::set_disabled(&names);
 }
 
 /// Returns the file of the state: in the folder of kloop's etcd, or in the folder of certificates when etcd is another program.

@@ -1,0 +1,21 @@
+//! TaintNodesByCondition: a new node gets no pods before it is ready. Only where no controllers run: otherwise the loop that watches over
+//! nodes taints a new one in the tick that sees it.
+
+use super::{AdmissionRequest, server_flags};
+use crate::apiserver::ApiResult;
+use crate::apiserver::transaction::Transaction;
+use serde_json::json;
+
+/// Admits a new node.
+pub fn admit(_: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
+    if !request.creates("nodes") || !server_flags::lacks_controllers() {
+        return Ok(());
+    }
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let mut taints = request.object.items(&["spec", "taints"]).to_vec();
+    if !taints.iter().any(|known| known["key"] == taint["key"] && known["effect"] == taint["effect"]) {
+        taints.push(taint);
+        request.object.set(&["spec", "taints"], taints);
+    }
+    Ok(())
+}
