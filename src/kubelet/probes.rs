@@ -1,7 +1,8 @@
 //! Schedule and results of probes.
 //!
 //! A startup probe holds the others back; a liveness (or startup) probe that fails too often ends the container; a readiness
-//! probe decides whether the container is ready.
+//! probe decides whether the container is ready. A startup or readiness probe that has never succeeded is also run before
+//! its period's end, with growing pauses; those early runs count only when they succeed.
 
 use super::actions::ContainerAction;
 use super::pod::{AttemptState, LocalPod, PodContainer};
@@ -16,6 +17,12 @@ const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKin
 
 /// A probe that is not answered for so long after its timeout is ordered again.
 const UNANSWERED_SECONDS: i64 = 5;
+
+/// Pause before the first early run of a probe; each further one is twice as long, until it is longer than the period.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(50);
+
+/// The most early runs of a probe: the pause before a further one is longer than a day.
+const MOST_EARLY: u32 = 21;
 
 /// Whether the container has started: it runs, and its startup probe has succeeded once.
 pub fn is_started(member: &PodContainer) -> bool {
@@ -65,13 +72,15 @@ pub fn order_probes(pod: &LocalPod, plan: &mut Plan) {
         for kind in KINDS.into_iter().filter(|kind| runs(pod, member, *kind)) {
             let Some(spec) = spec_of(member, kind) else { continue };
             let results = facts.probes.get(&kind).cloned().unwrap_or_default();
-            let due = due(spec, since, &results);
+            let (due, counts_from) = next_run(spec, kind, since, &results);
             if due.max(soonest) > pod.world.now {
                 plan.wake_at(due.max(soonest));
                 continue;
             }
             let timeout = i64::from(spec.timeout_seconds.unwrap_or(1));
-            plan.effects.push(start_probe(pod, member, kind, ProbeHandler::from_probe(spec), timeout));
+            let mut run = probe_run(pod, member, kind, ProbeHandler::from_probe(spec), timeout);
+            run.counts_from = counts_from;
+            plan.effects.push(Effect::Probe(Box::new(run)));
         }
     }
 }
@@ -84,7 +93,17 @@ pub fn start_probe(
     handler: Option<ProbeHandler>,
     timeout_seconds: i64,
 ) -> Effect {
-    Effect::Probe(Box::new(ProbeRun {
+    Effect::Probe(Box::new(probe_run(pod, member, kind, handler, timeout_seconds)))
+}
+
+fn probe_run(
+    pod: &LocalPod,
+    member: &PodContainer,
+    kind: ProbeKind,
+    handler: Option<ProbeHandler>,
+    timeout_seconds: i64,
+) -> ProbeRun {
+    ProbeRun {
         pod_uid: pod.row.uid.clone(),
         container: member.spec.name.as_str().into(),
         attempt: member.attempt,
@@ -92,7 +111,8 @@ pub fn start_probe(
         handler: handler.map(|handler| handler.with_port(|name| port_number(member, name))),
         ip: pod.facts.as_deref().map(|facts| facts.ip.clone()).unwrap_or_else(|| "".into()),
         timeout_seconds,
-    }))
+        counts_from: None,
+    }
 }
 
 /// Adds an event for every failure of the container's probes that has none yet.
@@ -143,13 +163,29 @@ fn is_given_up(member: &PodContainer, kind: ProbeKind) -> bool {
     spec_of(member, kind).is_some_and(|spec| failures >= failure_threshold(spec))
 }
 
-fn due(spec: &Probe, since: Time, results: &ProbeFacts) -> Time {
+/// Returns the time of the next run, and for an early one the end of its period.
+fn next_run(spec: &Probe, kind: ProbeKind, since: Time, results: &ProbeFacts) -> (Time, Option<Time>) {
     let seconds = |count: i64| SignedDuration::from_secs(count);
     match (results.in_flight, results.last) {
-        (Some(asked), _) => asked.later(seconds(i64::from(spec.timeout_seconds.unwrap_or(1)) + UNANSWERED_SECONDS)),
-        (None, Some(last)) => last.later(seconds(i64::from(spec.period_seconds.unwrap_or(10)))),
-        (None, None) => since.later(seconds(i64::from(spec.initial_delay_seconds.unwrap_or(0)))),
+        (Some(asked), _) => {
+            (asked.later(seconds(i64::from(spec.timeout_seconds.unwrap_or(1)) + UNANSWERED_SECONDS)), None)
+        }
+        (None, Some(last)) => {
+            let regular = last.later(seconds(i64::from(spec.period_seconds.unwrap_or(10))));
+            match early_run(kind, last, results).filter(|early| *early < regular) {
+                Some(early) => (early, Some(regular)),
+                None => (regular, None),
+            }
+        }
+        (None, None) => (since.later(seconds(i64::from(spec.initial_delay_seconds.unwrap_or(0)))), None),
     }
+}
+
+/// Returns the time of the next early run, if the probe has never succeeded and is no liveness probe.
+fn early_run(kind: ProbeKind, last: Time, results: &ProbeFacts) -> Option<Time> {
+    let waits_for_first = kind != ProbeKind::Liveness && !results.has_succeeded && results.early_failures < MOST_EARLY;
+    let last = results.last_early.map_or(last, |early| early.max(last));
+    waits_for_first.then(|| last.later(FIRST_PAUSE * (1 << results.early_failures)))
 }
 
 /// The probe of one kind, if the container has it.
@@ -319,7 +355,7 @@ mod tests {
         assert_eq!(machine.take_messages(), ["0 start c#0", "0 startup fails", "2 startup fails"]);
         assert_eq!(machine.container("c")["started"], false);
         machine.probe("startup", true).run_to(5);
-        assert_eq!(machine.take_messages(), ["4 startup ok", "4 liveness ok", "4 readiness ok"]);
+        assert_eq!(machine.take_messages(), ["3 startup ok", "3 liveness ok", "3 readiness ok"]);
         assert_eq!(machine.container("c")["started"], true);
         assert_eq!(machine.condition("Ready"), "True");
     }
@@ -331,6 +367,41 @@ mod tests {
         let story = machine.take_messages();
         assert_eq!(story[..4], ["0 start c#0", "0 startup fails", "2 startup fails", "2 stop c in 7"]);
         assert!(machine.reasons().contains(&"Killing"));
+    }
+
+    #[test]
+    fn readiness_probe_runs_early_until_it_first_succeeds() {
+        let mut machine = probed(json!({"readinessProbe": http(json!({"periodSeconds": 2}))}));
+        machine.probe("readiness", false).run_to(3);
+        let unhealthy = || "Readiness probe failed: no".to_owned();
+        assert_eq!(machine.take_messages(), ["0 start c#0", "0 readiness fails", "2 readiness fails"]);
+        assert_eq!(machine.early_failures, [50, 150, 350, 750, 1550]);
+        let told =
+            |machine: &TestMachine| machine.events.iter().skip(3).map(|e| e.message.to_string()).collect::<Vec<_>>();
+        assert_eq!(told(&machine), [unhealthy(), unhealthy()], "early failures are not reported");
+        machine.probe("readiness", true).run_to(5);
+        assert_eq!(machine.take_messages(), ["3 readiness ok"], "the sixth early run, after 1.6 s");
+        assert_eq!(machine.condition("Ready"), "True");
+        machine.probe("readiness", false).run_to(30);
+        assert_eq!(machine.early_failures.len(), 5, "none after a success");
+        assert_eq!(machine.take_messages().len(), 13);
+    }
+
+    #[test]
+    fn early_failures_do_not_count() {
+        let mut machine = probed(json!({"startupProbe": http(json!({"failureThreshold": 2, "periodSeconds": 10}))}));
+        machine.probe("startup", false).run_to(9);
+        assert_eq!(machine.early_failures, [50, 150, 350, 750, 1550, 3150, 6350]);
+        assert_eq!(machine.summary(), "Running c=running/0");
+        machine.run_to(10);
+        assert!(machine.take_messages().contains(&"10 stop c in 7".to_owned()));
+    }
+
+    #[test]
+    fn liveness_probe_never_runs_early() {
+        let mut machine = probed(json!({"livenessProbe": http(json!({"failureThreshold": 9}))}));
+        machine.probe("liveness", false).run_to(35);
+        assert_eq!(machine.early_failures.len(), 0);
     }
 
     #[test]

@@ -59,7 +59,8 @@ pub fn simulated_facts(world: &World, row: &Row, pod: &Object, spec: &PodSpec, s
         }
         let state = state(world.now, start_time, script(pod, spec, role));
         let probes = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness, ProbeKind::PostStart];
-        let content = ProbeFacts { successes: i32::MAX, last: Some(start_time), ..ProbeFacts::default() };
+        let content =
+            ProbeFacts { successes: i32::MAX, has_succeeded: true, last: Some(start_time), ..ProbeFacts::default() };
         let probes = probes.into_iter().map(|kind| (kind, content.clone())).collect();
         (name.into(), ContainerFacts { probes, ..ContainerFacts::new(0, state) })
     });

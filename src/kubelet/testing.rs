@@ -49,6 +49,8 @@ pub struct TestMachine {
     pub refreshes: Vec<(i64, Arc<[Volume]>)>,
     /// Resizes as they were ordered.
     pub resizes: Vec<Limits>,
+    /// Early probes that failed, by the millisecond at which they were ordered.
+    pub early_failures: Vec<i128>,
     behaviours: BTreeMap<String, ContainerBehaviour>,
     probes: BTreeMap<String, ProbeResult>,
     /// The machine behind it.
@@ -99,6 +101,7 @@ impl TestMachine {
             writes: 0,
             refreshes: Vec::new(),
             resizes: Vec::new(),
+            early_failures: Vec::new(),
             behaviours: BTreeMap::new(),
             probes: BTreeMap::new(),
             machine: SimulatedMachine::new(),
@@ -422,7 +425,10 @@ impl TestMachine {
             Effect::Probe(probe) => {
                 let is_ok = self.probe_result(probe.kind) == ProbeResult::Success;
                 let (kind, result) = (format!("{:?}", probe.kind).to_lowercase(), if is_ok { "ok" } else { "fails" });
-                self.log.push(format!("{second} {kind} {result}"));
+                match probe.counts_from {
+                    Some(_) if !is_ok => self.early_failures.push(self.world.now.duration_since(zero()).as_millis()),
+                    _ => self.log.push(format!("{second} {kind} {result}")),
+                }
                 let sleeps = matches!(probe.handler, Some(ProbeHandler::Sleep(_)));
                 if sleeps || matches!(self.behaviours.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
                     return;

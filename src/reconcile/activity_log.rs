@@ -332,9 +332,9 @@ pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
         },
         Report::Usage { .. } | Report::Over { .. } | Report::Resized { .. } => None,
         Report::Container { container, attempt, state, .. } => container_line(container, *attempt, state),
-        Report::Probe { pod_uid, container, kind, verdict, message, .. } => {
+        Report::Probe { pod_uid, container, kind, verdict, message, at, .. } => {
             let before = facts.pods.get(pod_uid)?.containers.get(container)?.probes.get(kind);
-            probe_line(before, container, *kind, *verdict, message)
+            probe_line(before, container, *kind, (*verdict, *at), message)
         }
     }
 }
@@ -358,7 +358,7 @@ fn probe_line(
     before: Option<&ProbeFacts>,
     container: &str,
     kind: ProbeKind,
-    result: ProbeResult,
+    (result, at): (ProbeResult, Time),
     message: &str,
 ) -> Option<String> {
     let (successes, failures) = before.map_or((0, 0), |before| (before.successes, before.failures));
@@ -370,7 +370,9 @@ fn probe_line(
         ProbeKind::PostStart => "postStart hook",
         ProbeKind::PreStop => "preStop hook",
     };
+    let is_early = before.is_some_and(|before| before.is_early_at(at));
     match result {
+        ProbeResult::Unknown | ProbeResult::Failure if is_early => None,
         ProbeResult::Unknown if is_new => Some(format!("{name} of {container} cannot be made: {message}")),
         ProbeResult::Failure if failures == 0 => match message.lines().next() {
             None => Some(format!("{name} of {container} fails")),

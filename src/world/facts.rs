@@ -394,8 +394,16 @@ pub struct ProbeFacts {
     pub since: Option<Time>,
     /// A probe is under way since then.
     pub in_flight: Option<Time>,
-    /// When the last one was answered.
+    /// A failure of the one under way counts from then on.
+    pub counts_from: Option<Time>,
+    /// When the last one was answered, failed early ones left out.
     pub last: Option<Time>,
+    /// How many early ones failed.
+    pub early_failures: u32,
+    /// When the last early one failed.
+    pub last_early: Option<Time>,
+    /// Whether any has succeeded.
+    pub has_succeeded: bool,
     /// Successes in a row.
     pub successes: i32,
     /// Failures in a row.
@@ -404,6 +412,13 @@ pub struct ProbeFacts {
     pub message: String,
     /// The last answer, when it was not a plain success and no event has reported it yet.
     pub untold: Option<ProbeResult>,
+}
+
+impl ProbeFacts {
+    /// Whether a failure of the probe under way does not count at that time, because its period has not ended.
+    pub fn is_early_at(&self, at: Time) -> bool {
+        self.counts_from.is_some_and(|from| at < from)
+    }
 }
 
 /// Result of one probe run.

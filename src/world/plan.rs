@@ -305,6 +305,8 @@ pub struct ProbeRun {
     pub ip: Str,
     /// Seconds until it counts as failed.
     pub timeout_seconds: i64,
+    /// Set for an early probe: the end of its period. A failure before it does not count.
+    pub counts_from: Option<Time>,
 }
 
 /// An event to record about an object.

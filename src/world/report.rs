@@ -321,6 +321,7 @@ impl Facts {
                 if let Some(known) = self.container(&probe.pod_uid, &probe.container, probe.attempt) {
                     let results = known.probes.entry(probe.kind).or_default();
                     results.in_flight = Some(now);
+                    results.counts_from = probe.counts_from;
                     results.since.get_or_insert(now);
                 }
             }
@@ -429,6 +430,13 @@ impl ContainerFacts {
     /// Counts a probe's result. Returns false for an answer that no probe waits for: it is late or repeated.
     fn record_probe(&mut self, kind: ProbeKind, result: ProbeResult, message: String, at: Time) -> bool {
         let Some(probe) = self.probes.get_mut(&kind).filter(|probe| probe.in_flight.is_some()) else { return false };
+        let is_success = matches!(result, ProbeResult::Success | ProbeResult::Warning);
+        if !is_success && probe.is_early_at(at) {
+            probe.in_flight = None;
+            probe.early_failures = probe.early_failures.saturating_add(1);
+            probe.last_early = Some(at);
+            return true;
+        }
         let (successes, failures) = match result {
             ProbeResult::Success | ProbeResult::Warning => (probe.successes + 1, 0),
             ProbeResult::Failure => (0, probe.failures + 1),
@@ -437,7 +445,11 @@ impl ContainerFacts {
         *probe = ProbeFacts {
             since: probe.since,
             in_flight: None,
+            counts_from: None,
             last: Some(at),
+            early_failures: probe.early_failures,
+            last_early: probe.last_early,
+            has_succeeded: probe.has_succeeded || is_success,
             successes,
             failures,
             message,
