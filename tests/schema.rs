@@ -123,6 +123,20 @@ fn add_enums(definitions: &mut Map<String, Value>, unknown: &mut Vec<String>) {
 
 /// Fields whose values are listed in Kubernetes' own schemas but not in `k8s-openapi`.
 const ENUMS: &str = r#"
+admissionregistration.v1.MatchResources.matchPolicy: Equivalent Exact
+admissionregistration.v1.MutatingAdmissionPolicySpec.failurePolicy: Fail Ignore
+admissionregistration.v1.MutatingAdmissionPolicySpec.reinvocationPolicy: IfNeeded Never
+admissionregistration.v1.MutatingWebhook.failurePolicy: Fail Ignore
+admissionregistration.v1.MutatingWebhook.matchPolicy: Equivalent Exact
+admissionregistration.v1.MutatingWebhook.reinvocationPolicy: IfNeeded Never
+admissionregistration.v1.MutatingWebhook.sideEffects: None NoneOnDryRun Some Unknown
+admissionregistration.v1.Mutation.patchType: ApplyConfiguration JSONPatch
+admissionregistration.v1.NamedRuleWithOperations.scope: * Cluster Namespaced
+admissionregistration.v1.RuleWithOperations.scope: * Cluster Namespaced
+admissionregistration.v1.ValidatingAdmissionPolicySpec.failurePolicy: Fail Ignore
+admissionregistration.v1.ValidatingWebhook.failurePolicy: Fail Ignore
+admissionregistration.v1.ValidatingWebhook.matchPolicy: Equivalent Exact
+admissionregistration.v1.ValidatingWebhook.sideEffects: None NoneOnDryRun Some Unknown
 apps.v1.DaemonSetUpdateStrategy.type: OnDelete RollingUpdate
 apps.v1.DeploymentStrategy.type: Recreate RollingUpdate
 apps.v1.StatefulSetSpec.podManagementPolicy: OrderedReady Parallel
@@ -134,15 +148,20 @@ batch.v1.JobSpec.podReplacementPolicy: Failed TerminatingOrFailed
 batch.v1.PodFailurePolicyOnExitCodesRequirement.operator: In NotIn
 batch.v1.PodFailurePolicyRule.action: Count FailIndex FailJob Ignore
 core.v1.AppArmorProfile.type: Localhost RuntimeDefault Unconfined
+core.v1.AzureDiskVolumeSource.cachingMode: None ReadOnly ReadWrite
+core.v1.AzureDiskVolumeSource.kind: Dedicated Managed Shared
 core.v1.Container.imagePullPolicy: Always IfNotPresent Never
 core.v1.Container.terminationMessagePolicy: FallbackToLogsOnError File
 core.v1.ContainerPort.protocol: SCTP TCP UDP
+core.v1.ContainerStatus.stopSignal: SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL SIGPIPE SIGPOLL SIGPROF SIGPWR SIGQUIT SIGRTMAX SIGRTMAX-1 SIGRTMAX-10 SIGRTMAX-11 SIGRTMAX-12 SIGRTMAX-13 SIGRTMAX-14 SIGRTMAX-2 SIGRTMAX-3 SIGRTMAX-4 SIGRTMAX-5 SIGRTMAX-6 SIGRTMAX-7 SIGRTMAX-8 SIGRTMAX-9 SIGRTMIN SIGRTMIN+1 SIGRTMIN+10 SIGRTMIN+11 SIGRTMIN+12 SIGRTMIN+13 SIGRTMIN+14 SIGRTMIN+15 SIGRTMIN+2 SIGRTMIN+3 SIGRTMIN+4 SIGRTMIN+5 SIGRTMIN+6 SIGRTMIN+7 SIGRTMIN+8 SIGRTMIN+9 SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ
 core.v1.EndpointPort.protocol: SCTP TCP UDP
 core.v1.EphemeralContainer.imagePullPolicy: Always IfNotPresent Never
 core.v1.EphemeralContainer.terminationMessagePolicy: FallbackToLogsOnError File
 core.v1.HTTPGetAction.scheme: HTTP HTTPS
 core.v1.HostPathVolumeSource.type: "" BlockDevice CharDevice Directory DirectoryOrCreate File FileOrCreate Socket
 core.v1.ImageVolumeSource.pullPolicy: Always IfNotPresent Never
+core.v1.Lifecycle.stopSignal: SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL SIGPIPE SIGPOLL SIGPROF SIGPWR SIGQUIT SIGRTMAX SIGRTMAX-1 SIGRTMAX-10 SIGRTMAX-11 SIGRTMAX-12 SIGRTMAX-13 SIGRTMAX-14 SIGRTMAX-2 SIGRTMAX-3 SIGRTMAX-4 SIGRTMAX-5 SIGRTMAX-6 SIGRTMAX-7 SIGRTMAX-8 SIGRTMAX-9 SIGRTMIN SIGRTMIN+1 SIGRTMIN+10 SIGRTMIN+11 SIGRTMIN+12 SIGRTMIN+13 SIGRTMIN+14 SIGRTMIN+15 SIGRTMIN+2 SIGRTMIN+3 SIGRTMIN+4 SIGRTMIN+5 SIGRTMIN+6 SIGRTMIN+7 SIGRTMIN+8 SIGRTMIN+9 SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ
+core.v1.ModifyVolumeStatus.status: InProgress Infeasible Pending
 core.v1.NamespaceStatus.phase: Active Terminating
 core.v1.NodeSelectorRequirement.operator: DoesNotExist Exists Gt In Lt NotIn
 core.v1.NodeStatus.phase: Pending Running Terminated
@@ -158,6 +177,7 @@ core.v1.PodSpec.preemptionPolicy: Never PreemptLowerPriority
 core.v1.PodSpec.restartPolicy: Always Never OnFailure
 core.v1.PodStatus.phase: Failed Pending Running Succeeded Unknown
 core.v1.PodStatus.qosClass: BestEffort Burstable Guaranteed
+core.v1.PortStatus.protocol: SCTP TCP UDP
 core.v1.ScopedResourceSelectorRequirement.operator: DoesNotExist Exists In NotIn
 core.v1.ScopedResourceSelectorRequirement.scopeName: BestEffort CrossNamespacePodAffinity NotBestEffort NotTerminating PriorityClass Terminating VolumeAttributesClass
 core.v1.SeccompProfile.type: Localhost RuntimeDefault Unconfined
@@ -175,10 +195,18 @@ core.v1.TopologySpreadConstraint.nodeAffinityPolicy: Honor Ignore
 core.v1.TopologySpreadConstraint.nodeTaintsPolicy: Honor Ignore
 core.v1.TopologySpreadConstraint.whenUnsatisfiable: DoNotSchedule ScheduleAnyway
 core.v1.VolumeMount.mountPropagation: Bidirectional HostToContainer None
+discovery.v1.EndpointPort.protocol: SCTP TCP UDP
 discovery.v1.EndpointSlice.addressType: FQDN IPv4 IPv6
 networking.v1.HTTPIngressPath.pathType: Exact ImplementationSpecific Prefix
+networking.v1.IngressPortStatus.protocol: SCTP TCP UDP
 networking.v1.NetworkPolicyPort.protocol: SCTP TCP UDP
 policy.v1.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy: AlwaysAllow IfHealthyBudget
+resource.v1.DeviceAllocationConfiguration.source: FromClaim FromClass
+resource.v1.DeviceSubRequest.allocationMode: All ExactCount
+resource.v1.DeviceTaint.effect: NoExecute NoSchedule None
+resource.v1.DeviceToleration.effect: NoExecute NoSchedule None
+resource.v1.DeviceToleration.operator: Equal Exists
+resource.v1.ExactDeviceRequest.allocationMode: All ExactCount
 scheduling.v1.PriorityClass.preemptionPolicy: Never PreemptLowerPriority
 storage.v1.StorageClass.reclaimPolicy: Delete Recycle Retain
 storage.v1.StorageClass.volumeBindingMode: Immediate WaitForFirstConsumer
