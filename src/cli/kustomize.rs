@@ -45,6 +45,46 @@ pub struct Args {
     /// the relocatability of the kustomization.
     #[arg(long, default_value = "LoadRestrictionsRootOnly", value_name = "NAME")]
     load_restrictor: String,
+    #[command(flatten)]
+    _plugins: PluginFlags,
+}
+
+/// Flags of kustomize for charts and plugins. They have no effect, because kloop runs neither; a kustomization that needs them is refused.
+#[derive(clap::Args)]
+struct PluginFlags {
+    /// Use the uid and gid of the command executor to run functions. Accepted, because kloop runs none.
+    #[arg(long)]
+    as_current_user: bool,
+    /// Enable kustomize plugins. Accepted, because kloop runs none.
+    #[arg(long)]
+    enable_alpha_plugins: bool,
+    /// Enable the Helm chart inflator. Accepted, but charts are refused: render them with "helm template".
+    #[arg(long)]
+    enable_helm: bool,
+    /// A list of environment variables to be used by functions. Accepted, because kloop runs none.
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    env: Vec<String>,
+    /// Kubernetes api versions used by Helm for Capabilities.APIVersions. Accepted, because kloop runs no Helm.
+    #[arg(long, value_name = "VERSIONS")]
+    helm_api_versions: Vec<String>,
+    /// Path of the helm command. Accepted, because kloop runs no Helm.
+    #[arg(long, default_value = "helm", value_name = "PATH")]
+    helm_command: String,
+    /// Enable debug output from the Helm chart inflator. Accepted, because kloop runs no Helm.
+    #[arg(long)]
+    helm_debug: bool,
+    /// Kubernetes version used by Helm for Capabilities.KubeVersion. Accepted, because kloop runs no Helm.
+    #[arg(long, value_name = "VERSION")]
+    helm_kube_version: Option<String>,
+    /// A list of storage options to be used by functions. Accepted, because kloop runs none.
+    #[arg(long, value_name = "MOUNT")]
+    mount: Vec<String>,
+    /// Enable network access for functions that declare it. Accepted, because kloop runs none.
+    #[arg(long)]
+    network: bool,
+    /// The network to run functions in. Accepted, because kloop runs none.
+    #[arg(long, default_value = "bridge", value_name = "NAME")]
+    network_name: String,
 }
 
 /// Access to the files of this machine. Records the folders that a build depends on.

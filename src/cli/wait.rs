@@ -58,6 +58,9 @@ pub struct Args {
     /// with --namespace.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
+    /// If true, check the objects of the files as they are written, once, and do NOT read the cluster.
+    #[arg(long)]
+    local: bool,
 }
 
 /// Condition to wait for.
@@ -83,6 +86,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let timeout = if timeout.is_negative() { WEEK } else { timeout.unsigned_abs() };
+    if args.local {
+        return check_files(&args, context, &condition);
+    }
     let deadline = Deadline::with_control_plane(context, Some(timeout))?;
     let waiting = WaitState { args: &args, deadline, once: timeout.is_zero() };
     for condition in &condition {
@@ -277,6 +283,26 @@ impl WaitState<'_> {
             }
         }
     }
+}
+
+/// Checks the objects of files as they are written.
+fn check_files(args: &Args, context: &mut CommandContext, conditions: &[Condition]) -> CliResult {
+    let scope = Scope { local: true, ..args.which.scope() };
+    let (found, mut failures) = targets::find(context, &scope)?;
+    for Target { kind, object } in &found {
+        let mut is_met = true;
+        for condition in conditions {
+            is_met &= condition.is_met_by(object)?;
+        }
+        if is_met {
+            let line = format!("{} condition met", context.name_of(kind, object));
+            args.print.result(context, object, &line)?;
+        } else {
+            let name = format!("{}/{}", kind.resource.plural(), object.name());
+            failures.push(Failure::plain(format!("condition not met for {name}")));
+        }
+    }
+    Failure::from_failures(failures)
 }
 
 fn handle_missing(condition: &Condition, kind: &Kind, key: &Key, last: &Object) -> CliResult<Object> {

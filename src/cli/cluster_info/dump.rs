@@ -1,6 +1,6 @@
 //! `kloop cluster-info dump`: objects and logs, for those who look for the cause of a problem.
 
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::{CliResult, CommandContext, Failure, flags, rest};
 use crate::object::io_error_text;
 use crate::show::print::{ObjectPrinter, OutputFlags, OutputFormat};
 use serde_json::Value;
@@ -38,6 +38,9 @@ pub struct Args {
     /// The directory of the files. If empty or '-' uses stdout, otherwise creates a directory hierarchy in that directory.
     #[arg(long, value_name = "DIR", default_value = "")]
     output_directory: String,
+    /// The length of time to wait until at least one pod is running. Logs of pods that do not run yet are left out.
+    #[arg(long, value_name = "DURATION", default_value = "20s")]
+    pod_running_timeout: String,
     /// If true, keep the managedFields when printing objects in JSON or YAML format.
     #[arg(long)]
     show_managed_fields: bool,
@@ -62,6 +65,7 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
             args.output
         )));
     }
+    flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
     let folder = Some(args.output_directory.as_str()).filter(|folder| !matches!(*folder, "" | "-")).map(PathBuf::from);
     dump_list(args, context, folder.as_deref(), "nodes", "/api/v1/nodes")?;
     for namespace in namespaces(args, context)? {

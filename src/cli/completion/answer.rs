@@ -100,22 +100,6 @@ fn add_completers(command: Command, before: &[OsString]) -> Command {
     map_arguments(command, &|arg| with(arg, &state))
 }
 
-/// Conditions for `kloop wait --for`.
-const CONDITIONS: [&str; 12] = [
-    "create",
-    "delete",
-    "jsonpath=",
-    "condition=Available",
-    "condition=Complete",
-    "condition=ContainersReady",
-    "condition=Established",
-    "condition=Failed",
-    "condition=Initialized",
-    "condition=PodScheduled",
-    "condition=Progressing",
-    "condition=Ready",
-];
-
 /// Returns the completer for an argument of a verb; `None` for free text.
 fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
     let listed = |list: Vec<String>| {
@@ -141,7 +125,7 @@ fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option
         ("words", "history") => ask(CompletionState::targets),
         ("file", "state") | ("file" | "output", "import") => Some(ArgValueCompleter::new(PathCompleter::any())),
         ("object", "url" | "open") => ask(CompletionState::targets),
-        ("condition", "wait") => texts(&CONDITIONS),
+        ("condition", "wait") => ask(CompletionState::conditions),
         ("output", "delete") => texts(&["name"]),
         ("output", verb) => listed(print::formats(verb == "get")),
         ("dry_run", _) => texts(&["none", "server", "client"]),
@@ -194,6 +178,13 @@ mod tests {
             (&["kloop", "rollout", "res"], "restart resume "),
             (&["kloop", "wait", "--for", "condition=Com"], "condition=Complete "),
             (&["kubectl", "wait", "--for=d"], "--for=delete "),
+            (
+                &["kloop", "wait", "job/seed", "--for", "condition=S"],
+                "condition=SuccessCriteriaMet condition=Suspended ",
+            ),
+            (&["kloop", "wait", "deploy", "--for=condition=P"], "--for=condition=Progressing "),
+            (&["kloop", "wait", "svc/web", "--for=condition=R"], ""),
+            (&["kloop", "wait", "pod/web", "--for=jsonpath=.status.ph"], "--for=jsonpath=.status.phase "),
             (&["kloop", "explain", "deploy.spec.strat"], "deploy.spec.strategy "),
             (&["kloop", "explain", "pod.spec.containers.liveness"], "pod.spec.containers.livenessProbe "),
             (&["kloop", "explain", "pod.spec.nothing."], ""),

@@ -5,6 +5,7 @@
 //! `kloop completion man` makes manual pages from the same grammar.
 
 mod answer;
+mod conditions;
 mod man;
 mod state;
 

@@ -1,8 +1,10 @@
 //! Reads names from the cluster's state file for completion. Never creates the file.
 
+use super::conditions;
 use crate::apiserver::{Api, custom};
 use crate::cli::context::state_path;
 use crate::cli::context_settings::default_namespace;
+use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::image::recipe;
 use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{self, Kind, KindRegistry};
@@ -10,7 +12,11 @@ use crate::object::{Key, Object, Resource};
 use crate::show::explain::field_names;
 use crate::store::OpenMode;
 use clap::ArgMatches;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+/// The most objects whose conditions are read for one completion.
+const MOST_READ: usize = 100;
 
 /// Options and arguments before the cursor.
 #[derive(Default)]
@@ -68,10 +74,59 @@ impl CompletionState {
         let mut parts = above.split('.');
         let name = parts.next().unwrap_or_default();
         let path: Vec<&str> = parts.collect();
+        self.fields_below(name, &path).into_iter().map(|field| format!("{above}.{field}")).collect()
+    }
+
+    /// Completes the conditions of `wait --for`: those that objects of the named kind can have.
+    pub fn conditions(&self, word: &str) -> Vec<String> {
+        let first = self.words.first().map(|word| word.split('/').next().unwrap_or(word));
+        if let Some(path) = word.strip_prefix("jsonpath=.")
+            && let Some(name) = first
+        {
+            let above = path.rsplit_once('.').map_or("", |(above, _)| above);
+            let below: Vec<&str> = above.split('.').filter(|field| !field.is_empty()).collect();
+            let prefix = format!("jsonpath={}", below.iter().map(|field| format!(".{field}")).collect::<String>());
+            return self.fields_below(name, &below).into_iter().map(|field| format!("{prefix}.{field}")).collect();
+        }
+        let named = match first.map(|name| self.kinds().by_name(name)) {
+            None => conditions::all_types(),
+            Some(None) => BTreeSet::new(),
+            Some(Some(kind)) => conditions::types_of_kind(kind.resource.0)
+                .map(str::to_owned)
+                .chain(self.conditions_seen(kind))
+                .collect(),
+        };
+        let named = named.into_iter().map(|name| format!("condition={name}"));
+        ["create", "delete", "jsonpath=."].into_iter().map(str::to_owned).chain(named).collect()
+    }
+
+    /// Returns the conditions that the cluster's objects of a kind have.
+    fn conditions_seen(&self, kind: &Kind) -> Vec<String> {
+        let namespace = kind.namespaced.then(|| self.namespace());
+        let Some(api) = self.open() else { return Vec::new() };
+        let found = api.read(|snapshot| snapshot.list(kind.resource, namespace.as_deref())).unwrap_or_default();
+        let objects = found.into_iter().take(MOST_READ).filter_map(|stored| serde_json::from_str(&stored.body).ok());
+        let names = |object: Object| -> Vec<String> {
+            let conditions = object.items(&["status", "conditions"]).iter();
+            conditions.filter_map(|condition| condition["type"].as_str()).map(str::to_owned).collect()
+        };
+        objects.map(Object).flat_map(names).collect()
+    }
+
+    /// Returns the names of the fields below a path of a kind.
+    fn fields_below(&self, name: &str, path: &[&str]) -> Vec<String> {
         let Some(kind) = self.kinds().by_name(name) else { return Vec::new() };
         let schemas = KindSchemas::built_in();
-        let Some(schema) = schemas.kind(&kind.api_version(), kind.kind) else { return Vec::new() };
-        field_names(&schemas, schema, &path).into_iter().map(|field| format!("{above}.{field}")).collect()
+        if let Some(declared) = &kind.custom {
+            let key = Key::new(DEFINITIONS, "", &declared.definition);
+            let found = self.open().and_then(|api| api.read_view(|txn| crate::apiserver::read::exact(txn, &key)).ok());
+            let schema = found.and_then(|definition| schemas.custom(&definition.0, None));
+            return schema.map(|(_, schema)| field_names(&schemas, &schema, path)).unwrap_or_default();
+        }
+        schemas
+            .kind(&kind.api_version(), kind.kind)
+            .map(|schema| field_names(&schemas, schema, path))
+            .unwrap_or_default()
     }
 
     /// Returns the cluster's kinds.

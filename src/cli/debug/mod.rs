@@ -8,7 +8,9 @@ mod profile;
 mod shape;
 
 use super::deadline::Deadline;
+use super::files::{self, FileFlags};
 use super::one_pod::{self, SessionOptions};
+use super::targets::locate;
 use super::{CliResult, CommandContext, Failure, attach, input, key_changes};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -70,6 +72,9 @@ pub struct Args {
     /// Environment variables to set in the container.
     #[arg(long, value_delimiter = ',', value_name = "KEY=VALUE")]
     env: Vec<String>,
+    /// Filename of the manifests of the objects to debug.
+    #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
+    filenames: Vec<String>,
     /// Container image to use for debug container.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
@@ -115,13 +120,8 @@ pub struct Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     check(&args, context)?;
     let pods = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
-    let wanted = args
-        .words
-        .iter()
-        .map(|word| one_pod::named(context.kinds(), word))
-        .collect::<CliResult<Vec<(&'static Kind, String)>>>()?;
-    for (kind, name) in wanted {
-        let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+    for (kind, key) in targets(&args, context)? {
+        let name = key.name.to_string();
         let object = context.read_view(|txn| read::get(txn, &key))?;
         let (pod, container) = match kind.kind {
             "Pod" if args.copy_to.is_some() => copy(&args, pods, &object, context)?,
@@ -145,6 +145,24 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
+/// Returns the objects that are named by the arguments, and by the manifests of the files.
+fn targets(args: &Args, context: &CommandContext) -> CliResult<Vec<(&'static Kind, Key)>> {
+    let named = |word: &String| {
+        let (kind, name) = one_pod::named(context.kinds(), word)?;
+        Ok((kind, Key::new(kind.resource, context.namespace_of(kind), &name)))
+    };
+    let mut found = args.words.iter().map(named).collect::<CliResult<Vec<_>>>()?;
+    if !args.filenames.is_empty() {
+        let files = FileFlags { filenames: args.filenames.clone(), ..FileFlags::default() };
+        let (manifests, failures) = files::read_for(context.kinds(), &files, "debug")?;
+        Failure::from_failures(failures)?;
+        for manifest in &manifests {
+            found.push(locate(context, manifest)?);
+        }
+    }
+    Ok(found)
+}
+
 fn check(args: &Args, context: &mut CommandContext) -> CliResult {
     let no_image = args.image.is_none();
     let copies = args.copy_to.is_some();
@@ -162,7 +180,7 @@ fn check(args: &Args, context: &mut CommandContext) -> CliResult {
         () if !copies && args.same_node => "--same-node may only be used with --copy-to.",
         () if !copies && !args.set_image.is_empty() => "--set-image may only be used with --copy-to.",
         () if !copies && no_image => "you must specify --image when not using --copy-to.",
-        () if args.words.is_empty() => "NAME or filename is required for debug",
+        () if args.words.is_empty() && args.filenames.is_empty() => "NAME or filename is required for debug",
         () if copies && args.target.is_some() => {
             "--target is incompatible with --copy-to. Use --share-processes instead."
         }
