@@ -18,11 +18,11 @@ const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKin
 /// A probe that is not answered for so long after its timeout is ordered again.
 const UNANSWERED_SECONDS: i64 = 5;
 
-/// Pause before the first early run of a probe; each further one is twice as long, until it is longer than the period.
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(50);
+/// Shortest pause before an early run of a probe. Later it is [`PAUSE_PART`] of the time since the first run.
+const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(50);
 
-/// The most early runs of a probe: the pause before a further one is longer than a day.
-const MOST_EARLY: u32 = 21;
+/// A pod is found ready after at most a quarter more than the time that its program takes to start.
+const PAUSE_PART: i32 = 4;
 
 /// Whether the container has started: it runs, and its startup probe has succeeded once.
 pub fn is_started(member: &PodContainer) -> bool {
@@ -183,9 +183,10 @@ fn next_run(spec: &Probe, kind: ProbeKind, since: Time, results: &ProbeFacts) ->
 
 /// Returns the time of the next early run, if the probe has never succeeded and is no liveness probe.
 fn early_run(kind: ProbeKind, last: Time, results: &ProbeFacts) -> Option<Time> {
-    let waits_for_first = kind != ProbeKind::Liveness && !results.has_succeeded && results.early_failures < MOST_EARLY;
+    let first = results.since.filter(|_| kind != ProbeKind::Liveness && !results.has_succeeded)?;
     let last = results.last_early.map_or(last, |early| early.max(last));
-    waits_for_first.then(|| last.later(FIRST_PAUSE * (1 << results.early_failures)))
+    let pause = last.duration_since(first) / PAUSE_PART;
+    Some(last.later(pause.max(SHORTEST_PAUSE)))
 }
 
 /// The probe of one kind, if the container has it.
@@ -375,15 +376,18 @@ mod tests {
         machine.probe("readiness", false).run_to(3);
         let unhealthy = || "Readiness probe failed: no".to_owned();
         assert_eq!(machine.take_messages(), ["0 start c#0", "0 readiness fails", "2 readiness fails"]);
-        assert_eq!(machine.early_failures, [50, 150, 350, 750, 1550]);
+        assert_eq!(
+            machine.early_failures,
+            [50, 100, 150, 200, 250, 312, 390, 488, 610, 762, 953, 1192, 1490, 1862, 2500]
+        );
         let told =
             |machine: &TestMachine| machine.events.iter().skip(3).map(|e| e.message.to_string()).collect::<Vec<_>>();
         assert_eq!(told(&machine), [unhealthy(), unhealthy()], "early failures are not reported");
         machine.probe("readiness", true).run_to(5);
-        assert_eq!(machine.take_messages(), ["3 readiness ok"], "the sixth early run, after 1.6 s");
+        assert_eq!(machine.take_messages(), ["3 readiness ok"], "the next early run");
         assert_eq!(machine.condition("Ready"), "True");
         machine.probe("readiness", false).run_to(30);
-        assert_eq!(machine.early_failures.len(), 5, "none after a success");
+        assert_eq!(machine.early_failures.len(), 15, "none after a success");
         assert_eq!(machine.take_messages().len(), 13);
     }
 
@@ -391,7 +395,7 @@ mod tests {
     fn early_failures_do_not_count() {
         let mut machine = probed(json!({"startupProbe": http(json!({"failureThreshold": 2, "periodSeconds": 10}))}));
         machine.probe("startup", false).run_to(9);
-        assert_eq!(machine.early_failures, [50, 150, 350, 750, 1550, 3150, 6350]);
+        assert_eq!(machine.early_failures.len(), 21);
         assert_eq!(machine.summary(), "Running c=running/0");
         machine.run_to(10);
         assert!(machine.take_messages().contains(&"10 stop c in 7".to_owned()));

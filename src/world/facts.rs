@@ -398,9 +398,7 @@ pub struct ProbeFacts {
     pub counts_from: Option<Time>,
     /// When the last one was answered, failed early ones left out.
     pub last: Option<Time>,
-    /// How many early ones failed.
-    pub early_failures: u32,
-    /// When the last early one failed.
+    /// The time at which the last early one failed.
     pub last_early: Option<Time>,
     /// Whether any has succeeded.
     pub has_succeeded: bool,

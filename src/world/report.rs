@@ -433,7 +433,6 @@ impl ContainerFacts {
         let is_success = matches!(result, ProbeResult::Success | ProbeResult::Warning);
         if !is_success && probe.is_early_at(at) {
             probe.in_flight = None;
-            probe.early_failures = probe.early_failures.saturating_add(1);
             probe.last_early = Some(at);
             return true;
         }
@@ -447,7 +446,6 @@ impl ContainerFacts {
             in_flight: None,
             counts_from: None,
             last: Some(at),
-            early_failures: probe.early_failures,
             last_early: probe.last_early,
             has_succeeded: probe.has_succeeded || is_success,
             successes,
