@@ -12,8 +12,12 @@ pub use verb::{Args, run};
 
 use super::{CliResult, CommandContext, grammar};
 use crate::show::print;
+use crate::show::wrap::{hang, wrap};
 use clap::{Arg, ArgAction, Command};
 use std::any::TypeId;
+
+/// Width of pages.
+const WIDTH: usize = 80;
 
 /// Print the list of flags inherited by all commands.
 #[derive(clap::Args)]
@@ -71,7 +75,7 @@ pub fn page(path: &[String], verb: &Command, groups: VerbGroups) -> String {
         text.push_str(&format!("\nAliases:\n{}\n", aliases.join(",")));
     }
     if let Some(examples) = verb.get_after_help() {
-        text.push_str(&format!("\nExamples:\n{}\n", indented(&examples.to_string(), "  ")));
+        text.push_str(&format!("\nExamples:\n{}\n", indented(&wrap_remarks(&examples.to_string()), "  ")));
     }
     text.push_str(&verbs(path, verb, groups));
     let flags: String = flags(verb).filter(|flag| !flag.is_global_set()).map(|flag| entry(path, flag)).collect();
@@ -81,9 +85,10 @@ pub fn page(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     text.push_str(&format!("\nUsage:\n  {}\n\n", usage(path, verb)));
     if subcommands(verb).next().is_some() {
         let path = [&["kloop".to_owned()], path].concat().join(" ");
-        text.push_str(&format!("Use \"{path} <command> --help\" for more information about a given command.\n"));
+        let about = format!("Use \"{path} <command> --help\" for more information about a given command.\n");
+        text.push_str(&wrap(WIDTH, &about));
     }
-    text + "Use \"kloop options\" for a list of global command-line options (applies to all commands).\n"
+    text + &wrap(WIDTH, "Use \"kloop options\" for a list of global command-line options (applies to all commands).\n")
 }
 
 /// The flags that every verb takes.
@@ -95,11 +100,22 @@ pub fn options(grammar: &Command) -> String {
 /// The first line of the help, and the remaining paragraphs below it.
 fn purpose(verb: &Command) -> String {
     let short = verb.get_about().map(|about| format!("{}.", about.to_string().trim_end_matches('.')));
-    let Some(long) = verb.get_long_about().map(ToString::to_string) else { return short.unwrap_or_default() };
+    let Some(long) = verb.get_long_about().map(ToString::to_string) else {
+        return wrap(WIDTH, &short.unwrap_or_default());
+    };
     let mut paragraphs = long.split("\n\n");
-    let mut text = paragraphs.next().unwrap_or_default().to_owned();
-    paragraphs.for_each(|paragraph| text.push_str(&format!("\n\n{}", indented(paragraph, " "))));
+    let mut text = wrap(WIDTH, paragraphs.next().unwrap_or_default());
+    paragraphs.for_each(|paragraph| text.push_str(&format!("\n\n{}", hang(WIDTH, " ", " ", paragraph))));
     text
+}
+
+/// Wraps the remarks between the commands of examples, which stand behind a margin of two.
+fn wrap_remarks(examples: &str) -> String {
+    let line = |line: &str| match line.strip_prefix("# ") {
+        Some(remark) => hang(WIDTH - 2, "# ", "# ", remark),
+        None => line.to_owned(),
+    };
+    examples.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn indented(text: &str, by: &str) -> String {
@@ -116,7 +132,7 @@ fn verbs(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     let width = subcommands(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
     let line = |inner: &Command| {
         let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
-        format!("  {:width$}{}\n", inner.get_name(), about.trim_end_matches('.'))
+        entry_of_list(width, inner.get_name(), about.trim_end_matches('.'))
     };
     let section = |title: &str, lines: String| match lines.is_empty() {
         true => String::new(),
@@ -132,8 +148,14 @@ fn verbs(path: &[String], verb: &Command, groups: VerbGroups) -> String {
         let found = names.iter().filter_map(|name| subcommands(verb).find(|inner| inner.get_name() == *name));
         text.push_str(&section(title, found.map(line).collect()));
     }
-    let topic = |topic: &topics::Topic| format!("  {:width$}{}\n", topic.name, topic.summary());
+    let topic = |topic: &topics::Topic| entry_of_list(width, topic.name, topic.summary());
     text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
+}
+
+/// A name with its explanation behind a margin.
+fn entry_of_list(width: usize, name: &str, about: &str) -> String {
+    let (first, rest) = (format!("  {name:width$}"), " ".repeat(width + 2));
+    format!("{}\n", hang(WIDTH, &first, &rest, about))
 }
 
 /// The flags of a verb, sorted by name.
@@ -160,7 +182,9 @@ fn entry(path: &[String], flag: &Arg) -> String {
         let formats = print::formats(path.first().is_some_and(|verb| verb == "get")).join(", ");
         help.push_str(&format!(" One of: ({formats})."));
     }
-    format!("    {short}--{}={}:\n\t{help}\n\n", flag.get_long().unwrap_or_default(), default(flag))
+    // A tab is eight columns wide.
+    let help = indented(&wrap(WIDTH - 8, &help), "\t");
+    format!("    {short}--{}={}:\n{help}\n\n", flag.get_long().unwrap_or_default(), default(flag))
 }
 
 /// A flag's default as Go would print it.
@@ -321,6 +345,28 @@ mod tests {
                 assert!(flag.get_help().is_some(), "{path:?} --{}", flag.get_id());
             }
         });
+    }
+
+    #[test]
+    fn prose_fits_80_columns() {
+        every(&built(), &mut Vec::new(), &mut |path, verb| {
+            let page = page(path, verb, GROUPS) + &options(verb);
+            let (mut in_examples, mut is_usage) = (false, false);
+            for line in page.lines() {
+                in_examples = if line.starts_with(' ') || line.is_empty() { in_examples } else { line == "Examples:" };
+                is_usage = if line.starts_with(' ') { is_usage } else { line == "Usage:" };
+                let is_command = is_usage || in_examples && !line.starts_with("  #");
+                // A word can be longer than a line.
+                let is_word = line.split_whitespace().count() < 2;
+                let width = line.replace('\t', "        ").chars().count();
+                assert!(width <= WIDTH || is_command || is_word, "{path:?}: {line}");
+            }
+        });
+        for topic in topics::ALL {
+            for line in topics::prose(&topic.page()) {
+                assert!(line.chars().count() <= WIDTH, "{}: {line}", topic.name);
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod print;
 pub mod sort;
 pub mod table;
 pub mod usage;
+pub mod wrap;
 
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,8 @@ pub fn run(args: Args, groups: VerbGroups, context: &mut CommandContext) -> CliR
     if let [name] = &args.words[..]
         && let Some(topic) = Topic::find(name)
     {
-        return if pager::show(topic.text) { Ok(()) } else { context.print(topic.text) };
+        let text = topic.page();
+        return if pager::show(&text) { Ok(()) } else { context.print(&text) };
     }
     let (mut path, mut verb) = (Vec::new(), &grammar);
     for word in &args.words {
