@@ -11,6 +11,7 @@ use crate::kinds::view::events as event_view;
 use crate::kinds::view::pod::PodSummary;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::{Row, World};
+use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +29,14 @@ const WORKLOADS: [&str; 8] = [
 ];
 
 /// Other resources with rows, below the workloads.
-const OTHERS: [&str; 4] = ["services", "ingresses.networking.k8s.io", "persistentvolumeclaims", "nodes"];
+const OTHERS: [&str; 6] =
+    ["services", "ingresses.networking.k8s.io", HTTP_ROUTES, GRPC_ROUTES, "persistentvolumeclaims", "nodes"];
+
+/// Routes of the Gateway API, in clusters that define it.
+const HTTP_ROUTES: &str = "httproutes.gateway.networking.k8s.io";
+
+/// The same for gRPC.
+const GRPC_ROUTES: &str = "grpcroutes.gateway.networking.k8s.io";
 
 /// Maximum number of owners above a row.
 const DEPTH: usize = 6;
@@ -374,7 +382,7 @@ fn event_line(event: &Object, now: Time) -> EventLine {
     }
 }
 
-/// Returns the objects that a Service or an Ingress leads to: workloads without owners, or Services. At most [`MOST_LINKS`].
+/// Returns the objects that a Service, an Ingress or a route leads to: workloads without owners, or Services. At most [`MOST_LINKS`].
 pub fn links(world: &World, key: &Key) -> Vec<Key> {
     let Some(row) = world.get(key) else { return Vec::new() };
     let mut found: Vec<Key> = match key.resource.0 {
@@ -387,12 +395,25 @@ pub fn links(world: &World, key: &Key) -> Vec<Key> {
             let names = names.filter(|name| !name.is_empty());
             names.map(|name| Key::new(Resource("services"), &key.namespace, name)).collect()
         }
+        HTTP_ROUTES | GRPC_ROUTES => services_of_route(&row.body(), &key.namespace),
         _ => Vec::new(),
     };
     found.sort();
     found.dedup();
     found.truncate(MOST_LINKS);
     found
+}
+
+/// Returns the Services among the backends of a route. Backends without a kind are Services of the route's namespace.
+fn services_of_route(route: &Object, namespace: &str) -> Vec<Key> {
+    let backends = route.items(&["spec", "rules"]).iter().flat_map(|rule| rule.list("backendRefs"));
+    let services = backends.filter(|backend| matches!(backend.text("kind"), "" | "Service"));
+    let services = services.filter(|backend| !backend.text("name").is_empty());
+    let key = |backend: &Value| {
+        let own = Some(backend.text("namespace")).filter(|own| !own.is_empty());
+        Key::new(Resource("services"), own.unwrap_or(namespace), backend.text("name"))
+    };
+    services.map(key).collect()
 }
 
 fn top_owner(world: &World, row: &Arc<Row>) -> Key {
@@ -411,4 +432,25 @@ fn top_owner(world: &World, row: &Arc<Row>) -> Key {
 pub fn trouble(world: &World, key: &Key) -> Option<String> {
     let row = world.get(key)?;
     convergence::missing(world, row).or_else(|| convergence::missing_of(key.resource, &row.body()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::services_of_route;
+    use crate::object::Object;
+    use serde_json::json;
+
+    #[test]
+    fn routes_lead_to_the_services_of_their_rules() {
+        let rules = json!([
+            {"backendRefs": [{"name": "web", "port": 80}, {"kind": "Service", "name": "api", "namespace": "back"}]},
+            {"backendRefs": [{"kind": "Bucket", "group": "x.dev", "name": "files"}, {"port": 1}]},
+            {"filters": []},
+        ]);
+        let route = Object(json!({"kind": "HTTPRoute", "spec": {"rules": rules}}));
+        let services: Vec<String> =
+            services_of_route(&route, "front").iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect();
+        assert_eq!(services, ["front/web", "back/api"]);
+        assert!(services_of_route(&Object(json!({"spec": {"rules": "none"}})), "front").is_empty());
+    }
 }

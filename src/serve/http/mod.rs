@@ -367,6 +367,7 @@ async fn respond(
         }
         Err(status) => Err(status),
     };
+    let answer = answer.and_then(|answer| stream::refuse_excess(answer, &shared.streams));
     let refuse = |status: Status| {
         let form = AnswerForm::negotiate_error(&ApiRequest { accept: accept.clone(), ..ApiRequest::default() });
         HttpAnswer::refusal(&status, &form)

@@ -5,11 +5,11 @@ use super::audit_log::{AuditExchange, EndOfAnswer};
 use super::log_tail::LogTail;
 use super::request_metrics::Counted;
 use crate::apiserver::Api;
-use crate::object::Status;
+use crate::object::{Reason, Status};
 use crate::runtime::logs::LogReader;
-use crate::serve::ListBody;
 use crate::serve::overview_feed::OverviewFeed;
 use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
+use crate::serve::{AnswerBody, HttpAnswer, ListBody, ServeResult};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming};
@@ -268,7 +268,18 @@ pub fn log(mut logs: LogReader) -> AnswerStream {
     pieces("log", move || logs.piece().and_then(Result::ok))
 }
 
-/// Makes a body of the changes of the overview, which ends at once when too many streams are open.
+/// Refuses one more page with an overview while no stream is free. The client is told to try again.
+pub fn refuse_excess(answer: HttpAnswer, streams: &Semaphore) -> ServeResult<HttpAnswer> {
+    match answer.body {
+        AnswerBody::Overview(_) if streams.available_permits() == 0 => {
+            let text = "too many pages and sessions are open: close some of them, and this one continues by itself";
+            Err(Status::new(Reason::ServiceUnavailable, text))
+        }
+        _ => Ok(answer),
+    }
+}
+
+/// Makes a body of the changes of the overview, which ends at once if another client took the last free stream.
 pub fn overview(mut feed: OverviewFeed, streams: &Arc<Semaphore>) -> AnswerStream {
     let Ok(permit) = streams.clone().try_acquire_owned() else { return AnswerStream::Ended };
     pieces("overview", move || {
@@ -291,5 +302,31 @@ fn pieces(name: &str, mut next: impl FnMut() -> Option<Vec<u8>> + Send + 'static
     match std::thread::Builder::new().name(name.into()).spawn(copy) {
         Ok(_) => AnswerStream::Log(pieces),
         Err(error) => AnswerStream::Whole(Full::new(Bytes::from(format!("cannot start to read: {error}\n")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refuse_excess;
+    use crate::apiserver::Api;
+    use crate::object::Reason;
+    use crate::serve::ApiRequest;
+    use crate::serve::HttpAnswer;
+    use crate::serve::form::AnswerForm;
+    use crate::serve::overview_feed::OverviewFeed;
+    use crate::store::OpenMode;
+    use tokio::sync::Semaphore;
+
+    #[test]
+    fn page_without_a_free_stream_is_told_to_try_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let api = Api::open(&folder.path().join("state.db"), OpenMode::Create, "test").unwrap();
+        let answer = || HttpAnswer::overview(OverviewFeed::open(&api).unwrap());
+        assert!(refuse_excess(answer(), &Semaphore::new(1)).is_ok());
+        let Err(status) = refuse_excess(answer(), &Semaphore::new(0)) else { panic!("it is not refused") };
+        assert_eq!(status.reason, Reason::ServiceUnavailable);
+        let refusal = HttpAnswer::refusal(&status, &AnswerForm::negotiate_error(&ApiRequest::default()));
+        assert_eq!(refusal.code, 503);
+        assert!(refusal.headers.iter().any(|(name, _)| *name == "Retry-After"), "{:?}", refusal.headers);
     }
 }
