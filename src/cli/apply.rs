@@ -159,7 +159,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
             Err(failure) => failures.push(failure),
         }
     }
-    let (mut applied, mut needs_plane) = (Vec::new(), None);
+    let (mut applied, mut needs_plane, all, mut done_count) = (Vec::new(), None, located.len(), 0);
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
         let object = object_to_send(manifest, kind, key, validation)?;
         if let Some(applier) = &applier {
@@ -182,7 +182,10 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
             }
             Err(failure) => failures.push(failure),
         }
+        done_count += 1;
+        context.show_progress(|| format!("applying: {done_count} of {all} objects"));
     });
+    context.end_progress();
     failures.extend(written.err());
     // Pruning is skipped after a failure, because a manifest that failed may name an object.
     if args.pruning.prune && failures.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::dry_run::DryRun;
 use super::program_name::in_own_words;
+use super::progress_line::ProgressLine;
 use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
@@ -44,6 +45,8 @@ pub struct CommandContext {
     warning: String,
     /// Warnings printed so far; each is printed only once.
     warned: Vec<String>,
+    /// The line that tells how far long work is.
+    progress: ProgressLine,
     /// Name of the writer in the log of changes: the verb and the process.
     writer: String,
     /// The time of an earlier state that the command reads.
@@ -72,6 +75,7 @@ impl CommandContext {
             printed: 0,
             warning,
             warned: Vec::new(),
+            progress: ProgressLine::new(),
             writer: "kloop".to_owned(),
             past: None,
             default_namespace: OnceCell::new(),
@@ -281,6 +285,9 @@ impl CommandContext {
     /// Writes text with kloop's own colours to standard output. Callers have escaped control
     /// sequences.
     pub fn print_styled(&mut self, text: &str) -> CliResult {
+        if std::io::stdout().is_terminal() {
+            self.progress.erase();
+        }
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Machine(
@@ -298,6 +305,7 @@ impl CommandContext {
 
     /// Prints a line on standard error.
     pub fn print_notice(&mut self, line: &str) {
+        self.progress.erase();
         eprintln!("{}", crate::show::escape::text(&in_own_words(line)));
     }
 
@@ -308,6 +316,7 @@ impl CommandContext {
                 continue;
             }
             self.warned.push(warning.clone());
+            self.progress.erase();
             eprintln!("{} {}", self.warning, crate::show::escape::text(warning));
         }
     }
@@ -328,14 +337,26 @@ impl CommandContext {
         self.warn(warning.as_slice());
     }
 
+    /// Shows how far long work is, if standard error is a terminal and the work takes longer than a moment.
+    pub fn show_progress(&mut self, text: impl FnOnce() -> String) {
+        self.progress.show(text);
+    }
+
+    /// Removes the line of [`CommandContext::show_progress`] at the end of the work.
+    pub fn end_progress(&mut self) {
+        self.progress.end();
+    }
+
     /// Prints the command's failure and returns its exit code.
     pub fn finish(&mut self, outcome: CliResult) -> ExitCode {
+        self.progress.end();
         let Err(failure) = outcome else { return ExitCode::SUCCESS };
         let text = failure.to_string();
         if !text.is_empty() {
             let mut err = std::io::stderr().lock();
             // If standard error is closed, the message is lost.
-            drop(writeln!(err, "{}", crate::show::escape::text(&in_own_words(&text))));
+            let remedy = failure.remedy().map(|remedy| format!("\n{remedy}")).unwrap_or_default();
+            drop(writeln!(err, "{}", crate::show::escape::text(&in_own_words(&format!("{text}{remedy}")))));
         }
         ExitCode::from(failure.code())
     }

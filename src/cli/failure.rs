@@ -83,6 +83,21 @@ impl Failure {
         }
     }
 
+    /// Returns the command that helps, as a hint, for refusals that are worded as kubectl words them.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Failure::Plain(text) if text.starts_with(UNKNOWN_TYPE) && !text.contains("\nhint: ") => {
+                Some("hint: kloop api-resources lists all types".to_owned())
+            }
+            Failure::Api { status, hints, .. } if status.reason == Reason::NotFound && hints.is_empty() => {
+                let name = status.message.strip_prefix("namespaces \"")?.strip_suffix("\" not found")?;
+                Some(format!("hint: kloop create namespace {name} makes it"))
+            }
+            Failure::Many(failures) => failures.iter().find_map(Failure::remedy),
+            _ => None,
+        }
+    }
+
     /// Returns the exit code.
     pub fn code(&self) -> u8 {
         match self {
@@ -208,9 +223,24 @@ fn refusal(status: &Status, doing: &str) -> String {
     }
 }
 
+/// Beginning of the refusal of a type that no kind has.
+const UNKNOWN_TYPE: &str = "the server doesn't have a resource type";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Resource;
+
+    #[test]
+    fn refusals_in_kubectl_words_have_a_remedy() {
+        let unknown = |more: &str| Failure::plain(format!("{UNKNOWN_TYPE} \"boats\"{more}"));
+        assert_eq!(unknown("").remedy().as_deref(), Some("hint: kloop api-resources lists all types"));
+        assert_eq!(unknown("\nhint: did you mean \"boat\"?").remedy(), None);
+        let missing = |resource, name| Failure::from(Status::not_found(Resource(resource), name));
+        let several = Failure::Many(vec![missing("pods", "a"), missing("namespaces", "shop")]);
+        assert_eq!(several.remedy().as_deref(), Some("hint: kloop create namespace shop makes it"));
+        assert_eq!(missing("pods", "a").remedy(), None);
+    }
     use crate::apiserver::refused;
     use anyhow::Context;
 

@@ -1,6 +1,7 @@
 //! `kloop kustomize` and `-k`: builds a folder's kustomization ([`crate::kustomize`]) from the
 //! files on this machine.
 
+use super::progress_line::ProgressLine;
 use super::{CliResult, CommandContext, Failure};
 use crate::kustomize::{self as build, BuildResource, FileAccess, FoundPath};
 use crate::object::{io_error_text, yaml};
@@ -94,11 +95,17 @@ struct DiskFiles {
     /// Remaining number of files and bytes. Kustomizations that each name two others double the
     /// reads with every level.
     remaining: Cell<(usize, u64)>,
+    progress: RefCell<ProgressLine>,
 }
 
 impl DiskFiles {
     fn new(unrestricted: bool) -> DiskFiles {
-        DiskFiles { unrestricted, folders: RefCell::default(), remaining: Cell::new((MOST_READS, MOST_READ)) }
+        DiskFiles {
+            unrestricted,
+            folders: RefCell::default(),
+            remaining: Cell::new((MOST_READS, MOST_READ)),
+            progress: RefCell::new(ProgressLine::new()),
+        }
     }
 }
 
@@ -133,6 +140,8 @@ impl FileAccess for DiskFiles {
                 MOST_READ >> 20
             )
         })?);
+        let read = MOST_READS - files + 1;
+        self.progress.borrow_mut().show(|| format!("kustomize: {read} files read"));
         std::fs::read(path).map_err(failed)
     }
 

@@ -68,6 +68,7 @@ mod plugin;
 mod port_forward;
 mod portable;
 mod program_name;
+mod progress_line;
 mod proxy;
 mod ps;
 mod raw_request;

@@ -12,6 +12,7 @@ use crate::show::escape;
 use crate::world::ingress_routes::LOW_PORTS_MOVED_BY;
 use crate::world::usage::UsageSample;
 use serde_json::{Value, json};
+use std::cell::LazyCell;
 use std::net::Ipv4Addr;
 
 /// List the processes of pods on this machine.
@@ -60,7 +61,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let wanted = context.globals.namespace.clone();
     let is_wanted = |record: &ShimRecord| wanted.as_ref().is_none_or(|wanted| record.pod.namespace == *wanted);
-    let listeners = ports::listeners();
+    // Reading the machine's sockets takes longer than all the rest.
+    let listeners = LazyCell::new(ports::listeners);
     let now = Time::now();
     let mut lines = Vec::new();
     for record in folder::read_records(&home).filter(is_wanted) {

@@ -300,7 +300,7 @@ fn remove(
         return Ok(Vec::new());
     }
     let deadline = Deadline::with_control_plane(context, timeout.filter(|timeout| !timeout.is_zero()))?;
-    let now = Instant::now();
+    let (now, all) = (Instant::now(), pods.len());
     let mut pending: Vec<PodToEvict> = pods.into_iter().map(|pod| PodToEvict { pod, retry: Some(now) }).collect();
     let mut errors = Vec::new();
     loop {
@@ -319,8 +319,10 @@ fn remove(
         pending = tried;
         pending = remaining_pods(args, context, pending)?;
         if pending.is_empty() {
+            context.end_progress();
             return Ok(errors);
         }
+        context.show_progress(|| format!("draining: {} of {all} pods are gone", all.saturating_sub(pending.len())));
         if !deadline.wait() {
             errors.extend(timeout_errors(args, &pending, timeout.unwrap_or_default()));
             return Ok(errors);
