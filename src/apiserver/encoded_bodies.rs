@@ -33,8 +33,9 @@ impl EncodedBodies {
 
     /// Returns the encoding of the body of a revision, which is made where it is not known.
     pub fn find_or_encode(&self, revision: u64, encode: impl FnOnce() -> Option<Vec<u8>>) -> Option<Arc<[u8]>> {
-        if let Some(known) = self.find([Some(revision)].into_iter()).pop().flatten() {
-            return Some(known);
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).by_revision.get(&revision).cloned();
+        if known.is_some() {
+            return known;
         }
         let encoded: Arc<[u8]> = encode()?.into();
         self.keep([(revision, encoded.clone())]);

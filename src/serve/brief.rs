@@ -3,11 +3,12 @@
 //! Never: answers what may wait or take long, or an error; those requests take the usual way.
 //! Start reading at [`answer_brief`].
 
+use super::HttpAnswer;
 use super::form::AnswerEncoding;
-use super::path::{self, ApiPath};
+use super::path::ApiPath;
 use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
-use super::{HttpAnswer, resolve};
+use super::resolve::{self, RequestedPath};
 use crate::apiserver::{Api, page};
 use crate::object::Object;
 use crate::store::StoredObject;
@@ -16,18 +17,17 @@ use crate::store::StoredObject;
 const LARGEST: usize = 32 << 10;
 
 /// Answers a request for one small object as it is stored; `None` for every other request.
-pub fn answer_brief(api: &Api, request: &ApiRequest) -> Option<HttpAnswer> {
+pub fn answer_brief(api: &Api, request: &ApiRequest, requested: &RequestedPath) -> Option<HttpAnswer> {
     let is_plain = request.method == "GET" && request.query.is_empty();
-    let Some(ApiPath::Object(named)) = path::parse(&request.path).filter(|_| is_plain) else { return None };
+    let Some(ApiPath::Object(named)) = requested.path.as_ref().filter(|_| is_plain) else { return None };
     if named.watch || named.name.is_none() || named.subresource.is_some() {
         return None;
     }
-    let kind = resolve::find(api.kinds(), &named)
-        .filter(|kind| kind.custom.is_none() && page::is_stored(kind))
-        .filter(|kind| kind.deprecation(&resolve::api_version(&named.group, &named.version)).is_none())?;
-    let asked = resolve::resolve_target(kind, &named).ok()?;
+    // Custom kinds, which can change, are left to the usual way.
+    let kind = requested.kind.filter(|kind| kind.custom.is_none() && page::is_stored(kind))?;
+    let asked = resolve::resolve_target(kind, named).ok().filter(|_| kind.deprecated.is_none())?;
     let show = ReadPresentation::from_request(request, &asked).ok()?;
-    let stored = api.read(|snapshot| snapshot.get(&asked.key())).ok()??;
+    let stored = api.store().get_latest(&asked.key()).ok()??;
     (stored.body.len() <= LARGEST).then(|| answer_stored(api, &show, stored))?
 }
 
@@ -36,7 +36,7 @@ fn answer_stored(api: &Api, show: &ReadPresentation, stored: StoredObject) -> Op
     let form = show.form();
     match form.encoding {
         AnswerEncoding::Json if show.is_as_stored() && !form.is_pretty => {
-            return Some(HttpAnswer::encoded(format!("{}\n", stored.body).into_bytes(), form.encoding));
+            return Some(HttpAnswer::encoded([stored.body.as_bytes(), b"\n"].concat(), form.encoding));
         }
         AnswerEncoding::Protobuf if show.is_as_stored() => {
             return Some(HttpAnswer::encoded(
@@ -55,6 +55,10 @@ mod tests {
     use super::*;
     use crate::serve::{AnswerBody, answer};
     use serde_json::json;
+
+    fn answer_brief(api: &Api, request: &ApiRequest) -> Option<HttpAnswer> {
+        super::answer_brief(api, request, &RequestedPath::parse(&request.path, api.kinds()))
+    }
 
     fn request(method: &str, target: &str, accept: &str) -> ApiRequest {
         ApiRequest { accept: accept.into(), ..ApiRequest::new(method, target) }

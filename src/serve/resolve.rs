@@ -1,9 +1,9 @@
 //! Resolves a parsed path to a kind of the catalogue and the addressed objects.
 
-use super::path::PathTarget;
+use super::path::{self, ApiPath, PathTarget};
 use super::{ServeResult, unknown_path};
 use crate::apiserver::{Api, custom};
-use crate::kinds::{Kind, KindRegistry};
+use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::Key;
 
 /// The objects that a request addresses.
@@ -34,6 +34,26 @@ impl ResolvedTarget<'_> {
     }
 }
 
+/// The path of a request, which is parsed once for its labels and its answer.
+pub struct RequestedPath {
+    /// The parsed path; `None` when it has none of the API's forms.
+    pub path: Option<ApiPath>,
+    /// Its kind among those that were known when the request came.
+    pub kind: Option<&'static Kind>,
+}
+
+impl RequestedPath {
+    /// Parses a path.
+    pub fn parse(text: &str, registry: &KindRegistry) -> RequestedPath {
+        let path = path::parse(text);
+        let kind = match &path {
+            Some(ApiPath::Object(named)) => find(registry, named),
+            _ => None,
+        };
+        RequestedPath { path, kind }
+    }
+}
+
 /// Returns the kind of a path; for a custom kind, by its current definition.
 pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     let kinds = api.kinds();
@@ -48,12 +68,14 @@ pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
 }
 
 /// Returns the kind of a path among the known kinds.
-pub fn find(kinds: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
-    let asked = api_version(&named.group, &named.version);
-    let mut all = kinds.all().filter(|kind| kind.resource.plural() == named.plural);
-    all.find(|kind| {
-        kind.resource.group() == named.group && kind.version == named.version || kind.also.contains(&&*asked)
-    })
+pub fn find(registry: &KindRegistry, named: &PathTarget) -> Option<&'static Kind> {
+    let is_named = |kind: &&'static Kind| {
+        kind.resource.plural() == named.plural
+            && (kind.resource.group() == named.group && kind.version == named.version
+                || kind.also.contains(&&*api_version(&named.group, &named.version)))
+    };
+    // Most requests are for built-in kinds; the others are collected only where none fits.
+    kinds::ALL.iter().copied().find(is_named).or_else(|| registry.custom_kinds().into_iter().find(is_named))
 }
 
 /// Returns `apps/v1`, or `v1` for the core group.

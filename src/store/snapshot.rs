@@ -39,6 +39,14 @@ impl Drop for Snapshot<'_> {
     }
 }
 
+impl Store {
+    /// Returns one object at the latest revision, or at that of the snapshots that exist. The one query is a transaction of its own, which
+    /// takes half the time of a snapshot.
+    pub fn get_latest(&self, key: &Key) -> StoreResult<Option<StoredObject>> {
+        get_object(self, key)
+    }
+}
+
 /// Maximum bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.
 const AT_ONCE: u64 = 16 << 20;
 
@@ -77,8 +85,7 @@ pub trait StoreRead: source::SnapshotSource {
 
     /// One object.
     fn get(&self, key: &Key) -> StoreResult<Option<StoredObject>> {
-        let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name = ?3";
-        Ok(objects(self.store(), rest, params![key.resource.0, &*key.namespace, &*key.name], usize::MAX)?.pop())
+        get_object(self.store(), key)
     }
 
     /// The objects of a resource, in one namespace or all; ordered by namespace and name.
@@ -300,6 +307,11 @@ fn query_rows_until<T>(
         }
         Ok(found)
     })
+}
+
+fn get_object(store: &Store, key: &Key) -> StoreResult<Option<StoredObject>> {
+    let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 AND o.name = ?3";
+    Ok(objects(store, rest, params![key.resource.0, &*key.namespace, &*key.name], usize::MAX)?.pop())
 }
 
 /// Reads live objects until their bodies reach a number of bytes; `rest` follows FROM. Reports damage for an object

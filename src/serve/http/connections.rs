@@ -6,6 +6,7 @@
 
 use crate::runtime::peer::Peer;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
@@ -36,6 +37,7 @@ struct UnauthenticatedConnection {
 pub struct Connection {
     all: Arc<Connections>,
     id: u64,
+    is_authenticated: AtomicBool,
 }
 
 impl Connections {
@@ -54,7 +56,7 @@ impl Connections {
         state.next += 1;
         let id = state.next;
         state.unauthenticated.push_back(UnauthenticatedConnection { id, peer, end: None });
-        Some(Connection { all: self.clone(), id })
+        Some(Connection { all: self.clone(), id, is_authenticated: AtomicBool::new(false) })
     }
 
     /// Records the handle that ends a connection while it is unauthenticated.
@@ -85,6 +87,10 @@ impl Connection {
 
     /// Marks the client as authenticated.
     pub fn mark_authenticated(&self) {
+        // Each request says so; the first one counts.
+        if self.is_authenticated.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unauthenticated.retain(|known| known.id != self.id);
     }

@@ -10,6 +10,7 @@ use crate::reconcile::metrics::LoopMetrics;
 use crate::runtime::usage;
 use crate::serve::metrics::{self, MetricsText};
 use crate::serve::path::{ApiDocument, ApiPath, parse};
+use crate::serve::resolve::RequestedPath;
 use crate::serve::{ApiRequest, HttpAnswer};
 use hyper::HeaderMap;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub struct ServerMetrics {
 pub struct Exchange {
     id: String,
     is_gzip: bool,
+    requested: RequestedPath,
     labels: RequestLabels,
     measured: MeasuredRequest,
 }
@@ -36,11 +38,13 @@ pub struct Exchange {
 impl Exchange {
     /// Begins with the headers of a request.
     pub fn begin(headers: &HeaderMap, asked: &ApiRequest, kinds: &KindRegistry, metrics: &ServerMetrics) -> Exchange {
+        let requested = RequestedPath::parse(&asked.path, kinds);
         let encodings = headers.get_all("accept-encoding").iter().filter_map(|value| value.to_str().ok());
         Exchange {
             id: audit::choose_id(headers),
             is_gzip: encodings.into_iter().any(accepts_gzip),
-            labels: RequestLabels::classify(asked, kinds),
+            labels: RequestLabels::classify(asked, &requested),
+            requested,
             measured: metrics.requests.begin(&asked.method),
         }
     }
@@ -48,6 +52,11 @@ impl Exchange {
     /// Its id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Its path.
+    pub fn requested(&self) -> &RequestedPath {
+        &self.requested
     }
 
     /// Whether the client accepts compressed answers.

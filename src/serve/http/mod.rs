@@ -18,6 +18,7 @@ mod proxy;
 pub mod proxy_filter;
 mod receive;
 mod request_metrics;
+mod state_place;
 mod stream;
 mod streams;
 mod turns;
@@ -35,7 +36,6 @@ use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
 use crate::reconcile::metrics::LoopMetrics;
-use crate::reconcile::store_files::identity;
 use crate::runtime::allocator::use_mimalloc;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
@@ -59,6 +59,7 @@ use log_tail::LogTail;
 use piece_buffers::PieceBuffers;
 use proxy::ProxiedHead;
 use request_metrics::RequestMetrics;
+use state_place::StatePlace;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -140,9 +141,7 @@ pub struct HttpServer {
 
 /// State shared by all connections.
 struct ServerState {
-    state: PathBuf,
-    /// Device and inode of the state file.
-    place: Option<(u64, u64)>,
+    state: StatePlace,
     guard: AccessGuard,
     tls: Option<ServerTls>,
     audit: Option<Arc<AuditLog>>,
@@ -361,10 +360,7 @@ async fn respond(
     });
     let client = (&*connection, &*facts, audited.as_ref());
     let answer = match receive::listen((&head, asked), body, &shared, client).await {
-        Ok((request, access)) => {
-            let circumstances = (exchange.is_gzip(), audited.clone());
-            answer_request(request, access, &shared, circumstances, &span).await
-        }
+        Ok((request, access)) => answer_request((request, access), &shared, &exchange, audited.clone(), &span).await,
         Err(status) => Err(status),
     };
     let answer = answer.and_then(|answer| stream::refuse_excess(answer, &shared.streams));
@@ -417,10 +413,10 @@ fn record_answer(audited: &AuditExchange, answer: &HttpAnswer) -> bool {
 
 /// Answers here what is brief, and on a worker what is not. Anonymous requests and measurements take turns.
 async fn answer_request(
-    request: ApiRequest,
-    access: Access,
+    (request, access): (ApiRequest, Access),
     shared: &Arc<ServerState>,
-    (is_gzip, audited): (bool, Option<Arc<AuditExchange>>),
+    exchange: &Exchange,
+    audited: Option<Arc<AuditExchange>>,
     span: &Span,
 ) -> ServeResult<HttpAnswer> {
     if let Some(audited) = &audited {
@@ -433,11 +429,11 @@ async fn answer_request(
             None => None,
         },
     };
-    let brief = (access == Access::Full).then(|| shared.answer_here(&request, span)).flatten();
+    let brief = (access == Access::Full).then(|| shared.answer_here(&request, exchange, span)).flatten();
     if let Some(answer) = brief {
         return Ok(answer);
     }
-    let (working, metrics) = (span.clone(), shared.metrics.clone());
+    let (working, metrics, is_gzip) = (span.clone(), shared.metrics.clone(), exchange.is_gzip());
     let work = move |api: &mut Api| {
         working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics, audited.as_deref()))
     };
@@ -478,12 +474,11 @@ impl ServerState {
         let kinds = custom::kinds_in(&state);
         let access_cache = AccessCache::default();
         ServerState {
-            place: identity(&state),
             writer: Arc::new(SharedWriter::new(&state, ACTOR, &kinds, &access_cache)),
             kinds,
             access_cache,
             encoded_bodies: EncodedBodies::default(),
-            state,
+            state: StatePlace::new(state),
             guard,
             tls,
             audit: audit.clone(),
@@ -548,26 +543,28 @@ impl ServerState {
     }
 
     /// Answers a brief read on the thread of all connections: passing it to another thread and back would take longer.
-    fn answer_here(&self, request: &ApiRequest, span: &Span) -> Option<HttpAnswer> {
-        if identity(&self.state) != self.place {
+    fn answer_here(&self, request: &ApiRequest, exchange: &Exchange, span: &Span) -> Option<HttpAnswer> {
+        if !self.state.was_unchanged_lately() {
             return None;
         }
         let api = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        let answer = catch_unwind(AssertUnwindSafe(|| span.in_scope(|| answer_brief(&api, request)))).ok()?;
+        let answer =
+            catch_unwind(AssertUnwindSafe(|| span.in_scope(|| answer_brief(&api, request, exchange.requested()))))
+                .ok()?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);
         answer
     }
 
     /// Opens the state. A file that has replaced the original is another cluster, which needs another token.
     fn open(&self) -> Result<Api, Status> {
-        if identity(&self.state) != self.place {
-            let text = format!("{} was removed or replaced: start kloop serve again", self.state.display());
+        if !self.state.is_unchanged() {
+            let text = format!("{} was removed or replaced: start kloop serve again", self.state.path.display());
             return Err(Status::new(Reason::InternalError, text));
         }
         if let Some(api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(api);
         }
-        Api::open(&self.state, OpenMode::Existing, ACTOR)
+        Api::open(&self.state.path, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
             .map(|api| api.with_outside_client(&self.outside).with_encoded_bodies(&self.encoded_bodies))
             .map(|api| api.with_extension_documents(&self.extensions.documents))
@@ -583,7 +580,7 @@ impl ServerState {
         if let Some(tail) = self.tail.get() {
             return Ok(tail);
         }
-        let tail = LogTail::start(&self.state, self.place)
+        let tail = LogTail::start(&self.state.path, self.state.identity)
             .map_err(|error| Status::new(Reason::InternalError, format!("{error:#}")))?;
         Ok(self.tail.get_or_init(|| tail))
     }

@@ -151,8 +151,13 @@ async fn identify(
 
 /// Returns a header; several of the same name as one list.
 pub fn text(headers: &HeaderMap, name: &HeaderName) -> String {
-    let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    all.join(",")
+    let mut all = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let mut list = all.next().unwrap_or_default().to_owned();
+    for value in all {
+        list.push(',');
+        list.push_str(value);
+    }
+    list
 }
 
 #[cfg(test)]

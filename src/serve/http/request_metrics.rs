@@ -2,9 +2,10 @@
 //!
 //! Labels come from tables and the catalogue of kinds, never from a client's input, so that clients cannot multiply them.
 
-use crate::kinds::{Kind, KindRegistry};
+use crate::kinds::Kind;
 use crate::serve::metrics::MetricsText;
-use crate::serve::path::{ApiDocument, ApiPath, parse};
+use crate::serve::path::{ApiDocument, ApiPath};
+use crate::serve::resolve::RequestedPath;
 use crate::serve::{ApiRequest, discovery, resolve, subresource};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -156,14 +157,14 @@ impl RequestSeries {
 
 impl RequestLabels {
     /// Classifies a request of an admitted client.
-    pub fn classify(request: &ApiRequest, kinds: &KindRegistry) -> RequestLabels {
+    pub fn classify(request: &ApiRequest, requested: &RequestedPath) -> RequestLabels {
         let plain = |verb, subresource| RequestLabels { verb, subresource, ..RequestLabels::default() };
-        let named = match parse(&request.path) {
+        let named = match &requested.path {
             Some(ApiPath::Object(named)) => named,
-            Some(ApiPath::Document(document)) => return plain(verb_of(&request.method), path_of(&document)),
+            Some(ApiPath::Document(document)) => return plain(verb_of(&request.method), path_of(document)),
             None => return plain(verb_of(&request.method), ""),
         };
-        let Some(kind) = resolve::find(kinds, &named) else { return plain(verb_of(&request.method), "") };
+        let Some(kind) = requested.kind else { return plain(verb_of(&request.method), "") };
         let is_watch = named.watch || request.flag("watch");
         let verb = match (request.method.as_str(), named.name.is_some()) {
             ("GET", _) if is_watch => "WATCH",
@@ -209,6 +210,9 @@ fn verb_of(method: &str) -> &'static str {
 }
 
 fn version_of(kind: &'static Kind, group: &str, version: &str) -> &'static str {
+    if kind.version == version {
+        return kind.version;
+    }
     let asked = resolve::api_version(group, version);
     let also = kind.also.iter().find(|also| **also == asked);
     also.map_or(kind.version, |also| also.rsplit('/').next().unwrap_or_default())
@@ -239,9 +243,12 @@ fn path_of(document: &ApiDocument) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::KindRegistry;
 
     fn classify(method: &str, target: &str) -> String {
-        let labels = RequestLabels::classify(&ApiRequest::new(method, target), &KindRegistry::default());
+        let request = ApiRequest::new(method, target);
+        let requested = RequestedPath::parse(&request.path, &KindRegistry::default());
+        let labels = RequestLabels::classify(&request, &requested);
         labels.pairs().map(|(_, value)| value).join(" ")
     }
 
