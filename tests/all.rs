@@ -23,7 +23,6 @@ mod licences;
 mod processes;
 #[cfg(feature = "schema")]
 mod protobuf_fields;
-mod replay;
 mod runtime;
 #[cfg(feature = "schema")]
 mod schema;

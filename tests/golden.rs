@@ -1,5 +1,7 @@
 //! The recorded conversations with Kubernetes and kubectl in `../shared/golden` (its README explains the format).
 
+mod replay;
+
 use std::path::PathBuf;
 
 /// One command of a conversation and its result.

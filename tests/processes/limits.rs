@@ -380,12 +380,17 @@ fn resize_waits_for_resources_of_other_pods() {
         cluster.read("pod/web", &format!("{{.status.conditions[?(@.type==\"PodResizePending\")].{field}}}"))
     };
     // More than the node has, then more than the other pod leaves, then an amount that fits.
-    edit("10m", &format!("{}m", cores * 1000 + 1));
-    cluster.until("the resize is infeasible", || condition("reason") == "Infeasible");
-    let allocated = "{.status.containerStatuses[0].allocatedResources.cpu}";
-    assert_eq!(cluster.read("pod/web", allocated), "10m", "a refused resize is not allocated");
-    edit(&format!("{}m", cores * 1000 + 1), &more);
+    let resize = format!(
+        r#"{{"spec":{{"containers":[{{"name":"main","resources":{{"requests":{{"cpu":"{}m"}}}}}}]}}}}"#,
+        cores * 1000 + 1
+    );
+    let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", &resize], "");
+    let why = format!("cpu, requested: {}, allocatable: {}", cores * 1000 + 1, cores * 1000);
+    assert!(said.code == 1 && said.err.contains(&why), "{}", said.err);
+    edit("10m", &more);
     cluster.until("the resize is deferred", || condition("reason") == "Deferred");
+    let allocated = "{.status.containerStatuses[0].allocatedResources.cpu}";
+    assert_eq!(cluster.read("pod/web", allocated), "10m", "a deferred resize is not allocated");
     let why = format!("Node didn't have enough resource: cpu, requested: {}", more.trim_end_matches('m'));
     assert!(condition("message").starts_with(&why), "{}", condition("message"));
     let actual = "{.status.containerStatuses[0].resources.requests.cpu}";

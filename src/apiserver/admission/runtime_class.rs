@@ -115,10 +115,10 @@ fn includes(wide: &Value, narrow: &Value) -> bool {
     if effect != text(narrow, "effect") && !effect.is_empty() {
         return false;
     }
-    if let Some(seconds) = wide["tolerationSeconds"].as_i64().filter(|_| effect == "NoExecute") {
-        if narrow["tolerationSeconds"].as_i64().is_none_or(|less| less > seconds) {
-            return false;
-        }
+    if let Some(seconds) = wide["tolerationSeconds"].as_i64().filter(|_| effect == "NoExecute")
+        && narrow["tolerationSeconds"].as_i64().is_none_or(|less| less > seconds)
+    {
+        return false;
     }
     match text(wide, "operator").as_str() {
         "Exists" => true,

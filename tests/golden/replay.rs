@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// The number of conversations that are replayed at once: they mostly wait.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 /// Actions that the recording of a CronJob does not show: waiting for the first success, and suspending it.
 const UNTIL_FIRED: &str = "kubectl wait --for=jsonpath='{.status.lastSuccessfulTime}' cronjob/tick --timeout=100s && \
