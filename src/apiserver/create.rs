@@ -195,7 +195,8 @@ pub fn refuse(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> Api
     if errors.is_empty() { Ok(()) } else { Err(field::invalid(kind.kind, kind.resource, object.name(), errors)) }
 }
 
-fn set_server_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
+/// Gives a new object the metadata that the server decides: uid, creation time, generation.
+pub fn set_server_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) {
     let uid = format_uid(txn.random(), txn.random());
     object.set(&["metadata", "uid"], uid);
     object.set(&["metadata", "creationTimestamp"], time::rfc3339(txn.now()));

@@ -127,7 +127,9 @@ fn attach_without_a_terminal_works() {
     // A container without input still shows its output.
     let deaf = cluster.background(&["attach", "-it", "deaf"]);
     deaf.until_says(PROMPT);
-    assert_eq!(cluster.run(&["exec", "deaf", "--", "sh", "-c", "kill -TERM 1"], "").code, 0);
+    // The program may exit before the shell that signals it; the kernel then kills that shell with the pid namespace.
+    let asked = cluster.run(&["exec", "deaf", "--", "sh", "-c", "kill -TERM 1"], "");
+    assert!([0, 137].contains(&asked.code), "{asked:?}");
     deaf.until_says("heard\n");
     assert_eq!(deaf.ended(), 0);
     let told = "error: Unable to use a TTY - container main did not allocate one\n";

@@ -58,11 +58,14 @@ fn binding(entry: &Value) -> Option<Object> {
     };
     let kind = if entry["namespace"].is_string() { "Role" } else { "ClusterRole" };
     let name = entry.get("binding").unwrap_or(&entry["name"]);
-    Some(Object(json!({
+    let mut binding = json!({
         "apiVersion": API_VERSION, "kind": format!("{kind}Binding"), "metadata": metadata(entry, name),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": entry["name"]},
-        "subjects": subjects,
-    })))
+    });
+    if subjects.as_array().is_some_and(|list| !list.is_empty()) {
+        binding["subjects"] = subjects;
+    }
+    Some(Object(binding))
 }
 
 fn metadata(entry: &Value, name: &Value) -> Value {
