@@ -5,12 +5,23 @@
 //! equal flags counts.
 
 use super::Cli;
+use super::verbs::add_verbs;
 use crate::managed_fields::FieldManager;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
+use std::ffi::OsString;
 
 /// Returns the whole grammar.
 pub fn command() -> Command {
-    with_kubectl_conventions(Cli::command())
+    with_kubectl_conventions(add_verbs(Cli::command(), |_| true))
+}
+
+/// Parses the words of a command line, the program's name first. The grammar of all verbs takes longer than most commands, so only the verbs
+/// that the line mentions are tried first.
+pub fn parse(line: impl IntoIterator<Item = impl Into<OsString>>) -> Result<ArgMatches, clap::Error> {
+    let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+    let is_mentioned = |verb: &str| line.iter().skip(1).any(|word| word == verb);
+    let mentioned = with_kubectl_conventions(add_verbs(Cli::command(), is_mentioned));
+    mentioned.try_get_matches_from(&line).or_else(|_| command().try_get_matches_from(&line))
 }
 
 /// Returns the field manager with kubectl's names: from the verb, or `--field-manager`.
@@ -81,7 +92,7 @@ mod tests {
         ];
         for (words, name, subresource) in cases {
             let words = std::iter::once("kloop").chain(words.split(' '));
-            let found = manager(&command().try_get_matches_from(words).unwrap());
+            let found = manager(&parse(words).unwrap());
             assert_eq!((found.name.as_str(), found.subresource), (name, subresource));
         }
     }
@@ -110,13 +121,27 @@ mod tests {
             let parsed =
                 parsed.map(|matches| <super::Cli as clap::FromArgMatches>::from_arg_matches(&matches).map(drop));
             assert!(matches!(parsed, Ok(Ok(()))), "{line}: {parsed:?}");
+            let by_mentioned = parse(std::iter::once("kloop").chain(line.split(' '))).expect(line);
+            let by_all = command().try_get_matches_from(std::iter::once("kloop").chain(line.split(' '))).expect(line);
+            assert_eq!(by_mentioned.subcommand(), by_all.subcommand(), "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_the_whole_grammar() {
+        let lines =
+            ["gett pods logs", "pods", "get pods --no-such-flag", "-n get", "logs -f a --help", "rollout statu"];
+        for line in lines {
+            let words = || std::iter::once("kloop").chain(line.split(' '));
+            let whole = command().try_get_matches_from(words()).expect_err(line).to_string();
+            assert_eq!(parse(words()).expect_err(line).to_string(), whole, "{line}");
         }
     }
 
     #[test]
     fn switches_take_values() {
         let wait = |flag: &str| {
-            let matches = command().try_get_matches_from(["kloop", "delete", "pod", "web", flag]).ok()?;
+            let matches = parse(["kloop", "delete", "pod", "web", flag]).ok()?;
             matches.subcommand()?.1.get_one::<bool>("wait").copied()
         };
         assert_eq!(wait("--now"), Some(true));

@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use crate::cli::grammar;
     use crate::cli::verbs::GROUPS;
+    use crate::cli::verbs::is_verb;
     use clap::error::ErrorKind;
 
     fn every(grammar: &Command, path: &mut Vec<String>, check: &mut dyn FnMut(&[String], &Command)) {
@@ -261,7 +262,7 @@ mod tests {
             for line in examples.lines().filter(|line| !line.starts_with('#')) {
                 let command = line.split(" | ").find(|part| part.starts_with("kloop "));
                 let Some(command) = command else { continue };
-                let parsed = grammar::command().try_get_matches_from(split(command.split(" > ").next().unwrap()));
+                let parsed = grammar::parse(split(command.split(" > ").next().unwrap()));
                 assert!(parsed.is_ok(), "{path:?}: {line}: {}", parsed.unwrap_err());
             }
         });
@@ -284,13 +285,10 @@ mod tests {
             found.extend(indented.filter(|line| line.starts_with("kloop ")).map(str::to_owned));
             let spans = block.split('`').skip(1).step_by(2);
             let spans = spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
-            found.extend(spans.filter_map(|span| {
-                let is_known = |word: &str| grammar::command().find_subcommand(word).is_some();
-                match span.split(' ').next()? {
-                    "kloop" => Some(span),
-                    first if is_known(first) && span.contains(" -") => Some(format!("kloop {span}")),
-                    _ => None,
-                }
+            found.extend(spans.filter_map(|span| match span.split(' ').next()? {
+                "kloop" => Some(span),
+                first if is_verb(first) && span.contains(" -") => Some(format!("kloop {span}")),
+                _ => None,
             }));
         }
         found.retain(|line| line.contains(' ') && !line.contains("...") && !line.contains(['[', '\\']));
@@ -305,7 +303,7 @@ mod tests {
         let commands: Vec<String> = pages.flat_map(|page| commands(&page)).collect();
         assert!(commands.len() > 40, "{commands:?}");
         for line in commands {
-            let parsed = grammar::command().try_get_matches_from(split(line.split(" > ").next().unwrap()));
+            let parsed = grammar::parse(split(line.split(" > ").next().unwrap()));
             // Prose may leave out an argument or a flag's value, but every name in it must exist.
             let is_mention = |error: &clap::Error| match error.kind() {
                 ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => true,

@@ -103,13 +103,12 @@ use std::process::ExitCode;
 use verbs::Verb;
 
 /// Kubernetes' control plane as one binary over one SQLite file, running your manifests as local processes.
+// `verbs::add_verbs` adds the verbs.
 #[derive(Parser)]
 #[command(name = "kloop", disable_version_flag = true, disable_help_subcommand = true, infer_long_args = false)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,
-    #[command(subcommand)]
-    verb: Verb,
 }
 
 /// Runs the plugin that answers an unknown command, if there is one.
@@ -132,12 +131,13 @@ pub fn main() -> ExitCode {
     if let Some(code) = completion::answer() {
         return code;
     }
-    let matches = match grammar::command().try_get_matches() {
+    let matches = match grammar::parse(std::env::args_os()) {
         Ok(matches) => matches,
         Err(error) => return answer_with_plugin(&error).unwrap_or_else(|| usage::print_usage_error(&error)),
     };
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
+    let (cli, verb) = match Cli::from_arg_matches(&matches).and_then(|cli| Ok((cli, Verb::from_arg_matches(&matches)?)))
+    {
+        Ok(parsed) => parsed,
         Err(error) => return usage::print_usage_error(&error),
     };
     let mut context = CommandContext::new(cli.globals);
@@ -152,7 +152,7 @@ pub fn main() -> ExitCode {
     // Open the state first, so that an unusable state is reported before an unknown kind. The verb
     // reports the error.
     let _ = context.existing();
-    let outcome = cli.verb.run(&mut context).and_then(|()| context.check_warnings());
+    let outcome = verb.run(&mut context).and_then(|()| context.check_warnings());
     let is_missing = outcome.as_ref().is_err_and(Failure::is_not_found);
     let code = context.finish(outcome);
     if is_missing {

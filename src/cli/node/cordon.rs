@@ -4,9 +4,34 @@ use super::{cordon_one, find};
 use crate::cli::flags::WriteFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 
-/// Flags of both verbs.
+/// Mark node as unschedulable.
 #[derive(clap::Args)]
-pub struct Args {
+#[command(
+    override_usage = "NODE",
+    after_help = "\
+# Mark node \"foo\" as unschedulable
+kloop cordon foo"
+)]
+pub struct CordonArgs {
+    #[command(flatten)]
+    flags: NodeFlags,
+}
+
+/// Mark node as schedulable.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "NODE",
+    after_help = "\
+# Mark node \"foo\" as schedulable
+kloop uncordon foo"
+)]
+pub struct UncordonArgs {
+    #[command(flatten)]
+    flags: NodeFlags,
+}
+
+#[derive(clap::Args)]
+struct NodeFlags {
     /// NODE.
     #[arg(value_name = "NODE")]
     names: Vec<String>,
@@ -17,13 +42,22 @@ pub struct Args {
     write: WriteFlags,
 }
 
+/// Runs `kloop cordon`.
+pub fn cordon(args: CordonArgs, context: &mut CommandContext) -> CliResult {
+    set_schedulable(&args.flags, context, "cordon")
+}
+
+/// Runs `kloop uncordon`.
+pub fn uncordon(args: UncordonArgs, context: &mut CommandContext) -> CliResult {
+    set_schedulable(&args.flags, context, "uncordon")
+}
+
 /// Cordons or uncordons the nodes.
-pub fn run(args: Args, context: &mut CommandContext, cordon: bool) -> CliResult {
-    let dry_run = args.write.dry_run(context)?;
-    let verb = if cordon { "cordon" } else { "uncordon" };
-    let (found, mut failures) = find(context, verb, &args.names, args.selector.as_deref())?;
+fn set_schedulable(flags: &NodeFlags, context: &mut CommandContext, verb: &str) -> CliResult {
+    let dry_run = flags.write.dry_run(context)?;
+    let (found, mut failures) = find(context, verb, &flags.names, flags.selector.as_deref())?;
     for target in &found {
-        failures.extend(cordon_one(context, target, cordon, dry_run).err());
+        failures.extend(cordon_one(context, target, verb == "cordon", dry_run).err());
     }
     Failure::from_failures(failures)
 }

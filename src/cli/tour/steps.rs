@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn commands_are_known_and_texts_fit_80_columns() {
         for step in STEPS {
-            let parsed = grammar::command().try_get_matches_from(step.command.split_whitespace());
+            let parsed = grammar::parse(step.command.split_whitespace());
             assert!(parsed.is_ok(), "{}", step.command);
             assert!(step.text.lines().all(|line| line.chars().count() <= 80), "{}", step.heading);
         }
