@@ -1,12 +1,19 @@
 //! The roles and bindings of every cluster: `cluster-admin`, `admin`, `edit`, `view`, those of all users, of nodes and of controllers.
 //!
-//! Knows: a later version may have more of them, which an older state gets at the start of a server ([`reconciled`]).
-//! Never: writes them itself. Start reading at [`default_roles`], which reads `default_roles.yaml`.
+//! Knows: a later version may have more of them, which an older state gets at the start of a server ([`reconciled`]). kloop's loops act as the
+//! administrator: the roles of Kubernetes' controllers are there for programs that bind to them or take a loop's place.
+//! Never: writes them itself.
+//!
+//! `default_roles.json` lists the roles (Kubernetes, "Using RBAC Authorization", default roles). It is JSON because each new state reads it,
+//! and YAML takes ten times as long. Beside the fields of a role, an entry may have `aggregateTo` (the role joins the rules of `admin`,
+//! `edit` or `view`), `aggregates` (the role has the rules of those that join it), `subjects` (they have the role everywhere; an empty list
+//! is a binding without subjects), `binding` (its name, if it is not the role's), `events` (the rule to write events) and `controller` (a
+//! service account of kube-system has the role). Start reading at [`default_roles`].
 
-use crate::object::{Object, Reason, Status, yaml};
+use crate::object::{Object, Reason, Status};
 use serde_json::{Value, json};
 
-const ROLES: &str = include_str!("default_roles.yaml");
+const ROLES: &str = include_str!("default_roles.json");
 /// Beginning of the names of controllers' roles.
 const CONTROLLER: &str = "system:controller:";
 /// The annotation that keeps a role or binding as it is when it is false.
@@ -15,11 +22,9 @@ const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Returns the default roles, each with its binding if it has one.
 pub fn default_roles() -> Result<Vec<Object>, Status> {
-    let wrong = |why: String| Status::new(Reason::InternalError, format!("default roles: {why}"));
-    let documents = yaml::documents(ROLES).map_err(|why| wrong(why.to_string()))?;
-    let roles = documents.first().and_then(|document| document.value.as_array());
-    let roles = roles.ok_or_else(|| wrong("no list".into()))?;
-    Ok(roles.iter().flat_map(|entry| [Some(role(roles, entry)), binding(entry)]).flatten().collect())
+    let roles: Vec<Value> = serde_json::from_str(ROLES)
+        .map_err(|why| Status::new(Reason::InternalError, format!("default_roles.json: {why}")))?;
+    Ok(roles.iter().flat_map(|entry| [Some(role(&roles, entry)), binding(entry)]).flatten().collect())
 }
 
 fn role(roles: &[Value], entry: &Value) -> Object {
