@@ -25,7 +25,7 @@ const MOST_EXCLUDED: usize = 20;
 
 /// Answers one endpoint, or one of its checks (`apiserver/pkg/server/healthz`).
 pub fn answer(api: &Api, request: &ApiRequest, endpoint: &str, name: Option<&str>) -> ServeResult {
-    if request.method != "GET" {
+    if !request.is_get_or_head() {
         return Err(not_allowed());
     }
     if let Some(name) = name {

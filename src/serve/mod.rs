@@ -93,7 +93,7 @@ pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
         Some(ApiPath::Document(ApiDocument::Health(endpoint, check))) => {
             health::answer(api, request, endpoint, check.as_deref())
         }
-        Some(ApiPath::Document(ApiDocument::Metrics)) if request.method == "GET" => {
+        Some(ApiPath::Document(ApiDocument::Metrics)) if request.is_get_or_head() => {
             let mut text = MetricsText::default();
             metrics::measure_store(api, &mut text)?;
             Ok(text.into_answer())

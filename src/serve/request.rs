@@ -66,6 +66,11 @@ impl ApiRequest {
         ApiRequest { method: method.into(), path: path.into(), query: pairs.collect(), ..ApiRequest::default() }
     }
 
+    /// Whether the method is GET, or HEAD, which asks for the headers of the same answer.
+    pub fn is_get_or_head(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD")
+    }
+
     /// The token that the client has shown; empty without one.
     pub fn bearer_token(&self) -> &str {
         let (scheme, token) = self.authorization.split_once(' ').unwrap_or_default();

@@ -153,6 +153,13 @@ fn tls_clients_can_speak_http_2() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (first, second) = runtime.block_on(async {
         let mut client = connect(&server, &pem).await;
+        // Load balancers ask so. A body would end the stream with an error.
+        for (path, code) in [("/healthz", 200), ("/metrics", 200), ("/openapi/v3", 200), (MAPS, 405), ("/nowhere", 404)]
+        {
+            let (answered, mut body) = send(&mut client, &server, "HEAD", path).await;
+            assert_eq!(answered, code, "{path}");
+            assert!(body.data().await.is_none(), "{path}");
+        }
         // Both requests are active at once on one connection.
         let watch = get(&mut client, &server, &format!("{MAPS}?watch=1&timeoutSeconds=60")).await;
         let (code, mut body) = watch;
@@ -192,7 +199,12 @@ async fn connect(server: &Server<'_>, pem: &str) -> Http2 {
 }
 
 async fn get(client: &mut Http2, server: &Server<'_>, path: &str) -> (u16, h2::RecvStream) {
+    send(client, server, "GET", path).await
+}
+
+async fn send(client: &mut Http2, server: &Server<'_>, method: &str, path: &str) -> (u16, h2::RecvStream) {
     let request = ureq::http::Request::builder()
+        .method(method)
         .uri(format!("https://localhost{path}"))
         .header("Authorization", bearer(server))
         .body(())

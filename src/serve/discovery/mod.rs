@@ -22,7 +22,10 @@ use serde_json::{Value, json};
 
 /// Answers with a document.
 pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeResult {
-    if request.method != "GET" {
+    // Kubernetes answers HEAD for these only: its other documents are routes for GET.
+    let has_head = matches!(document, ApiDocument::Root | ApiDocument::OpenApi2 | ApiDocument::OpenApi3)
+        || matches!(document, ApiDocument::OpenApi3Of(_));
+    if request.method != "GET" && !(has_head && request.is_get_or_head()) {
         return Err(not_allowed());
     }
     if *document == ApiDocument::Version {

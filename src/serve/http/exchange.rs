@@ -79,7 +79,7 @@ pub fn answer(
     metrics: &ServerMetrics,
     audited: Option<&AuditExchange>,
 ) -> HttpAnswer {
-    let is_metrics = request.method == "GET" && parse(&request.path) == Some(ApiPath::Document(ApiDocument::Metrics));
+    let is_metrics = request.is_get_or_head() && parse(&request.path) == Some(ApiPath::Document(ApiDocument::Metrics));
     let answer = match is_metrics.then(|| measure(api, metrics)) {
         Some(Some(text)) => text.into_answer(),
         _ => crate::serve::answer(api, request),

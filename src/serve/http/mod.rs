@@ -49,10 +49,10 @@ use exchange::{Exchange, ServerMetrics};
 use extensions::Extensions;
 use guard::{Access, AccessGuard};
 use http_body_util::Full;
-use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::service::service_fn;
+use hyper::{Method, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use identity::{HTTP2, ServerTls};
 use log_tail::LogTail;
@@ -307,7 +307,11 @@ async fn serve_connection(
     let service = service_fn(move |request| {
         let (shared, connection) = (shared.clone(), connection.clone());
         let facts = own_facts.clone();
-        async move { Ok::<_, Infallible>(respond(request, shared, connection, facts).await) }
+        async move {
+            let is_head = request.method() == Method::HEAD;
+            let reply = respond(request, shared, connection, facts).await;
+            Ok::<_, Infallible>(if is_head { stream::remove_body(reply) } else { reply })
+        }
     });
     // Broken connections of clients are no error here.
     let conversation: Conversation = if facts.is_http2 {

@@ -12,7 +12,9 @@ use crate::serve::watch::{self, ActiveWatch, BOOKMARK};
 use crate::serve::{AnswerBody, HttpAnswer, ListBody, ServeResult};
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::Response;
 use hyper::body::{Body, Frame, Incoming};
+use hyper::header::CONTENT_LENGTH;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -49,6 +51,15 @@ pub enum AnswerStream {
     Audited { body: Box<AnswerStream>, _end: EndOfAnswer },
     /// The end of a watch.
     Ended,
+}
+
+/// Makes the answer to HEAD of the answer to GET: it has the same headers and no body, which in HTTP/2 would be an error.
+pub fn remove_body(mut reply: Response<AnswerStream>) -> Response<AnswerStream> {
+    let length = reply.body().size_hint().exact().filter(|length| *length > 0);
+    if let Some(length) = length {
+        reply.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
+    }
+    reply.map(|_| AnswerStream::Ended)
 }
 
 impl AnswerStream {
@@ -102,6 +113,10 @@ impl Body for AnswerStream {
             },
         };
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, AnswerStream::Ended)
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
