@@ -53,6 +53,32 @@ fn apply_without_a_name_changes_only_an_object_that_exists() {
     });
 }
 
+/// kubectl diff shows the difference of these answers from the stored objects.
+#[test]
+fn dry_runs_answer_with_the_stored_revision() {
+    with_server(|server, one| {
+        assert_eq!(server.ask("POST", MAPS, JSON, &map("two", "2")).0, 201);
+        let stored = server.get(one);
+        let mut body = stored.clone();
+        body["data"]["a"] = json!("2");
+        let config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {b: '2'}}".to_owned();
+        let patch = json!({"data": {"a": "2"}}).to_string();
+        for (method, content_type, body) in
+            [("PUT", JSON, body.to_string()), ("PATCH", MERGE, patch), ("PATCH", APPLY, config)]
+        {
+            let path = format!("{one}?fieldManager=me&dryRun=All");
+            let (code, answer) = server.ask(method, &path, content_type, &body);
+            assert_eq!(code, 200, "{answer}");
+            assert_ne!(answer["data"], stored["data"], "{method} {content_type}");
+            assert_eq!(
+                answer["metadata"]["resourceVersion"], stored["metadata"]["resourceVersion"],
+                "{method} {content_type}"
+            );
+        }
+        assert_eq!(server.get(one), stored);
+    });
+}
+
 #[test]
 fn options_that_exclude_each_other_are_refused() {
     with_server(|server, one| {

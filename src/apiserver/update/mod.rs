@@ -86,7 +86,7 @@ pub fn update(
     write_update(txn, kind, body, part, options)
 }
 
-/// Like [`update`], for verbs that have checked the user's rights.
+/// Like [`update`], for verbs that have checked the user's rights. The answer to a dry run has the revision of the stored object.
 pub fn write_update(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -95,6 +95,22 @@ pub fn write_update(
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
     let kind = custom::current(txn, kind)?;
+    let stored = if options.dry_run { txn.get_shared(&key_of(kind, body))? } else { None };
+    let mut reply = replace(txn, kind, body, part, options)?;
+    if let Some(stored) = stored.filter(|_| reply.changed) {
+        Arc::make_mut(&mut reply.object).set(&["metadata", "resourceVersion"], stored.revision().to_string());
+    }
+    Ok(reply)
+}
+
+/// Replaces an object, or a part of it, with a body of a kind as it is defined now.
+fn replace(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    body: &Object,
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
     options.check_manager("UpdateOptions")?;
     let key = key_of(kind, body);
     let Some(old) = txn.get_shared(&key)? else {
