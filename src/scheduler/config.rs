@@ -2,7 +2,11 @@
 
 use super::filter;
 use super::score::PLUGINS;
-use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy};
+use crate::object::time::parse_duration;
+use crate::world::scheduler_profile::{
+    BINDING_TIMEOUT, SchedulerProfile, ScoredResource, ScoringShape, ScoringStrategy,
+};
+use jiff::SignedDuration;
 use serde_json::Value;
 
 /// Fields about a separate scheduler process or its speed: accepted without effect.
@@ -164,6 +168,10 @@ fn arguments(profile: &mut SchedulerProfile, value: &Value, path: &str) -> Confi
                 }
             }
         }
+        "DynamicResources" => {
+            with_type(&["bindingTimeout"])?;
+            profile.binding_timeout = binding_timeout(&args["bindingTimeout"], &format!("{at}.bindingTimeout"))?;
+        }
         other => {
             return Err(format!(
                 "{path}.name: Unsupported value: {other:?}: arguments of this plugin change nothing here"
@@ -171,6 +179,16 @@ fn arguments(profile: &mut SchedulerProfile, value: &Value, path: &str) -> Confi
         }
     }
     Ok(())
+}
+
+/// `bindingTimeout`: a duration of at least one second.
+fn binding_timeout(value: &Value, at: &str) -> ConfigResult<SignedDuration> {
+    if value.is_null() {
+        return Ok(BINDING_TIMEOUT);
+    }
+    let duration = parse_duration(value.as_str().unwrap_or_default()).ok();
+    let is_long = |duration: &SignedDuration| *duration >= SignedDuration::from_secs(1);
+    duration.filter(is_long).ok_or_else(|| format!("{at}: Invalid value: {value}: must be at least 1 second"))
 }
 
 /// The constraints of pods that have none of their own; `None` for Kubernetes' own.

@@ -3,19 +3,16 @@
 use super::node_results::RefusalCounts;
 use std::collections::BTreeMap;
 
-/// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not. `has_devices`: whether the pod has
-/// device claims, of which none is deallocated for it.
-pub fn unschedulable(refusal_counts: &RefusalCounts<'_>, has_devices: bool, preemption: Option<&str>) -> String {
+/// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not. `claims` says what
+/// was done about the pod's device claims.
+pub fn unschedulable(refusal_counts: &RefusalCounts<'_>, claims: &str, preemption: Option<&str>) -> String {
     let nodes = refusal_counts.nodes();
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
     let refused = nodes_refuse(nodes, refusal_counts.reasons());
     match preemption {
-        Some(why) => {
-            let claims = if has_devices { "still not schedulable" } else { "no new claims to deallocate" };
-            format!("{refused} {claims}, preemption: {why}")
-        }
+        Some(why) => format!("{refused} {claims}, preemption: {why}"),
         None => refused,
     }
 }

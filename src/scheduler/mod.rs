@@ -25,7 +25,7 @@ mod spread;
 mod volume_limits;
 mod volumes;
 
-use crate::object::{Key, Object, time};
+use crate::object::{Key, Object, Str, Time, time};
 use crate::world::scheduler_profile::SchedulerProfile;
 use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use filter::PodQuery;
@@ -87,6 +87,11 @@ fn plan(world: &World, key: &Key) -> Plan {
         );
         return plan;
     }
+    if let Some(until) = query.devices.as_ref().ok().and_then(|devices| devices.awaited_until(row)) {
+        let node = query.fields.nominated.clone();
+        wait_for_devices(&query, node.as_ref(), until, &mut plan);
+        return plan;
+    }
     NodeResultCache::with_results(&query, |node_results| place(&query, node_results, profile, &mut plan));
     plan
 }
@@ -109,8 +114,23 @@ fn place(query: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &Sch
         _ => None,
     };
     plan.scheduling_wait = Some(queueing_hints::build_wait(row, constraints, refusal_counts.plugins(), nominated));
+    let deallocation = match &outcome {
+        Some(PreemptionOutcome::Nothing(_)) if refusal_counts.plugins().contains(devices::PLUGIN) => {
+            let nodes = (0..nodes::count(world)).filter_map(|slot| world.node_cache().get(slot)).map(|node| &*node.row);
+            query.devices.as_ref().ok().and_then(|devices| devices.deallocation(row, nodes))
+        }
+        _ => None,
+    };
+    let claims = match &deallocation {
+        Some(_) => "deallocation of ResourceClaim completed",
+        None if query.has_devices() => "still not schedulable",
+        None => "no new claims to deallocate",
+    };
+    if let Some((verb, why)) = deallocation {
+        plan.write(verb, why);
+    }
     let mut wait = |why_not: Option<&str>, nominated: Option<&str>| {
-        let message = &message::unschedulable(&refusal_counts, query.has_devices(), why_not);
+        let message = &message::unschedulable(&refusal_counts, claims, why_not);
         record_unschedulable(world, row, plan, &Unschedulable { reason: "Unschedulable", message, nominated });
     };
     match outcome {
@@ -189,8 +209,11 @@ fn find_fitting_nodes(query: &PodQuery<'_>, node_results: &mut NodeResultCache, 
 
 fn assign(query: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
     let (row, name) = (query.row, &node.key.name);
+    let for_devices = query.devices.as_ref().map_or(Vec::new(), |devices| devices.claim_writes(row, node));
+    if query.devices.as_ref().is_ok_and(|devices| devices.has_to_wait(&for_devices)) {
+        return reserve_devices(query, name, for_devices, plan);
+    }
     let for_storage = query.storage.iter().flat_map(|storage| storage.claim_writes(node));
-    let for_devices = query.devices.iter().flat_map(|devices| devices.claim_writes(row, node));
     for (verb, why) in for_storage.chain(for_devices) {
         plan.write(verb, why);
     }
@@ -198,6 +221,38 @@ fn assign(query: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
     plan.write(bind, format!("bound {} to node {name}", row.key.path()));
     let message = format!("Successfully assigned {} to {name}", row.key.path());
     plan.event(row, EventType::Normal, "Scheduled", message);
+}
+
+/// Allocates the devices of a pod on a node without binding it, because their drivers have to make them ready first.
+fn reserve_devices(query: &PodQuery<'_>, node: &Str, mut writes: Vec<(WriteVerb, String)>, plan: &mut Plan) {
+    let row = query.row;
+    let nominate = |pod: &mut Object| pod.set(&["status", "nominatedNodeName"], &**node);
+    let own = writes.iter_mut().find_map(|(verb, _)| match verb {
+        WriteVerb::Status(status) if status.kind() == "Pod" => Some(status),
+        _ => None,
+    });
+    if let Some(status) = own {
+        nominate(status);
+    } else if query.fields.nominated.as_ref() != Some(node) {
+        let mut status = query.world.open(row).status_alone();
+        nominate(&mut status);
+        writes.push((WriteVerb::Status(status), format!("{} waits for its devices on node {node}", row.key.name)));
+    }
+    writes.into_iter().for_each(|(verb, why)| plan.write(verb, why));
+    let message = format!("waiting for binding conditions for device on node {node}");
+    plan.event(row, EventType::Normal, "BindingConditionsPending", message);
+    wait_for_devices(query, Some(node), None, plan);
+}
+
+/// Waits for the binding conditions of a pod's devices, until this moment if there is one.
+fn wait_for_devices(query: &PodQuery<'_>, node: Option<&Str>, until: Option<Time>, plan: &mut Plan) {
+    let place = node.map(|node| format!(" on node {node}")).unwrap_or_default();
+    plan.wait(format!(
+        "waiting for binding conditions for device{place}: the device's driver has to report them in the claim"
+    ));
+    let causes = BTreeSet::from([devices::PLUGIN]);
+    plan.scheduling_wait = Some(queueing_hints::build_wait(query.row, query.constraints, causes, node));
+    until.into_iter().for_each(|until| plan.wake_at(until));
 }
 
 /// Why a pod is not bound.

@@ -1,8 +1,12 @@
 //! A profile of the scheduler: with which changes to its plugins, weights and arguments the pods of one `schedulerName` are placed.
 
 use crate::object::Str;
+use jiff::SignedDuration;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Time for which a pod waits for the binding conditions of its devices, unless its profile says otherwise.
+pub const BINDING_TIMEOUT: SignedDuration = SignedDuration::from_secs(600);
 
 /// Scheduling settings of one `schedulerName`.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +29,8 @@ pub struct SchedulerProfile {
     pub required_affinity_weight: i64,
     /// `percentageOfNodesToScore`; 0 lets the number of nodes decide.
     pub percentage: usize,
+    /// `bindingTimeout`: how long a pod waits for the binding conditions of its devices.
+    pub binding_timeout: SignedDuration,
 }
 
 /// `scoringStrategy`: the scored resources with their weights, and the scoring function.
@@ -88,6 +94,7 @@ impl SchedulerProfile {
             constraints: None,
             required_affinity_weight: 1,
             percentage: 0,
+            binding_timeout: BINDING_TIMEOUT,
         }
     }
 }

@@ -33,11 +33,7 @@ const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 /// Warns about fields of slices that the scheduler ignores.
 pub fn warn_about_offer(offer: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
-    for (field, then) in [
-        ("bindsToNode", "the claim keeps the nodes of the slice"),
-        ("bindingConditions", "pods are bound at once"),
-        ("nodeAllocatableResourceMappings", "nodes are charged for what pods request"),
-    ] {
+    for (field, then) in [("nodeAllocatableResourceMappings", "nodes are charged for what pods request")] {
         let is_set = |device: &Value| !matches!(device[field], Value::Null | Value::Bool(false));
         if offer.items(&["spec", "devices"]).iter().any(is_set) {
             warnings.push(format!("spec.devices[].{field} is not supported: {then}"));
@@ -231,11 +227,9 @@ mod tests {
     fn parts_of_an_offer_that_do_nothing_are_said() {
         let warnings =
             |device: Value| warn_about_offer(&Object(json!({"spec": {"devices": [{"name": "plain"}, device]}})));
-        for (device, field) in [
-            (json!({"bindsToNode": true}), "bindsToNode"),
-            (json!({"bindingConditions": ["ready"]}), "bindingConditions"),
-            (json!({"nodeAllocatableResourceMappings": {"cpu": {}}}), "nodeAllocatableResourceMappings"),
-        ] {
+        for (device, field) in
+            [(json!({"nodeAllocatableResourceMappings": {"cpu": {}}}), "nodeAllocatableResourceMappings")]
+        {
             let said = warnings(device);
             assert!(said.len() == 1 && said[0].contains(field), "{field}: {said:?}");
         }

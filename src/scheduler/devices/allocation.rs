@@ -5,13 +5,14 @@
 use super::capacity;
 use super::requests::{ClaimRequests, WantedDevices};
 use super::search::ChosenDevice;
-use crate::object::format_uid;
+use crate::object::{Time, format_uid, time};
+use crate::world::Row;
 use k8s_openapi::api::core::v1::NodeSelector;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Returns `status.allocation` of a claim with these devices.
-pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -> Value {
+/// Returns `status.allocation` of a claim with these devices of a node.
+pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>], node: &Row, now: Time) -> Value {
     let mut devices = Map::new();
     let results: Vec<Value> =
         chosen.iter().enumerate().map(|(place, choice)| build_result(requests, place, choice)).collect();
@@ -22,8 +23,8 @@ pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -
     if !config.is_empty() {
         devices.insert("config".into(), config.into());
     }
-    let mut allocation = json!({ "devices": devices });
-    if let Some(selector) = build_node_selector(chosen) {
+    let mut allocation = json!({ "devices": devices, "allocationTimestamp": time::rfc3339(now) });
+    if let Some(selector) = build_node_selector(chosen, node) {
         allocation["nodeSelector"] = selector;
     }
     allocation
@@ -37,6 +38,15 @@ fn build_result(requests: &ClaimRequests, place: usize, choice: &ChosenDevice<'_
     }
     if !wanted.tolerations.is_empty() {
         result["tolerations"] = json!(wanted.tolerations);
+    }
+    let conditions = [
+        ("bindingConditions", &device.binding_conditions),
+        ("bindingFailureConditions", &device.binding_failure_conditions),
+    ];
+    for (field, names) in conditions {
+        if let Some(names) = names.as_ref().filter(|names| !names.is_empty()) {
+            result[field] = json!(names);
+        }
     }
     if choice.is_shared() {
         result["shareID"] = make_share_id(requests, place).into();
@@ -101,8 +111,15 @@ fn build_configurations(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>]) -
     config
 }
 
-/// Returns the nodes that can use all devices; `None` for every node.
-fn build_node_selector(chosen: &[ChosenDevice<'_>]) -> Option<Value> {
+/// Returns the nodes that can use all devices; `None` for every node. A device can bind the claim to the node that was chosen.
+fn build_node_selector(chosen: &[ChosenDevice<'_>], node: &Row) -> Option<Value> {
+    let this_node = |name: &str| {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": [name]});
+        json!({"nodeSelectorTerms": [{"matchFields": [field]}]})
+    };
+    if chosen.iter().any(|choice| choice.device.binds_to_node == Some(true)) {
+        return Some(this_node(&node.key.name));
+    }
     let (mut fields, mut expressions) = (Vec::new(), Vec::new());
     for ChosenDevice { slice, device, .. } in chosen {
         let (name, selector) = match slice.per_device_node_selection {
@@ -110,8 +127,7 @@ fn build_node_selector(chosen: &[ChosenDevice<'_>]) -> Option<Value> {
             _ => (&slice.node_name, &slice.node_selector),
         };
         if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
-            let field = json!({"key": "metadata.name", "operator": "In", "values": [name]});
-            return Some(json!({"nodeSelectorTerms": [{"matchFields": [field]}]}));
+            return Some(this_node(name));
         }
         let terms = selector.iter().flat_map(|NodeSelector { node_selector_terms }| node_selector_terms);
         for term in terms {

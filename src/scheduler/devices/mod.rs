@@ -5,15 +5,18 @@
 //! Start reading at [`PodDevices::from_pod`].
 
 mod allocation;
+mod binding;
 mod capacity;
 mod extended;
 mod pools;
 mod requests;
 mod search;
 
-use crate::object::{Object, Str};
+use crate::object::{Object, Str, Time};
 use crate::world::devices::{self, FINALIZER, PodDeviceClaim};
-use crate::world::{Row, World, WriteVerb, terms};
+use crate::world::scheduler_profile::BINDING_TIMEOUT;
+use crate::world::{Row, World, WriteVerb};
+use binding::BindingState;
 use extended::ExtendedClaim;
 use pools::{DeviceSlices, DevicesInUse};
 use requests::ClaimRequests;
@@ -35,6 +38,10 @@ pub struct PodDevices(Option<Arc<DeviceQuery>>);
 /// Input of the search for devices, for all nodes.
 struct DeviceQuery {
     claims: Vec<PodDeviceClaim>,
+    /// The states of the binding conditions of these claims.
+    binding_states: Vec<BindingState>,
+    /// The moment of the query.
+    now: Time,
     /// The requests of the claims that are not allocated yet, with their places among the claims.
     open: Vec<(usize, ClaimRequests)>,
     /// The claim for extended resources, which is not made yet.
@@ -54,7 +61,9 @@ impl PodDevices {
         if claims.is_empty() && resources.is_empty() {
             return Ok(PodDevices::default());
         }
-        let extended = match resources.is_empty() {
+        // A pod that waits for binding conditions has its claim for extended resources already.
+        let is_made = claims.iter().any(|claim| claim.body.annotation(devices::EXTENDED_CLAIM).is_some());
+        let extended = match resources.is_empty() || is_made {
             true => None,
             false => Some(ExtendedClaim::from_pod(world, row, &resources)?),
         };
@@ -70,8 +79,12 @@ impl PodDevices {
             true => Default::default(),
             false => (pools::all_slices(world), pools::allocated_devices(world)),
         };
+        let timeout = super::profile_of(world, row).map_or(BINDING_TIMEOUT, |profile| profile.binding_timeout);
+        let binding_states = claims.iter().map(|claim| BindingState::read(&claim.body, timeout, world.now)).collect();
         Ok(PodDevices(Some(Arc::new(DeviceQuery {
             claims,
+            binding_states,
+            now: world.now,
             open,
             extended,
             resources: resources.into_keys().collect(),
@@ -98,11 +111,8 @@ impl PodDevices {
     /// Returns the reason why a node cannot take the pod; `None` when it can.
     pub fn refusal(&self, node: &Row) -> Option<String> {
         let query = self.0.as_ref()?;
-        let is_here = |claim: &PodDeviceClaim| {
-            let selector = claim.body.value_at(&["status", "allocation", "nodeSelector"]);
-            selector.is_none_or(|selector| selector.is_null() || terms::any_matches(selector, node))
-        };
-        if !query.claims.iter().all(is_here) {
+        let is_here = |claim: &PodDeviceClaim| binding::is_available(&claim.body, node);
+        if query.binding_states.contains(&BindingState::Failed) || !query.claims.iter().all(is_here) {
             return Some(ELSEWHERE.to_owned());
         }
         match query.allocate(node) {
@@ -110,6 +120,50 @@ impl PodDevices {
             Ok(None) => Some(CANNOT_ALLOCATE.to_owned()),
             Err(why) => Some(why),
         }
+    }
+
+    /// Returns how long a placed pod has to wait for its devices: all claims are allocated and reserved for it, and a condition is not true
+    /// yet. The moment is `None` where nothing limits that; the result is where the pod does not wait.
+    pub fn awaited_until(&self, pod: &Row) -> Option<Option<Time>> {
+        let query = self.0.as_ref().filter(|query| query.open.is_empty() && query.extended.is_none())?;
+        let is_placed = |claim: &PodDeviceClaim| devices::is_reserved_for(&claim.body, &pod.uid);
+        if !query.claims.iter().all(is_placed) || query.binding_states.contains(&BindingState::Failed) {
+            return None;
+        }
+        let mut pending = query.binding_states.iter().filter_map(|state| match state {
+            BindingState::Pending(until) => Some(*until),
+            _ => None,
+        });
+        let first = pending.next()?;
+        Some(pending.fold(first, |until, other| until.into_iter().chain(other).min()))
+    }
+
+    /// Whether a pod that is placed with these writes for its claims has to wait for conditions of its devices.
+    pub fn has_to_wait(&self, writes: &[(WriteVerb, String)]) -> bool {
+        let is_new = |(verb, _): &(WriteVerb, String)| match verb {
+            WriteVerb::Status(claim) => {
+                let results = claim.items(&["status", "allocation", "devices", "results"]);
+                claim.items(&["status", "devices"]).is_empty() && results.iter().any(binding::has_conditions)
+            }
+            _ => false,
+        };
+        let is_pending = |state: &BindingState| matches!(state, BindingState::Pending(_));
+        writes.iter().any(is_new) || self.0.iter().any(|query| query.binding_states.iter().any(is_pending))
+    }
+
+    /// Returns the write that takes the devices of a claim away which keep a pod from every node: a device failed, or is out of reach of
+    /// one of these nodes. The pod gets other devices then.
+    pub fn deallocation<'n>(&self, pod: &Row, mut nodes: impl Iterator<Item = &'n Row>) -> Option<(WriteVerb, String)> {
+        let query = self.0.as_ref()?;
+        let failed =
+            query.claims.iter().zip(&query.binding_states).filter(|(_, state)| **state == BindingState::Failed);
+        let failed = failed.map(|(claim, _)| (claim, "its device failed or is not ready in time"));
+        let is_elsewhere = |node: &Row| query.claims.iter().find(|claim| !binding::is_available(&claim.body, node));
+        let elsewhere = nodes.find_map(is_elsewhere).map(|claim| (claim, "its devices are on another node"));
+        failed.chain(elsewhere).find_map(|(claim, why)| {
+            let verb = binding::deallocate(&claim.body, pod)?;
+            Some((verb, format!("the claim {} loses its devices: {why}", claim.row.key.path())))
+        })
     }
 
     /// Returns the writes for the pod's claims when it is placed on a node: the allocation, and the reservation for the pod.
@@ -162,7 +216,10 @@ impl DeviceQuery {
         }
         let pools = pools::pools_on_node(&self.slices, node);
         let Some(chosen) = search::find_devices(&claims, (&pools, node), &self.taken)? else { return Ok(None) };
-        let results = claims.iter().zip(&chosen).map(|(claim, chosen)| allocation::build_allocation(claim, chosen));
+        let results = claims
+            .iter()
+            .zip(&chosen)
+            .map(|(claim, chosen)| allocation::build_allocation(claim, chosen, node, self.now));
         let mut results: Vec<Value> = results.collect();
         let extended = extended.and_then(|_| results.pop());
         let claims = self.open.iter().map(|(place, _)| *place).zip(results).collect();
@@ -191,5 +248,7 @@ fn with_finalizer(claim: &Object) -> Option<Object> {
     Some(claim)
 }
 
+#[cfg(test)]
+mod binding_tests;
 #[cfg(test)]
 mod tests;

@@ -97,7 +97,7 @@ pub fn allocated_devices(world: &World) -> DevicesInUse {
     taken
 }
 
-/// Returns the pools whose devices a node can use, ordered by driver and name.
+/// Returns the pools whose devices a node can use, ordered by driver and name. Those with devices that have to be made ready come last.
 pub fn pools_on_node(slices: &DeviceSlices, node: &Row) -> Vec<DevicePool> {
     let mut pools: BTreeMap<(&str, &str), Vec<Arc<ResourceSliceSpec>>> = BTreeMap::new();
     for slice in slices.iter().filter(|slice| reaches(slice, node)) {
@@ -121,7 +121,17 @@ pub fn pools_on_node(slices: &DeviceSlices, node: &Row) -> Vec<DevicePool> {
             slices,
         }
     };
-    pools.into_iter().map(pool).collect()
+    let mut pools: Vec<DevicePool> = pools.into_iter().map(pool).collect();
+    pools.sort_by_key(DevicePool::has_binding_conditions);
+    pools
+}
+
+impl DevicePool {
+    /// Whether pods wait for a condition of one of its devices.
+    fn has_binding_conditions(&self) -> bool {
+        let mut devices = self.slices.iter().flat_map(|slice| slice.devices.iter().flatten());
+        devices.any(|device| device.binding_conditions.as_ref().is_some_and(|names| !names.is_empty()))
+    }
 }
 
 /// Whether a node can use devices of a slice.

@@ -6,10 +6,10 @@ use crate::object::{Key, Object, Resource, Time};
 use crate::world::{Plan, World, WriteVerb};
 use serde_json::{Value, json};
 
-const DRIVER: &str = "gpu.example.com";
+pub(super) const DRIVER: &str = "gpu.example.com";
 
 /// Nodes `a` and `b`, the class `gpu`, and what a case adds; uids are numbers in this order.
-fn world(objects: &[Value]) -> World {
+pub(super) fn world(objects: &[Value]) -> World {
     let node = |name: &str, zone: &str| {
         let metadata = json!({"name": name, "labels": {"zone": zone}});
         json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": {"pods": "9"}}})
@@ -31,14 +31,14 @@ fn world(objects: &[Value]) -> World {
 }
 
 /// A slice of pool `NAME` with these devices, for the nodes that `nodes` says.
-fn slice(name: &str, nodes: Value, devices: Value) -> Value {
+pub(super) fn slice(name: &str, nodes: Value, devices: Value) -> Value {
     let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
     let mut spec = json!({"driver": DRIVER, "pool": pool, "devices": devices});
     json_patch::merge(&mut spec, &nodes);
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec})
 }
 
-fn device(name: &str, model: &str) -> Value {
+pub(super) fn device(name: &str, model: &str) -> Value {
     json!({"name": name, "attributes": {"model": {"string": model}}})
 }
 
@@ -47,27 +47,30 @@ fn claim(name: &str, devices: Value) -> Value {
 }
 
 /// A claim with one request, `gpu`.
-fn simple_claim(name: &str, more: Value) -> Value {
+pub(super) fn simple_claim(name: &str, more: Value) -> Value {
     let mut exactly = json!({"deviceClassName": "gpu"});
     json_patch::merge(&mut exactly, &more);
     claim(name, json!({"requests": [{"name": "gpu", "exactly": exactly}]}))
 }
 
-fn pod(name: &str, claims: &[&str]) -> Value {
+pub(super) fn pod(name: &str, claims: &[&str]) -> Value {
     let claims: Vec<Value> = claims.iter().map(|claim| json!({"name": claim, "resourceClaimName": claim})).collect();
     let spec = json!({"containers": [{"name": "c", "image": "x"}], "resourceClaims": claims});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 }
 
-fn plan_for(world: &World, pod: &str) -> Plan {
+pub(super) fn plan_for(world: &World, pod: &str) -> Plan {
     plan(world, &Key::new(Resource("pods"), "default", pod))
 }
 
 /// The writes of a plan: `CLAIM=DEVICE+DEVICE`, `NODE`, or the message of a pod that waits.
-fn written(plan: &Plan) -> String {
+pub(super) fn written(plan: &Plan) -> String {
     let told = plan.writes.iter().filter_map(|write| match &write.verb {
         WriteVerb::Bind { node, .. } => Some(node.to_string()),
         WriteVerb::Status(pod) if pod.kind() == "Pod" => {
+            if let Some(node) = pod.text(&["status", "nominatedNodeName"]) {
+                return Some(format!("waits on {node}"));
+            }
             let message = pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap();
             let short = message.trim_start_matches("0/2 nodes are available: ").trim_end_matches(". not found");
             Some(short.split(" still not").next().unwrap().to_owned())
@@ -267,6 +270,7 @@ fn allocation_has_configurations_nodes_and_consumers() {
                 "config": [config("class", "FromClass"), config("claim", "FromClaim")],
             },
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            "allocationTimestamp": "1970-01-01T00:00:00Z",
         },
         "reservedFor": [{"resource": "pods", "name": "p", "uid": "5"}],
     });
@@ -363,16 +367,16 @@ fn share_has_an_id_and_its_capacity() {
 }
 
 /// A pod whose containers request devices as extended resources.
-fn extended_pod(containers: Value) -> Value {
+pub(super) fn extended_pod(containers: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": containers})
 }
 
-fn container(name: &str, amount: &str) -> Value {
+pub(super) fn container(name: &str, amount: &str) -> Value {
     let requests = json!({"example.com/gpu": amount});
     json!({"name": name, "image": "x", "resources": {"requests": requests, "limits": {"example.com/gpu": amount}}})
 }
 
-fn extended_class() -> Value {
+pub(super) fn extended_class() -> Value {
     let spec = json!({"extendedResourceName": "example.com/gpu"});
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "ext"}, "spec": spec})
 }
