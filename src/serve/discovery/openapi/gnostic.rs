@@ -74,6 +74,8 @@ static PATH_ITEM: GnosticMessage = GnosticMessage {
         ("put", 3, One(&OPERATION)),
         ("post", 4, One(&OPERATION)),
         ("delete", 5, One(&OPERATION)),
+        ("options", 6, One(&OPERATION)),
+        ("head", 7, One(&OPERATION)),
         ("patch", 8, One(&OPERATION)),
         ("parameters", 9, Parameters),
     ],

@@ -3,6 +3,7 @@
 //!
 //! Their addresses and their `ETag` contain a hash of the content.
 
+mod connections;
 mod gnostic;
 mod gnostic_v3;
 mod operations;
@@ -20,6 +21,7 @@ use crate::serve::request::ApiRequest;
 use crate::serve::resolve::api_version;
 use crate::serve::subresource::{Subresource, subresources};
 use crate::serve::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
+use connections::is_connection;
 use jiff::SignedDuration;
 use operations::DescribedResource;
 use schemas::SchemaSet;
@@ -213,7 +215,8 @@ fn describe(
         if kind.custom.is_none() {
             set.add_shape(&name, kind.shape);
         }
-        let subresources: Vec<_> = subresources(kind).filter(|known| !known.verbs.is_empty()).collect();
+        let all = subresources(kind).filter(|known| !known.verbs.is_empty());
+        let (connections, subresources): (Vec<_>, Vec<_>) = all.partition(|below| is_connection(below));
         for below in &subresources {
             add_subresource_body(&mut set, schemas, below, (group, version));
         }
@@ -229,6 +232,7 @@ fn describe(
             bodies: &bodies,
         };
         resource.add_paths(paths);
+        connections.iter().for_each(|below| resource.add_connection(below, paths));
     }
     for alone in created_only(groups, group, version) {
         let Some(name) = bodies(&own_version, &alone.kind) else { continue };

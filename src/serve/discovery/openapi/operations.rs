@@ -64,7 +64,7 @@ pub struct DescribedResource<'a> {
     pub namespaced: bool,
     /// Whether a definition declares it.
     pub is_custom: bool,
-    /// Its subresources.
+    /// Its subresources with objects as bodies.
     pub subresources: Vec<&'static Subresource>,
     /// The name of its schema.
     pub schema: &'a str,
@@ -131,6 +131,17 @@ impl DescribedResource<'_> {
         let get =
             json!({"operationId": id, "description": "get available resources", "tags": tags, "responses": responses});
         paths.insert(format!("{head}/"), json!({"get": get}));
+    }
+
+    /// Returns the group's word in the names of operations, and the version.
+    pub fn tag(&self) -> (String, &str) {
+        (friendly_group(self.group), self.version)
+    }
+
+    /// Returns the path of an object, and the word for its scope in the names of operations.
+    pub fn object_path(&self) -> (String, &'static str) {
+        let (scope, place) = self.scope();
+        (format!("{}{place}/{}/{{name}}", self.head(), self.plural), scope)
     }
 
     fn head(&self) -> String {
@@ -214,7 +225,7 @@ impl DescribedResource<'_> {
     }
 
     /// Returns the parameters that all operations of a path have.
-    fn path_parameters(&self, is_placed: bool, is_named: bool) -> Value {
+    pub fn path_parameters(&self, is_placed: bool, is_named: bool) -> Value {
         let path = |name: &str, text: &str| json!({"name": name, "in": "path", "required": true, "description": text, "schema": {"type": "string", "uniqueItems": true}});
         let mut all = Vec::new();
         all.extend(is_named.then(|| path("name", &format!("name of the {}", self.kind))));
@@ -302,7 +313,8 @@ impl Operation {
     }
 }
 
-fn query((name, kind, text): &(&str, &str, &str)) -> Value {
+/// Returns a parameter of queries, from its name, type and text.
+pub fn query((name, kind, text): &(&str, &str, &str)) -> Value {
     json!({"name": name, "in": "query", "description": text, "schema": {"type": kind, "uniqueItems": true}})
 }
 
@@ -325,7 +337,8 @@ fn friendly_group(group: &str) -> String {
     words.next().unwrap_or_default().to_owned() + &words.map(capitalize).collect::<String>()
 }
 
-fn capitalize(word: &str) -> String {
+/// Returns a word with a capital letter.
+pub fn capitalize(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
