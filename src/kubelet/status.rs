@@ -89,12 +89,14 @@ fn process_ids(pod: &LocalPod) -> Option<String> {
     }))
 }
 
-/// As Go writes it: the time of the last probe of a condition, which pods do not have, is null and not left out.
+/// As Go writes it: times of a condition that are not known, as in conditions of other writers, are null and not left out.
 fn encoded(status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     for condition in value.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-        if condition.get("lastProbeTime").is_none() {
-            condition["lastProbeTime"] = Value::Null;
+        for field in ["lastProbeTime", "lastTransitionTime"] {
+            if condition.get(field).is_none() {
+                condition[field] = Value::Null;
+            }
         }
     }
     value
@@ -118,8 +120,18 @@ fn change_reason(old: &PodStatus, new: &PodStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{ContainerBehaviour, TestMachine, pod};
+    use super::encoded;
     use super::process_ids::ANNOTATION;
+    use k8s_openapi::api::core::v1::PodStatus;
     use serde_json::json;
+
+    #[test]
+    fn conditions_of_others_keep_their_stored_form() {
+        let condition = json!({"type": "X", "status": "True", "lastProbeTime": null, "lastTransitionTime": null});
+        let stored = json!({"conditions": [condition]});
+        let read: PodStatus = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(encoded(&read), stored);
+    }
 
     #[test]
     fn a_pod_tells_the_process_ids_of_what_runs() {
