@@ -85,11 +85,12 @@ fn has_valid_escapes(path: &str) -> bool {
     path.split('%').skip(1).all(|rest| (0..2).all(|index| is_digit(rest.as_bytes().get(index))))
 }
 
-/// Reads a body. One that is too large is refused at once in HTTP/1. In HTTP/2 it is read on for a while and dropped, because clients take an
-/// answer before the end of what they send for a failure of the connection.
+/// Reads a body. One that is too large is refused at once in HTTP/1, and what the client still sends is dropped. In HTTP/2 it is read first,
+/// because clients take an answer before the end of what they send for a failure of the connection.
 async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
     let most = if version == Version::HTTP_2 { MOST_DRAINED } else { LARGEST };
     if body.size_hint().lower() > most as u64 {
+        drain(body, version);
         return Err(too_large());
     }
     let (mut bytes, mut length) = (Vec::new(), 0);
@@ -102,10 +103,29 @@ async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Stat
         } else if length <= most {
             bytes = Vec::new();
         } else {
+            drain(body, version);
             break;
         }
     }
     if length > LARGEST { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Reads the rest of a refused body for a while, beside the answer. A client of HTTP/1 that has not finished sending would find the connection
+/// reset, and not the answer.
+fn drain(mut body: Incoming, version: Version) {
+    if version == Version::HTTP_2 {
+        return;
+    }
+    tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+        let mut left = MOST_DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, |data| data.len());
+            match left.checked_sub(length) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    }));
 }
 
 fn too_large() -> Status {
