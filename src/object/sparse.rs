@@ -1,8 +1,10 @@
 //! Reads JSON without the fields that a reader does not need: skipping a field costs a scan, keeping it costs memory.
 //!
-//! Start reading at [`read_without`], which is told what to leave out, and [`read_fields`], which is told what to keep.
+//! Start reading at [`read_without`], which is told what to leave out, and [`read_fields`], which is told what to keep. [`read_field`] copies
+//! nothing.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -45,6 +47,41 @@ pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
     let value = SparseValue(mask).deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
+}
+
+/// Returns the text of a field of a JSON object. Reading ends behind that field, so errors that follow it are not found.
+pub fn read_field<'a>(text: &'a str, name: &str) -> serde_json::Result<Option<&'a str>> {
+    let mut found = None;
+    let read = serde_json::Deserializer::from_str(text).deserialize_map(FieldSearch { name, found: &mut found });
+    match found {
+        Some(field) => Ok(Some(RawValue::get(field))),
+        None => read.map(|()| None),
+    }
+}
+
+/// Finds a field, and ends the reading there with an error.
+struct FieldSearch<'s, 'a> {
+    name: &'s str,
+    found: &'s mut Option<&'a RawValue>,
+}
+
+impl<'a> Visitor<'a> for FieldSearch<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(FieldName(name)) = entries.next_key()? {
+            if name == self.name {
+                *self.found = Some(entries.next_value()?);
+                return Err(A::Error::custom("the field is found"));
+            }
+            entries.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
 }
 
 /// The choice of fields at one place of a text.
@@ -142,6 +179,14 @@ struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn one_field_is_found_without_reading_on() {
+        let text = r#"{"a": {"metadata": 1}, "met\u0061data": {"n": [1, "}"]} , "spec": not JSON"#;
+        assert_eq!(read_field(text, "metadata").unwrap(), Some(r#"{"n": [1, "}"]}"#));
+        assert_eq!(read_field(r#"{"a": 1}"#, "metadata").unwrap(), None);
+        assert!(read_field(text, "status").is_err() && read_field("[]", "a").is_err());
+    }
 
     #[test]
     fn named_fields_are_left_out_at_every_depth() {

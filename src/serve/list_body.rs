@@ -350,18 +350,22 @@ impl ListBody {
     fn object_of_row(&self, body: &str, object: &Object, version: &str) -> ServeResult<String> {
         Ok(match self.show.include() {
             IncludeObject::Nothing => "null".into(),
-            IncludeObject::Metadata => {
-                partial_metadata(version, self.parse::<StoredMetadata<'_>>(body)?.metadata.map_or("{}", RawValue::get))
-            }
+            IncludeObject::Metadata => self.partial_metadata(version, body)?,
             IncludeObject::Object => self.show.shown(object.clone()).0.to_string(),
         })
+    }
+
+    /// Returns the text of a PartialObjectMetadata with the metadata of a stored body.
+    fn partial_metadata(&self, version: &str, body: &str) -> ServeResult<String> {
+        let metadata = sparse::read_field(body, "metadata").map_err(|error| unreadable(self.kind, &error))?;
+        let metadata = metadata.unwrap_or("{}");
+        Ok(format!(r#"{{"apiVersion":"meta.k8s.io/{version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#))
     }
 
     /// Returns the text of an item in its stored form, without parsing its fields.
     fn copied(&self, body: &str) -> ServeResult<String> {
         if let AnswerShape::Metadata(version) = &self.show.form().shape {
-            let metadata = self.parse::<StoredMetadata<'_>>(body)?.metadata;
-            return Ok(partial_metadata(version, metadata.map_or("{}", RawValue::get)));
+            return self.partial_metadata(version, body);
         }
         let mut fields: BTreeMap<String, &RawValue> = self.parse(body)?;
         if self.kind.custom.is_none() {
@@ -396,13 +400,6 @@ enum ListItem<'b> {
     Text(Cow<'b, str>),
 }
 
-/// The metadata of a stored body, as text.
-#[derive(Deserialize)]
-struct StoredMetadata<'a> {
-    #[serde(borrow)]
-    metadata: Option<&'a RawValue>,
-}
-
 fn internal(error: &dyn std::fmt::Display) -> Status {
     Status::new(Reason::InternalError, error.to_string())
 }
@@ -410,9 +407,4 @@ fn internal(error: &dyn std::fmt::Display) -> Status {
 /// The error for a stored body that is not JSON.
 fn unreadable(kind: &Kind, error: &serde_json::Error) -> Status {
     Status::new(Reason::InternalError, format!("stored body of {}: {error}", kind.resource))
-}
-
-/// The text of a PartialObjectMetadata with this text of its metadata.
-fn partial_metadata(version: &str, metadata: &str) -> String {
-    format!(r#"{{"apiVersion":"meta.k8s.io/{version}","kind":"PartialObjectMetadata","metadata":{metadata}}}"#)
 }
