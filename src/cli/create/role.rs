@@ -1,9 +1,11 @@
 //! `kloop create role` and `clusterrole`.
 
 use super::generate::GeneratorFlags;
+use crate::apiserver::aggregation;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
-use crate::kinds::KindRegistry;
+use crate::object::Resource;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Flags of both generators.
 #[derive(clap::Args)]
@@ -27,8 +29,8 @@ pub struct Args {
     aggregation_rule: Vec<String>,
 }
 
-/// Kubernetes' standard verbs.
-const KNOWN: [&str; 16] = [
+/// Verbs of resources that kubectl gives without a warning.
+const RESOURCE_VERBS: [&str; 14] = [
     "*",
     "get",
     "delete",
@@ -43,21 +45,28 @@ const KNOWN: [&str; 16] = [
     "bind",
     "escalate",
     "impersonate",
-    "approve",
-    "sign",
 ];
+
+/// Verbs of requests for a path.
+const URL_VERBS: [&str; 8] = ["*", "get", "post", "put", "delete", "patch", "head", "options"];
+
+/// Verbs that make sense for a few resources alone, some of which are served nowhere.
+const SPECIAL_VERBS: [(&str, &[(&str, &str)]); 4] = [
+    ("use", &[("policy", "podsecuritypolicies"), ("extensions", "podsecuritypolicies")]),
+    ("bind", &RBAC_ROLES),
+    ("escalate", &RBAC_ROLES),
+    ("impersonate", &[("", "users"), ("", "serviceaccounts"), ("", "groups"), ("authentication.k8s.io", "userextras")]),
+];
+
+const RBAC_ROLES: [(&str, &str); 2] =
+    [("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "clusterroles")];
 
 /// Runs the verb, for `Role` or `ClusterRole`.
 pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
     let name = args.generate.name(&format!("create {}", kind.to_lowercase()))?;
     let mut body = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
     if kind == "ClusterRole" && !args.aggregation_rule.is_empty() {
-        let labels: Map<String, Value> = key_changes::parse(&args.aggregation_rule, "aggregation rule", false)?
-            .set
-            .into_iter()
-            .map(|(key, value)| (key, value.into()))
-            .collect();
-        body["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": labels}]});
+        body["aggregationRule"] = aggregation_rule(&args)?;
         body["rules"] = Value::Null;
     } else {
         body["rules"] = rules(&args, context, kind)?.into();
@@ -65,61 +74,166 @@ pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
     args.generate.create(context, body, None)
 }
 
-fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec<Value>> {
-    let mut verbs: Vec<&str> = Vec::new();
-    for verb in args.verb.iter().map(String::as_str) {
-        if !verbs.contains(&verb) {
-            verbs.push(verb);
-        }
+fn aggregation_rule(args: &Args) -> CliResult<Value> {
+    if !(args.non_resource_url.is_empty()
+        && args.verb.is_empty()
+        && args.resource.is_empty()
+        && args.resource_name.is_empty())
+    {
+        return Err(Failure::plain(
+            "aggregation rule must be specified without nonResourceURLs, verbs, resources or resourceNames",
+        ));
     }
+    let labels: Map<String, Value> = key_changes::parse(&args.aggregation_rule, "aggregation rule", false)?
+        .set
+        .into_iter()
+        .map(|(key, value)| (key, value.into()))
+        .collect();
+    Ok(json!({"clusterRoleSelectors": [{"matchLabels": labels}]}))
+}
+
+fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec<Value>> {
+    let mut verbs = distinct(&args.verb);
     if verbs.contains(&"*") {
         verbs = vec!["*"];
     }
     if verbs.is_empty() {
         return Err(Failure::plain("at least one verb must be specified"));
     }
-    let urls = Some(&args.non_resource_url).filter(|urls| kind == "ClusterRole" && !urls.is_empty());
-    if args.resource.is_empty() && urls.is_none() {
-        return Err(Failure::plain("at least one resource must be specified"));
+    let urls = if kind == "ClusterRole" { distinct(&args.non_resource_url) } else { Vec::new() };
+    if args.resource.is_empty() && urls.is_empty() {
+        return Err(Failure::plain(match kind {
+            "ClusterRole" => "one of resource or nonResourceURL must be specified",
+            _ => "at least one resource must be specified",
+        }));
     }
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for text in &args.resource {
-        let (group, resource) = resource(context.kinds(), text)?;
-        match groups.iter_mut().find(|(known, _)| *known == group) {
-            Some((_, resources)) if resources.contains(&resource) => {}
-            Some((_, resources)) => resources.push(resource),
-            None => groups.push((group, vec![resource])),
-        }
+    let mut rules = resource_rules(args, context, &verbs)?;
+    if !urls.is_empty() {
+        check_urls(&urls, &verbs)?;
+        rules.push(json!({"nonResourceURLs": urls, "verbs": verbs}));
     }
-    if !groups.is_empty() {
-        let odd = verbs.iter().filter(|verb| !KNOWN.contains(verb));
-        let warnings: Vec<String> = odd.map(|verb| format!("'{verb}' is not a standard resource verb")).collect();
-        context.warn(&warnings);
-    }
-    groups.sort_by(|left, right| left.0.cmp(&right.0));
-    let mut rules = Vec::new();
-    for (group, resources) in groups {
-        let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-        if !args.resource_name.is_empty() {
-            rule["resourceNames"] = args.resource_name.clone().into();
-        }
-        rules.push(rule);
-    }
-    rules.extend(urls.map(|urls| json!({"nonResourceURLs": urls, "verbs": verbs})));
     Ok(rules)
 }
 
-/// Parses `RESOURCE.GROUP/SUBRESOURCE` into the group, and the resource with its subresource.
-fn resource(kinds: &KindRegistry, text: &str) -> CliResult<(String, String)> {
-    if text == "*" {
-        return Ok(("*".into(), "*".into()));
+fn distinct(texts: &[String]) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for text in texts.iter().map(String::as_str) {
+        if !found.contains(&text) {
+            found.push(text);
+        }
     }
-    let (name, subresource) = text.split_once('/').map_or((text, None), |(name, sub)| (name, Some(sub)));
-    let kind = targets::kind(kinds, name).map_err(|failure| match failure {
-        Failure::Plain(text) => Failure::Bare(text),
-        other => other,
-    })?;
-    let plural = kind.resource.plural();
-    let resource = subresource.map_or_else(|| plural.to_owned(), |subresource| format!("{plural}/{subresource}"));
-    Ok((kind.resource.group().to_owned(), resource))
+    found
+}
+
+/// Returns a rule for each API group of `--resource`.
+fn resource_rules(args: &Args, context: &mut CommandContext, verbs: &[&str]) -> CliResult<Vec<Value>> {
+    if args.resource.is_empty() {
+        return Ok(Vec::new());
+    }
+    let odd = verbs.iter().filter(|verb| !RESOURCE_VERBS.contains(verb));
+    let warnings: Vec<String> = odd.map(|verb| format!("'{verb}' is not a standard resource verb")).collect();
+    context.warn(&warnings);
+    // `*` alone takes the place of the resources before it, and ends the list.
+    let texts = match args.resource.iter().position(|text| text == "*") {
+        Some(at) => &args.resource[at..=at],
+        None => &args.resource[..],
+    };
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut is_checked = true;
+    for text in texts {
+        let asked = RequestedResource::parse(text);
+        let known = context.kinds().by_name(&asked.typed_name()).map(|kind| kind.resource);
+        // kubectl checks no resource after one that is `*`.
+        is_checked &= asked.resource != "*";
+        if is_checked {
+            check_resource(context, &asked, known, verbs)?;
+        }
+        let (group, resource) =
+            known.map_or((asked.group, asked.resource), |resource| (resource.group(), resource.plural()));
+        let resource =
+            asked.subresource.map_or_else(|| resource.to_owned(), |subresource| format!("{resource}/{subresource}"));
+        let resources = groups.entry(group.to_owned()).or_default();
+        if !resources.contains(&resource) {
+            resources.push(resource);
+        }
+    }
+    let names = distinct(&args.resource_name);
+    let rule = |(group, resources)| {
+        let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+        if !names.is_empty() {
+            rule["resourceNames"] = names.clone().into();
+        }
+        rule
+    };
+    Ok(groups.into_iter().map(rule).collect())
+}
+
+/// The parts of `RESOURCE.GROUP/SUBRESOURCE`.
+struct RequestedResource<'a> {
+    group: &'a str,
+    resource: &'a str,
+    subresource: Option<&'a str>,
+}
+
+impl<'a> RequestedResource<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (name, subresource) = text.split_once('/').map_or((text, None), |(name, sub)| (name, Some(sub)));
+        let (resource, group) = name.split_once('.').unwrap_or((name, ""));
+        Self { group, resource, subresource }
+    }
+
+    fn typed_name(&self) -> String {
+        if self.group.is_empty() { self.resource.to_owned() } else { format!("{}.{}", self.resource, self.group) }
+    }
+}
+
+/// Refuses a resource that is not served, and a verb that makes no sense for it.
+fn check_resource(
+    context: &mut CommandContext,
+    asked: &RequestedResource<'_>,
+    known: Option<Resource>,
+    verbs: &[&str],
+) -> CliResult {
+    if asked.resource.is_empty() {
+        return Err(Failure::plain("resource must be specified if apiGroup/subresource specified"));
+    }
+    let (group, resource) =
+        known.map_or((asked.group, asked.resource), |resource| (resource.group(), resource.plural()));
+    let mut is_special = false;
+    for (verb, resources) in SPECIAL_VERBS.iter().filter(|(verb, _)| verbs.contains(verb)) {
+        if !resources.contains(&(group, resource)) {
+            return Err(Failure::plain(format!("can not perform '{verb}' on '{resource}' in group '{group}'")));
+        }
+        is_special = true;
+    }
+    if known.is_some() || is_special {
+        return Ok(());
+    }
+    // An extension server answers for the group: only it knows the resource.
+    let is_extension = !group.is_empty()
+        && context.read_view(aggregation::extensions)?.iter().any(|extension| extension.group == group);
+    match targets::kind(context.kinds(), resource) {
+        _ if is_extension => Ok(()),
+        _ if !group.is_empty() => {
+            Err(Failure::Bare(format!("the server doesn't have a resource type {resource:?} in group {group:?}")))
+        }
+        Err(Failure::Plain(text)) => Err(Failure::Bare(text)),
+        other => other.map(drop),
+    }
+}
+
+/// Refuses verbs and paths that no request can have.
+fn check_urls(urls: &[&str], verbs: &[&str]) -> CliResult {
+    if let Some(verb) = verbs.iter().find(|verb| !URL_VERBS.contains(verb)) {
+        return Err(Failure::plain(format!("invalid verb: '{verb}' for nonResourceURL")));
+    }
+    for url in urls.iter().filter(|url| **url != "*") {
+        let Some(rest) = url.strip_prefix('/') else {
+            return Err(Failure::plain("nonResourceURL should start with /"));
+        };
+        if rest.strip_suffix('*').unwrap_or(rest).contains('*') {
+            return Err(Failure::plain("nonResourceURL only supports wildcard matches when '*' is at the end"));
+        }
+    }
+    Ok(())
 }
