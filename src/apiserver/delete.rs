@@ -3,6 +3,7 @@
 pub use super::DeleteOptions;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
+use super::aggregation::local;
 use super::authorization::check_verb;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
@@ -75,7 +76,11 @@ fn mark_or_remove(
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
         let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
-        return Ok(WriteReply::changed(txn.remove(key, last)?, warnings));
+        let removed = match local::remake(txn, key, &last)? {
+            Some(deleted) => deleted.into(),
+            None => txn.remove(key, last)?,
+        };
+        return Ok(WriteReply::changed(removed, warnings));
     }
     if object == *old {
         return Ok(WriteReply::unchanged(old, warnings));

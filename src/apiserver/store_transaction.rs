@@ -207,15 +207,6 @@ impl ReadView<'_> {
         self.snapshot.meta(HEARD).ok().flatten()?.parse().ok()
     }
 
-    /// The moment at which the cluster was made.
-    fn birth(&self) -> ApiResult<String> {
-        let first = self.snapshot.get(&local::birth()).map_err(|error| refused(&error))?;
-        let first = first.as_ref().map(object_of).transpose()?;
-        Ok(first
-            .and_then(|first| first.text(&["metadata", "creationTimestamp"]).map(str::to_owned))
-            .unwrap_or_default())
-    }
-
     /// The leases of nodes that are not kept as objects.
     fn node_leases(&self) -> ApiResult<Vec<Object>> {
         let Some(heard) = self.last_heartbeat() else { return Ok(Vec::new()) };
@@ -233,8 +224,8 @@ impl Transaction for ReadView<'_> {
         {
             node_leases::refresh(node, heard);
         }
-        if kept.is_none() && key.resource == API_SERVICES {
-            return Ok(local::find_local(self.kinds, &key.name, &self.birth()?));
+        if key.resource == API_SERVICES {
+            return local::find(self.kinds, &key.name, kept, || birth(self.snapshot));
         }
         match self.last_heartbeat() {
             Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
@@ -254,7 +245,7 @@ impl Transaction for ReadView<'_> {
             objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
         }
         if resource == API_SERVICES {
-            local::add_local(self.kinds, &self.birth()?, &mut objects);
+            local::add_local(self.kinds, &birth(self.snapshot)?, &mut objects);
         }
         if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
             let kept =
@@ -307,13 +298,25 @@ impl Transaction for ReadView<'_> {
     }
 }
 
+/// The moment at which the cluster was made.
+fn birth(read: &dyn StoreRead) -> ApiResult<String> {
+    let first = read.get(&local::birth()).map_err(|error| refused(&error))?;
+    let first = first.as_ref().map(object_of).transpose()?;
+    let since = first.as_ref().and_then(|first| first.text(&["metadata", "creationTimestamp"]));
+    Ok(since.unwrap_or_default().to_owned())
+}
+
 fn read_only(key: &Key) -> Status {
     Status::new(Reason::InternalError, format!("{key}: a write in a read-only look; this is a bug"))
 }
 
 impl Transaction for WriteTxn<'_> {
     fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
-        self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()
+        let kept = self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+        if key.resource == API_SERVICES {
+            return local::find(&self.kinds, &key.name, kept, || birth(&self.txn));
+        }
+        Ok(kept)
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {

@@ -1,6 +1,7 @@
 //! Watch: the log as events, through a selection.
 
 use super::ApiResult;
+use super::aggregation::local::LocalVersions;
 use super::read::ListSelection;
 use super::stored::{object_of, refused};
 use crate::kinds::Kind;
@@ -46,6 +47,8 @@ pub struct WatchSelection<'a> {
     pub namespace: Option<&'a str>,
     /// Their selection.
     pub wanted: &'a ListSelection,
+    /// For APIServices: the versions of this server, whose APIServices are computed.
+    pub local: Option<&'a LocalVersions>,
 }
 
 impl WatchSelection<'_> {
@@ -79,13 +82,23 @@ pub fn events_after(
     let last = entries.last().map_or(revision, |entry| entry.revision);
     let mut events = Vec::new();
     for entry in &entries {
-        events.extend(event(watched, entry)?);
+        events.extend(events_of(watched, entry)?);
     }
     Ok((events, last))
 }
 
-/// Returns the event that a log entry causes for a watch.
-pub fn event(watched: &WatchSelection<'_>, entry: &LogEntry) -> ApiResult<Option<WatchEvent>> {
+/// Returns the events that a log entry causes for a watch.
+pub fn events_of(watched: &WatchSelection<'_>, entry: &LogEntry) -> ApiResult<Vec<WatchEvent>> {
+    let computed = watched.local.map(|local| local.changes(entry)).unwrap_or_default();
+    let computed = computed.into_iter().filter(|(object, _)| watched.wanted.admits(watched.kind, object));
+    let mut events: Vec<WatchEvent> = computed
+        .map(|(object, comes)| WatchEvent { kind: if comes { EventKind::Added } else { EventKind::Deleted }, object })
+        .collect();
+    events.extend(event(watched, entry)?);
+    Ok(events)
+}
+
+fn event(watched: &WatchSelection<'_>, entry: &LogEntry) -> ApiResult<Option<WatchEvent>> {
     let (stored, gone) = match &entry.change {
         ChangeKind::Put(stored) => (stored, false),
         ChangeKind::Removed(stored) => (stored, true),

@@ -127,7 +127,7 @@ fn watch(
     mut revision: u64,
 ) -> CliResult {
     let patience = Deadline::new(context, None)?;
-    let watched = WatchSelection { kind, namespace, wanted: selection };
+    let watched = WatchSelection { kind, namespace, wanted: selection, local: None };
     loop {
         let (news, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;

@@ -10,10 +10,12 @@ use super::protobuf;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::Api;
+use crate::apiserver::aggregation::API_SERVICES;
+use crate::apiserver::aggregation::local::LocalVersions;
 use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::page::{self, ListPosition, ListRequest};
 use crate::apiserver::read::ListSelection;
-use crate::apiserver::watch::{EventKind, WatchSelection, event};
+use crate::apiserver::watch::{EventKind, WatchSelection, events_of};
 use crate::kinds::Kind;
 use crate::object::{FieldSelector, Object, Reason, Status};
 use crate::store::{ChangeKind, LogEntry};
@@ -38,6 +40,8 @@ pub struct ActiveWatch {
     kind: &'static Kind,
     namespace: Option<String>,
     wanted: ListSelection,
+    /// For APIServices, those of this server's own versions.
+    local: Option<LocalVersions>,
     show: ReadPresentation,
     /// Revision of the last event.
     revision: u64,
@@ -90,7 +94,9 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let start = start(request)?;
     let timeout =
         request.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|some| *some > 0);
+    let is_local = asked.kind.resource == API_SERVICES;
     let mut watching = ActiveWatch {
+        local: is_local.then(|| api.read_as_server(LocalVersions::read)).transpose()?,
         kind: asked.kind,
         namespace: asked.namespace.map(str::to_owned),
         wanted,
@@ -224,10 +230,10 @@ impl ActiveWatch {
     pub fn encode_entries<'a>(&mut self, entries: impl IntoIterator<Item = &'a LogEntry>) -> ServeResult<Vec<u8>> {
         let mut lines = Vec::new();
         // For the most common watch, of all objects of a kind in their stored form, the stored text is forwarded.
-        let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
+        let is_plain = self.show.is_as_stored() && self.wanted.is_everything() && self.local.is_none();
         for entry in entries {
-            let watched =
-                WatchSelection { kind: self.kind, namespace: self.namespace.as_deref(), wanted: &self.wanted };
+            let (namespace, wanted) = (self.namespace.as_deref(), &self.wanted);
+            let watched = WatchSelection { kind: self.kind, namespace, wanted, local: self.local.as_ref() };
             if is_plain {
                 if watched.is_about(entry) {
                     let word = WatchSelection::change(entry).word();
@@ -237,9 +243,9 @@ impl ActiveWatch {
                 self.revision = entry.revision;
                 continue;
             }
-            let event = event(&watched, entry)?;
+            let events = events_of(&watched, entry)?;
             self.revision = entry.revision;
-            if let Some(event) = event {
+            for event in events {
                 lines.extend(self.line(event.kind.word(), event.object));
             }
         }

@@ -92,3 +92,56 @@ fn versions_of_this_server_have_computed_api_services() {
     assert_eq!(api.read_view(extensions).unwrap().len(), 1);
     assert!(api.find_extension("apps", "v1").unwrap().is_none());
 }
+
+#[test]
+fn deleted_api_service_of_this_server_is_made_again() {
+    let mut api = Api::in_memory("test").unwrap();
+    let key = Key::new(API_SERVICES, "", "v1.apps");
+    let mut uids = Vec::new();
+    for events in [3, 2] {
+        let before = api.read(|snapshot| snapshot.revision()).unwrap();
+        let found = api.read_view(|txn| txn.get(&key)).unwrap().expect("an APIService");
+        let deletion = crate::apiserver::DeleteOptions {
+            uid: Some(found.uid().to_owned()),
+            ..crate::apiserver::DeleteOptions::default()
+        };
+        api.write(false, |txn| crate::apiserver::delete::delete(txn, &KIND, &key, &deletion)).expect("deleted");
+        // The first one was not stored before.
+        assert_eq!(api.read(|snapshot| snapshot.revision()).unwrap() - before, events);
+        uids.push(found.uid().to_owned());
+    }
+    let labels = Object(json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.batch", "labels": {"a": "b"}},
+        "spec": {"group": "batch", "version": "v1", "groupPriorityMinimum": 17400, "versionPriority": 15}}));
+    let again = api.write(false, |txn| create(txn, &KIND, &labels, &WriteOptions::default()));
+    assert_eq!(again.expect_err("there is one").reason, crate::object::Reason::AlreadyExists);
+    let found = api.read_view(|txn| txn.get(&key)).unwrap().expect("made again");
+    assert!(!uids.contains(&found.uid().to_owned()) && uids[0] != uids[1], "each has a uid of its own");
+}
+
+#[test]
+fn api_services_come_and_go_with_definitions() {
+    let mut api = Api::in_memory("test").unwrap();
+    let definition = |plural: &str, kind: &str, versions: &[&str]| {
+        let versions: Vec<Value> = versions
+            .iter()
+            .enumerate()
+            .map(|(at, name)| {
+                json!({"name": name, "served": true, "storage": at == 0, "schema": {"openAPIV3Schema": {"type": "object"}}})
+            })
+            .collect();
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.sea.dev")},
+            "spec": {"group": "sea.dev", "scope": "Cluster", "names": {"plural": plural, "kind": kind, "singular": kind.to_lowercase()}, "versions": versions}})
+    };
+    let changes = |api: &mut Api, body: Value| -> Vec<(String, bool)> {
+        let before = api.read(|snapshot| snapshot.revision()).unwrap();
+        put(api, body);
+        let local = api.read_view(local::LocalVersions::read).unwrap();
+        let entries = api.read(|snapshot| snapshot.log_after(before, 100)).unwrap();
+        let all = entries.iter().flat_map(|entry| local.changes(entry));
+        all.map(|(object, comes)| (object.name().to_owned(), comes)).collect()
+    };
+    assert_eq!(changes(&mut api, definition("fishes", "Fish", &["v1"])), [("v1.sea.dev".to_owned(), true)]);
+    let both = changes(&mut api, definition("crabs", "Crab", &["v1", "v2"]));
+    assert_eq!(both, [("v2.sea.dev".to_owned(), true)], "another definition serves v1 already");
+}

@@ -1,6 +1,8 @@
 //! `kloop get -w`: prints the existing objects, then every change as a row.
 
 use super::{Args, OutputFormat};
+use crate::apiserver::aggregation::API_SERVICES;
+use crate::apiserver::aggregation::local::LocalVersions;
 use crate::apiserver::read;
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::cli::deadline::Deadline;
@@ -43,7 +45,9 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     }
     let timeout = context.globals.request_timeout()?;
     let patience = Deadline::new(context, timeout)?;
-    let watched = WatchSelection { kind, namespace, wanted: &selection };
+    let is_local = kind.resource == API_SERVICES;
+    let local = if is_local { Some(context.api()?.read_as_server(LocalVersions::read)?) } else { None };
+    let watched = WatchSelection { kind, namespace, wanted: &selection, local: local.as_ref() };
     loop {
         let (events, last) = {
             let snapshot = context.api()?.store().read().map_err(|error| Failure::plain(error.to_string()))?;
