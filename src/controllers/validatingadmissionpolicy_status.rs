@@ -8,17 +8,27 @@ use crate::cel::Decl;
 use crate::kinds::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
 use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{Kind, custom};
-use crate::object::Key;
+use crate::object::{Key, Object};
 use crate::world::{Loop, Plan, Row, World};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const ROOT: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 
 /// The loop that checks policies.
-pub const LOOP: Loop =
-    Loop { name: "validatingadmissionpolicy-status-controller", root: ROOT, concerns, plan, ..Loop::BASE };
+pub const LOOP: Loop = Loop {
+    name: "validatingadmissionpolicy-status-controller",
+    root: ROOT,
+    concerns,
+    plan,
+    prepare: Some(prepare),
+    ..Loop::BASE
+};
+
+/// Maximum number of policies whose warnings are kept.
+const MOST_KEPT: usize = 64;
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
@@ -26,19 +36,68 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
-    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
-    let object = row.object();
+    let Some(object) = find_unchecked(world, key) else { return plan };
     let generation = object.generation();
-    if object.int(&["status", "observedGeneration"]).is_some_and(|observed| observed >= generation) {
-        return plan;
-    }
-    let warnings = check(&object.0["spec"], &WorldSchemas { world, built_in: OnceCell::new() });
+    let warnings = world
+        .remembering(|TypeChecks(known): &mut TypeChecks| known.get(&CheckedState::of(world, &object)).cloned())
+        .unwrap_or_else(|| find_warnings(world, &object));
     let mut checked = status::status_map(&object);
     checked.insert("observedGeneration".into(), generation.into());
     let found = if warnings.is_empty() { json!({}) } else { json!({"expressionWarnings": warnings}) };
     checked.insert("typeChecking".into(), found);
     status::write(&mut plan, object, checked.into(), "the types of its expressions were checked");
     plan
+}
+
+/// Compiling many long expressions against large schemas takes tens of milliseconds.
+fn prepare(world: &World, key: &Key) {
+    let Some(object) = find_unchecked(world, key) else { return };
+    let state = CheckedState::of(world, &object);
+    if world.remembering(|TypeChecks(known): &mut TypeChecks| known.contains_key(&state)) {
+        return;
+    }
+    let warnings = find_warnings(world, &object);
+    world.remembering(|TypeChecks(known): &mut TypeChecks| {
+        if known.len() >= MOST_KEPT {
+            known.clear();
+        }
+        known.insert(state, warnings);
+    });
+}
+
+/// Returns a policy whose present generation is not checked.
+fn find_unchecked(world: &World, key: &Key) -> Option<Object> {
+    let object = world.get(key).filter(|row| !row.is_deleting())?.object();
+    let observed = object.int(&["status", "observedGeneration"]);
+    observed.is_none_or(|observed| observed < object.generation()).then_some(object)
+}
+
+fn find_warnings(world: &World, policy: &Object) -> Vec<Value> {
+    check(&policy.0["spec"], &WorldSchemas { world, built_in: OnceCell::new() })
+}
+
+/// Warnings that were found before the plan that writes them.
+#[derive(Default)]
+struct TypeChecks(HashMap<CheckedState, Vec<Value>>);
+
+/// The policy and the custom kinds that warnings follow from.
+#[derive(PartialEq, Eq, Hash)]
+struct CheckedState {
+    uid: String,
+    generation: i64,
+    /// Number of definitions, and the revision of the newest one.
+    definitions: (usize, Option<u64>),
+}
+
+impl CheckedState {
+    fn of(world: &World, policy: &Object) -> CheckedState {
+        let revisions: Vec<u64> = world.list(custom::DEFINITIONS.0).map(|row| row.revision).collect();
+        CheckedState {
+            uid: policy.uid().to_owned(),
+            generation: policy.generation(),
+            definitions: (revisions.len(), revisions.into_iter().max()),
+        }
+    }
 }
 
 /// The kinds and schemas of a World.
@@ -127,6 +186,24 @@ spec:
                 ("spec.validations[3].expression", &*both(last)),
             ]
         );
+    }
+
+    #[test]
+    fn prepared_warnings_are_those_of_the_plan() {
+        let mut cluster = cluster(POLICY);
+        let key = cluster.key(super::ROOT, "p");
+        let plain = super::plan(&cluster.world, &key);
+        super::prepare(&cluster.world, &key);
+        let kept = |world: &super::World| {
+            world.remembering(|super::TypeChecks(known): &mut super::TypeChecks| {
+                known.values_mut().for_each(Vec::clear);
+                known.len()
+            })
+        };
+        assert_eq!(super::plan(&cluster.world, &key), plain);
+        assert_eq!(kept(&cluster.world), 1);
+        assert_ne!(super::plan(&cluster.world, &key), plain, "the plan takes what was prepared");
+        cluster.settle();
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl ControlLoop {
         let inventory = self.machine.as_mut().map(Machine::inventory).unwrap_or_default();
         let snapshot = self.api.store().read()?;
         self.plane.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?;
-        store_tail::compile_all(&self.plane.world);
+        store_tail::compile_all(&self.plane.world, &self.plane.loops);
         Ok(())
     }
 

@@ -34,54 +34,38 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Compiles the expressions of all objects, so that no plan has to under the write lock.
-pub fn compile_all(world: &World) {
+/// Compiles the expressions of all objects, and prepares plans, so that no plan has to under the write lock.
+pub fn compile_all(world: &World, loops: &[&Loop]) {
     let rows = expressions::RESOURCES.iter().flat_map(|resource| world.list(resource));
-    rows.for_each(|row| custom::compile(&expressions::find_uncompiled(row.key.resource, &row.body())));
+    let keys: Vec<Key> = rows.map(|row| row.key.clone()).collect();
+    compile(world, loops, &keys);
 }
 
-/// Like [`catch_up`], and compiles the expressions of the changed objects. The caller holds no lock.
-pub fn catch_up_and_compile(
-    read: &dyn StoreRead,
-    world: &mut World,
-    loops: &[&Loop],
-    queue: &mut WorkQueue,
-    now: Time,
-) -> Result<(), StoreError> {
-    let mut changed = Vec::new();
-    let note = &mut |key: &Key| {
-        if expressions::RESOURCES.contains(&key.resource.0) {
-            changed.push(key.clone());
-        }
-    };
-    take_in(read, world, (loops, queue), now, note)?;
-    for row in changed.iter().filter_map(|key| world.get(key)) {
-        custom::compile(&expressions::find_uncompiled(row.key.resource, &row.body()));
+/// Compiles the expressions of objects, and prepares their plans. The caller holds no lock.
+pub fn compile(world: &World, loops: &[&Loop], keys: &[Key]) {
+    for row in keys.iter().filter_map(|key| world.get(key)) {
+        // A failure shows again in the plan, which reports it.
+        let _ = contain(|| {
+            custom::compile(&expressions::find_uncompiled(row.key.resource, &row.body()));
+            let own = loops.iter().filter(|each| each.root == row.key.resource.0);
+            own.filter_map(|each| each.prepare).for_each(|prepare| prepare(world, &row.key));
+        });
     }
-    Ok(())
 }
 
-/// Applies the log entries since the World's revision; the keys that they concern become due now.
+/// Applies the log entries since the World's revision; the keys that they concern become due now. Returns the changed objects with
+/// expressions, for [`compile`].
 pub fn catch_up(
     read: &dyn StoreRead,
     world: &mut World,
     loops: &[&Loop],
     queue: &mut WorkQueue,
     now: Time,
-) -> Result<(), StoreError> {
-    take_in(read, world, (loops, queue), now, &mut |_| ())
-}
-
-fn take_in(
-    read: &dyn StoreRead,
-    world: &mut World,
-    (loops, queue): (&[&Loop], &mut WorkQueue),
-    now: Time,
-    note: &mut dyn FnMut(&Key),
-) -> Result<(), StoreError> {
+) -> Result<Vec<Key>, StoreError> {
+    let mut changed = Vec::new();
     loop {
         let entries = read.log_after(world.revision, BATCH)?;
-        let Some(last) = entries.last().map(|entry| entry.revision) else { return Ok(()) };
+        let Some(last) = entries.last().map(|entry| entry.revision) else { return Ok(changed) };
         for entry in entries {
             let stored = entry.change.stored();
             let key = stored.key.clone();
@@ -91,7 +75,9 @@ fn take_in(
                 queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
             }
             queue_concerned(world, loops, queue, before.as_ref(), &key, now);
-            note(&key);
+            if expressions::RESOURCES.contains(&key.resource.0) {
+                changed.push(key);
+            }
         }
         world.revision = last;
     }

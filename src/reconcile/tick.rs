@@ -41,6 +41,9 @@ const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 /// Minimum number of objects to hand to the drop thread.
 const DROP_THRESHOLD: usize = 32;
 
+/// Number of times that a tick gives the lock back to compile expressions which were written while it waited for the lock.
+const COMPILE_ROUNDS: u8 = 2;
+
 /// Number of questions to webhooks after which no further write of a plan is looked at.
 const MOST_QUESTIONS: usize = 64;
 
@@ -172,17 +175,26 @@ impl Tick<'_> {
         self.world.now = now;
         if self.log_may_have_changed {
             // Most of the log is read before the lock is taken.
-            store_tail::catch_up_and_compile(&store.read()?, self.world, self.loops, self.queue, now)?;
+            let changed = store_tail::catch_up(&store.read()?, self.world, self.loops, self.queue, now)?;
+            store_tail::compile(self.world, self.loops, &changed);
         }
         if !self.queue.is_due(now) && !self.recorder.is_due(now) {
             return Ok(TickResult::default());
         }
         let span = debug_span!("tick", revision = self.world.revision, keys = Empty, rows = Empty).entered();
-        let txn = store.write(PATIENCE)?;
-        if read_epoch(&txn)? != Some(self.epoch) {
-            return Err(TickError::Deposed);
-        }
-        store_tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
+        let mut rounds = 0..COMPILE_ROUNDS;
+        let txn = loop {
+            let txn = store.write(PATIENCE)?;
+            if read_epoch(&txn)? != Some(self.epoch) {
+                return Err(TickError::Deposed);
+            }
+            let changed = store_tail::catch_up(&txn, self.world, self.loops, self.queue, now)?;
+            if changed.is_empty() || rounds.next().is_none() {
+                break txn;
+            }
+            drop(txn);
+            store_tail::compile(self.world, self.loops, &changed);
+        };
         self.log_faults();
         let mut plans = TickPlans::default();
         self.plan_due_keys(&mut plans);

@@ -116,7 +116,7 @@ impl OverviewFeed {
         };
         match caught {
             Err(StoreError::Expired { .. }) => self.load().map(|()| true),
-            other => other.map(|()| false).map_err(|error| refused(&error)),
+            other => other.map(|_| false).map_err(|error| refused(&error)),
         }
     }
 

@@ -26,6 +26,9 @@ pub struct Loop {
     pub reports: Option<fn(&World, &AppliedReport) -> Vec<Key>>,
     /// Decides which changes make waiting keys due again; `None` for a loop whose keys never wait ([`Plan`]).
     pub wait_filter: Option<&'static WaitFilter>,
+    /// Computes what the plan of a changed object needs and takes too long under the write lock, and keeps it
+    /// ([`World::remembering`]). Called without the lock; a plan that finds nothing computes it itself.
+    pub prepare: Option<fn(&World, &Key)>,
 }
 
 /// A report of the machine, as loops see it once it was applied to the facts.
@@ -74,6 +77,7 @@ impl Loop {
         plan: |_, _| Plan::default(),
         reports: None,
         wait_filter: None,
+        prepare: None,
     };
 
     /// Default keys to plan after a change: the row itself, and the roots that own it as controller.
