@@ -10,6 +10,9 @@ use std::time::Duration;
 /// The verbs of kloop's own that show objects of all kinds, and that change objects only through the API.
 const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 
+/// The verbs of kloop's own that do nothing but read and write objects through the API, which checks each.
+const API_ONLY: [&str; 5] = ["dns", "image", "import", "open", "url"];
+
 impl Globals {
     /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
     pub fn request_timeout(&self) -> CliResult<Option<Duration>> {
@@ -76,11 +79,10 @@ fn check_identity(globals: &Globals, verb: &str) -> CliResult {
             config::USER
         )));
     }
-    // The other verbs of kloop's own act on the machine or on the state file as a whole.
-    if user.is_some() && !is_kubectl_verb(verb) && !ALL_READERS.contains(&verb) {
+    if user.is_some() && !is_kubectl_verb(verb) && !ALL_READERS.contains(&verb) && !API_ONLY.contains(&verb) {
         return Err(Failure::plain(format!(
-            "--as is not supported by \"kloop {verb}\": it acts as the administrator\nhint: leave the flag out, or use kubectl with \
-             kloop serve, which acts as others everywhere"
+            "--as is not supported by \"kloop {verb}\": it acts on this machine or on the whole state file, which the rights of a \
+             user do not cover\nhint: leave the flag out; who can open the state file is its administrator"
         )));
     }
     Ok(())
@@ -156,6 +158,18 @@ mod tests {
         assert!(checked("get", |globals| globals.cluster = Some("prod".into())).is_err());
         assert!(checked("get", |globals| globals.user = Some("jane".into())).is_err());
         assert_eq!(checked("image", |globals| globals.user = Some("1000".into())), Ok(()), "a flag of the verb's own");
+    }
+
+    #[test]
+    fn verbs_that_act_on_the_machine_refuse_another_user() {
+        let as_user = |verb: &str| checked(verb, |globals| globals.as_user = Some("ann".into()));
+        for verb in ["get", "url", "dns", "image", "open", "import"] {
+            assert_eq!(as_user(verb), Ok(()), "{verb}");
+        }
+        for verb in ["up", "down", "reconcile", "backup", "state", "node", "dash", "kubeconfig"] {
+            let text = as_user(verb).unwrap_err();
+            assert!(text.contains(&format!("--as is not supported by \"kloop {verb}\"")), "{text}");
+        }
     }
 
     #[test]
