@@ -379,7 +379,7 @@ impl Api {
         api_version: &str,
     ) -> ApiResult<Vec<Object>> {
         let asked = self.read_view(|txn| {
-            custom::current(txn, kind)?;
+            custom::current(txn, kind, api_version)?;
             Ok(ConversionQuestion::new(txn, kind, webhook, batch, api_version))
         })?;
         let Some(client) = self.outside.clone() else { return Ok(batch.to_vec()) };

@@ -29,7 +29,7 @@ pub fn apply_patch(
 ) -> ApiResult<Applied> {
     let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
     field_manager::check_applier(manager)?;
-    let kind = custom::current(txn, kind)?;
+    let kind = custom::current(txn, kind, config.api_version())?;
     if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
     }

@@ -17,7 +17,7 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Creates an object of a kind. The namespace, where the kind has one, stands in the body.
 pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &WriteOptions) -> ApiResult<WriteReply> {
-    let kind = custom::current(txn, kind)?;
+    let kind = custom::current(txn, kind, body.api_version())?;
     custom::check_not_going(txn, kind)?;
     check_verb(txn, "create", "", &Key::new(kind.resource, body.namespace(), ""))?;
     options.check_manager("CreateOptions")?;

@@ -64,8 +64,8 @@ pub fn check_not_going(txn: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
     Err(Status::new(Reason::MethodNotAllowed, message))
 }
 
-/// The kind as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.
-pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind> {
+/// The kind in this version as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.
+pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind, api_version: &str) -> ApiResult<&'k Kind> {
     let Some(custom) = kind.custom else { return Ok(kind) };
     let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
     let key = Key::new(DEFINITIONS, "", &custom.definition);
@@ -78,7 +78,7 @@ pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind) -> ApiResult<&'k Kind>
         None => txn.kinds().register(&definition.0.to_string()).ok_or_else(gone)?,
     };
     current.custom.into_iter().for_each(|custom| custom.set_schemas(&definition));
-    Ok(current)
+    Ok(current.custom.and_then(|custom| custom.variant(api_version)).unwrap_or(current))
 }
 
 /// Sets the schemas of a custom kind, which completing its stored objects needs.

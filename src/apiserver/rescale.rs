@@ -4,20 +4,21 @@ use super::authorization::check_verb;
 use super::scale::desired_replicas;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
-use super::{ApiResult, WriteOptions, WriteReply, read};
+use super::{ApiResult, WriteOptions, WriteReply, conversion, read};
 use crate::kinds::Kind;
 use crate::object::{Key, Object};
 
-/// Gives an object as many replicas as a Scale says; that may rely on a revision and a uid.
+/// Gives an object as many replicas as a Scale says, in a version of its kind; the Scale may rely on a revision and a uid.
 pub fn rescale(
     txn: &mut dyn Transaction,
-    kind: &Kind,
+    (kind, api_version): (&Kind, &str),
     key: &Key,
     wish: &Object,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
     check_verb(txn, "update", "scale", key)?;
-    let mut object = read::exact(txn, key)?;
+    let stored = read::exact(txn, key)?;
+    let mut object = conversion::convert(txn, kind, &stored, api_version)?.into_owned();
     object.set(&kind.replicas().0, desired_replicas(wish)?);
     for part in ["resourceVersion", "uid"] {
         if let Some(relied) = wish.text(&["metadata", part]).filter(|text| !text.is_empty()) {

@@ -48,7 +48,7 @@ pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.
 fn selector(kind: &Kind, object: &Object) -> Option<String> {
-    if let Some(paths) = kind.custom.and_then(|custom| custom.scale.as_ref()) {
+    if let Some(paths) = kind.scale_paths {
         let path: Vec<&str> = paths.selector.iter().map(String::as_str).collect();
         return object.text(&path).filter(|text| !text.is_empty()).map(str::to_owned);
     }

@@ -182,7 +182,7 @@ fn replicas_of(world: &World, owner: &Row) -> Option<i64> {
         return Some(owner.workload().map_or(0, |fields| fields.replicas));
     }
     let kind = world.kinds.by_resource(owner.key.resource)?;
-    kind.custom?.scale.as_ref()?;
+    kind.scale_paths?;
     Some(owner.body().int(&kind.replicas().0).unwrap_or(0))
 }
 

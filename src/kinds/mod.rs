@@ -143,6 +143,8 @@ pub struct Kind {
     pub generation: bool,
     /// Whether it has a `/scale` subresource (`spec.replicas`).
     pub scale: bool,
+    /// The paths of its scale's fields, where they are not those of a Deployment.
+    pub scale_paths: Option<&'static custom::ScalePaths>,
     /// Whether an update may leave out `resourceVersion`.
     pub unconditional_update: bool,
     /// Whether PUT may create it.
@@ -200,6 +202,7 @@ impl Kind {
             status: true,
             generation: true,
             scale: false,
+            scale_paths: None,
             unconditional_update: true,
             create_on_update: false,
             name_rule: field::NameRule::Subdomain,
@@ -233,10 +236,15 @@ impl Kind {
         self.custom.map_or_else(|| self.kind.to_ascii_lowercase(), |custom| custom.singular.to_owned())
     }
 
+    /// Returns the kind as it is in one of its versions: those of a custom resource have subresources of their own.
+    pub fn in_version(&'static self, api_version: &str) -> &'static Kind {
+        self.custom.and_then(|custom| custom.variant(api_version)).unwrap_or(self)
+    }
+
     /// The paths of the desired and the observed replicas.
     pub fn replicas(&self) -> (Vec<&str>, Vec<&str>) {
         let steps = |path: &'static [String]| path.iter().map(String::as_str).collect();
-        match self.custom.and_then(|custom| custom.scale.as_ref()) {
+        match self.scale_paths {
             Some(paths) => (steps(&paths.wanted), steps(&paths.seen)),
             None => (vec!["spec", "replicas"], vec!["status", "replicas"]),
         }

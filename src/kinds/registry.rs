@@ -105,6 +105,7 @@ impl KindRegistry {
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&'static Kind> {
         super::by_kind(api_version, kind)
             .or_else(|| self.custom_kinds().into_iter().find(|known| fits_kind(known, api_version, kind)))
+            .map(|kind| kind.in_version(api_version))
     }
 
     /// The kind of a resource such as `deployments.apps`.
@@ -187,10 +188,30 @@ mod tests {
         let other = kinds.register(&definition(2, versions)).expect("a kind");
         assert!(!std::ptr::eq(other, kind));
         assert!(kinds.by_name("boats.learnt.dev").is_some_and(|known| std::ptr::eq(known, other)));
-        assert!(kinds.by_kind("learnt.dev/v1beta1", "Boat").is_some());
+        assert!(kinds.by_kind("learnt.dev/v1beta1", "Boat").is_some_and(|known| std::ptr::eq(known, other)));
         kinds.unregister("boats.learnt.dev");
         assert!(kinds.by_name("bt").is_none() && kinds.all().all(|kind| kind.custom.is_none()));
         assert!(kinds.register(&definition(3, json!([{"name": "v1", "served": false}]))).is_none());
+    }
+
+    #[test]
+    fn versions_have_subresources_of_their_own() {
+        let kinds = KindRegistry::default();
+        let scale = |path: &str| json!({"specReplicasPath": path, "statusReplicasPath": ".status.n"});
+        let versions = json!([
+            {"name": "v1", "served": true, "subresources": {"status": {}, "scale": scale(".spec.n")}},
+            {"name": "v1beta1", "served": true},
+            {"name": "v1alpha1", "served": true, "subresources": {"scale": scale(".spec.crew")}},
+        ]);
+        let kind = kinds.register(&definition(1, versions)).expect("a kind");
+        let shown = |version: &str| {
+            let kind = kinds.by_kind(&format!("learnt.dev/{version}"), "Boat").expect("a kind");
+            (kind.status, kind.scale, kind.replicas().0.last().copied())
+        };
+        assert_eq!(shown("v1"), (true, true, Some("n")));
+        assert_eq!(shown("v1beta1"), (false, false, Some("replicas")));
+        assert_eq!(shown("v1alpha1"), (false, true, Some("crew")));
+        assert!(kind.custom.expect("custom").has_scale() && kind.api_version() == "learnt.dev/v1");
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
         categories: &[],
         deprecated: None,
         scale: false,
+        scale_paths: None,
         namespaced: false,
         warnings: |_| Vec::new(),
         normalize,

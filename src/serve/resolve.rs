@@ -75,7 +75,10 @@ pub fn find(registry: &KindRegistry, named: &PathTarget) -> Option<&'static Kind
                 || kind.also.contains(&&*api_version(&named.group, &named.version)))
     };
     // Most requests are for built-in kinds; the others are collected only where none fits.
-    kinds::ALL.iter().copied().find(is_named).or_else(|| registry.custom_kinds().into_iter().find(is_named))
+    kinds::ALL.iter().copied().find(is_named).or_else(|| {
+        let custom = registry.custom_kinds().into_iter().find(is_named)?;
+        Some(custom.in_version(&api_version(&named.group, &named.version)))
+    })
 }
 
 /// Returns `apps/v1`, or `v1` for the core group.

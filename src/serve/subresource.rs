@@ -17,6 +17,7 @@ use super::write::{change, check_name, patch_part, replace_part, written};
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::bind::bind;
 use crate::apiserver::connect::connect;
+use crate::apiserver::conversion::convert;
 use crate::apiserver::evict::evict;
 use crate::apiserver::object_parts::{EPHEMERAL_CONTAINERS, ObjectPart, RESIZE};
 use crate::apiserver::patch::patched;
@@ -230,6 +231,7 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
         "PATCH" => ScaleUpdate::Change(change(request)?),
         _ => {
             let object = api.read_view(|txn| exact(txn, &key))?;
+            let object = show.converted_object(api, object)?;
             return Ok(show.answer_object(200, scale(asked.kind, &object)));
         }
     };
@@ -243,13 +245,15 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
         let requested = match &requested {
             ScaleUpdate::Whole(requested) => requested.clone(),
             ScaleUpdate::Change((language, change)) => {
-                let now = scale(asked.kind, &exact(txn, &key)?);
+                let stored = exact(txn, &key)?;
+                let now = scale(asked.kind, convert(txn, asked.kind, &stored, &asked.api_version)?.as_ref());
                 Object(patched(asked.kind, &now, *language, change)?)
             }
         };
-        rescale(txn, asked.kind, &key, &requested, &options)
+        rescale(txn, (asked.kind, &asked.api_version), &key, &requested, &options)
     })?;
-    let scaled = scale(asked.kind, &reply.object);
+    let object = show.converted_object(api, Object::clone(&reply.object))?;
+    let scaled = scale(asked.kind, &object);
     Ok(written(&show, 200, crate::apiserver::WriteReply { object: scaled.into(), ..reply }))
 }
 

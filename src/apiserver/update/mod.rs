@@ -94,7 +94,7 @@ pub fn write_update(
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
-    let kind = custom::current(txn, kind)?;
+    let kind = custom::current(txn, kind, body.api_version())?;
     let stored = if options.dry_run { txn.get_shared(&key_of(kind, body))? } else { None };
     let mut reply = replace(txn, kind, body, part, options)?;
     if let Some(stored) = stored.filter(|_| reply.changed) {

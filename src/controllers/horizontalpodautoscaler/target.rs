@@ -3,6 +3,7 @@
 //! Never: writes. Start reading at [`find_target`].
 
 use crate::kinds::Kind;
+use crate::kinds::custom::CustomDefinition;
 use crate::object::{Key, Object, Selector};
 use crate::world::{Row, World};
 use std::sync::Arc;
@@ -32,7 +33,11 @@ impl ScaleTarget<'_> {
 /// Whether autoscalers can name such an object.
 pub fn can_scale(world: &World, row: &Row) -> bool {
     row.workload().is_some()
-        || world.kinds.by_resource(row.key.resource).and_then(|kind| kind.custom).is_some_and(|it| it.scale.is_some())
+        || world
+            .kinds
+            .by_resource(row.key.resource)
+            .and_then(|kind| kind.custom)
+            .is_some_and(CustomDefinition::has_scale)
 }
 
 /// Returns the scale target of an autoscaler, or Kubernetes' message when it does not exist.
@@ -50,8 +55,7 @@ pub fn find_target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<S
     }
     let body = row.body();
     let (wanted, seen) = kind.replicas();
-    let paths = kind.custom.and_then(|custom| custom.scale.as_ref());
-    let path: Vec<&str> = paths.into_iter().flat_map(|paths| &paths.selector).map(String::as_str).collect();
+    let path: Vec<&str> = kind.scale_paths.into_iter().flat_map(|paths| &paths.selector).map(String::as_str).collect();
     let selector = body.text(&path).filter(|text| !text.is_empty()).and_then(|text| Selector::parse(text).ok());
     let count = |path: &[&str]| body.int(path).unwrap_or(0);
     Ok(ScaleTarget { row, kind, replicas: count(&wanted), observed: count(&seen), selector })

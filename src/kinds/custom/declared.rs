@@ -8,6 +8,7 @@ use crate::kinds::{Kind, NameRule, merge_rules, shapes, view};
 use crate::object::{Object, Resource};
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 #[derive(Deserialize)]
@@ -76,6 +77,10 @@ impl Version {
         VersionParts {
             columns: DefinitionColumns::parse(&self.additional_printer_columns),
             selectable: self.selectable_fields.iter().filter_map(path).collect(),
+            has_status: self.subresources["status"].is_object(),
+            scale: Some(&self.subresources["scale"])
+                .filter(|scale| scale.is_object())
+                .map(|scale| &*Box::leak(Box::new(ScalePaths::parse(scale)))),
         }
     }
 
@@ -124,8 +129,36 @@ impl ReadDefinition {
     /// version.
     pub fn into_kind(self) -> Option<&'static Kind> {
         let resource = self.resource();
-        let kind = declare(resource, self.name, self.mark, self.spec).filter(|_| self.is_served)?;
-        Some(Box::leak(Box::new(kind)))
+        let kind: &'static Kind =
+            Box::leak(Box::new(declare(resource, self.name, self.mark, self.spec).filter(|_| self.is_served)?));
+        if let Some(custom) = kind.custom {
+            let variants =
+                kind.also.iter().filter_map(|version| Some(((*version).to_owned(), variant(kind, version)?)));
+            let mut variants: BTreeMap<String, &'static Kind> = variants.collect();
+            variants.insert(kind.api_version(), kind);
+            // Only this function sets them.
+            let _ = custom.variants.set(variants);
+        }
+        Some(kind)
+    }
+}
+
+/// Returns the kind as it is in another version: with that version's subresources.
+fn variant(kind: &'static Kind, api_version: &str) -> Option<&'static Kind> {
+    let parts = kind.custom?.versions.get(api_version)?;
+    if (parts.has_status, parts.scale) == (kind.status, kind.scale_paths) {
+        return Some(kind);
+    }
+    Some(Box::leak(Box::new(kind_with(kind, parts))))
+}
+
+fn kind_with(kind: &Kind, parts: &VersionParts) -> Kind {
+    Kind {
+        status: parts.has_status,
+        scale: parts.scale.is_some(),
+        scale_paths: parts.scale,
+        prepare: if parts.has_status { drop_new_status } else { |_, _| {} },
+        ..*kind
     }
 }
 
@@ -135,14 +168,13 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     let storage = format!("{group}/{}", storage.name);
     let conversion = (conversion["strategy"] == "Webhook").then(|| ConversionWebhook::read(&conversion["webhook"]));
     let parts = versions.iter().map(|version| (format!("{group}/{}", version.name), version.parts()));
-    let parts = parts.collect();
+    let parts: BTreeMap<String, VersionParts> = parts.collect();
     let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
     served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
     let also: Vec<&'static str> =
         served.iter().skip(1).map(|version| leak_text(format!("{group}/{}", version.name))).collect();
     let deprecations = served.iter().filter_map(|version| version.deprecation(&group, &names.kind)).collect();
     let first = served.into_iter().next()?;
-    let is_set = |name: &str| first.subresources.get(name).is_some_and(Value::is_object);
     let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
     let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
     let custom = CustomDefinition {
@@ -151,12 +183,13 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         singular: leak_text(singular),
         storage,
         versions: parts,
-        scale: is_set("scale").then(|| ScalePaths::parse(&first.subresources["scale"])),
+        variants: OnceLock::new(),
         deprecations,
         conversion,
         schemas: OnceLock::new(),
     };
-    Some(Kind {
+    let custom: &'static CustomDefinition = Box::leak(Box::new(custom));
+    let kind = Kind {
         resource,
         version: leak_text(first.name.clone()),
         kind: leak_text(names.kind),
@@ -164,27 +197,29 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         also: Vec::leak(also),
         namespaced: scope == "Namespaced",
         categories: leak_texts(names.categories),
-        status: is_set("status"),
+        status: false,
         generation: true,
-        scale: is_set("scale"),
+        scale: false,
+        scale_paths: None,
         unconditional_update: false,
         create_on_update: false,
         name_rule: NameRule::Subdomain,
         deprecated,
         warnings: |_| Vec::new(),
         normalize: |body, _| Ok(body.clone()),
-        prepare: if is_set("status") { drop_new_status } else { |_, _| {} },
+        prepare: |_, _| {},
         set_times: |_, _| {},
         validate: |_, _| Vec::new(),
         validate_version: |_, _, _| Vec::new(),
-        custom: Some(Box::leak(Box::new(custom))),
+        custom: Some(custom),
         merge_rules: &merge_rules::OBJECT,
         shape: &shapes::OBJECT,
         view: &view::generic::VIEW,
         returns_deleted: false,
         status_metadata: &[],
         selectable: &[],
-    })
+    };
+    Some(kind_with(&kind, custom.versions.get(&kind.api_version())?))
 }
 
 /// Removes the status of a new object, which only `/status` may write (registry/customresource/strategy.go).

@@ -20,7 +20,7 @@ use super::device::selector::DeviceSelection;
 use super::policy_programs::PolicyPrograms;
 use super::typed::DecodeError;
 use super::view::custom::DefinitionColumns;
-use super::{FieldError, FieldErrors, FieldPath, UnknownField, omit};
+use super::{FieldError, FieldErrors, FieldPath, Kind, UnknownField, omit};
 use crate::object::{Object, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::RuleTree;
@@ -47,8 +47,8 @@ pub struct CustomDefinition {
     pub storage: String,
     /// The parts of each version, by `apiVersion`.
     versions: BTreeMap<String, VersionParts>,
-    /// Paths of the scale subresource, if it has one.
-    pub scale: Option<ScalePaths>,
+    /// The kind as it is in each served version: with that version's subresources.
+    variants: OnceLock<BTreeMap<String, &'static Kind>>,
     /// The warnings of deprecated versions, by `apiVersion`.
     pub deprecations: BTreeMap<String, &'static str>,
     /// The webhook that converts its objects; `None` when the versions differ in `apiVersion` alone.
@@ -63,6 +63,10 @@ struct VersionParts {
     columns: DefinitionColumns,
     /// The fields for field selectors besides name and namespace, such as `spec.colour`.
     selectable: Vec<String>,
+    /// Whether it has the subresource `status`.
+    has_status: bool,
+    /// Paths of its subresource `scale`, if it has one.
+    scale: Option<&'static ScalePaths>,
 }
 
 /// The schemas of a definition.
@@ -111,7 +115,7 @@ pub struct ConversionWebhook {
 }
 
 /// Paths of a scale subresource's fields, split into steps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
     /// Path of the desired replicas.
     pub wanted: Vec<String>,
@@ -193,6 +197,16 @@ struct ObjectHead {
 }
 
 impl CustomDefinition {
+    /// The kind as it is in this version; `None` for a version that is not served.
+    pub fn variant(&self, api_version: &str) -> Option<&'static Kind> {
+        self.variants.get()?.get(api_version).copied()
+    }
+
+    /// Whether objects can be scaled in one of the versions.
+    pub fn has_scale(&self) -> bool {
+        self.versions.values().any(|parts| parts.scale.is_some())
+    }
+
     /// Sets the schemas from the stored definition.
     pub fn set_schemas(&self, definition: &Object) {
         let versions = definition.items(&["spec", "versions"]).iter();
@@ -275,7 +289,8 @@ impl CustomDefinition {
         let Some(version) = self.version(api_version) else { return Vec::new() };
         let old = old.filter(|old| old.api_version() == object.api_version());
         let mut errors = FieldErrors(check::check(&version.schema, object, old));
-        invariants::check(&version.schema, self.scale.as_ref(), object, old, &mut errors);
+        let scale = self.versions.get(api_version).and_then(|parts| parts.scale);
+        invariants::check(&version.schema, scale, object, old, &mut errors);
         if version.has_rules
             && !check::block_rules(&mut errors)
             && let Some(rules) = version.rules()

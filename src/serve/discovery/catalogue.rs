@@ -98,7 +98,7 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
         add(kind.resource.group(), kind.version, served_resources(kind));
         for other in kind.also {
             let (group, version) = other.rsplit_once('/').unwrap_or(("", other));
-            add(group, version, served_resources(kind));
+            add(group, version, served_resources(kind.in_version(other)));
         }
     }
     add("", "v1", vec![alone("bindings", "Binding", true)]);

@@ -339,7 +339,13 @@ fn scale_is_seen_as_a_scale_and_not_as_a_change_of_its_object() {
         cluster.0.write(false, |txn| {
             let kind = txn.kinds().by_name("deployments").expect("a kind");
             let scale = Object(json!({"spec": {"replicas": replicas}}));
-            rescale(txn, kind, &Key::new(kind.resource, "default", "web"), &scale, &WriteOptions::default())
+            rescale(
+                txn,
+                (kind, "apps/v1"),
+                &Key::new(kind.resource, "default", "web"),
+                &scale,
+                &WriteOptions::default(),
+            )
         })
     };
     let scaled = rescaled("deployments/scale", expression, 3).unwrap();

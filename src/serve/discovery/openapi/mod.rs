@@ -207,6 +207,7 @@ fn describe(
     let own_version = api_version(group, version);
     DescribedResource::add_version(group, version, paths);
     for kind in kinds_of(api.kinds(), group, version) {
+        let kind = kind.in_version(&own_version);
         let Some((name, schema)) = schema(api, schemas, kind, &own_version)? else { continue };
         let own = json!({"group": group, "version": version, "kind": kind.kind});
         set.add(&name, schema, Some(own.clone()));
