@@ -132,7 +132,7 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
                 let (version, kind) =
                     (body["apiVersion"].as_str().unwrap_or_default(), body["kind"].as_str().unwrap_or_default());
                 // This process still knows a kind that another file defined, but the cluster does not.
-                let known = kinds::by_kind(version, kind).filter(|kind| custom::current(txn, kind).is_ok());
+                let known = kinds::by_kind(version, kind).filter(|kind| custom::current(txn, kind, version).is_ok());
                 match known.map(|kind| admit(txn, kind, body)) {
                     None => unknown.push(format!("{version} {kind}")),
                     Some(Ok(())) => accepted += 1,

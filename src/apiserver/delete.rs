@@ -3,8 +3,8 @@
 pub use super::DeleteOptions;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
-use super::aggregation::local;
 use super::authorization::check_verb;
+use super::local_api_services;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
 use crate::kinds::Kind;
@@ -76,7 +76,7 @@ fn mark_or_remove(
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
         let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
-        let removed = match local::remake(txn, key, &last)? {
+        let removed = match local_api_services::remake(txn, key, &last)? {
             Some(deleted) => deleted.into(),
             None => txn.remove(key, last)?,
         };

@@ -23,6 +23,7 @@ pub mod encoded_bodies;
 pub mod env;
 pub mod evict;
 pub mod hook_client;
+pub mod local_api_services;
 pub mod log;
 pub mod object_parts;
 pub mod outside;

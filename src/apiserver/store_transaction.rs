@@ -3,10 +3,11 @@
 //! Knows: how stored texts become objects, which leases and APIServices are computed and not kept, and what a transaction has learnt of kinds and
 //! allocations. Never: decides when to commit; [`super::Api`] does. Start reading at [`WriteTxn`].
 
-use super::aggregation::{API_SERVICES, local};
+use super::aggregation::API_SERVICES;
 use super::authorization::cache::AccessCache;
 use super::authorization::check_verb;
 use super::env::Env;
+use super::local_api_services;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion, WriteInputs};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
@@ -225,7 +226,7 @@ impl Transaction for ReadView<'_> {
             node_leases::refresh(node, heard);
         }
         if key.resource == API_SERVICES {
-            return local::find(self.kinds, &key.name, kept, || birth(self.snapshot));
+            return local_api_services::find(self.kinds, &key.name, kept, || birth(self.snapshot));
         }
         match self.last_heartbeat() {
             Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
@@ -245,7 +246,7 @@ impl Transaction for ReadView<'_> {
             objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
         }
         if resource == API_SERVICES {
-            local::add_local(self.kinds, &birth(self.snapshot)?, &mut objects);
+            local_api_services::add_local(self.kinds, &birth(self.snapshot)?, &mut objects);
         }
         if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
             let kept =
@@ -300,7 +301,7 @@ impl Transaction for ReadView<'_> {
 
 /// The moment at which the cluster was made.
 fn birth(read: &dyn StoreRead) -> ApiResult<String> {
-    let first = read.get(&local::birth()).map_err(|error| refused(&error))?;
+    let first = read.get(&local_api_services::birth()).map_err(|error| refused(&error))?;
     let first = first.as_ref().map(object_of).transpose()?;
     let since = first.as_ref().and_then(|first| first.text(&["metadata", "creationTimestamp"]));
     Ok(since.unwrap_or_default().to_owned())
@@ -314,7 +315,7 @@ impl Transaction for WriteTxn<'_> {
     fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
         let kept = self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
         if key.resource == API_SERVICES {
-            return local::find(&self.kinds, &key.name, kept, || birth(&self.txn));
+            return local_api_services::find(&self.kinds, &key.name, kept, || birth(&self.txn));
         }
         Ok(kept)
     }

@@ -1,7 +1,7 @@
 //! Watch: the log as events, through a selection.
 
 use super::ApiResult;
-use super::aggregation::local::LocalVersions;
+use super::local_api_services::LocalVersions;
 use super::read::ListSelection;
 use super::stored::{object_of, refused};
 use crate::kinds::Kind;

@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(object) = find_unchecked(world, key) else { return plan };
     let generation = object.generation();
     let warnings = world
-        .remembering(|TypeChecks(known): &mut TypeChecks| known.get(&CheckedState::of(world, &object)).cloned())
+        .remembering(|TypeChecks(known): &mut TypeChecks| known.get(&CheckedState::read(world, &object)).cloned())
         .unwrap_or_else(|| find_warnings(world, &object));
     let mut checked = status::status_map(&object);
     checked.insert("observedGeneration".into(), generation.into());
@@ -52,7 +52,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 /// Compiling many long expressions against large schemas takes tens of milliseconds.
 fn prepare(world: &World, key: &Key) {
     let Some(object) = find_unchecked(world, key) else { return };
-    let state = CheckedState::of(world, &object);
+    let state = CheckedState::read(world, &object);
     if world.remembering(|TypeChecks(known): &mut TypeChecks| known.contains_key(&state)) {
         return;
     }
@@ -90,7 +90,7 @@ struct CheckedState {
 }
 
 impl CheckedState {
-    fn of(world: &World, policy: &Object) -> CheckedState {
+    fn read(world: &World, policy: &Object) -> CheckedState {
         let revisions: Vec<u64> = world.list(custom::DEFINITIONS.0).map(|row| row.revision).collect();
         CheckedState {
             uid: policy.uid().to_owned(),

@@ -21,6 +21,7 @@ pub mod queue;
 pub mod retention;
 pub mod run_end;
 pub mod simulate;
+pub mod stage_write;
 pub mod store_files;
 pub mod store_tail;
 pub mod tick;

@@ -7,20 +7,14 @@ use super::activity_log::{ActivityLog, LastWarnings};
 use super::events::{EventRecorder, EventReporter};
 use super::overlay::Overlay;
 use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
+use super::stage_write::stage_write;
 use super::waiting_plans::{PlanInputs, WaitingPlans};
 use super::{LogLevel, LogLine, LogSink, drop_thread, retention, store_tail};
-use crate::apiserver::bind::bind;
-use crate::apiserver::create::{PodTemplateCache, create_like};
-use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::create::PodTemplateCache;
 use crate::apiserver::outside::WriteInputs;
 use crate::apiserver::rules::metadata;
-use crate::apiserver::rules::names::key_of;
-use crate::apiserver::update::{UpdatePart, update, update_pod_status};
 use crate::apiserver::user::User;
-use crate::apiserver::{Transaction, WriteOptions, create};
-use crate::kinds::{Kind, KindRegistry};
-use crate::managed_fields::FieldManager;
-use crate::object::{Key, Object, Reason, Status, Str, Time};
+use crate::object::{Key, Object, Status, Str, Time};
 use crate::runtime::contain::contain;
 use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn};
 use crate::world::{Effect, EventType, Loop, Memory, Plan, PlannedEvent, Row, World, Write, WriteVerb};
@@ -441,7 +435,7 @@ impl Tick<'_> {
                 epoch: self.epoch,
             });
         }
-        stage(self.world, verb, circumstances, (last, template_cache), self.random)
+        stage_write(self.world, verb, circumstances, (last, template_cache), self.random)
     }
 
     fn record_events(&mut self, plans: &mut TickPlans) {
@@ -523,90 +517,4 @@ fn missing(inputs: &Option<WriteInputs>) -> usize {
 /// does not hold for first starts: there are many at once, and fewer commits finish them earlier.
 pub fn restarts(effect: &Effect) -> bool {
     matches!(effect, Effect::Start(start) if start.attempt > 0 && start.script.is_none())
-}
-
-/// Stages one write of a plan in the World, through the API server's pipeline. A template cache is used unless the plan has only one write.
-/// An attempt is no object, so it stages nothing.
-pub fn stage(
-    world: &mut World,
-    verb: &WriteVerb,
-    (user, inputs): (&Arc<User>, Option<&mut WriteInputs>),
-    (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
-    random: &mut dyn FnMut() -> u64,
-) -> Result<(), Status> {
-    let alone = template_cache.is_none();
-    let revision = world.revision + world.staged_count() as u64;
-    let kinds = world.kinds.clone();
-    let mut txn = Overlay { world, revision, last, alone, user, inputs, random };
-    let options = WriteOptions::default();
-    match verb {
-        WriteVerb::Create(object) => match template_cache {
-            Some(template_cache) => {
-                create_like(&mut txn, kind_of(&kinds, object)?, object, &options, template_cache).map(|_| ())
-            }
-            None => create::create(&mut txn, kind_of(&kinds, object)?, object, &options).map(|_| ()),
-        },
-        WriteVerb::Update(object) => {
-            let part = part_of(&txn, kind_of(&kinds, object)?, object)?;
-            // Kubernetes' controller records a Deployment's revision with the status.
-            let subresource = if object.kind() == "Deployment" { "status" } else { "" };
-            update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
-        }
-        // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
-        WriteVerb::Status(object) if object.kind() == "Pod" => {
-            update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
-        }
-        WriteVerb::Status(object) | WriteVerb::Scale(object) => {
-            let scales = matches!(verb, WriteVerb::Scale(_));
-            let (part, name) = if scales { (UpdatePart::Scale, "scale") } else { (UpdatePart::StatusAlone, "status") };
-            update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(name)).map(|_| ())
-        }
-        WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
-        WriteVerb::Bind { pod, uid, node } => bind(&mut txn, pod, uid, node),
-        WriteVerb::Attempt { .. } => Ok(()),
-    }
-}
-
-/// Write options of controllers. Changes to objects that users wrote are tracked in managed fields, like those of any
-/// writer. Objects that controllers create, and statuses of pods, are not tracked: that would enlarge the file and slow
-/// down every tick.
-fn by_controller(subresource: &'static str) -> WriteOptions {
-    let manager = FieldManager { name: "kube-controller-manager".to_owned(), subresource };
-    WriteOptions { manager: Some(manager), ..WriteOptions::default() }
-}
-
-/// Returns the part that an update changes: `Finalize` for `spec.finalizers` of a namespace that is being deleted, otherwise `Main`.
-fn part_of(txn: &dyn Transaction, kind: &Kind, object: &Object) -> Result<UpdatePart, Status> {
-    if object.kind() != "Namespace" || object.deletion().is_none() {
-        return Ok(UpdatePart::Main);
-    }
-    let stored = txn.get(&key_of(kind, object))?;
-    let finalizers = |object: &Object| object.items(&["spec", "finalizers"]).to_vec();
-    let changed = stored.is_some_and(|stored| finalizers(&stored) != finalizers(object));
-    Ok(if changed { UpdatePart::Finalize } else { UpdatePart::Main })
-}
-
-fn kind_of(kinds: &KindRegistry, object: &Object) -> Result<&'static Kind, Status> {
-    kinds
-        .by_kind(object.api_version(), object.kind())
-        .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
-}
-
-/// Stages a deletion. A missing object is no error.
-fn stage_delete(
-    txn: &mut dyn Transaction,
-    key: &Key,
-    uid: &str,
-    grace: Option<i64>,
-    propagation: crate::world::Propagation,
-) -> Result<(), Status> {
-    let kind = txn
-        .kinds()
-        .by_resource(key.resource)
-        .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
-    let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), ..DeleteOptions::default() };
-    match delete(txn, kind, key, &options) {
-        Err(status) if status.reason == Reason::NotFound => Ok(()),
-        other => other.map(|_| ()),
-    }
 }

@@ -1,11 +1,10 @@
 //! APIServices: groups and versions of the API that extension API servers answer (k8s.io/kube-aggregator).
 //!
-//! Knows: which stored APIServices have a Service, whether that can be reached, and the APIServices of this server's own versions, which are
-//! computed when they are read. Never: makes a request; the HTTP server forwards, and asks extension servers whether they answer.
+//! Knows: which stored APIServices have a Service, whether that can be reached. Those of this server's own versions are in
+//! [`super::local_api_services`]. Never: makes a request; the HTTP server forwards, and asks extension servers whether they answer.
 //! Start reading at [`Extension`].
 
 pub mod documents;
-pub mod local;
 
 use super::ApiResult;
 use super::service_endpoints::{ServicePort, find_ready};

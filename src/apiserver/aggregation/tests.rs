@@ -136,7 +136,7 @@ fn api_services_come_and_go_with_definitions() {
     let changes = |api: &mut Api, body: Value| -> Vec<(String, bool)> {
         let before = api.read(|snapshot| snapshot.revision()).unwrap();
         put(api, body);
-        let local = api.read_view(local::LocalVersions::read).unwrap();
+        let local = api.read_view(crate::apiserver::local_api_services::LocalVersions::read).unwrap();
         let entries = api.read(|snapshot| snapshot.log_after(before, 100)).unwrap();
         let all = entries.iter().flat_map(|entry| local.changes(entry));
         all.map(|(object, comes)| (object.name().to_owned(), comes)).collect()

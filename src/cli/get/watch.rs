@@ -2,7 +2,7 @@
 
 use super::{Args, OutputFormat};
 use crate::apiserver::aggregation::API_SERVICES;
-use crate::apiserver::aggregation::local::LocalVersions;
+use crate::apiserver::local_api_services::LocalVersions;
 use crate::apiserver::read;
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::cli::deadline::Deadline;

@@ -6,7 +6,8 @@ use crate::apiserver::create::PodTemplateCache;
 use crate::apiserver::user::User;
 use crate::controllers::garbage;
 use crate::object::{Key, Time};
-use crate::reconcile::{loops, tick};
+use crate::reconcile::loops;
+use crate::reconcile::stage_write::stage_write;
 use crate::runtime::contain::contain;
 use crate::world::plan::SchedulingWait;
 use crate::world::{Loop, Row, World};
@@ -109,7 +110,7 @@ fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut 
         let (mut due, mut refused, mut template_cache) = (Vec::new(), None, PodTemplateCache::default());
         let user = Arc::new(User::component(each.name));
         for write in &plan.writes {
-            match tick::stage(world, &write.verb, (&user, None), (&mut last, Some(&mut template_cache)), &mut || 7) {
+            match stage_write(world, &write.verb, (&user, None), (&mut last, Some(&mut template_cache)), &mut || 7) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);

@@ -7,7 +7,7 @@ use super::catalogue::ApiGroup;
 use crate::apiserver::Api;
 use crate::apiserver::aggregation::Extension;
 use crate::apiserver::aggregation::documents::VersionDocuments;
-use crate::apiserver::aggregation::local::group_priority;
+use crate::apiserver::local_api_services::group_priority;
 use crate::serve::ServeResult;
 use serde_json::{Value, json};
 use std::cmp::Reverse;

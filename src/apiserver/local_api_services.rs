@@ -4,10 +4,9 @@
 //! One that is updated is stored from then on and takes precedence; one that is deleted is made again at once, and stored.
 //! Start reading at [`add_local`].
 
-use super::API_SERVICES;
-use crate::apiserver::ApiResult;
-use crate::apiserver::transaction::Transaction;
-use crate::kinds::api_service::local_status;
+use super::ApiResult;
+use super::transaction::Transaction;
+use crate::kinds::api_service::{self, local_status};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{Kind, KindRegistry};
 use crate::object::{Key, Object, Resource, format_uid, time};
@@ -84,7 +83,7 @@ pub fn find(
 /// Deletes the APIService of a version that this server answers and makes it again, as a real server does at the latest when it starts:
 /// watches see both. Returns the deleted one, and `None` for other objects.
 pub fn remake(txn: &mut dyn Transaction, key: &Key, last: &Object) -> ApiResult<Option<Object>> {
-    if key.resource != API_SERVICES || !versions(txn.kinds()).contains(&*key.name) {
+    if key.resource != api_service::KIND.resource || !versions(txn.kinds()).contains(&*key.name) {
         return Ok(None);
     }
     if last.revision() == COMPUTED_REVISION {
