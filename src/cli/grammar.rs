@@ -5,14 +5,13 @@
 //! equal flags counts.
 
 use super::Cli;
-use super::verbs::add_verbs;
 use crate::managed_fields::FieldManager;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::OsString;
 
 /// Returns the whole grammar.
 pub fn command() -> Command {
-    with_kubectl_conventions(add_verbs(Cli::command(), |_| true))
+    with_kubectl_conventions(Cli::with_verbs(|_| true))
 }
 
 /// Parses the words of a command line, the program's name first. The grammar of all verbs takes longer than most commands, so only the verbs
@@ -20,7 +19,7 @@ pub fn command() -> Command {
 pub fn parse(line: impl IntoIterator<Item = impl Into<OsString>>) -> Result<ArgMatches, clap::Error> {
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let is_mentioned = |verb: &str| line.iter().skip(1).any(|word| word == verb);
-    let mentioned = with_kubectl_conventions(add_verbs(Cli::command(), is_mentioned));
+    let mentioned = with_kubectl_conventions(Cli::with_verbs(is_mentioned));
     mentioned.try_get_matches_from(&line).or_else(|_| command().try_get_matches_from(&line))
 }
 

@@ -98,17 +98,23 @@ pub use failure::{CliResult, Failure};
 pub use globals::Globals;
 
 use clap::error::ErrorKind;
-use clap::{FromArgMatches, Parser};
+use clap::{Command, CommandFactory, FromArgMatches, Parser};
 use std::process::ExitCode;
 use verbs::Verb;
 
 /// Kubernetes' control plane as one binary over one SQLite file, running your manifests as local processes.
-// `verbs::add_verbs` adds the verbs.
 #[derive(Parser)]
 #[command(name = "kloop", disable_version_flag = true, disable_help_subcommand = true, infer_long_args = false)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,
+}
+
+impl Cli {
+    /// Returns the grammar of the global flags, and of the verbs for which the function returns true.
+    fn with_verbs(is_wanted: impl Fn(&str) -> bool) -> Command {
+        verbs::add_verbs(Cli::command(), is_wanted)
+    }
 }
 
 /// Runs the plugin that answers an unknown command, if there is one.

@@ -4,7 +4,7 @@
 //! the end; clap parses the command line into [`Verb`].
 
 use super::*;
-use clap::{Args, Command, Subcommand};
+use clap::{Args, Subcommand};
 
 /// Generates the grammar, the dispatch and the help page's groups from one table.
 macro_rules! verbs {
