@@ -67,6 +67,11 @@ fn log_options(request: &ApiRequest) -> ServeResult<LogOptions> {
     };
     let seconds =
         positive("sinceSeconds", 1)?.map(|seconds| Time::now() - SignedDuration::from_secs(seconds.min(1 << 32)));
+    if seconds.is_some() && request.parameter("sinceTime").is_some() {
+        // A path without a name is written so.
+        let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+        return Err(options::forbidden("PodLogOptions", "[]", why));
+    }
     let moment = request.parameter("sinceTime").map(|text| {
         time::parse_rfc3339(text).map_err(|error| Status::new(Reason::BadRequest, format!("sinceTime: {error}")))
     });

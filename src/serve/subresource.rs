@@ -270,12 +270,21 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let form = AnswerForm::negotiate(request, || true)?;
     let options = options::write_options(request, "CreateOptions")?;
     let binding = Object(body::value(request, ("v1", "Binding"))?);
+    check_named(&binding.0, &pod, "Binding")?;
     let node = binding.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |txn| {
         bind(txn, &pod, binding.uid(), node)?;
         annotate_bound(txn, &pod, &binding, &options)
     })?;
     Ok(HttpAnswer::done(201, None, &form))
+}
+
+/// Refuses the body of a subresource that does not name the pod.
+fn check_named(body: &Value, pod: &Key, kind: &str) -> ServeResult<()> {
+    if body["metadata"]["name"].as_str().unwrap_or_default() == &*pod.name {
+        return Ok(());
+    }
+    Err(Status::new(Reason::BadRequest, format!("name in URL does not match name in {kind} object")))
 }
 
 /// Copies the annotations of a binding to its pod; schedulers of others tell the node's agents by them.
@@ -296,9 +305,7 @@ fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let pod = asked.key();
     let form = AnswerForm::negotiate(request, || true)?;
     let requested = body::value(request, ("policy/v1", "Eviction"))?;
-    if requested["metadata"]["name"].as_str().is_some_and(|name| *name != *pod.name) {
-        return Err(Status::new(Reason::BadRequest, "name in URL does not match name in Eviction object"));
-    }
+    check_named(&requested, &pod, "Eviction")?;
     let (deletion, dry_run) = options::read_delete_options(request, &requested["deleteOptions"])?;
     api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;
     Ok(HttpAnswer::done(201, None, &form))

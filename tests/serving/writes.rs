@@ -80,6 +80,26 @@ fn dry_runs_answer_with_the_stored_revision() {
 }
 
 #[test]
+fn bodies_of_subresources_name_their_pod() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let pod = "/api/v1/namespaces/default/pods/p";
+    cluster
+        .apply("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: busybox}]}}");
+    for (part, kind) in [("eviction", "Eviction"), ("binding", "Binding")] {
+        for body in [json!({}), json!({"metadata": {"name": "other"}, "target": {"name": "n"}})] {
+            let (code, status) = server.ask("POST", &format!("{pod}/{part}"), JSON, &body.to_string());
+            let message = format!("name in URL does not match name in {kind} object");
+            assert_eq!((code, &status["message"]), (400, &json!(message)), "{body}");
+        }
+    }
+    let both = format!("{pod}/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z");
+    let (code, status) = server.ask("GET", &both, JSON, "");
+    let message = "PodLogOptions.meta.k8s.io \"\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";
+    assert_eq!((code, &status["message"]), (422, &json!(message)));
+}
+
+#[test]
 fn options_that_exclude_each_other_are_refused() {
     with_server(|server, one| {
         let both = "orphanDependents=true&propagationPolicy=Orphan";
