@@ -149,6 +149,7 @@ fn version_2_is_one_document_in_json_and_protobuf() {
     let server = Server::start(&cluster, &[]);
     let document = server.get("/openapi/v2");
     assert_eq!(document["swagger"], "2.0");
+    assert_eq!(document["securityDefinitions"]["BearerToken"]["in"], "header", "generated clients take a token");
     assert_references_exist(&document, &document["definitions"]);
     let create = &document["paths"]["/api/v1/namespaces/{namespace}/pods"]["post"];
     assert_eq!(create["parameters"][0]["schema"]["$ref"], "#/definitions/io.k8s.api.core.v1.Pod");

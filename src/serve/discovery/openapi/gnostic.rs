@@ -64,8 +64,13 @@ static DOCUMENT: GnosticMessage = GnosticMessage {
         ("info", 2, One(&INFO)),
         ("paths", 8, Named(2, &One(&PATH_ITEM))),
         ("definitions", 9, Named(1, &One(&SCHEMA))),
+        ("securityDefinitions", 13, Named(1, &Within(&[2], &One(&API_KEY)))),
     ],
     extensions: 16,
+};
+static API_KEY: GnosticMessage = GnosticMessage {
+    fields: &[("type", 1, Text), ("name", 2, Text), ("in", 3, Text), ("description", 4, Text)],
+    extensions: 5,
 };
 static INFO: GnosticMessage = GnosticMessage { fields: &[("title", 1, Text), ("version", 2, Text)], extensions: 7 };
 static PATH_ITEM: GnosticMessage = GnosticMessage {

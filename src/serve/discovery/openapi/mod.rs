@@ -117,8 +117,10 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
         let definitions: Map<String, Value> =
             found.iter().map(|(name, schema)| (name.clone(), v2::convert(schema))).collect();
         let info = json!({"title": "Kubernetes", "version": KUBERNETES});
-        let paths = v2::convert_paths(paths);
-        let document = json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions});
+        let document = json!({
+            "swagger": "2.0", "info": info, "paths": v2::convert_paths(paths), "definitions": definitions,
+            "security": [{"BearerToken": []}], "securityDefinitions": v2::security_definitions(),
+        });
         match is_protobuf {
             true => encoded(V2_PROTOBUF, gnostic::encode_document(&document)),
             false => HttpAnswer::document(200, &document, &AnswerForm::default()),

@@ -26,6 +26,12 @@ const SAME: [&str; 18] = [
     "enum",
 ];
 
+/// Returns the ways to authenticate, which generated clients offer: a token in a header.
+pub fn security_definitions() -> Value {
+    let text = "Bearer Token authentication";
+    json!({"BearerToken": {"description": text, "in": "header", "name": "authorization", "type": "apiKey"}})
+}
+
 /// Converts the paths.
 pub fn convert_paths(paths: Map<String, Value>) -> Map<String, Value> {
     paths
