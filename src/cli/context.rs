@@ -234,6 +234,12 @@ impl CommandContext {
         Ok(self.api.as_mut())
     }
 
+    /// The API of the cluster; an error that names the remedy if there is none.
+    pub fn require_existing(&mut self) -> CliResult<&mut Api> {
+        let path = self.state();
+        self.existing()?.ok_or_else(|| OpenError::Absent { path }.into())
+    }
+
     /// Closes and opens the cluster again, because its file may have been replaced.
     pub fn reopen(&mut self) -> CliResult {
         if self.api.take().is_none() {
@@ -285,11 +291,16 @@ impl CommandContext {
     /// Writes text with kloop's own colours to standard output. Callers have escaped control
     /// sequences.
     pub fn print_styled(&mut self, text: &str) -> CliResult {
-        if std::io::stdout().is_terminal() {
+        let covers_progress = self.progress.is_shown() && std::io::stdout().is_terminal();
+        if covers_progress {
             self.progress.erase();
         }
         let mut out = std::io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if covers_progress && text.ends_with('\n') {
+            self.progress.redraw();
+        }
+        match written {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Machine(
                 74,
                 format!("cannot write to standard output: {error}", error = io_error_text(error)),

@@ -8,6 +8,10 @@ use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
 use crate::runtime::process;
 
+/// The hint for a cluster whose control plane has ended.
+pub const NOTHING_CHANGES: &str =
+    "hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)";
+
 /// The control plane's state, as far as a command can see it.
 enum PlaneState {
     /// There is no cluster yet.
@@ -63,16 +67,29 @@ pub fn print_hint(context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
+/// Prints which command to run, if nothing acts on the cluster: after a command that found nothing or could not reach a process.
+pub fn print_remedy(context: &mut CommandContext) -> CliResult {
+    print_hint(context)?;
+    if let PlaneState::Stopped(_) = plane_state(context)?
+        && !context.reads_past()
+    {
+        context.print_notice(NOTHING_CHANGES);
+    }
+    Ok(())
+}
+
+/// Prints that a command found nothing, in kubectl's words, and which command to run if nothing acts on the cluster.
+pub fn print_nothing_found(context: &mut CommandContext, text: &str) -> CliResult {
+    context.print_notice(text);
+    print_remedy(context)
+}
+
 /// Prints which command to run, after an object that needs a control plane was written.
 pub fn print_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext) -> CliResult {
     if !is_needed_for(kind) || dry_run != DryRun::None {
         return Ok(());
     }
-    print_hint(context)?;
-    if let PlaneState::Stopped(_) = plane_state(context)? {
-        context.print_notice("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
-    }
-    Ok(())
+    print_remedy(context)
 }
 
 /// Prints the age of the state, if no control plane keeps it up to date any more.

@@ -1,6 +1,7 @@
 //! Waits for changes of the state up to a deadline. Wake hints from the store end a wait early;
 //! because hints can be lost, each wait is also bounded.
 
+use super::control_plane::NOTHING_CHANGES;
 use super::{CliResult, CommandContext};
 use crate::reconcile::leader;
 use crate::store::{WakeHint, watch_hint};
@@ -55,7 +56,7 @@ impl Deadline {
         if (remaining.is_zero() || self.since.elapsed() >= ARRIVAL)
             && self.unreported.take().is_some_and(|home| leader::read_leader(&home).is_none())
         {
-            eprintln!("hint: no control plane runs: nothing changes until one does (kloop reconcile --watch)");
+            eprintln!("{NOTHING_CHANGES}");
         }
         if remaining.is_zero() {
             return false;

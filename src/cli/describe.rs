@@ -2,7 +2,7 @@
 
 use super::past::AtFlag;
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::Transaction;
 use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::view::RelatedObjects;
@@ -83,7 +83,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     print(context, &found, show_events)?;
     if found.is_empty() && failures.is_empty() {
         let place = format!(" in {} namespace.", context.namespace());
-        context.print_notice(&format!("No resources found{}", if args.all_namespaces { "" } else { &place }));
+        let text = format!("No resources found{}", if args.all_namespaces { "" } else { &place });
+        control_plane::print_nothing_found(context, &text)?;
     }
     Failure::from_failures(failures)
 }

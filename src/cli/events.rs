@@ -3,7 +3,7 @@
 use super::deadline::Deadline;
 use super::flags::PrintFlags;
 use super::targets::{self, Targets};
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::kinds::{self, Kind, KindRegistry};
@@ -80,8 +80,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     if found.is_empty() && !args.watch {
         let place = namespace.map(|name| format!(" in {name} namespace")).unwrap_or_default();
-        context.print_notice(&format!("No events found{place}."));
-        return Ok(());
+        return control_plane::print_nothing_found(context, &format!("No events found{place}."));
     }
     let options = table::TableOptions {
         no_headers: args.no_headers,

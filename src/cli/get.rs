@@ -275,6 +275,9 @@ impl Args {
     }
 }
 
+/// Kinds beside workloads whose objects the control plane makes.
+const MADE_BY_LOOPS: [&str; 3] = ["nodes", "endpoints", "endpointslices.discovery.k8s.io"];
+
 fn print_tables(
     args: &Args,
     context: &mut CommandContext,
@@ -287,7 +290,8 @@ fn print_tables(
     let several = found.groups.len() > 1 || args.show_kind;
     let mut shown = 0;
     let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
-    let needs_plane = found.groups.iter().any(|group| control_plane::is_needed_for(group.kind));
+    let is_made_by_loops = |kind: &Kind| control_plane::is_needed_for(kind) || MADE_BY_LOOPS.contains(&kind.resource.0);
+    let needs_plane = found.groups.iter().any(|group| is_made_by_loops(group.kind));
     let runs = found.groups.iter().any(|group| !group.objects.is_empty() && control_plane::is_needed_for(group.kind));
     let mut printer = table::TablePrinter::new(args.table_options(wide, namespaced));
     let mut text = String::new();
@@ -311,7 +315,7 @@ fn print_tables(
         };
         context.print_notice(&format!("No resources found{place}"));
     }
-    if needs_plane {
+    if needs_plane || (shown == 0 && failures.is_empty() && context.existing()?.is_none()) {
         control_plane::print_hint(context)?;
     }
     if runs {

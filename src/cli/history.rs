@@ -89,10 +89,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     };
     let after = args.since.as_deref().map(|since| past::find_revision(context, since)).transpose()?.unwrap_or(0);
     let namespace = context.globals.namespace.clone();
-    let Some(api) = context.existing()? else {
-        let state = context.state();
-        return Err(Failure::plain(format!("there is no cluster at {}, and so no history", state.display())));
-    };
+    let api = context.require_existing()?;
     let is_wanted = |entry: &LogEntry| {
         let key = &entry.change.stored().key;
         let fits = match &keys {

@@ -163,8 +163,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let style = args.style()?;
     let pods = pods(&args, context)?;
     if pods.is_empty() {
-        context.print_notice(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
-        return Ok(());
+        let text = format!("No resources found in {} namespace.", context.namespace());
+        return control_plane::print_nothing_found(context, &text);
     }
     let mut requests = Vec::new();
     for pod in pods {

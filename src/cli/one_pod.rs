@@ -127,7 +127,7 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandCo
     let Some(selector) = targets::selector_of(kind, &object) else {
         return Err(targets::no_pods_error(kind, &key.name, "attach to"));
     };
-    let deadline = Deadline::new(context, Some(timeout.unwrap_or_default()))?;
+    let deadline = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
     let selection = ListSelection { labels: Some(selector), fields: None };
     loop {
         let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &selection))?;

@@ -36,7 +36,7 @@ impl AtFlag {
 
 /// Makes the command read the state at a revision.
 pub fn travel_to(context: &mut CommandContext, revision: u64) -> CliResult {
-    let Some(api) = context.existing()? else { return Err(no_history(context)) };
+    let api = context.require_existing()?;
     let at = api.read(|snapshot| past::read_time_of(snapshot, revision))?;
     let traveled = api.store_mut().travel_to(revision);
     match traveled {
@@ -60,13 +60,9 @@ pub fn find_revision(context: &mut CommandContext, text: &str) -> CliResult<u64>
         Some(ago) => Time::now() - time::parse_duration(ago).map_err(|_| wrong())?,
         None => time::parse_rfc3339(text).map_err(|_| wrong())?,
     };
-    let Some(api) = context.existing()? else { return Err(no_history(context)) };
+    let api = context.require_existing()?;
     let (revision, floor) = api.read(|snapshot| Ok((past::find_revision_at(snapshot, at)?, snapshot.floor()?)))?;
     revision.ok_or_else(|| revision_failure(context, StoreError::Expired { floor }))
-}
-
-fn no_history(context: &CommandContext) -> Failure {
-    Failure::plain(format!("there is no cluster at {}, and so no history", context.state().display()))
 }
 
 /// Explains that a revision is not kept any more, or does not exist yet.
@@ -74,7 +70,9 @@ fn revision_failure(context: &mut CommandContext, error: StoreError) -> Failure 
     let floor = match error {
         StoreError::Expired { floor } => floor,
         StoreError::Future { head, revision } => {
-            return Failure::plain(format!("there is no revision {revision} yet: the newest is {head}"));
+            return Failure::plain(format!(
+                "there is no revision {revision} yet: the newest is {head}; kloop history shows them"
+            ));
         }
         other => return anyhow::Error::from(other).into(),
     };

@@ -24,13 +24,15 @@ pub struct ProgressLine {
     started: Option<Instant>,
     drawn: Option<Instant>,
     is_shown: bool,
+    /// The text that was drawn last.
+    text: String,
 }
 
 impl ProgressLine {
     /// Creates a line that is not shown.
     pub fn new() -> ProgressLine {
         let is_terminal = std::io::stderr().is_terminal();
-        ProgressLine { is_terminal, started: None, drawn: None, is_shown: false }
+        ProgressLine { is_terminal, started: None, drawn: None, is_shown: false, text: String::new() }
     }
 
     /// Draws the line, unless the work began a moment ago or the line was drawn a moment ago.
@@ -49,6 +51,17 @@ impl ProgressLine {
         }
     }
 
+    /// Whether the line is on the terminal.
+    pub fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
+    /// Draws the line again below lines that were printed after [`ProgressLine::erase`].
+    pub fn redraw(&mut self) {
+        self.is_shown = true;
+        write(&self.text);
+    }
+
     /// Erases the line at the end of the work.
     pub fn end(&mut self) {
         self.erase();
@@ -63,8 +76,8 @@ impl ProgressLine {
             return None;
         }
         (self.drawn, self.is_shown) = (Some(now), true);
-        let line: String = text().chars().take(WIDTH).collect();
-        Some(format!("{ERASE}{line}"))
+        self.text = text().chars().take(WIDTH).collect();
+        Some(format!("{ERASE}{}", self.text))
     }
 }
 
@@ -86,7 +99,7 @@ mod tests {
 
     #[test]
     fn line_is_drawn_after_half_a_second_and_then_at_intervals() {
-        let mut line = ProgressLine { is_terminal: false, started: None, drawn: None, is_shown: false };
+        let mut line = ProgressLine::new();
         let start = Instant::now();
         let mut frame = |millis: u64| line.frame(start + Duration::from_millis(millis), || format!("{millis} ms"));
         assert_eq!((frame(0), frame(499)), (None, None));
@@ -98,7 +111,7 @@ mod tests {
 
     #[test]
     fn line_is_never_wider_than_a_terminal() {
-        let mut line = ProgressLine { is_terminal: false, started: None, drawn: None, is_shown: false };
+        let mut line = ProgressLine::new();
         line.started = Instant::now().checked_sub(PATIENCE);
         let text = line.frame(Instant::now(), || "x".repeat(200)).unwrap();
         line.is_shown = false;

@@ -3,7 +3,7 @@
 //! Never: reads an object other than the pods that it shows, so that it is fast in a large cluster; or needs a control plane.
 //! Start reading at [`run`].
 
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, control_plane};
 use crate::object::{Key, Resource, Time, time};
 use crate::runtime::wire::{self, ContainerRecord, RecordedState, ShimRecord};
 use crate::runtime::{folder, ports, usage};
@@ -55,10 +55,7 @@ struct ProcessLine {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let Some(home) = context.existing()?.map(|api| api.store().home().to_owned()) else {
-        let state = context.state();
-        return Err(Failure::plain(format!("there is no cluster at {}; kloop up makes one", state.display())));
-    };
+    let home = context.require_existing()?.store().home().to_owned();
     let wanted = context.globals.namespace.clone();
     let is_wanted = |record: &ShimRecord| wanted.as_ref().is_none_or(|wanted| record.pod.namespace == *wanted);
     // Reading the machine's sockets takes longer than all the rest.
@@ -93,7 +90,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     if lines.is_empty() {
         context.print_notice("No processes run here.");
-        return Ok(());
+        return control_plane::print_remedy(context);
     }
     context.print(&format_table(&lines, args.no_headers, wanted.is_none(), now))
 }

@@ -87,10 +87,7 @@ impl UndoTarget {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let to = args.to.as_deref().map(|text| past::find_revision(context, text)).transpose()?;
     let kinds = context.kinds().clone();
-    let Some(api) = context.existing()? else {
-        let state = context.state();
-        return Err(Failure::plain(format!("there is no cluster at {}, and so nothing to undo", state.display())));
-    };
+    let api = context.require_existing()?;
     if let Some(to) = to {
         check_revision(api, to)?;
     }
@@ -145,7 +142,9 @@ fn print_target(context: &mut CommandContext, target: &UndoTarget, dry_run: DryR
 fn check_revision(api: &Api, revision: u64) -> CliResult {
     let (floor, head) = api.read(|snapshot| Ok((snapshot.floor()?, snapshot.revision()?)))?;
     if revision < floor || revision > head {
-        return Err(Failure::plain(format!("the history has revisions {floor} to {head}, and not {revision}")));
+        return Err(Failure::plain(format!(
+            "the history has revisions {floor} to {head}, and not {revision}; kloop history shows them"
+        )));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::runtime::ports::{self, PortHolder};
 use crate::runtime::process::{self, ProcessIdentity};
 use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
 use crate::show::escape;
-use crate::store::Store;
+use crate::store::{OpenError, Store};
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};
 use colored::Colorize;
@@ -91,11 +91,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let answers = match context.existing()? {
         Some(api) => explain_objects(api.store(), keys.as_deref(), namespace.as_deref())?,
-        None if is_overview => {
-            let file = context.state().display().to_string();
-            let text = format!("there is no cluster yet: there is no file {file}; kloop apply -f FILE makes one");
-            return Err(Failure::plain(text));
-        }
+        None if is_overview => return Err(OpenError::Absent { path: context.state() }.into()),
         None => Vec::new(),
     };
     print_answers(&args, context, &answers, namespace.as_deref())?;

@@ -74,7 +74,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Absent { path } => {
-                write!(f, "there is no cluster at {}: the first `kloop apply` makes one", path.display())
+                write!(f, "there is no cluster at {}: kloop up or kloop apply makes one", path.display())
             }
             OpenError::Newer { path, found, known } => write!(
                 f,

@@ -5,6 +5,7 @@
 //! offered: a role may be named `$(reboot)`.
 
 use super::state::CompletionState;
+use super::values;
 use crate::cli::{grammar, help};
 use crate::show::print;
 use clap::builder::StyledStr;
@@ -97,49 +98,87 @@ fn add_completers(command: Command, before: &[OsString]) -> Command {
     fn map_arguments(command: Command, with: &dyn Fn(Arg) -> Arg) -> Command {
         command.mut_args(with).mut_subcommands(|inner| map_arguments(inner, with))
     }
-    map_arguments(command, &|arg| with(arg, &state))
+    map_arguments(remove_aliases(command, before), &|arg| with(arg, &state))
 }
 
+/// Removes the aliases that the line does not use, so that the full names are offered.
+fn remove_aliases(command: Command, before: &[OsString]) -> Command {
+    command.mut_subcommands(|inner| {
+        let is_used = inner.get_visible_aliases().any(|alias| before.iter().any(|word| word == alias));
+        let inner = if is_used { inner } else { inner.visible_alias(None) };
+        remove_aliases(inner, before)
+    })
+}
+
+type Ask = fn(&CompletionState, &str) -> Vec<String>;
+
 /// Returns the completer for an argument of a verb; `None` for free text.
-fn completer(argument: &str, verb: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
+fn completer(argument: &str, path: &str, state: &Arc<CompletionState>) -> Option<ArgValueCompleter> {
     let listed = |list: Vec<String>| {
         Some(ArgValueCompleter::new(move |word: &OsStr| matching_candidates(word, list.iter().cloned())))
     };
     let texts = |list: &[&str]| listed(list.iter().map(|text| (*text).to_owned()).collect());
-    let state = Arc::clone(state);
-    let ask = |ask: fn(&CompletionState, &str) -> Vec<String>| {
-        Some(ArgValueCompleter::new(move |word: &OsStr| {
-            matching_candidates(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
-        }))
-    };
-    match (argument, verb.split(' ').next().unwrap_or_default()) {
-        ("namespace", _) => ask(|state, _| state.namespaces()),
-        ("container", _) => ask(|state, _| state.containers()),
+    if let Some(values) = values::flag_values(argument, path) {
+        return texts(values);
+    }
+    if let Some(kinds) = values::kinds_of_verb(path).filter(|_| argument == "words") {
+        let state = Arc::clone(state);
+        return Some(ArgValueCompleter::new(move |word: &OsStr| {
+            matching_candidates(word, state.targets_of(kinds, word.to_str().unwrap_or_default()).into_iter())
+        }));
+    }
+    match (argument, path.split(' ').next().unwrap_or_default()) {
         ("filenames" | "state" | "kustomize", _)
         | ("file", "backup")
+        | ("from_file" | "from_env_file" | "patch_file" | "cert" | "key" | "manifests" | "scheduler_config", _)
         | ("folder" | "output", "kustomize")
-        | ("words" | "junit", "up") => Some(ArgValueCompleter::new(PathCompleter::any())),
-        ("output", "explain") => texts(&["plaintext", "plaintext-openapiv2"]),
-        ("output", "up" | "ps" | "history") => texts(&["json"]),
-        ("annotations", "up") => texts(&["github"]),
-        ("words", "history") => ask(CompletionState::targets),
-        ("file", "state") | ("file" | "output", "import") => Some(ArgValueCompleter::new(PathCompleter::any())),
-        ("object", "url" | "open") => ask(CompletionState::targets),
-        ("condition", "wait") => ask(CompletionState::conditions),
-        ("output", "delete") => texts(&["name"]),
-        ("output", verb) => listed(print::formats(verb == "get")),
-        ("dry_run", _) => texts(&["none", "server", "client"]),
-        ("validate", _) => texts(&["strict", "warn", "ignore"]),
-        ("cascade", _) => texts(&["background", "orphan", "foreground"]),
-        ("shells", _) => texts(&["bash", "zsh", "fish", "man"]),
-        ("words", "help") => listed(help_words()),
-        ("words", "explain") => ask(CompletionState::fields),
-        ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => ask(CompletionState::pods),
-        ("names", "cordon" | "uncordon" | "drain") => ask(|state, _| state.names("nodes")),
-        ("image", "image") => ask(|state, _| state.images()),
-        ("words", _) => ask(CompletionState::targets),
-        _ => None,
+        | ("file", "state")
+        | ("file" | "output", "import")
+        | ("words" | "junit", "up") => return Some(ArgValueCompleter::new(PathCompleter::any())),
+        ("output", verb) => return listed(print::formats(verb == "get")),
+        ("words", "help") => return listed(help_words()),
+        _ => {}
     }
+    let (ask, state) = (cluster_words(argument, path)?, Arc::clone(state));
+    Some(ArgValueCompleter::new(move |word: &OsStr| {
+        matching_candidates(word, ask(&state, word.to_str().unwrap_or_default()).into_iter())
+    }))
+}
+
+/// Returns the function that reads the words for an argument from the cluster.
+fn cluster_words(argument: &str, path: &str) -> Option<Ask> {
+    const CONTEXTS: [&str; 6] =
+        ["delete-cluster", "delete-context", "get-contexts", "rename-context", "set-context", "use-context"];
+    let is_about_contexts = path.strip_prefix("config ").is_some_and(|verb| CONTEXTS.contains(&verb));
+    Some(match (argument, path) {
+        ("namespace", _) => |state, _| state.namespaces(),
+        ("container", _) => |state, _| state.containers(),
+        ("context" | "cluster", _) => |state, _| state.contexts(),
+        ("contexts" | "names", _) if is_about_contexts => |state, _| state.contexts(),
+        ("resource", "create role" | "create clusterrole") => |state, _| state.types(),
+        ("clusterrole", _) => |state, _| state.names("clusterroles"),
+        ("role", _) => |state, _| state.names("roles"),
+        ("class", "create ingress") => |state, _| state.names("ingressclasses"),
+        ("from", "create job") => |state, _| state.named_with_type("cronjob"),
+        ("names", "create token") => |state, _| state.names("serviceaccounts"),
+        ("names", "top pod") => |state, _| state.names("pods"),
+        ("names", "top node" | "node remove" | "node stop" | "node start" | "cordon" | "uncordon" | "drain") => {
+            |state, _| state.names("nodes")
+        }
+        ("names", "certificate approve" | "certificate deny") => |state, _| state.names("certificatesigningrequests"),
+        ("about", "events") => CompletionState::targets_with_type,
+        ("api_group", _) => |state, _| state.groups(),
+        ("words", "auth can-i") => CompletionState::access,
+        ("words", "set image" | "set env" | "set resources") => CompletionState::template_targets,
+        ("object", "url" | "open") => CompletionState::addressed,
+        ("condition", "wait") => CompletionState::conditions,
+        ("words", "explain") => CompletionState::fields,
+        ("words", "logs" | "exec" | "attach" | "port-forward" | "cp" | "debug") => CompletionState::pods,
+        ("image", "image resolve" | "image set") => |state, _| state.images(),
+        ("words", path) if path.starts_with("config ") => return None,
+        ("words", _) => CompletionState::targets,
+        _ => return None,
+    })
 }
 
 /// The arguments of `kloop help`: commands and topics.
@@ -185,6 +224,18 @@ mod tests {
             (&["kloop", "wait", "deploy", "--for=condition=P"], "--for=condition=Progressing "),
             (&["kloop", "wait", "svc/web", "--for=condition=R"], ""),
             (&["kloop", "wait", "pod/web", "--for=jsonpath=.status.ph"], "--for=jsonpath=.status.phase "),
+            (&["kloop", "run", "x", "--restart=O"], "--restart=OnFailure "),
+            (&["kloop", "patch", "deploy", "web", "--type", ""], "strategic merge json "),
+            (&["kloop", "expose", "deploy", "web", "--type=N"], "--type=NodePort "),
+            (&["kloop", "delete", "--cascade=o"], "--cascade=orphan "),
+            (&["kloop", "top", "pod", "--sort-by", ""], "cpu memory "),
+            (&["kloop", "top", ""], "node pod "),
+            (&["kloop", "rollout", "undo", "d"], "daemonsets deployments "),
+            (&["kloop", "set", "image", "dep"], "deployments/ "),
+            (&["kloop", "auth", "can-i", "de"], "delete deletecollection "),
+            (&["kloop", "auth", "can-i", "get", "deploy"], "deployments "),
+            (&["kloop", "get", "deployments."], "deployments.apps "),
+            (&["kubectl", "get", "pods,deployments."], "pods,deployments.apps "),
             (&["kloop", "explain", "deploy.spec.strat"], "deploy.spec.strategy "),
             (&["kloop", "explain", "pod.spec.containers.liveness"], "pod.spec.containers.livenessProbe "),
             (&["kloop", "explain", "pod.spec.nothing."], ""),

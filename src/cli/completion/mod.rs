@@ -8,6 +8,7 @@ mod answer;
 mod conditions;
 mod man;
 mod state;
+mod values;
 
 pub use answer::answer;
 

@@ -3,7 +3,7 @@
 use super::conditions;
 use crate::apiserver::{Api, custom};
 use crate::cli::context::state_path;
-use crate::cli::context_settings::default_namespace;
+use crate::cli::context_settings::{context_name, default_namespace};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::image::recipe;
 use crate::kinds::schemas::KindSchemas;
@@ -17,6 +17,10 @@ use std::path::PathBuf;
 
 /// The most objects whose conditions are read for one completion.
 const MOST_READ: usize = 100;
+
+/// Types with a pod template, or with containers.
+const WITH_TEMPLATES: [&str; 7] =
+    ["cronjobs", "daemonsets", "deployments", "jobs", "pods", "replicasets", "statefulsets"];
 
 /// Options and arguments before the cursor.
 #[derive(Default)]
@@ -52,6 +56,76 @@ impl CompletionState {
                 names
             }
         }
+    }
+
+    /// Completes TYPE/NAME in one word.
+    pub fn targets_with_type(&self, word: &str) -> Vec<String> {
+        self.pairs(word)
+    }
+
+    /// Completes TYPE, then names, or TYPE/NAME, of some types only.
+    pub fn targets_of(&self, kinds: &[&str], word: &str) -> Vec<String> {
+        match (word.contains('/'), self.words.is_empty()) {
+            (false, true) => kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+            _ => self.targets(word),
+        }
+    }
+
+    /// Completes TYPE/NAME of workloads, then `CONTAINER=`.
+    pub fn template_targets(&self, word: &str) -> Vec<String> {
+        let Some(first) = self.words.first() else {
+            return match word.contains('/') {
+                true => self.pairs(word),
+                false => WITH_TEMPLATES.iter().map(|kind| format!("{kind}/")).collect(),
+            };
+        };
+        let (name, object) = match first.split_once('/') {
+            Some(pair) => pair,
+            None if self.words.len() > 1 => (first.as_str(), self.words[1].as_str()),
+            None => return self.names(first),
+        };
+        let Some(kind) = self.kinds().by_name(name) else { return Vec::new() };
+        let namespace = self.namespace();
+        let key = Key::new(kind.resource, if kind.namespaced { &namespace } else { "" }, object);
+        let found = self.open().and_then(|api| api.read_view(|txn| crate::apiserver::read::get(txn, &key)).ok());
+        let Some(found) = found else { return Vec::new() };
+        let containers = [&["spec", "template", "spec", "containers"][..], &["spec", "containers"]];
+        let containers = containers.into_iter().flat_map(|path| found.items(path));
+        containers.filter_map(|container| Some(format!("{}=", container["name"].as_str()?))).collect()
+    }
+
+    /// Completes the object of `url` and `open`: the name of a Service, or TYPE/NAME.
+    pub fn addressed(&self, word: &str) -> Vec<String> {
+        if word.contains('/') {
+            return self.pairs(word);
+        }
+        let types = ["ingresses/", "pods/", "services/"].into_iter().map(str::to_owned);
+        self.names("services").into_iter().chain(types).collect()
+    }
+
+    /// Completes the verb of `auth can-i`, then the type.
+    pub fn access(&self, word: &str) -> Vec<String> {
+        match self.words.is_empty() {
+            true => super::values::ACCESS_VERBS.iter().map(|verb| (*verb).to_owned()).collect(),
+            false if word.contains('/') => self.pairs(word),
+            false => self.types(),
+        }
+    }
+
+    /// Returns the objects of a type, as `TYPE/NAME`.
+    pub fn named_with_type(&self, name: &str) -> Vec<String> {
+        self.names(name).into_iter().map(|known| format!("{name}/{known}")).collect()
+    }
+
+    /// Returns the API groups of the cluster's kinds.
+    pub fn groups(&self) -> Vec<String> {
+        let groups: BTreeSet<String> = self.kinds().all().map(|kind| kind.resource.group().to_owned()).collect();
+        groups.into_iter().filter(|group| !group.is_empty()).collect()
+    }
+
+    /// Returns the names of contexts.
+    pub fn contexts(&self) -> Vec<String> {
+        vec![context_name(&state_path(self.path.as_ref()))]
     }
 
     /// Completes names of pods, or TYPE/NAME; then the containers of the named pod.
@@ -136,7 +210,9 @@ impl CompletionState {
 
     fn pairs(&self, word: &str) -> Vec<String> {
         let Some((name, _)) = word.split_once('/') else {
-            return types(&self.kinds(), word).into_iter().map(|name| format!("{name}/")).collect();
+            let kinds = self.kinds();
+            let plural = kinds.all().map(|kind| kind.resource.plural()).collect::<BTreeSet<&str>>();
+            return plural.into_iter().map(|name| format!("{name}/")).collect();
         };
         self.names(name).into_iter().map(|known| format!("{name}/{known}")).collect()
     }
@@ -200,9 +276,12 @@ impl CompletionState {
 
 /// Completes `pods` or `deployments`; after a comma, the next type.
 fn types(kinds: &KindRegistry, word: &str) -> Vec<String> {
-    let (first, _) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
+    let (first, last) = word.rsplit_once(',').map_or(("", word), |(first, last)| (&word[..=first.len()], last));
     let mut names: Vec<&str> = kinds.all().map(|kind| kind.resource.plural()).collect();
     names.extend(kinds.all().flat_map(|kind| kind.categories));
+    let qualified = kinds.all().filter(|kind| !kind.resource.group().is_empty()).map(|kind| kind.resource.0);
+    // After a dot, names with their group.
+    names.extend(qualified.filter(|_| last.contains('.')));
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(|name| format!("{first}{name}")).collect()

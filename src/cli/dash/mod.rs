@@ -49,10 +49,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "kloop dash needs a terminal; without one: kloop get all, kloop why, kloop events --watch, kloop dash --web",
         ));
     }
-    if context.existing()?.is_none() {
-        let state = context.state();
-        return Err(Failure::plain(format!("there is no cluster at {}; kloop up makes one", state.display())));
-    }
+    context.require_existing()?;
     if args.web { web::serve_page(args.port, context) } else { session::show(context) }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{group_kind, required};
 use crate::apiserver::rules::names::key_of;
+use crate::cli::control_plane;
 use crate::cli::deadline::Deadline;
 use crate::cli::flags;
 use crate::cli::targets::{self, Target, TargetFlags};
@@ -44,8 +45,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     required(&args.which)?;
     let (found, mut failures) = targets::find(context, &args.which.scope())?;
     if found.is_empty() && failures.is_empty() {
-        context.print_notice(&format!("No resources found in {} namespace.", context.namespace().to_owned()));
-        return Ok(());
+        let text = format!("No resources found in {} namespace.", context.namespace());
+        return control_plane::print_nothing_found(context, &text);
     }
     for target in &found {
         let deadline = Deadline::with_control_plane(context, timeout)?;

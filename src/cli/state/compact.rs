@@ -2,7 +2,6 @@
 //!
 //! Never: forgets an object as it is now. Start reading at [`run`].
 
-use super::open_existing;
 use crate::cli::{CliResult, CommandContext};
 use crate::store::Retention;
 
@@ -32,7 +31,7 @@ const STEP: usize = 1000;
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let now = context.now();
-    let api = open_existing(context)?;
+    let api = context.require_existing()?;
     let usual = Retention::usual(now);
     let keep = args.keep.map_or(usual, |keep| Retention { at_least: keep, at_most: keep, since: now, bytes: u64::MAX });
     let mut passed = 0;

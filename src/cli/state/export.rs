@@ -67,7 +67,7 @@ const BUILT_IN: [(&str, &str); 7] = [
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    super::open_existing(context)?;
+    context.require_existing()?;
     let namespace = context.globals.namespace.clone();
     let kinds = context.kinds().clone();
     let mut objects: Vec<(u8, Object)> = context.read_view(|txn| {

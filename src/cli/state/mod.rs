@@ -11,8 +11,6 @@ mod verify;
 
 use super::backup;
 use super::{CliResult, CommandContext};
-use crate::apiserver::Api;
-use crate::store::OpenError;
 use clap::Subcommand;
 
 /// Copy, check, measure and move the cluster's state.
@@ -60,10 +58,4 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         StateVerb::Export(args) => export::run(args, context),
         StateVerb::Import(args) => import::run(args, context),
     }
-}
-
-/// Returns the API of the cluster; an error if there is none.
-fn open_existing(context: &mut CommandContext) -> CliResult<&mut Api> {
-    let path = context.state();
-    context.existing()?.ok_or_else(|| OpenError::Absent { path }.into())
 }

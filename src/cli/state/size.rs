@@ -2,7 +2,6 @@
 //!
 //! Start reading at [`run`].
 
-use super::open_existing;
 use crate::cli::{CliResult, CommandContext};
 use crate::show::columns::{TABLE, align};
 use crate::store::past::{StoreSizes, measure_sizes};
@@ -20,7 +19,7 @@ pub struct Args {}
 
 /// Runs the verb.
 pub fn run(_: Args, context: &mut CommandContext) -> CliResult {
-    let api = open_existing(context)?;
+    let api = context.require_existing()?;
     let (path, files) = (api.store().path().display().to_string(), file_bytes(api.store().path()));
     let sizes = api.read(|snapshot| measure_sizes(snapshot))?;
     context.print(&format!("{path}: {}\n\n{}", format_bytes(files), format_table(&sizes)))

@@ -2,7 +2,6 @@
 //!
 //! Never: repairs it. Start reading at [`run`].
 
-use super::open_existing;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::time;
 use crate::store::past;
@@ -27,7 +26,7 @@ const DAMAGED: u8 = 68;
 
 /// Runs the verb.
 pub fn run(_: Args, context: &mut CommandContext) -> CliResult {
-    let api = open_existing(context)?;
+    let api = context.require_existing()?;
     let problems = api.store().check().map_err(anyhow::Error::from)?;
     if !problems.is_empty() {
         return Err(Failure::Machine(DAMAGED, format!("the state file is damaged:\n  {}", problems.join("\n  "))));

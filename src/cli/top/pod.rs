@@ -2,6 +2,7 @@
 
 use super::order;
 use crate::apiserver::read::{self, ListSelection};
+use crate::cli::control_plane;
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -125,6 +126,5 @@ fn explain_empty_result(args: &Args, named: Option<&str>, pods: &[Object], conte
         return Err(Failure::plain("metrics not available yet"));
     }
     let place = if args.all_namespaces { String::new() } else { format!(" in {} namespace.", context.namespace()) };
-    context.print_notice(&format!("No resources found{place}"));
-    Ok(())
+    control_plane::print_nothing_found(context, &format!("No resources found{place}"))
 }
