@@ -32,7 +32,10 @@ fn requests_are_recorded_as_the_policy_says() {
     assert_eq!(events.len(), 2, "{text}");
     let made = &events[0];
     let shown = |pointer: &str| made.pointer(pointer).cloned().unwrap_or_default();
-    assert_eq!(shown("/objectRef"), json!({"resource": "configmaps", "namespace": "default", "apiVersion": "v1"}));
+    assert_eq!(
+        shown("/objectRef"),
+        json!({"resource": "configmaps", "namespace": "default", "name": "one", "apiVersion": "v1"})
+    );
     assert_eq!((shown("/requestObject/data"), shown("/responseObject/data")), (json!({"a": "1"}), json!({"a": "1"})));
     assert_eq!((shown("/stage"), shown("/level")), (json!("ResponseComplete"), json!("RequestResponse")));
     assert_eq!((shown("/verb"), shown("/responseStatus/code")), (json!("create"), json!(201)));

@@ -12,12 +12,29 @@ use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::user::User;
 use crate::object::{Time, time};
 use policy::{AuditDecision, AuditLevel, AuditPolicy, AuditStage};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// A request that is recorded.
 pub struct AuditedRequest {
     decision: AuditDecision,
     event: Value,
+}
+
+/// The part of a body that names its object.
+#[derive(Default, Deserialize)]
+struct NamedBody {
+    #[serde(default)]
+    metadata: BodyMetadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BodyMetadata {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: String,
 }
 
 /// Data about a request that is not part of it.
@@ -94,13 +111,31 @@ impl AuditedRequest {
         }
     }
 
-    /// Records the body of the request if the level includes it.
+    /// Records the object that the body of the request names, and the body if the level includes it.
     pub fn set_request_body(&mut self, request: &ApiRequest) {
-        if self.decision.level < AuditLevel::Request || request.body.is_empty() {
+        if request.body.is_empty() {
+            return;
+        }
+        if matches!(request.method.as_str(), "POST" | "PUT") && self.event["objectRef"].is_object() {
+            let named: Option<NamedBody> = serde_json::from_slice(&request.body).ok();
+            self.complete_reference(named.unwrap_or_default().metadata);
+        }
+        if self.decision.level < AuditLevel::Request {
             return;
         }
         if let Some(body) = super::body::read_any(request) {
             self.event["requestObject"] = self.without_managed_fields(body);
+        }
+    }
+
+    /// Adds what the path does not tell.
+    fn complete_reference(&mut self, metadata: BodyMetadata) {
+        let BodyMetadata { namespace, name, uid, resource_version } = metadata;
+        let fields = [("namespace", namespace), ("name", name), ("uid", uid), ("resourceVersion", resource_version)];
+        for (field, text) in fields.into_iter().filter(|(_, text)| !text.is_empty()) {
+            if self.event["objectRef"][field].is_null() {
+                self.event["objectRef"][field] = text.into();
+            }
         }
     }
 

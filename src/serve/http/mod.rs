@@ -359,7 +359,7 @@ async fn respond(
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
     let audited = shared.audit.clone().map(|log| {
         let source = facts.address.map(|address| address.to_string());
-        let (id, uri) = (exchange.id().to_owned(), head.uri.to_string());
+        let (id, uri) = (exchange.id().to_owned(), receive::target(&head.uri).to_owned());
         Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() }))
     });
     let client = (&*connection, &*facts, audited.as_ref());

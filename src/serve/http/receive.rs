@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Version};
+use hyper::{HeaderMap, Uri, Version};
 use std::sync::Arc;
 
 /// Maximum size of a body that is read, whether it is kept or not.
@@ -25,7 +25,7 @@ const MOST_DRAINED: usize = 16 << 20;
 
 /// Returns a request without its body.
 pub fn read_head(head: &Parts) -> ApiRequest {
-    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = target(&head.uri);
     let text = |name: HeaderName| text(&head.headers, &name);
     // In HTTP/2 the host is part of the URI.
     let host = head.uri.authority().map_or_else(|| text(HOST), |authority| authority.to_string());
@@ -38,6 +38,11 @@ pub fn read_head(head: &Parts) -> ApiRequest {
         if_none_match: text(IF_NONE_MATCH),
         ..ApiRequest::new(head.method.as_str(), target)
     }
+}
+
+/// Returns the path with its parameters; in HTTP/2 a URI has the host, too.
+pub fn target(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", |target| target.as_str())
 }
 
 /// Returns the complete request of an admitted client.
@@ -183,6 +188,13 @@ pub fn text(headers: &HeaderMap, name: &HeaderName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn target_of_a_request_has_no_host() {
+        for (uri, expected) in [("https://127.0.0.1:1/api?a=b", "/api?a=b"), ("/api", "/api"), ("http://a", "/")] {
+            assert_eq!(target(&uri.parse().unwrap()), expected);
+        }
+    }
 
     #[test]
     fn escapes_of_a_path_have_two_digits() {
