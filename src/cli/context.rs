@@ -359,7 +359,7 @@ impl CommandContext {
     }
 
     /// Prints the command's failure and returns its exit code.
-    pub fn finish(&mut self, outcome: CliResult) -> ExitCode {
+    pub fn finish(&mut self, outcome: &CliResult) -> ExitCode {
         self.progress.end();
         let Err(failure) = outcome else { return ExitCode::SUCCESS };
         let text = failure.to_string();

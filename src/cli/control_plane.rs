@@ -1,9 +1,9 @@
 //! Hints for a cluster without a running control plane, where nothing acts on the objects.
 
 use super::dry_run::DryRun;
-use super::{CliResult, CommandContext};
+use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
-use crate::object::{Time, time};
+use crate::object::{Object, Time, time};
 use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
 use crate::runtime::process;
@@ -106,7 +106,22 @@ pub fn print_age(context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Prints that there is no cluster yet, after a command did not find an object.
-pub fn print_missing_cluster(context: &mut CommandContext) -> CliResult {
-    if let PlaneState::NoCluster = plane_state(context)? { print_hint(context) } else { Ok(()) }
+/// Prints what may help after an object was not found: the namespace that has it, or the command that makes a cluster.
+pub fn print_remedy_of_missing(context: &mut CommandContext, failure: &Failure) -> CliResult {
+    if let PlaneState::NoCluster = plane_state(context)? {
+        return print_hint(context);
+    }
+    let Some((resource, name)) = failure.missing_object() else { return Ok(()) };
+    let Some(kind) = context.kinds().all().find(|kind| kind.resource.0 == resource && kind.namespaced) else {
+        return Ok(());
+    };
+    if context.is_impersonating() {
+        return Ok(());
+    }
+    let has_name = |object: &Object| object.name() == name;
+    let found = context.read_view(|txn| txn.list(kind.resource, None))?;
+    if let [only] = &found.into_iter().filter(has_name).collect::<Vec<_>>()[..] {
+        context.print_notice(&format!("hint: namespace {0} has it: add -n {0}", only.namespace()));
+    }
+    Ok(())
 }

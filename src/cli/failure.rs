@@ -50,6 +50,25 @@ impl Failure {
         }
     }
 
+    /// The resource and the name of a single object that was not found.
+    pub fn missing_object(&self) -> Option<(String, String)> {
+        let text = match self {
+            Failure::Api { status, .. } if status.reason == Reason::NotFound => &status.message,
+            Failure::Plain(text) => text.strip_prefix("error from server (NotFound): ")?,
+            _ => return None,
+        };
+        let (resource, rest) = text.split_once(" \"")?;
+        let (name, rest) = rest.split_once('"')?;
+        rest.starts_with(" not found").then(|| (resource.to_owned(), name.to_owned()))
+    }
+
+    /// Whether a running control plane may be what is missing: a process was not there, or was not measured.
+    pub fn needs_control_plane(&self) -> bool {
+        let texts =
+            ["unable to upgrade connection: pod ", "unable to forward port because pod", "metrics not available yet"];
+        matches!(self, Failure::Plain(text) if texts.iter().any(|start| text.starts_with(start)))
+    }
+
     /// An error with the text after `error: `.
     pub fn plain(text: impl Into<String>) -> Failure {
         Failure::Plain(text.into())
@@ -240,6 +259,13 @@ mod tests {
         let several = Failure::Many(vec![missing("pods", "a"), missing("namespaces", "shop")]);
         assert_eq!(several.remedy().as_deref(), Some("hint: kloop create namespace shop makes it"));
         assert_eq!(missing("pods", "a").remedy(), None);
+        assert_eq!(missing("pods", "a").missing_object(), Some(("pods".to_owned(), "a".to_owned())));
+        assert!(
+            Failure::plain("unable to upgrade connection: pod a does not have a host assigned").needs_control_plane()
+        );
+        assert!(
+            !Failure::plain("unable to upgrade connection: container x is not valid for pod a").needs_control_plane()
+        );
     }
     use crate::apiserver::refused;
     use anyhow::Context;

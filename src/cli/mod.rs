@@ -126,7 +126,7 @@ fn answer_with_plugin(error: &clap::Error) -> Option<ExitCode> {
         return None;
     }
     let failure = plugin::replace_with_plugin(&words)?;
-    Some(CommandContext::new(Globals::default()).finish(Err(failure)))
+    Some(CommandContext::new(Globals::default()).finish(&Err(failure)))
 }
 
 /// Runs the program, except for the shim, which `src/main.rs` starts.
@@ -150,21 +150,29 @@ pub fn main() -> ExitCode {
     context.manager = grammar::manager(&matches);
     context.name_writer(matches.subcommand_name().unwrap_or_default());
     if let Err(failure) = diagnostics::start() {
-        return context.finish(Err(failure));
+        return context.finish(&Err(failure));
     }
     if let Err(failure) = check_globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
-        return context.finish(Err(failure));
+        return context.finish(&Err(failure));
     }
     // Open the state first, so that an unusable state is reported before an unknown kind. The verb
     // reports the error.
     let _ = context.existing();
     let outcome = verb.run(&mut context).and_then(|()| context.check_warnings());
-    let is_missing = outcome.as_ref().is_err_and(Failure::is_not_found);
-    let code = context.finish(outcome);
-    if is_missing {
+    let code = context.finish(&outcome);
+    if let Err(failure) = &outcome {
         // An error was reported when the state was opened.
-        let _ = control_plane::print_missing_cluster(&mut context);
+        let _ = print_remedy(&mut context, failure);
     }
     context.tidy();
     code
+}
+
+/// Prints the command that helps after a failure, where that depends on the cluster.
+fn print_remedy(context: &mut CommandContext, failure: &Failure) -> CliResult {
+    match failure {
+        failure if failure.is_not_found() => control_plane::print_remedy_of_missing(context, failure),
+        failure if failure.needs_control_plane() => control_plane::print_remedy(context),
+        _ => Ok(()),
+    }
 }
