@@ -161,7 +161,24 @@ pub fn all_processes() -> impl Iterator<Item = ProcessStat> {
 
 /// Returns the value of a variable in a process's initial environment; `None` when it cannot be read.
 pub fn environment(pid: i32, name: &str) -> Option<String> {
-    let block = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    find_variable(&fs::read(format!("/proc/{pid}/environ")).ok()?, name)
+}
+
+/// Returns whether a variable has a value in a process's initial environment; `None` while the process replaces its program (`execve`), when
+/// neither its arguments nor its environment can be read.
+pub fn has_variable(pid: i32, name: &str, value: &str) -> Option<bool> {
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let mut block = read("environ");
+    if block.is_empty() {
+        if read("cmdline").is_empty() {
+            return None;
+        }
+        block = read("environ");
+    }
+    Some(find_variable(&block, name).as_deref() == Some(value))
+}
+
+fn find_variable(block: &[u8], name: &str) -> Option<String> {
     let entry = block.split(|byte| *byte == 0).find_map(|entry| {
         let rest = entry.strip_prefix(name.as_bytes())?;
         rest.strip_prefix(b"=")

@@ -183,7 +183,11 @@ fn cpu_throttling_is_reported() {
 #[test]
 fn top_shows_the_usage_of_pods_and_nodes() {
     let cluster = Cluster::new();
-    assert_eq!(cluster.kloop("top pod").err, "No resources found in default namespace.\n");
+    let missing = cluster.kloop("top pod").err;
+    assert!(
+        missing.starts_with("No resources found in default namespace.\nhint: there is no cluster at "),
+        "{missing}"
+    );
     let _plane = cluster.watch();
     let busy = "while :; do :; done & exec sleep 1000";
     cluster.apply(&pod("busy", "{}", busy));

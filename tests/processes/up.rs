@@ -38,7 +38,8 @@ fn up_in_a_terminal_follows_logs_and_applies_changes_until_ctrl_c() {
     screen.until_shows("ended the processes of ");
     let (said, code) = screen.ended();
     assert!(said.contains("the objects stay") && code == 0, "{code} {said}");
-    assert_eq!(cluster.kloop("ps").err, "No processes run here.\n");
+    let nothing = "No processes run here.\nhint: no control plane runs: nothing changes until one does (kloop reconcile --watch)\n";
+    assert_eq!(cluster.kloop("ps").err, nothing);
     assert_eq!(cluster.read("deploy/web", "{.spec.replicas}"), "2");
 }
 
@@ -63,7 +64,8 @@ fn up_for_scripts_waits_reports_and_leaves_the_control_plane_to_down() {
         said.out.ends_with("deployment.apps \"web\" deleted from default namespace\ncontrol plane stopped\n"),
         "{said:?}"
     );
-    assert_eq!(cluster.kloop("ps").err, "No processes run here.\n");
+    let nothing = "No processes run here.\nhint: no control plane runs: nothing changes until one does (kloop reconcile --watch)\n";
+    assert_eq!(cluster.kloop("ps").err, nothing);
     assert_eq!(cluster.ok("get pods -o name"), "");
 }
 

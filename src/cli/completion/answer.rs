@@ -229,7 +229,7 @@ mod tests {
             (&["kloop", "expose", "deploy", "web", "--type=N"], "--type=NodePort "),
             (&["kloop", "delete", "--cascade=o"], "--cascade=orphan "),
             (&["kloop", "top", "pod", "--sort-by", ""], "cpu memory "),
-            (&["kloop", "top", ""], "node pod "),
+            (&["kloop", "top", ""], "pod node "),
             (&["kloop", "rollout", "undo", "d"], "daemonsets deployments "),
             (&["kloop", "set", "image", "dep"], "deployments/ "),
             (&["kloop", "auth", "can-i", "de"], "delete deletecollection "),

@@ -8,6 +8,7 @@ use super::{LiveContainer, Shim};
 use crate::world::ProcessNamespace;
 use rustix::fs::{CWD, fstat};
 use std::path::Path;
+use std::time::Duration;
 
 /// Kills a process and everything below it.
 pub fn kill_from(top: ProcessIdentity) {
@@ -27,21 +28,26 @@ const SWEEPS: usize = 64;
 /// Kills what an ended command left: processes below this one that began after it and carry its mark or belong to its session, whatever
 /// their parent is by now. A process that removed the mark and left the session ends with its container.
 pub fn kill_marked(command: ProcessIdentity, mark: &str) {
-    let is_its = |stat: &ProcessStat| {
-        let marked = || process::environment(stat.identity.pid, folder::EXEC).as_deref() == Some(mark);
-        stat.identity.start >= command.start && !stat.zombie && (stat.session == command.pid || marked())
-    };
     let mut killed: Vec<ProcessIdentity> = Vec::new();
     for _ in 0..SWEEPS {
-        // A killed process cannot fork any more, so this ends once a look finds no other.
-        let found = process::descendants(std::process::id() as i32);
-        let unseen: Vec<ProcessStat> =
-            found.into_iter().filter(|stat| !killed.contains(&stat.identity) && is_its(stat)).collect();
-        if unseen.is_empty() {
+        let mut found = process::descendants(std::process::id() as i32);
+        found.retain(|stat| stat.identity.start >= command.start && !stat.zombie && !killed.contains(&stat.identity));
+        let mut is_unclear = false;
+        found.retain(|stat| {
+            let is_its = process::has_variable(stat.identity.pid, folder::EXEC, mark);
+            is_unclear |= is_its.is_none();
+            stat.session == command.pid || is_its == Some(true)
+        });
+        // A killed process cannot fork any more, so this ends once a search finds no other.
+        if found.is_empty() && !is_unclear {
             return;
         }
-        kill(&unseen);
-        killed.extend(unseen.iter().map(|stat| stat.identity));
+        if found.is_empty() {
+            // The kernel is starting a program in a process, whose mark can be read right after.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill(&found);
+        killed.extend(found.iter().map(|stat| stat.identity));
     }
 }
 
