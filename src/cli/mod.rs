@@ -6,6 +6,7 @@
 //! through it.
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
+mod access_verbs;
 mod address;
 mod api_resources;
 mod api_versions;

@@ -15,7 +15,7 @@ macro_rules! verbs {
             $($(#[command(name = $word)] $name($args),)*)*
         }
 
-        /// Adds the verbs for which the function returns true. The flags of one verb take a fiftieth of the time that all take.
+        /// Adds the verbs for which the function returns true. Adding all takes longer than most commands.
         pub fn add_verbs(mut root: Command, is_wanted: impl Fn(&str) -> bool) -> Command {
             $($(if is_wanted($word) {
                 root = root.subcommand(<$args>::augment_args(Command::new($word)));

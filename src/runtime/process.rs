@@ -244,4 +244,20 @@ mod tests {
             assert_eq!(signal_number(name), number, "{name}");
         }
     }
+
+    #[test]
+    fn variable_is_clear_of_a_process_that_runs_even_without_an_environment() {
+        let start = |environment: &[(&str, &str)]| {
+            let mut sleep = std::process::Command::new("/bin/sleep");
+            sleep.arg("1000").env_clear().envs(environment.iter().copied()).spawn().expect("started")
+        };
+        for (environment, expected) in [(&[("MARK", "1")][..], true), (&[("MARK", "12")], false), (&[], false)] {
+            let mut child = start(environment);
+            let clear = std::iter::repeat_with(|| has_variable(child.id() as i32, "MARK", "1")).find_map(|found| found);
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+            assert_eq!(clear, Some(expected), "{environment:?}");
+            assert_eq!(has_variable(child.id() as i32, "MARK", "1"), None, "it is gone");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! Never: writes them itself.
 //!
 //! `default_roles.json` lists the roles (Kubernetes, "Using RBAC Authorization", default roles). It is JSON because each new state reads it,
-//! and YAML takes ten times as long. Beside the fields of a role, an entry may have `aggregateTo` (the role joins the rules of `admin`,
+//! and YAML takes longer to read. Beside the fields of a role, an entry may have `aggregateTo` (the role joins the rules of `admin`,
 //! `edit` or `view`), `aggregates` (the role has the rules of those that join it), `subjects` (they have the role everywhere; an empty list
 //! is a binding without subjects), `binding` (its name, if it is not the role's), `events` (the rule to write events) and `controller` (a
 //! service account of kube-system has the role). Start reading at [`default_roles`].

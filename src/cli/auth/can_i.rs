@@ -3,31 +3,11 @@
 //! Never: decides itself; the authorization of the API server does. Start reading at [`run`].
 
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
+use crate::cli::access_verbs::{PATH_VERBS, RESOURCE_VERBS};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::show::columns;
 use crate::world::access::index::join_errors;
 use crate::world::access::rule::AccessRule;
-
-/// Verbs that Kubernetes knows for resources.
-const RESOURCE_VERBS: [&str; 15] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-    "use",
-    "bind",
-    "impersonate",
-    "*",
-    "approve",
-    "sign",
-    "escalate",
-];
-/// Verbs that Kubernetes knows for paths.
-const PATH_VERBS: [&str; 8] = ["get", "put", "post", "head", "options", "delete", "patch", "*"];
 
 const NO_ARGUMENTS: &str = "you must specify two arguments: verb resource or verb resource/resourceName.\n\
                             See 'kloop auth can-i -h' for help and examples.";

@@ -106,7 +106,7 @@ impl CompletionState {
     /// Completes the verb of `auth can-i`, then the type.
     pub fn access(&self, word: &str) -> Vec<String> {
         match self.words.is_empty() {
-            true => super::values::ACCESS_VERBS.iter().map(|verb| (*verb).to_owned()).collect(),
+            true => crate::cli::access_verbs::RESOURCE_VERBS.iter().map(|verb| (*verb).to_owned()).collect(),
             false if word.contains('/') => self.pairs(word),
             false => self.types(),
         }

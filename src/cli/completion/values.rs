@@ -2,23 +2,7 @@
 //!
 //! Never: refuses a value; each verb does that itself. Start reading at [`flag_values`].
 
-/// Verbs of API requests, for `auth can-i` and `create role`.
-pub const ACCESS_VERBS: [&str; 14] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-    "use",
-    "bind",
-    "escalate",
-    "impersonate",
-    "approve",
-    "sign",
-];
+use super::super::access_verbs::RESOURCE_VERBS;
 
 /// Flags by name with their values, for all verbs that have them.
 const FLAGS: [(&str, &[&str]); 19] = [
@@ -38,8 +22,8 @@ const FLAGS: [(&str, &[&str]); 19] = [
     ("session_affinity", &["None", "ClientIP"]),
     ("subresource", &["status", "scale", "resize", "ephemeralcontainers", "approval", "finalize"]),
     ("types", &["Normal", "Warning"]),
-    ("verb", &ACCESS_VERBS),
-    ("verbs", &ACCESS_VERBS),
+    ("verb", &RESOURCE_VERBS),
+    ("verbs", &RESOURCE_VERBS),
     (
         "scopes",
         &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"],

@@ -2,6 +2,7 @@
 
 use super::generate::GeneratorFlags;
 use crate::apiserver::aggregation;
+use crate::cli::access_verbs::PATH_VERBS;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
 use crate::object::Resource;
 use serde_json::{Map, Value, json};
@@ -29,7 +30,7 @@ pub struct Args {
     aggregation_rule: Vec<String>,
 }
 
-/// Verbs of resources that kubectl gives without a warning.
+/// Verbs of resources that `kubectl create role` gives without a warning; those of `auth can-i` differ in three.
 const RESOURCE_VERBS: [&str; 14] = [
     "*",
     "get",
@@ -46,9 +47,6 @@ const RESOURCE_VERBS: [&str; 14] = [
     "escalate",
     "impersonate",
 ];
-
-/// Verbs of requests for a path.
-const URL_VERBS: [&str; 8] = ["*", "get", "post", "put", "delete", "patch", "head", "options"];
 
 /// Verbs that make sense for a few resources alone, some of which are served nowhere.
 const SPECIAL_VERBS: [(&str, &[(&str, &str)]); 4] = [
@@ -224,7 +222,7 @@ fn check_resource(
 
 /// Refuses verbs and paths that no request can have.
 fn check_urls(urls: &[&str], verbs: &[&str]) -> CliResult {
-    if let Some(verb) = verbs.iter().find(|verb| !URL_VERBS.contains(verb)) {
+    if let Some(verb) = verbs.iter().find(|verb| !PATH_VERBS.contains(verb)) {
         return Err(Failure::plain(format!("invalid verb: '{verb}' for nonResourceURL")));
     }
     for url in urls.iter().filter(|url| **url != "*") {
