@@ -197,11 +197,14 @@ fn rollout_without_progress_exceeds_its_deadline() {
     assert_eq!(cluster.read("deploy/web", progress), "True/NewReplicaSetAvailable");
 }
 
-/// Servers that answer with their version, reachable in all ways. They wait a moment after SIGTERM, as servers must that lose no request.
+/// Servers that answer with their version, reachable in all ways. A hook keeps each until the routes have changed, which takes seconds on a loaded
+/// machine, because the server ends at once when it is asked to. The grace period includes the hook.
 fn versions(replicas: usize) -> String {
-    let more = "env: [{name: VERSION, value: one}], lifecycle: {preStop: {sleep: {seconds: 1}}}, ";
+    let more = "env: [{name: VERSION, value: one}], lifecycle: {preStop: {sleep: {seconds: 5}}}, ";
     let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {defaultBackend: {service: {name: web, port: {number: 8080}}}}}";
-    servers("web", replicas, more) + &service("web", "type: NodePort, ports: [{port: 8080}]") + ingress
+    let servers =
+        servers("web", replicas, more).replace("terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: 30");
+    servers + &service("web", "type: NodePort, ports: [{port: 8080}]") + ingress
 }
 
 /// Returns the version that answered, or the error.
