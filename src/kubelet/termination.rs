@@ -60,24 +60,16 @@ fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
 }
 
 /// Returns the end of the grace period of a deleted pod. As in the kubelet it begins when the node begins to terminate the pod: the deletion
-/// timestamp has only whole seconds, and the kubelet may see it late. A new control plane does not know of preStop hooks that ran, so
-/// the grace period of a pod with any begins with its deletion.
+/// timestamp has only whole seconds, and the kubelet may see it late. A new control plane does not know of preStop hooks that ran; it runs
+/// them again, because Kubernetes promises to run a hook at least once ("Container Lifecycle Hooks").
 pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let end = pod.row.deletion?;
     let grace = SignedDuration::from_secs(deletion_grace(pod));
     let deleted_at = end.earlier(grace);
-    let latest = deleted_at.later(SignedDuration::from_secs(1));
-    let is_hooked = pod.members.iter().any(|member| member.hook(ProbeKind::PreStop).is_some());
-    let moment = |since: Time| match is_hooked {
-        // The container was stopped before the pod was deleted.
-        _ if since < deleted_at => latest,
-        true => since.min(latest),
-        false => since,
-    };
     let stops = pod.members.iter().filter_map(|member| Some(member.facts.as_ref()?.stopping?.since));
-    let last = pod.members.iter().filter_map(|member| member.probe(ProbeKind::PreStop)?.since);
-    let start = stops.chain(last).map(moment).min();
-    let start = start.unwrap_or(if is_hooked { latest } else { pod.world.now });
+    let hooks = pod.members.iter().filter_map(|member| member.probe(ProbeKind::PreStop)?.since);
+    // A container may have been stopped before the pod was deleted.
+    let start = stops.chain(hooks).map(|since| since.max(deleted_at)).min().unwrap_or(pod.world.now);
     Some(start.later(grace).max(end))
 }
 
@@ -263,19 +255,35 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_control_plane_that_takes_over_gives_no_second_grace() {
-        let hook = json!({"preStop": {"sleep": {"seconds": 500}}});
+    fn with_hook(seconds: u32) -> TestMachine {
+        let hook = json!({"preStop": {"sleep": {"seconds": seconds}}});
         let mut machine =
             TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a", "lifecycle": hook}]})));
         machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.take_messages();
+        machine
+    }
+
+    #[test]
+    fn hooks_run_although_the_kubelet_is_late() {
+        let mut machine = with_hook(5);
+        machine.delete(30);
+        machine.world.now += SignedDuration::from_secs(60);
+        machine.settle();
+        machine.run_to(200);
+        let story = machine.take_messages();
+        assert_eq!(story[..3], ["70 prestop ok", "75 stop c in 25", "100 c ends 137"]);
+    }
+
+    #[test]
+    fn a_control_plane_that_takes_over_runs_the_hook_again() {
+        let mut machine = with_hook(500);
         machine.delete(30);
         machine.run_to(20);
         machine.restart();
         machine.run_to(100);
         let stops: Vec<_> = machine.take_messages().into_iter().filter(|line| line.contains("stop c")).collect();
-        assert_eq!(stops, ["41 stop c in 2"]);
+        assert_eq!(stops, ["50 stop c in 2"]);
     }
 
     #[test]
