@@ -19,7 +19,7 @@ use crate::apiserver::bind::bind;
 use crate::apiserver::connect::connect;
 use crate::apiserver::conversion::convert;
 use crate::apiserver::evict::evict;
-use crate::apiserver::object_parts::{EPHEMERAL_CONTAINERS, ObjectPart, RESIZE};
+use crate::apiserver::object_parts::{self, ObjectPart};
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::rescale::rescale;
@@ -34,6 +34,7 @@ use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::{Value, json};
 
 /// One subresource: its discovery data and its handler.
+#[derive(Clone, Copy)]
 pub struct Subresource {
     /// `status`, `log`.
     pub name: &'static str,
@@ -45,8 +46,20 @@ pub struct Subresource {
     pub version: Option<(&'static str, &'static str)>,
     /// The verbs for discovery, which also decide the allowed methods.
     pub verbs: &'static [&'static str],
-    answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
+    answer: Handler,
 }
+
+/// The way in which requests for a subresource are answered.
+#[derive(Clone, Copy)]
+enum Handler {
+    /// They read the object, or write this part of it.
+    Part(UpdatePart),
+    /// This function answers them.
+    Answer(AnswerRequest),
+}
+
+/// Answers a request for a subresource.
+type AnswerRequest = fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult;
 
 /// Verbs of object parts.
 const PART: &[&str] = &["get", "patch", "update"];
@@ -58,51 +71,42 @@ const CONNECT: &[&str] = &["create", "get"];
 const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
 /// Makes a subresource of pods.
-const fn pod_subresource(
-    name: &'static str,
-    verbs: &'static [&'static str],
-    answer: fn(&mut Api, &ApiRequest, &ResolvedTarget<'_>) -> ServeResult,
-) -> Subresource {
-    Subresource { name, applies_to: |kind| kind.resource == "pods", kind: None, version: None, verbs, answer }
+const fn pod_subresource(name: &'static str, verbs: &'static [&'static str], answer: AnswerRequest) -> Subresource {
+    let applies_to = |kind: &Kind| kind.resource == "pods";
+    Subresource { name, applies_to, kind: None, version: None, verbs, answer: Handler::Answer(answer) }
 }
 
-/// Makes a subresource of an [`ObjectPart`], whose answer is the function for one of the object itself.
-const fn object_part(part: &ObjectPart) -> Subresource {
-    Subresource {
-        name: part.subresource,
-        applies_to: part.applies_to,
-        kind: None,
-        version: None,
-        verbs: PART,
-        answer: read::get,
+/// Makes a subresource that is a part of the object.
+const fn part(name: &'static str, applies_to: fn(&Kind) -> bool, part: UpdatePart) -> Subresource {
+    Subresource { name, applies_to, kind: None, version: None, verbs: PART, answer: Handler::Part(part) }
+}
+
+/// The subresources that are an [`ObjectPart`].
+const OBJECT_PARTS: &[Subresource] = &{
+    const PARTS: &[&ObjectPart] = object_parts::ALL;
+    let mut all = [part("", |_| false, UpdatePart::Status); PARTS.len()];
+    let mut index = 0;
+    while index < PARTS.len() {
+        all[index] = part(PARTS[index].subresource, PARTS[index].applies_to, UpdatePart::Of(PARTS[index]));
+        index += 1;
     }
-}
+    all
+};
 
-/// All subresources, for requests and for discovery.
-pub const ALL: &[Subresource] = &[
-    Subresource {
-        name: "status",
-        applies_to: |kind| kind.status,
-        kind: None,
-        version: None,
-        verbs: PART,
-        answer: |api, request, asked| part(api, request, asked, UpdatePart::Status),
-    },
+/// The other subresources.
+const OTHERS: &[Subresource] = &[
+    part("status", |kind| kind.status, UpdatePart::Status),
     Subresource {
         name: "scale",
         applies_to: |kind| kind.scale,
         kind: Some("Scale"),
         version: Some(("autoscaling", "v1")),
         verbs: PART,
-        answer: answer_scale,
+        answer: Handler::Answer(answer_scale),
     },
     Subresource {
         kind: Some("Binding"),
         ..pod_subresource("binding", &["create"], |api, request, asked| binding(api, request, asked.key()))
-    },
-    Subresource {
-        answer: |api, request, asked| part(api, request, asked, UpdatePart::Of(&EPHEMERAL_CONTAINERS)),
-        ..object_part(&EPHEMERAL_CONTAINERS)
     },
     Subresource {
         kind: Some("Eviction"),
@@ -110,10 +114,6 @@ pub const ALL: &[Subresource] = &[
         ..pod_subresource("eviction", &["create"], eviction)
     },
     pod_subresource("log", &["get"], log::answer),
-    Subresource {
-        answer: |api, request, asked| part(api, request, asked, UpdatePart::Of(&RESIZE)),
-        ..object_part(&RESIZE)
-    },
     Subresource { kind: Some("PodExecOptions"), ..pod_subresource("exec", CONNECT, streaming::exec) },
     Subresource { kind: Some("PodAttachOptions"), ..pod_subresource("attach", CONNECT, streaming::attach) },
     Subresource {
@@ -131,35 +131,21 @@ pub const ALL: &[Subresource] = &[
         kind: Some("NodeProxyOptions"),
         ..pod_subresource("proxy", PROXY, proxy::answer)
     },
-    Subresource {
-        name: "finalize",
-        applies_to: |kind| kind.resource == "namespaces",
-        kind: None,
-        version: None,
-        verbs: &["update"],
-        answer: |api, request, asked| part(api, request, asked, UpdatePart::Finalize),
-    },
-    Subresource {
-        name: "approval",
-        applies_to: |kind| kind.resource == "certificatesigningrequests.certificates.k8s.io",
-        kind: None,
-        version: None,
-        verbs: PART,
-        answer: |api, request, asked| part(api, request, asked, UpdatePart::Approval),
-    },
+    Subresource { verbs: &["update"], ..part("finalize", |kind| kind.resource == "namespaces", UpdatePart::Finalize) },
+    part("approval", |kind| kind.resource == "certificatesigningrequests.certificates.k8s.io", UpdatePart::Approval),
     Subresource {
         name: "token",
         applies_to: |kind| kind.resource == "serviceaccounts",
         kind: Some("TokenRequest"),
         version: Some(("authentication.k8s.io", "v1")),
         verbs: &["create"],
-        answer: token,
+        answer: Handler::Answer(token),
     },
 ];
 
 /// The subresources of a kind.
 pub fn subresources(kind: &Kind) -> impl Iterator<Item = &'static Subresource> + use<'_> {
-    ALL.iter().filter(|known| (known.applies_to)(kind))
+    OTHERS.iter().chain(OBJECT_PARTS).filter(|known| (known.applies_to)(kind))
 }
 
 /// Answers a request for a subresource.
@@ -178,7 +164,10 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     if let Some(options) = known.kind.filter(|_| known.verbs == CONNECT || known.verbs == PROXY) {
         connect(api, &asked.key(), asked.subresource, &connection_options(options, request))?;
     }
-    (known.answer)(api, request, asked)
+    match known.answer {
+        Handler::Part(part) => answer_part(api, request, asked, part),
+        Handler::Answer(answer) => answer(api, request, asked),
+    }
 }
 
 /// The options of a connection as an object, as admission sees them.
@@ -200,7 +189,7 @@ fn connection_options(kind: &str, request: &ApiRequest) -> Object {
 }
 
 /// Reads or writes a part of an object.
-fn part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
+fn answer_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     match request.method.as_str() {
         "PUT" => replace_part(api, request, asked, part),
         "PATCH" => patch_part(api, request, asked, part),
