@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +15,13 @@ use std::time::{Duration, Instant};
 
 /// Longest time that a test waits for a condition. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Time between two looks at the files of a cluster.
+const STEP: Duration = Duration::from_millis(20);
+/// Longest time between two questions while no file changes.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Number, length and time of the last change of a file.
+type FileVersion = (u64, u64, (i64, i64));
 
 /// The output of a command.
 #[derive(Debug)]
@@ -160,14 +167,38 @@ impl Cluster {
     /// Waits until the question has an answer; panics with the state of the cluster when there is none.
     #[track_caller]
     pub fn wait_for<T>(&self, what: &str, question: impl Fn() -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let start = Instant::now();
         loop {
+            let files = self.files();
             if let Some(answer) = question() {
                 return answer;
             }
-            assert!(Instant::now() < until, "timed out waiting until {what}\n{}", self.story());
-            std::thread::sleep(Duration::from_millis(20));
+            assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}\n{}", self.story());
+            self.pause(start.elapsed() / 8, &files);
         }
+    }
+
+    /// Waits for this time, or until the state or the output of a command in the background has changed. A question that starts a program
+    /// takes as long as several changes of the state: many tests that ask all the time slow each other down.
+    fn pause(&self, time: Duration, files: &[FileVersion]) {
+        let until = Instant::now() + time.clamp(STEP, LONGEST_PAUSE);
+        loop {
+            std::thread::sleep(STEP);
+            if Instant::now() >= until || self.files() != files {
+                return;
+            }
+        }
+    }
+
+    /// Returns the versions of the files in its folder that nobody changes by reading.
+    fn files(&self) -> Vec<FileVersion> {
+        let entries = fs::read_dir(self.home()).into_iter().flatten().flatten();
+        // Readers of the state change this one.
+        let entries = entries.filter(|entry| !entry.file_name().as_encoded_bytes().ends_with(b"-shm"));
+        let version = |data: fs::Metadata| (data.ino(), data.len(), (data.mtime(), data.mtime_nsec()));
+        let mut files: Vec<_> = entries.filter_map(|entry| Some(version(entry.metadata().ok()?))).collect();
+        files.sort_unstable();
+        files
     }
 
     /// Waits until the condition is true.

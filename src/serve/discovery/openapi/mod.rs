@@ -219,8 +219,7 @@ fn describe(
             set.add_shape(&name, kind.shape);
         }
         let all = subresources(kind).filter(|known| !known.verbs.is_empty());
-        let (connections, subresources): (Vec<&Subresource>, Vec<&Subresource>) =
-            all.partition(|below| is_connection(below));
+        let (connections, subresources) = all.partition::<Vec<&Subresource>, _>(|below| is_connection(below));
         for below in &subresources {
             add_subresource_body(&mut set, schemas, below, (group, version));
         }
