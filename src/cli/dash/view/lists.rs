@@ -13,7 +13,8 @@ use ratatui::style::Style;
 /// Columns that are left out on narrower screens.
 const NARROW: u16 = 60;
 
-const READY: u16 = 8;
+/// Least and greatest width of READY, whose numbers have as many digits as a workload has pods.
+const READY: (u16, u16) = (8, 16);
 const RESTARTS: u16 = 9;
 const AGE: u16 = 7;
 
@@ -27,9 +28,11 @@ struct ObjectColumns {
 }
 
 impl ObjectColumns {
-    fn for_width(area: Rect) -> ObjectColumns {
+    /// `longest`: the length of the longest text below READY.
+    fn for_width(area: Rect, longest: usize) -> ObjectColumns {
+        let ready = u16::try_from(longest).unwrap_or(u16::MAX).saturating_add(1).clamp(READY.0, READY.1);
         let (restarts, age) = if area.width < NARROW { (0, 0) } else { (RESTARTS, AGE) };
-        let rest = area.width.saturating_sub(READY + restarts + age);
+        let rest = area.width.saturating_sub(ready + restarts + age);
         let name = rest * 3 / 5;
         let mut x = area.x;
         let mut column = |width: u16| {
@@ -40,7 +43,7 @@ impl ObjectColumns {
         };
         ObjectColumns {
             name: column(name),
-            ready: column(READY),
+            ready: column(ready),
             status: column(rest - name),
             restarts: column(restarts),
             age: column(age),
@@ -51,7 +54,8 @@ impl ObjectColumns {
 /// Draws the objects.
 pub fn objects(frame: &mut Frame<'_>, model: &DashModel, palette: &Palette) {
     let areas = model.areas();
-    let columns = ObjectColumns::for_width(areas.body);
+    let longest = model.rows().iter().map(|row| model.node(row).ready.len()).max().unwrap_or_default();
+    let columns = ObjectColumns::for_width(areas.body, longest);
     let headings = [
         (columns.name, "NAME"),
         (columns.ready, "READY"),
