@@ -1,14 +1,14 @@
 //! Watches folders for changes, and waits for the end of a burst of changes. Callers read the changed files themselves.
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Interval between reads of files that cannot be watched.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// End of a burst for a [`DebouncedWatch`].
-const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(300), longest: Duration::from_secs(5) };
+const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
 /// Limits that end a burst of changes.
 pub struct BurstLimits {
@@ -37,11 +37,19 @@ impl BurstLimits {
     }
 }
 
-/// Makes a watcher without folders, which calls `on_change` for each change but not for reads. Returns `None` where the machine cannot
-/// watch, for example without free inotify instances.
-pub fn create_watcher(on_change: impl Fn() + Send + 'static) -> Option<RecommendedWatcher> {
+/// Makes a watcher without folders, which calls `on_change` for each change of a file that `concerns` is true for, but not for reads.
+/// Returns `None` where the machine cannot watch, for example without free inotify instances.
+pub fn create_watcher(
+    concerns: impl Fn(&Path) -> bool + Send + 'static,
+    on_change: impl Fn() + Send + 'static,
+) -> Option<RecommendedWatcher> {
+    let is_change = move |event: &notify::Event| {
+        let is_read = matches!(event.kind, EventKind::Access(_));
+        // Events without a path say that others were lost.
+        !is_read && (event.paths.is_empty() || event.paths.iter().any(|path| concerns(path)))
+    };
     let handle = move |event: notify::Result<notify::Event>| {
-        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
+        if event.as_ref().map_or(true, &is_change) {
             on_change();
         }
     };
@@ -56,10 +64,14 @@ pub struct DebouncedWatch {
 }
 
 impl DebouncedWatch {
-    /// Starts watching folders; with `recursive`, also the folders below them.
-    pub fn watch(folders: &[PathBuf], recursive: bool) -> DebouncedWatch {
+    /// Starts watching the files in folders that `concerns` is true for; with `recursive`, also in the folders below them.
+    pub fn watch(
+        folders: &[PathBuf],
+        recursive: bool,
+        concerns: impl Fn(&Path) -> bool + Send + 'static,
+    ) -> DebouncedWatch {
         let (sender, changes) = channel();
-        let watcher = create_watcher(move || {
+        let watcher = create_watcher(concerns, move || {
             let _ = sender.send(());
         });
         let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
@@ -89,12 +101,30 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let below = home.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        let watch = DebouncedWatch::watch(&[home.path().to_owned()], true);
+        let watch = DebouncedWatch::watch(&[home.path().to_owned()], true, |_| true);
         std::fs::write(below.join("a.yaml"), "a").unwrap();
         let start = Instant::now();
         watch.wait(Duration::from_secs(600));
         assert!(start.elapsed() < Duration::from_secs(600));
         assert!(watch.changes.try_recv().is_err(), "the burst is over");
+    }
+
+    #[test]
+    fn files_that_are_of_no_concern_are_no_changes() {
+        let home = tempfile::tempdir().unwrap();
+        let (seen, concerned) = channel();
+        let concerns = move |path: &Path| {
+            let is_manifest = path.ends_with("b.yaml");
+            // The watcher's thread passes on one event after the other: those of the log were before.
+            is_manifest && seen.send(()).is_ok()
+        };
+        let (changed, changes) = channel();
+        let mut watcher = create_watcher(concerns, move || drop(changed.send(()))).unwrap();
+        watcher.watch(home.path(), RecursiveMode::NonRecursive).unwrap();
+        std::fs::write(home.path().join("a.log"), "a").unwrap();
+        std::fs::write(home.path().join("b.yaml"), "b").unwrap();
+        changes.recv().unwrap();
+        assert!(concerned.try_recv().is_ok(), "the log was a change");
     }
 
     #[test]

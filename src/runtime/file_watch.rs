@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// End of a burst of changes.
-const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(120), longest: Duration::from_secs(2) };
+const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(100), longest: Duration::from_secs(2) };
 /// Maximum number of files that are read for an image.
 const MOST: usize = 20_000;
 /// For larger files, size and modification time stand for the content.
@@ -42,7 +42,7 @@ impl FileWatch {
     pub fn start(report: impl Fn(Report) + Send + 'static) -> std::io::Result<FileWatch> {
         let (sender, commands) = channel();
         let changes = sender.clone();
-        let watcher = create_watcher(move || drop(changes.send(WatchCommand::Changed)));
+        let watcher = create_watcher(|_| true, move || drop(changes.send(WatchCommand::Changed)));
         let watcher = FileWatcher { watcher, folders: BTreeSet::new() };
         std::thread::Builder::new().name("sources".into()).spawn(move || run(&commands, watcher, report))?;
         Ok(FileWatch(sender))

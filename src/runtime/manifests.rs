@@ -37,7 +37,7 @@ impl ManifestWatch {
         let folder = std::path::absolute(folder)?;
         let (sender, commands) = channel();
         let changes = sender.clone();
-        let watcher = create_watcher(move || drop(changes.send(ManifestCommand::Changed)));
+        let watcher = create_watcher(|_| true, move || drop(changes.send(ManifestCommand::Changed)));
         let mut watcher = ManifestWatcher { folder, watcher, watches: false };
         let first = watcher.read_manifests();
         let known = first.clone();

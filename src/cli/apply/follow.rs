@@ -7,6 +7,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
 use crate::object::Object;
 use crate::runtime::debounced_watch::DebouncedWatch;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Flags of following.
@@ -57,7 +58,11 @@ impl Following {
         if let Ok(folders) = watched_folders(args) {
             self.folders = folders;
         }
-        DebouncedWatch::watch(&self.folders, args.files.recursive)
+        let is_kustomization = !args.files.kustomize.is_empty();
+        let named: Vec<OsString> =
+            args.files.filenames.iter().filter_map(|name| Some(Path::new(name).file_name()?.to_owned())).collect();
+        let concerns = move |path: &Path| is_kustomization || may_be_manifest(path, &named);
+        DebouncedWatch::watch(&self.folders, args.files.recursive, concerns)
     }
 
     /// Applies the manifests. A refused manifest is printed once and is no error; only an unusable state is one.
@@ -142,11 +147,34 @@ fn folder(name: &str) -> CliResult<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
+/// Whether a changed path may be a manifest, a folder of some or a link to one. Programs write logs and data beside their manifests.
+fn may_be_manifest(path: &Path, named: &[OsString]) -> bool {
+    let Some(name) = path.file_name() else { return true };
+    let has_end = path.extension().is_none_or(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+    has_end || named.iter().any(|known| known == name) || name.as_encoded_bytes().starts_with(b"..")
+}
+
 /// Prints a failure, unless it is the same as the last one.
 fn print_once(context: &mut CommandContext, failure: &Failure, last_failure: &mut String) {
     let text = failure.to_string();
     if text != *last_failure {
         context.print_notice(&text);
         *last_failure = text;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_and_data_beside_manifests_are_no_manifests() {
+        let named = [OsString::from("app.txt")];
+        for name in ["a/web.yaml", "web.yml", "web.json", "app.txt", "below", "..data"] {
+            assert!(may_be_manifest(Path::new(name), &named), "{name}");
+        }
+        for name in ["a/app.log", "state.db-wal", "b.txt", ".web.yaml.swp"] {
+            assert!(!may_be_manifest(Path::new(name), &named), "{name}");
+        }
     }
 }
