@@ -293,6 +293,7 @@ fn wait(
 ) -> CliResult {
     let dir = context.api()?.store().home().to_owned();
     let deadline = Deadline::new(context, Some(timeout))?;
+    let all = remaining.len();
     loop {
         let mut existing = Vec::new();
         for (kind, key, uid) in remaining {
@@ -302,7 +303,10 @@ fn wait(
             }
         }
         remaining = existing;
-        let Some((kind, key, _)) = remaining.first() else { return Ok(()) };
+        let Some((kind, key, _)) = remaining.first() else {
+            context.end_progress();
+            return Ok(());
+        };
         if leader::read_leader(&dir).is_none() {
             context.print_notice(&format!(
                 "hint: {} {:?} is marked for deletion; a control plane has to delete it (kloop reconcile --watch).",
@@ -311,6 +315,7 @@ fn wait(
             ));
             return Ok(());
         }
+        context.show_progress(|| format!("deleting: {} of {all} objects are gone", all - remaining.len()));
         if !deadline.wait() {
             return Err(Failure::plain(format!(
                 "timed out waiting for the condition on {}/{}",

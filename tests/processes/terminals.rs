@@ -326,3 +326,17 @@ fn run_in_a_terminal_shows_the_output_when_standard_input_is_none() {
     }
     cluster.nothing_is_left();
 }
+
+#[test]
+fn delete_shows_how_many_objects_are_left() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/hold]}}");
+    cluster.ok("create configmap free");
+    let screen = Screen::run(&cluster, &["delete", "configmap", "free", "held"]);
+    screen.until_shows("deleting: 1 of 2 objects are gone");
+    cluster.ok("patch configmap held --type=merge -p {\"metadata\":{\"finalizers\":null}}");
+    let (shown, code) = screen.ended();
+    assert!(code == 0 && shown.ends_with("\r\u{1b}[K"), "{shown:?}");
+    assert_eq!(plane.end("TERM"), 0);
+}
