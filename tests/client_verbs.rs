@@ -240,3 +240,26 @@ fn last_applied_is_edited_and_pruned_objects_are_in_the_diff() {
     let said = cluster.run_program(&mut command, &map("three"));
     assert_eq!((said.code, cluster.read("configmap/three", "{.data.key}").as_str()), (0, "new"), "{said:?}");
 }
+
+#[test]
+fn flags_that_exclude_each_other_or_need_files_are_refused() {
+    let cluster = Cluster::new();
+    cluster.ok("create deployment web --image=acme/web --replicas=3");
+    for (words, error) in [
+        ("get deployments --show-labels -o yaml", "error: --show-labels option cannot be used with yaml printer\n"),
+        (
+            "run a --image=busybox -f a.yaml",
+            "error: run makes a pod of its flags, and reads no files\nhint: kloop create -f ",
+        ),
+    ] {
+        let said = cluster.kloop(words);
+        assert!(said.code == 1 && said.err.starts_with(error), "{words}: {}", said.err);
+    }
+    let scale = cluster.ok("get deployment web --subresource=scale");
+    assert!(scale.starts_with("NAME   DESIRED   AVAILABLE   AGE\nweb    3         0           "), "{scale}");
+    let template = cluster.ok("cluster-info dump -o go-template --template={{.kind}},");
+    assert!(template.starts_with("NodeList,EventList,"), "{template}");
+    let version = cluster.ok("version --client");
+    assert!(version.lines().count() == 2 && version.contains("\nKustomize Version: v"), "{version}");
+    assert!(!cluster.ok("version --client -o json").contains("serverVersion"));
+}

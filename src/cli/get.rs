@@ -136,6 +136,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let format = args.print.format(args.no_headers, true)?.unwrap_or(OutputFormat::Table { wide: false });
     let sort = args.sort_by.as_deref().map(SortBy::parse).transpose()?;
+    let is_table = matches!(format, OutputFormat::Table { .. });
+    if args.show_labels && !is_table {
+        let printer = args.print.output.as_deref().unwrap_or_default();
+        return Err(Failure::plain(format!("--show-labels option cannot be used with {printer} printer")));
+    }
     if args.which.is_empty() {
         context.print_notice("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");
         return Err(Failure::plain(
@@ -258,7 +263,7 @@ fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<KindGr
 impl Args {
     fn table<'a>(&self, kind: &Kind, objects: &'a [Object], now: Time) -> Table<'a> {
         match self.subresource.as_str() {
-            "scale" => Table::plain(objects, now),
+            "scale" => Table::for_scale(objects, now),
             _ if !self.server_print => Table::plain(objects, now),
             _ => Table::for_kind(kind, objects, now),
         }

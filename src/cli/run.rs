@@ -3,6 +3,7 @@
 use super::create::generate::{CreateFlags, Overrides};
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
+use super::files::FileFlags;
 use super::flags::DeletionFlags;
 use super::one_pod::SessionOptions;
 use super::{CliResult, CommandContext, Failure, attach, delete, flags, key_changes};
@@ -50,6 +51,8 @@ pub struct Args {
     making: CreateFlags,
     #[command(flatten)]
     overrides: Overrides,
+    #[command(flatten)]
+    files: FileFlags,
     /// The image for the container to run.
     #[arg(long, required = true, value_name = "IMAGE")]
     image: String,
@@ -135,6 +138,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     if args.expose && args.port.is_none() {
         return Err(usage("--port must be set when exposing a service".into()));
+    }
+    if !args.files.is_empty() || args.files.recursive {
+        return Err(Failure::plain(
+            "run makes a pod of its flags, and reads no files\nhint: kloop create -f FILENAME creates what is in a file",
+        ));
     }
     let attaches = args.attach.unwrap_or(args.stdin);
     check_attach(&args, attaches, context)?;

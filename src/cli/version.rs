@@ -2,6 +2,7 @@
 
 use super::flags::PrintFlags;
 use super::{CliResult, CommandContext};
+use crate::kustomize;
 use crate::serve::KUBERNETES;
 use serde_json::json;
 
@@ -26,9 +27,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let kloop_version = concat!("kloop ", env!("CARGO_PKG_VERSION"));
     if let Some(mut printer) = args.print.answer_printer()? {
         let version = json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": kloop_version});
-        let body = json!({"clientVersion": version, "serverVersion": version});
+        let mut body = json!({"clientVersion": version, "kustomizeVersion": kustomize::VERSION});
+        if !args.client {
+            body["serverVersion"] = version;
+        }
         return context.print(&printer.object(&body)?);
     }
     context.print_line(&format!("Client Version: {KUBERNETES} ({kloop_version})"))?;
+    context.print_line(&format!("Kustomize Version: {}", kustomize::VERSION))?;
     if args.client { Ok(()) } else { context.print_line(&format!("Server Version: {KUBERNETES} ({kloop_version})")) }
 }

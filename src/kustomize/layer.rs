@@ -17,7 +17,7 @@ use std::rc::Rc;
 const DEEPEST: usize = 64;
 
 /// The version of kustomize in kubectl 1.36.
-const MANAGED_BY: &str = "kustomize-v5.8.1";
+pub const VERSION: &str = "v5.8.1";
 
 /// Start of the annotation [`ORIGIN`] for an object from a file.
 const ORIGIN_PATH: &str = "path: ";
@@ -332,7 +332,9 @@ impl<'f> Layer<'f> {
         for option in &self.file.build_metadata {
             match option.as_str() {
                 "managedByLabel" => resources.0.iter_mut().for_each(|resource| {
-                    resource.object.set(&["metadata", "labels", "app.kubernetes.io/managed-by"], MANAGED_BY);
+                    resource
+                        .object
+                        .set(&["metadata", "labels", "app.kubernetes.io/managed-by"], format!("kustomize-{VERSION}"));
                 }),
                 "originAnnotations" => {}
                 option => {

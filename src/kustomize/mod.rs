@@ -28,6 +28,7 @@ mod rules;
 mod target;
 mod vars;
 
+pub use layer::VERSION;
 pub use resource::BuildResource;
 pub use root::{FileAccess, FoundPath};
 

@@ -71,13 +71,10 @@ fn cell_values(cells: &[TableCell]) -> Value {
 
 /// The table of one Scale.
 pub fn scale_table(scale: &Object, meta: Value, include: IncludeObject, version: &str) -> Value {
-    let columns = [Column::text("Name"), Column::int("Desired"), Column::int("Available"), Column::text("Age")];
-    let count = |part: &str| scale.int(&[part, "replicas"]).unwrap_or(0);
-    let plain = Table::plain(std::slice::from_ref(scale), Time::now());
-    let age = plain.rows.first().and_then(|row| row.cells.last().cloned()).unwrap_or(TableCell::Empty);
-    let cells = [scale.name().into(), count("spec").into(), count("status").into(), age];
-    let columns = columns.iter().map(|column| definition(column, false)).collect();
-    whole(columns, vec![row_of(&cells, scale, include, version)], meta, version)
+    let table = Table::for_scale(std::slice::from_ref(scale), Time::now());
+    let cells = table.rows.first().map(|row| row.cells.as_slice()).unwrap_or_default();
+    let columns = table.columns.iter().map(|column| definition(column, false)).collect();
+    whole(columns, vec![row_of(cells, scale, include, version)], meta, version)
 }
 
 /// The table of objects whose cells are known.

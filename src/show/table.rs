@@ -46,6 +46,17 @@ impl<'a> Table<'a> {
         Table { columns: view.columns.to_vec(), rows: objects.iter().map(row).collect() }
     }
 
+    /// Returns a table of Scales, the subresource of workloads.
+    pub fn for_scale(objects: &'a [Object], now: Time) -> Table<'a> {
+        let columns = vec![Column::text("Name"), Column::int("Desired"), Column::int("Available"), Column::text("Age")];
+        let row = |scale: &'a Object| {
+            let count = |part: &str| scale.int(&[part, "replicas"]).unwrap_or(0).into();
+            let age = (generic::VIEW.cells)(scale, now).pop().unwrap_or(TableCell::Empty);
+            TableRow { cells: vec![scale.name().into(), count("spec"), count("status"), age], object: Some(scale) }
+        };
+        Table { columns, rows: objects.iter().map(row).collect() }
+    }
+
     /// Removes kloop's own columns, because the API serves tables with Kubernetes' columns.
     pub fn remove_own_columns(&mut self) {
         let is_kept: Vec<bool> = self.columns.iter().map(|column| !column.own).collect();

@@ -1,8 +1,9 @@
 //! `kloop cluster-info dump`: objects and logs, for those who look for the cause of a problem.
 
-use crate::cli::{CliResult, CommandContext, Failure, flags, rest};
+use crate::cli::flags::{self, PrintFlags};
+use crate::cli::{CliResult, CommandContext, Failure, rest};
 use crate::object::io_error_text;
-use crate::show::print::{ObjectPrinter, OutputFlags, OutputFormat};
+use crate::show::print::{ObjectPrinter, OutputFormat};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,18 +33,14 @@ pub struct Args {
     /// A comma separated list of namespaces to dump.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     namespaces: Vec<String>,
-    /// Output format. One of: (json, yaml).
-    #[arg(short, long, value_name = "FORMAT", default_value = "json")]
-    output: String,
+    #[command(flatten)]
+    print: PrintFlags,
     /// The directory of the files. If empty or '-' uses stdout, otherwise creates a directory hierarchy in that directory.
     #[arg(long, value_name = "DIR", default_value = "")]
     output_directory: String,
     /// The length of time to wait until at least one pod is running. Logs of pods that do not run yet are left out.
     #[arg(long, value_name = "DURATION", default_value = "20s")]
     pod_running_timeout: String,
-    /// If true, keep the managedFields when printing objects in JSON or YAML format.
-    #[arg(long)]
-    show_managed_fields: bool,
 }
 
 /// The lists of a namespace: the file, and the path below the namespace.
@@ -59,12 +56,7 @@ const LISTS: [(&str, &str, &str); 7] = [
 
 /// Runs the verb.
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
-    if !matches!(args.output.as_str(), "json" | "yaml") {
-        return Err(Failure::plain(format!(
-            "unable to match a printer suitable for the output format {:?}, allowed formats are: json,yaml",
-            args.output
-        )));
-    }
+    args.print.format(false, false)?;
     flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
     let folder = Some(args.output_directory.as_str()).filter(|folder| !matches!(*folder, "" | "-")).map(PathBuf::from);
     dump_list(args, context, folder.as_deref(), "nodes", "/api/v1/nodes")?;
@@ -99,10 +91,14 @@ fn names(list: &Value) -> CliResult<Vec<String>> {
 
 fn dump_list(args: &Args, context: &mut CommandContext, folder: Option<&Path>, file: &str, path: &str) -> CliResult {
     let list = rest::read_document(context, path, "")?;
-    let flags = OutputFlags { template: None, missing_keys: Default::default(), no_headers: false, tables: false };
-    let format = OutputFormat::parse(&args.output, flags, &mut |_| Ok(String::new()))?;
-    let text = ObjectPrinter::new(format, args.show_managed_fields).object(&list)?;
-    write(context, folder, &format!("{file}.{}", args.output), &text)
+    let format = args.print.format(false, false)?;
+    let end = match &format {
+        None | Some(OutputFormat::Json) => "json",
+        Some(OutputFormat::Yaml) => "yaml",
+        Some(_) => "txt",
+    };
+    let mut printer = ObjectPrinter::new(format.unwrap_or(OutputFormat::Json), args.print.show_managed_fields);
+    write(context, folder, &format!("{file}.{end}"), &printer.object(&list)?)
 }
 
 fn dump_logs(context: &mut CommandContext, folder: Option<&Path>, namespace: &str) -> CliResult {
