@@ -117,7 +117,10 @@ fn flags_of_kubectl_scripts_are_accepted() {
         assert_eq!((said.code, &*said.out, &*said.err), (0, "configmap/settings\n", ""), "{flags}");
     }
     let said = cluster.kloop("get configmap settings -o name -s https://10.0.0.1:6443");
-    assert!(said.code == 0 && said.err.starts_with("hint: --server https://10.0.0.1:6443 is ignored"), "{said:?}");
+    assert!(
+        said.code == 1 && said.err.starts_with("error: --server https://10.0.0.1:6443 is not supported"),
+        "{said:?}"
+    );
     let said = cluster.kloop("--context production delete configmap settings");
     assert!(said.code == 1 && said.err.starts_with("error: context \"production\" does not exist\nhint: "), "{said:?}");
     let said = cluster.kloop("alpha create pods");

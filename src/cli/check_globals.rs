@@ -1,9 +1,9 @@
-//! Checks the global flags: invalid values, and names of clusters other than the state file.
+//! Checks the global flags: invalid values, identities, and servers other than the cluster's own.
 
+use super::contexts::{Location, USER};
 use super::program_name::is_kubectl_verb;
-use super::{CliResult, CommandContext, Failure, Globals, config, context_settings, flags};
+use super::{CliResult, CommandContext, Failure, Globals, flags, rest};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
-use crate::serve::kubeconfig;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 
 /// The verbs of kloop's own that do nothing but read and write objects through the API, which checks each.
 const API_ONLY: [&str; 5] = ["dns", "image", "import", "open", "url"];
+
+/// Verbs that run without a cluster, also where the flags or the current context choose none.
+const WITHOUT_CLUSTER: [&str; 7] = ["completion", "help", "import", "kustomize", "options", "plugin", "tour"];
 
 impl Globals {
     /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
@@ -29,42 +32,48 @@ impl Globals {
     }
 }
 
-/// Refuses invalid values and names of other clusters, and prints which flags have no effect.
+/// Refuses invalid values and clusters that do not exist.
 pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     let globals = context.globals.clone();
     globals.request_timeout()?;
     check_level(globals.v.as_deref())?;
-    check_identity(&globals, verb)?;
+    if verb == "config" {
+        // Its flags are values to store.
+        return Ok(());
+    }
+    if let Some(file) = globals.kubeconfig.as_deref().filter(|file| verb != "serve" && *file != Path::new(""))
+        && !file.exists()
+    {
+        return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
+    }
+    if let Some(failure) = context.take_missing_cluster().filter(|_| !WITHOUT_CLUSTER.contains(&verb)) {
+        return Err(failure);
+    }
+    check_identity(context, verb)?;
     if ALL_READERS.contains(&verb) && context.is_impersonating() {
         check_reads_all(context)?;
     }
-    let state = context.state();
-    let name = context_settings::context_name(&state);
-    let usual = context_settings::usual_name(&state);
-    let known = ["", &name, &usual, kubeconfig::NAME];
-    for (what, name_in_flag) in [("context", &globals.context), ("cluster", &globals.cluster)] {
-        if let Some(name_in_flag) = name_in_flag.as_deref().filter(|name_in_flag| !known.contains(name_in_flag)) {
-            let remedy = format!("\"kloop config rename-context {name} {name_in_flag}\" gives it that name");
-            return Err(not_known(&state, what, name_in_flag, &name, &format!("leave the flag out, {remedy}")));
-        }
+    globals.server.filter(|server| !server.is_empty()).map_or(Ok(()), |server| check_server(&server, context))
+}
+
+/// Refuses a server other than this cluster's own: a command for another cluster is not run on this one.
+fn check_server(server: &str, context: &mut CommandContext) -> CliResult {
+    if !matches!(Location::parse(server, Path::new("")), Location::Server(_) | Location::Unknown(_)) {
+        return Ok(());
     }
-    // Some verbs define their own `--user`.
-    let user = globals.user.as_deref().filter(|_| !matches!(verb, "image" | "set" | "create" | "kubeconfig"));
-    if let Some(user) = user.filter(|user| !["", config::USER, kubeconfig::NAME].contains(user)) {
-        return Err(not_known(&state, "auth info", user, config::USER, "leave the flag out"));
+    if context.existing()?.is_some() && rest::address(context)? == server.trim_end_matches('/') {
+        return Ok(());
     }
-    if let Some(file) = globals.kubeconfig.as_deref().filter(|file| verb != "serve" && *file != Path::new("")) {
-        check_kubeconfig(file, context)?;
-    }
-    if let Some(server) = globals.server.filter(|server| !server.is_empty()) {
-        context
-            .print_notice(&format!("hint: --server {server} is ignored: the cluster is the file {}", state.display()));
-    }
-    Ok(())
+    Err(Failure::plain(format!(
+        "--server {server} is not supported: kloop's commands open the cluster's file, and send nothing to a server\nhint: the cluster is \
+         the file {}: leave the flag out, name another file with --state, or use kubectl for the server",
+        context.state().display()
+    )))
 }
 
 /// Refuses identities that cannot act: nobody who asks for fewer rights gets all of them.
-fn check_identity(globals: &Globals, verb: &str) -> CliResult {
+fn check_identity(context: &CommandContext, verb: &str) -> CliResult {
+    let globals = &context.globals;
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     if is_set(&globals.token) {
         return Err(Failure::plain(
@@ -76,13 +85,15 @@ fn check_identity(globals: &Globals, verb: &str) -> CliResult {
     if user.is_none() && (!globals.as_group.is_empty() || is_set(&globals.as_uid)) {
         return Err(Failure::plain(format!(
             "requesting uid, groups or user-extra for {} without impersonating a user",
-            config::USER
+            USER
         )));
     }
-    if user.is_some() && !is_kubectl_verb(verb) && !ALL_READERS.contains(&verb) && !API_ONLY.contains(&verb) {
+    if context.is_impersonating() && !is_kubectl_verb(verb) && !ALL_READERS.contains(&verb) && !API_ONLY.contains(&verb)
+    {
         return Err(Failure::plain(format!(
-            "--as is not supported by \"kloop {verb}\": it acts on this machine or on the whole state file, which the rights of a \
-             user do not cover\nhint: leave the flag out; who can open the state file is its administrator"
+            "{} is not supported by \"kloop {verb}\": it acts on this machine or on the whole state file, which the rights of a \
+             user do not cover\nhint: who can open the state file is its administrator, without that",
+            if user.is_some() { "--as" } else { "the context's user" }
         )));
     }
     Ok(())
@@ -98,15 +109,6 @@ fn check_reads_all(context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// The error for a context, cluster or user name that is not this cluster's, with a remedy.
-fn not_known(state: &Path, what: &str, name_in_flag: &str, own: &str, remedy: &str) -> Failure {
-    let state = state.display();
-    Failure::plain(format!(
-        "{what} {name_in_flag:?} does not exist\nhint: the cluster is the file {state}, its {what} is {own:?}: {remedy}, or name another \
-         file with --state"
-    ))
-}
-
 /// Accepts a number, or a boolean, because `-v` is a switch for some verbs.
 fn check_level(text: Option<&str>) -> CliResult {
     let is_known = |text: &str| text.parse::<i32>().is_ok() || matches!(text, "true" | "false");
@@ -118,22 +120,6 @@ fn check_level(text: Option<&str>) -> CliResult {
     }
 }
 
-/// Refuses a missing kubeconfig file as kubectl does. Prints a hint for a file that `kloop serve`
-/// did not write, because it has no effect.
-fn check_kubeconfig(file: &Path, context: &mut CommandContext) -> CliResult {
-    if !file.exists() {
-        return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
-    }
-    if !kubeconfig::is_ours(file) {
-        let state = context.state();
-        let (file, state) = (file.display(), state.display());
-        context.print_notice(&format!(
-            "hint: {file} is not read: the cluster is the file {state} (use --state to name another)"
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +128,7 @@ mod tests {
         let state = Some("/nowhere/shop/state.db".into());
         let mut globals = Globals { state, request_timeout: "0".into(), ..Globals::default() };
         set(&mut globals);
-        check(&mut CommandContext::new(globals), verb).map_err(|failure| failure.to_string())
+        check(&mut CommandContext::new(globals, verb), verb).map_err(|failure| failure.to_string())
     }
 
     #[test]

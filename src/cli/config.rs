@@ -1,17 +1,25 @@
-//! `kloop config`: contexts. kubectl keeps them in a kubeconfig; a kloop context is a state file
-//! with a default namespace. The context has the name of the file's folder until it is renamed.
+//! `kloop config`: contexts, the names of state files with a namespace and a user.
+//!
+//! Each subcommand reads [`LoadedConfig`], and changes the file of contexts as kubectl changes a kubeconfig. The state file that is
+//! used without a context has one of its own, whose name and namespace are beside that file.
+//! Never: opens the state, but for the settings beside it.
 
+mod context_entries;
+mod credentials;
 mod entries;
+mod loaded;
 mod property;
+mod view;
 
-use super::flags::PrintFlags;
-use super::{CliResult, CommandContext, Failure, context_settings};
-use crate::show::columns;
-use crate::show::print::{ObjectPrinter, OutputFormat};
+use super::{CliResult, CommandContext};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use loaded::LoadedConfig;
 
-/// Show and change the context: the cluster's file and its default namespace.
+/// Show and change the contexts: state files with a default namespace.
+///
+/// The contexts are in the file of --kubeconfig, else of $KLOOP_CONFIG, else ~/.config/kloop/config. It has the form of a
+/// kubeconfig; the server of a cluster is the path of a state file. The file of kubectl's own contexts (~/.kube/config) is for
+/// servers, and is not read.
 #[derive(clap::Args)]
 #[command(override_usage = "SUBCOMMAND")]
 pub struct Args {
@@ -26,226 +34,62 @@ enum ConfigVerb {
 # Display the current-context
 kloop config current-context")]
     CurrentContext,
-    /// Delete the specified cluster: refused for the only one there is.
+    /// Delete the specified cluster from the kubeconfig. Its state file stays.
+    #[command(
+        override_usage = "NAME",
+        after_help = "\
+# Delete the shop cluster
+kloop config delete-cluster shop"
+    )]
     DeleteCluster(entries::DeleteArgs),
-    /// Delete the specified context: refused for the only one there is.
+    /// Delete the specified context from the kubeconfig.
+    #[command(
+        override_usage = "NAME",
+        after_help = "\
+# Delete the context for the shop cluster
+kloop config delete-context shop"
+    )]
     DeleteContext(entries::DeleteArgs),
-    /// Delete the specified user: refused for the only one there is.
+    /// Delete the specified user from the kubeconfig.
+    #[command(
+        override_usage = "NAME",
+        after_help = "\
+# Delete the user ann
+kloop config delete-user ann"
+    )]
     DeleteUser(entries::DeleteArgs),
     GetClusters(entries::GetClustersArgs),
-    GetContexts(GetContextsArgs),
+    GetContexts(context_entries::GetContextsArgs),
     GetUsers(entries::GetUsersArgs),
-    RenameContext(RenameContextArgs),
+    RenameContext(context_entries::RenameContextArgs),
     Set(property::SetArgs),
     SetCluster(entries::SetClusterArgs),
-    SetContext(SetContextArgs),
-    SetCredentials(entries::SetCredentialsArgs),
+    SetContext(context_entries::SetContextArgs),
+    SetCredentials(credentials::SetCredentialsArgs),
     Unset(property::UnsetArgs),
-    UseContext(UseContextArgs),
-    View(ConfigViewArgs),
+    #[command(visible_alias = "use")]
+    UseContext(context_entries::UseContextArgs),
+    View(view::ConfigViewArgs),
 }
-
-/// Describe one or many contexts.
-#[derive(clap::Args)]
-#[command(
-    override_usage = "[(-o|--output=)name)]",
-    after_help = "\
-# List all the contexts
-kloop config get-contexts"
-)]
-struct GetContextsArgs {
-    /// Names of contexts; all if none is given.
-    contexts: Vec<String>,
-    /// When using the default output format, don't print headers.
-    #[arg(long)]
-    no_headers: bool,
-    /// Output format. One of: (name).
-    #[arg(short, long, value_name = "FORMAT", default_value = "")]
-    output: String,
-}
-
-/// Give the context another name: scripts that call kubectl with "--context NAME" then mean this cluster.
-#[derive(clap::Args)]
-#[command(
-    override_usage = "CONTEXT_NAME NEW_NAME",
-    after_help = "\
-# Let scripts that say \"--context kind-dev\" mean this cluster
-kloop config rename-context default kind-dev"
-)]
-struct RenameContextArgs {
-    /// The context's name and the new one.
-    contexts: Vec<String>,
-}
-
-/// Set the namespace that commands use without --namespace.
-#[derive(clap::Args)]
-#[command(
-    override_usage = "[NAME | --current] [--namespace=namespace]",
-    after_help = "\
-# Use the namespace \"backend\" when none is asked for
-kloop config set-context --current --namespace=backend"
-)]
-struct SetContextArgs {
-    /// The context's name, or --current.
-    contexts: Vec<String>,
-    /// Modify the current context.
-    #[arg(long)]
-    current: bool,
-}
-
-/// Set the current-context. Each state file has only one; choose another file with --state or
-/// $KLOOP_STATE.
-#[derive(clap::Args)]
-#[command(
-    override_usage = "CONTEXT_NAME",
-    after_help = "\
-# Use the only context there is
-kloop config use-context default"
-)]
-struct UseContextArgs {
-    /// The context's name.
-    contexts: Vec<String>,
-}
-
-/// Display the context in the form of a kubeconfig.
-#[derive(clap::Args)]
-#[command(after_help = "\
-# Show the context
-kloop config view
-
-# Get the default namespace
-kloop config view --minify -o jsonpath='{..namespace}'")]
-struct ConfigViewArgs {
-    #[command(flatten)]
-    print: PrintFlags,
-    /// Accepted for compatibility with kubectl; there is only the current context.
-    #[arg(long)]
-    minify: bool,
-    /// Accepted for compatibility with kubectl; the kubeconfig contains no secrets.
-    #[arg(long)]
-    raw: bool,
-    /// Accepted for compatibility with kubectl; the kubeconfig refers to no files.
-    #[arg(long)]
-    flatten: bool,
-    /// Accepted for compatibility with kubectl; there is one kubeconfig.
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    merge: Option<bool>,
-}
-
-/// The user name in kubeconfigs.
-pub(super) const USER: &str = "admin";
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let name = context_settings::context_name(&context.state());
+    let config = LoadedConfig::load(&context.globals)?;
     match args.verb {
-        ConfigVerb::CurrentContext => context.print_line(&name),
-        ConfigVerb::DeleteCluster(args) => entries::delete("cluster", &args, &name, context),
-        ConfigVerb::DeleteContext(args) => entries::delete("context", &args, &name, context),
-        ConfigVerb::DeleteUser(args) => entries::delete("user", &args, USER, context),
-        ConfigVerb::GetClusters(_) => entries::print_names(context, &name),
-        ConfigVerb::GetUsers(_) => entries::print_names(context, USER),
-        ConfigVerb::Set(args) => property::set(&args, context, &name),
-        ConfigVerb::SetCluster(args) => entries::set_cluster(&args, context),
-        ConfigVerb::SetCredentials(args) => entries::set_credentials(&args, context),
-        ConfigVerb::Unset(args) => property::unset(&args, context, &name),
-        ConfigVerb::GetContexts(args) => get_contexts(&args, context, &name),
-        ConfigVerb::RenameContext(args) => rename_context(&args, context, &name),
-        ConfigVerb::SetContext(args) => set_context(&args, context, &name),
-        ConfigVerb::UseContext(args) => use_context(&args, context, &name),
-        ConfigVerb::View(args) => view(&args, context, &name),
+        ConfigVerb::CurrentContext => context_entries::print_current(&config, context),
+        ConfigVerb::DeleteCluster(args) => entries::delete_cluster(&args, &config, context),
+        ConfigVerb::DeleteContext(args) => context_entries::delete(&args, &config, context),
+        ConfigVerb::DeleteUser(args) => entries::delete_user(&args, &config, context),
+        ConfigVerb::GetClusters(_) => entries::print_names(&config.merged(context).clusters, context),
+        ConfigVerb::GetContexts(args) => context_entries::print_all(&args, &config, context),
+        ConfigVerb::GetUsers(_) => entries::print_names(&config.merged(context).users, context),
+        ConfigVerb::RenameContext(args) => context_entries::rename(&args, &config, context),
+        ConfigVerb::Set(args) => property::set(&args, &config, context),
+        ConfigVerb::SetCluster(args) => entries::set_cluster(&args, &config, context),
+        ConfigVerb::SetContext(args) => context_entries::set(&args, &config, context),
+        ConfigVerb::SetCredentials(args) => credentials::set(&args, &config, context),
+        ConfigVerb::Unset(args) => property::unset(&args, &config, context),
+        ConfigVerb::UseContext(args) => context_entries::choose(&args, &config, context),
+        ConfigVerb::View(args) => view::print(&args, &config, context),
     }
-}
-
-fn get_contexts(args: &GetContextsArgs, context: &mut CommandContext, name: &str) -> CliResult {
-    if !matches!(args.output.as_str(), "" | "name") {
-        return Err(Failure::plain(format!("output must be one of '' or 'name': {}", args.output)));
-    }
-    let unknown = args.contexts.iter().filter(|asked| *asked != name);
-    let failures = unknown.map(|asked| Failure::plain(format!("context {asked} not found"))).collect();
-    if args.contexts.is_empty() || args.contexts.iter().any(|asked| asked == name) {
-        if args.output == "name" {
-            context.print_line(name)?;
-        } else {
-            let head = if args.no_headers { "" } else { "CURRENT\tNAME\tCLUSTER\tAUTHINFO\tNAMESPACE\n" };
-            let namespace = context.default_namespace();
-            let text = format!("{head}*\t{name}\t{name}\t{USER}\t{namespace}\n");
-            context.print(&columns::align(&text, columns::TABLE))?;
-        }
-    }
-    Failure::from_failures(failures)
-}
-
-fn set_context(args: &SetContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
-    match &args.contexts[..] {
-        [] if args.current => {}
-        [asked] if !args.current && asked == name => {}
-        [asked] if !args.current => return Err(missing(asked)),
-        several if !args.current => return Err(Failure::plain(format!("Unexpected args: [{}]", several.join(" ")))),
-        _ => return Err(Failure::plain("you cannot specify both a context name and --current")),
-    }
-    if let Some(namespace) = context.globals.namespace.clone() {
-        context.set_default_namespace(&namespace)?;
-    }
-    context.print_line(&format!("Context {name:?} modified."))
-}
-
-fn rename_context(args: &RenameContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
-    let [old, new] = &args.contexts[..] else {
-        return Err(Failure::plain(format!("Unexpected args: [{}]", args.contexts.join(" "))));
-    };
-    let problem = match () {
-        () if new.is_empty() => "You must specify a new non-empty context name".to_owned(),
-        () if !context_settings::is_name(new) => {
-            format!("invalid context name {new:?}: it is one line of at most {} bytes", context_settings::LONGEST_NAME)
-        }
-        () if old != name => format!("cannot rename the context {old:?}, it's not in {}", context.state().display()),
-        () if new == name => {
-            format!(
-                "cannot rename the context {old:?}, the context {new:?} already exists in {}",
-                context.state().display()
-            )
-        }
-        () => {
-            context.rename_context(new)?;
-            return context.print_line(&format!("Context {old:?} renamed to {new:?}."));
-        }
-    };
-    Err(Failure::plain(problem))
-}
-
-fn use_context(args: &UseContextArgs, context: &mut CommandContext, name: &str) -> CliResult {
-    match &args.contexts[..] {
-        [asked] if asked == name => context.print_line(&format!("Switched to context {name:?}.")),
-        [asked] => Err(missing(asked)),
-        several => Err(Failure::plain(format!("Unexpected args: [{}]", several.join(" ")))),
-    }
-}
-
-fn missing(name: &str) -> Failure {
-    Failure::plain(format!(
-        "no context exists with the name: {name:?} (another cluster is another file: name it with --state or KLOOP_STATE)"
-    ))
-}
-
-fn view(args: &ConfigViewArgs, context: &mut CommandContext, name: &str) -> CliResult {
-    let format = args.print.format(false, false)?.unwrap_or(OutputFormat::Yaml);
-    let text = ObjectPrinter::new(format, true).object(&config(context, name))?;
-    context.print(&text)
-}
-
-/// Returns the context as a kubeconfig.
-fn config(context: &CommandContext, name: &str) -> Value {
-    let path = std::path::absolute(context.state()).unwrap_or_default();
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{ "name": name, "cluster": { "server": format!("file://{}", path.display()) } }],
-        "contexts": [{
-            "name": name,
-            "context": { "cluster": name, "namespace": context.default_namespace(), "user": USER },
-        }],
-        "current-context": name,
-        "users": [{ "name": USER, "user": {} }],
-    })
 }

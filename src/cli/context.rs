@@ -1,16 +1,18 @@
 //! The environment of a verb: the global flags, the API, and the output streams.
 
+use super::contexts::{self, ClusterChoice};
 use super::dry_run::DryRun;
 use super::program_name::in_own_words;
 use super::progress_line::ProgressLine;
 use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
-use crate::kinds::{self, Kind, KindRegistry};
+use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status, Time, io_error_text};
 use crate::store::{self, OpenError, OpenMode};
 use colored::Colorize;
+use serde_json::Value;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -18,16 +20,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Returns the path of the state: `--state`, else `$KLOOP_STATE`, else the user's default.
-pub fn state_path(flag: Option<&PathBuf>) -> PathBuf {
-    let env = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
-    flag.cloned().or_else(env).unwrap_or_else(store::default_path)
-}
-
 /// The environment of one command.
 pub struct CommandContext {
     /// The flags that every verb takes.
     pub globals: Globals,
+    /// The cluster that they choose.
+    cluster: ClusterChoice,
+    /// The reason why they choose none.
+    no_cluster: Option<Failure>,
     /// Field manager: named after the verb, unless `--field-manager` is set.
     pub manager: FieldManager,
     api: Option<Api>,
@@ -56,18 +56,24 @@ pub struct CommandContext {
 }
 
 impl CommandContext {
-    /// Creates the context. Opens no state.
-    pub fn new(globals: Globals) -> CommandContext {
+    /// Creates the context of a verb. Opens no state.
+    pub fn new(globals: Globals, verb: &str) -> CommandContext {
+        let (cluster, no_cluster) = match contexts::choose(&globals, verb) {
+            Ok(cluster) => (cluster, None),
+            Err(failure) => (ClusterChoice::without_context(store::default_path()), Some(failure)),
+        };
         let may_colour = std::env::var_os("NO_COLOR").is_none_or(|text| text.is_empty());
         colored::control::set_override(may_colour && std::io::stderr().is_terminal());
         let warning = "Warning:".yellow().to_string();
         // From here on, colours depend on standard output.
         colored::control::set_override(may_colour && std::io::stdout().is_terminal());
-        let stored_kinds = custom::kinds_in(&state_path(globals.state.as_ref()));
+        let stored_kinds = custom::kinds_in(&cluster.state);
         CommandContext {
             kinds: stored_kinds.layer(),
             stored_kinds,
             globals,
+            cluster,
+            no_cluster,
             manager: FieldManager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
             placeholder: None,
@@ -117,15 +123,23 @@ impl CommandContext {
 
     /// The namespace that commands use without `--namespace`.
     pub fn default_namespace(&self) -> &str {
-        self.default_namespace.get_or_init(|| context_settings::default_namespace(&self.state()))
+        let chosen = || self.cluster.namespace.clone();
+        self.default_namespace
+            .get_or_init(|| chosen().unwrap_or_else(|| context_settings::default_namespace(&self.cluster.state)))
     }
 
-    /// Stores the default namespace; an empty one stands for `default`.
+    /// Returns the context that the file of contexts has chosen.
+    pub fn context_in_file(&self) -> Option<&str> {
+        self.cluster.context.as_deref()
+    }
+
+    /// Takes the reason why the flags choose no cluster.
+    pub fn take_missing_cluster(&mut self) -> Option<Failure> {
+        self.no_cluster.take()
+    }
+
+    /// Stores the default namespace of the state file; an empty one stands for `default`.
     pub fn set_default_namespace(&mut self, namespace: &str) -> CliResult {
-        let problems = if namespace.is_empty() { Vec::new() } else { kinds::names::label(namespace) };
-        if let Some(problem) = problems.first() {
-            return Err(Failure::plain(format!("invalid namespace {namespace:?}: {problem}")));
-        }
         // Create the cluster first, so that its folder gets the right permissions.
         self.api()?;
         context_settings::set_default_namespace(&self.state(), namespace)?;
@@ -146,7 +160,7 @@ impl CommandContext {
 
     /// Returns the path of the state.
     pub fn state(&self) -> PathBuf {
-        state_path(self.globals.state.as_ref())
+        self.cluster.state.clone()
     }
 
     /// The user as whom the command acts: the administrator, or the one of `--as`.
@@ -160,9 +174,15 @@ impl CommandContext {
     }
 
     fn acting_user(&self) -> Option<User> {
-        let name = self.globals.as_user.as_deref().filter(|name| !name.is_empty())?;
-        let uid = self.globals.as_uid.as_deref().unwrap_or_default();
-        Some(User::impersonated(name, uid, &self.globals.as_group, BTreeMap::new()))
+        if let Some(name) = self.globals.as_user.as_deref().filter(|name| !name.is_empty()) {
+            let uid = self.globals.as_uid.as_deref().unwrap_or_default();
+            return Some(User::impersonated(name, uid, &self.globals.as_group, BTreeMap::new()));
+        }
+        let field = |field: &str| self.cluster.user.get(field);
+        let text = |name: &str| field(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let groups = field("as-groups").and_then(Value::as_array).into_iter().flatten();
+        let groups: Vec<String> = groups.filter_map(|group| Some(group.as_str()?.to_owned())).collect();
+        Some(User::impersonated(text("as")?, text("as-uid").unwrap_or_default(), &groups, BTreeMap::new()))
     }
 
     /// Opens the state. Prints a hint when another process delays a write.

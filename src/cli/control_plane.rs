@@ -48,7 +48,9 @@ pub fn print_hint(context: &mut CommandContext) -> CliResult {
     if context.reads_past() {
         return Ok(());
     }
-    let flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display())).unwrap_or_default();
+    let state_flag = context.globals.state.as_ref().map(|state| format!(" --state {}", state.display()));
+    let named = context.globals.context.as_ref().filter(|_| context.context_in_file().is_some());
+    let flag = state_flag.or_else(|| named.map(|name| format!(" --context {name}"))).unwrap_or_default();
     let state = context.state();
     let text = match plane_state(context)? {
         PlaneState::NoCluster => format!(

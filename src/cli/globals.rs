@@ -12,27 +12,27 @@ pub struct Globals {
     /// unit (e.g. 1s, 2m, 3h). A value of zero means don't timeout requests.
     #[arg(long, global = true, value_name = "DURATION", default_value = "0")]
     pub request_timeout: String,
-    /// The cluster's file; its folder contains the cluster's other files [default: $KLOOP_STATE,
-    /// else $XDG_STATE_HOME/kloop/default/state.db].
+    /// The cluster's file; its folder contains the cluster's other files [default: $KLOOP_STATE, else the file of the current
+    /// context, else $XDG_STATE_HOME/kloop/default/state.db].
     #[arg(long, global = true, value_name = "PATH")]
     pub state: Option<PathBuf>,
     /// Number for the log level verbosity. Accepted for compatibility with kubectl; commands have
     /// no log.
     #[arg(short, long, global = true, value_name = "LEVEL")]
     pub(super) v: Option<String>,
-    /// The name of the kubeconfig context to use: the one that "config current-context" prints, which "config rename-context" changes.
+    /// The name of the kubeconfig context to use, instead of the current one ("config get-contexts" lists them).
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) context: Option<String>,
-    /// The name of the kubeconfig cluster to use. It has the name of the context.
+    /// The name of the kubeconfig cluster to use.
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) cluster: Option<String>,
-    /// The name of the kubeconfig user to use. There is only "admin".
+    /// The name of the kubeconfig user to use. Without entries for users there is only "admin".
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) user: Option<String>,
-    /// Path to the kubeconfig file of a kubectl command. Ignored: --state names the cluster.
+    /// Path to the file of contexts to use for CLI requests [default: $KLOOP_CONFIG, else ~/.config/kloop/config].
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The address of the API server of a kubectl command. Ignored: --state names the cluster.
+    /// The path of the cluster's file, as --state. An address of another API server is refused: commands open a file.
     #[arg(short, long, global = true, value_name = "URL")]
     pub(super) server: Option<String>,
     /// Bearer token of a kubectl command. Refused: who can open the cluster's file is its administrator.
@@ -73,8 +73,8 @@ pub(super) struct ConnectionFlags {
     #[arg(long, global = true)]
     disable_compression: bool,
     /// If true, the server's certificate will not be checked for validity. Ignored: the cluster is a file.
-    #[arg(long, global = true)]
-    insecure_skip_tls_verify: bool,
+    #[arg(long, global = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    insecure_skip_tls_verify: Option<bool>,
     /// Require server version to match client version. They always match.
     #[arg(long, global = true)]
     match_server_version: bool,

@@ -23,6 +23,7 @@ mod completion;
 mod config;
 mod context;
 mod context_settings;
+mod contexts;
 mod control_plane;
 mod cp;
 mod create;
@@ -127,7 +128,7 @@ fn answer_with_plugin(error: &clap::Error) -> Option<ExitCode> {
         return None;
     }
     let failure = plugin::replace_with_plugin(&words)?;
-    Some(CommandContext::new(Globals::default()).finish(&Err(failure)))
+    Some(CommandContext::new(Globals::default(), "").finish(&Err(failure)))
 }
 
 /// Runs the program, except for the shim, which `src/main.rs` starts.
@@ -147,13 +148,14 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage::print_usage_error(&error),
     };
-    let mut context = CommandContext::new(cli.globals);
+    let name = matches.subcommand_name().unwrap_or_default();
+    let mut context = CommandContext::new(cli.globals, name);
     context.manager = grammar::manager(&matches);
-    context.name_writer(matches.subcommand_name().unwrap_or_default());
+    context.name_writer(name);
     if let Err(failure) = diagnostics::start() {
         return context.finish(&Err(failure));
     }
-    if let Err(failure) = check_globals::check(&mut context, matches.subcommand_name().unwrap_or_default()) {
+    if let Err(failure) = check_globals::check(&mut context, name) {
         return context.finish(&Err(failure));
     }
     // Open the state first, so that an unusable state is reported before an unknown kind. The verb

@@ -1,7 +1,7 @@
 //! `kloop reconcile`: runs the control plane until the cluster has converged, or until stopped.
 
 use super::log_writer::LogWriter;
-use super::{CliResult, CommandContext, Failure, context, globals, input, serve};
+use super::{CliResult, CommandContext, Failure, contexts, globals, input, serve};
 use crate::apiserver::Api;
 use crate::diagnosis::convergence;
 use crate::object::{Time, io_error_text, time, yaml};
@@ -312,7 +312,7 @@ fn print_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
     let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
     print_line(log_sink, format!("ready: {node}, state file {}", state.display()));
-    let export = match state == context::state_path(None) && std::env::var_os("KLOOP_STATE").is_none() {
+    let export = match contexts::is_found_without_flags(&state) {
         true => String::new(),
         false => format!("export KLOOP_STATE={}; ", state.display()),
     };

@@ -128,7 +128,8 @@ fn completer(argument: &str, path: &str, state: &Arc<CompletionState>) -> Option
         }));
     }
     match (argument, path.split(' ').next().unwrap_or_default()) {
-        ("filenames" | "state" | "kustomize", _)
+        ("filenames" | "state" | "kubeconfig" | "kustomize", _)
+        | ("server" | "certificate_authority" | "client_certificate" | "client_key", _)
         | ("file", "backup")
         | ("from_file" | "from_env_file" | "patch_file" | "cert" | "key" | "manifests" | "scheduler_config", _)
         | ("folder" | "output", "kustomize")
@@ -147,14 +148,17 @@ fn completer(argument: &str, path: &str, state: &Arc<CompletionState>) -> Option
 
 /// Returns the function that reads the words for an argument from the cluster.
 fn cluster_words(argument: &str, path: &str) -> Option<Ask> {
-    const CONTEXTS: [&str; 6] =
-        ["delete-cluster", "delete-context", "get-contexts", "rename-context", "set-context", "use-context"];
+    const CONTEXTS: [&str; 5] = ["delete-context", "get-contexts", "rename-context", "set-context", "use-context"];
     let is_about_contexts = path.strip_prefix("config ").is_some_and(|verb| CONTEXTS.contains(&verb));
     Some(match (argument, path) {
         ("namespace", _) => |state, _| state.namespaces(),
         ("container", _) => |state, _| state.containers(),
-        ("context" | "cluster", _) => |state, _| state.contexts(),
+        ("context", _) => |state, _| state.contexts(),
         ("contexts" | "names", _) if is_about_contexts => |state, _| state.contexts(),
+        ("cluster", _) | ("names", "config delete-cluster" | "config set-cluster") => |state, _| state.clusters(),
+        ("user", "config set-context") | ("names", "config delete-user" | "config set-credentials") => {
+            |state, _| state.users()
+        }
         ("resource", "create role" | "create clusterrole") => |state, _| state.types(),
         ("clusterrole", _) => |state, _| state.names("clusterroles"),
         ("role", _) => |state, _| state.names("roles"),

@@ -2,15 +2,16 @@
 
 use super::conditions;
 use crate::apiserver::{Api, custom};
-use crate::cli::context::state_path;
+use crate::cli::Globals;
 use crate::cli::context_settings::{context_name, default_namespace};
+use crate::cli::contexts::{self, ClusterChoice, ConfigFile, Entries, USER};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::image::recipe;
 use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Resource};
 use crate::show::explain::field_names;
-use crate::store::OpenMode;
+use crate::store::{OpenMode, default_path};
 use clap::ArgMatches;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ const WITH_TEMPLATES: [&str; 7] =
 /// Options and arguments before the cursor.
 #[derive(Default)]
 pub struct CompletionState {
-    path: Option<PathBuf>,
+    globals: Globals,
+    cluster: ClusterChoice,
     namespace: Option<String>,
     words: Vec<String>,
 }
@@ -36,8 +38,18 @@ impl CompletionState {
     pub fn from_matches(matches: Option<&ArgMatches>) -> CompletionState {
         let Some(matches) = matches else { return CompletionState::default() };
         let words = matches.try_get_many::<String>("words").ok().flatten();
+        let text = |name: &str| matches.try_get_one::<String>(name).ok().flatten().cloned();
+        let path = |name: &str| matches.try_get_one::<PathBuf>(name).ok().flatten().cloned();
+        let globals = Globals {
+            state: path("state"),
+            kubeconfig: path("kubeconfig"),
+            context: text("context"),
+            ..Globals::default()
+        };
+        let unknown = |_| ClusterChoice::without_context(default_path());
         CompletionState {
-            path: matches.try_get_one::<PathBuf>("state").ok().flatten().cloned(),
+            cluster: contexts::choose(&globals, "").unwrap_or_else(unknown),
+            globals,
             namespace: matches.try_get_one::<String>("namespace").ok().flatten().cloned(),
             words: words.into_iter().flatten().cloned().collect(),
         }
@@ -125,7 +137,30 @@ impl CompletionState {
 
     /// Returns the names of contexts.
     pub fn contexts(&self) -> Vec<String> {
-        vec![context_name(&state_path(self.path.as_ref()))]
+        self.entries(|file| &file.contexts, &self.own_name())
+    }
+
+    /// Returns the names of clusters.
+    pub fn clusters(&self) -> Vec<String> {
+        self.entries(|file| &file.clusters, &self.own_name())
+    }
+
+    /// Returns the names of users.
+    pub fn users(&self) -> Vec<String> {
+        self.entries(|file| &file.users, USER)
+    }
+
+    /// Returns the names of entries, with the one that needs no entry.
+    fn entries(&self, list: fn(&ConfigFile) -> &Entries, own: &str) -> Vec<String> {
+        let path = ConfigFile::find_path(self.globals.kubeconfig.as_deref());
+        let file = ConfigFile::load(&path).unwrap_or_default();
+        let names: BTreeSet<&str> = list(&file).keys().map(String::as_str).chain([own]).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Returns the name of the context of the state file that is used without one.
+    fn own_name(&self) -> String {
+        context_name(&contexts::own_state(&self.globals).unwrap_or_else(default_path))
     }
 
     /// Completes names of pods, or TYPE/NAME; then the containers of the named pod.
@@ -205,7 +240,7 @@ impl CompletionState {
 
     /// Returns the cluster's kinds.
     fn kinds(&self) -> KindRegistry {
-        custom::kinds_in(&state_path(self.path.as_ref()))
+        custom::kinds_in(&self.cluster.state)
     }
 
     fn pairs(&self, word: &str) -> Vec<String> {
@@ -266,11 +301,12 @@ impl CompletionState {
 
     fn namespace(&self) -> String {
         let requested = self.namespace.clone().filter(|name| !name.is_empty());
-        requested.unwrap_or_else(|| default_namespace(&state_path(self.path.as_ref())))
+        let of_context = || self.cluster.namespace.clone();
+        requested.or_else(of_context).unwrap_or_else(|| default_namespace(&self.cluster.state))
     }
 
     fn open(&self) -> Option<Api> {
-        Api::open(&state_path(self.path.as_ref()), OpenMode::Existing, "kloop").ok()
+        Api::open(&self.cluster.state, OpenMode::Existing, "kloop").ok()
     }
 }
 

@@ -59,8 +59,9 @@ fn make_folder() -> CliResult<PathBuf> {
 }
 
 fn take_tour(folder: &Path, context: &mut CommandContext) -> CliResult {
-    let globals = Globals { state: Some(folder.join("state.db")), ..context.globals.clone() };
-    let mut own = CommandContext::new(globals);
+    let request_timeout = context.globals.request_timeout.clone();
+    let globals = Globals { state: Some(folder.join("state.db")), request_timeout, ..Globals::default() };
+    let mut own = CommandContext::new(globals, "tour");
     own.name_writer("tour");
     planes::start_detached(&mut own)?;
     let home = own.api()?.store().home().to_owned();

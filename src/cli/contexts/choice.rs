@@ -1,0 +1,338 @@
+//! Chooses the state file of a command: from the flags, `$KLOOP_STATE`, and the file of contexts.
+//!
+//! A flag wins over `$KLOOP_STATE`, and that over the current context. Start reading at [`choose`].
+
+use super::{ConfigFile, Location, USER};
+use crate::cli::{CliResult, Failure, Globals, context_settings};
+use crate::serve::kubeconfig;
+use crate::store;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Verbs that define their own `--user`.
+const WITH_OWN_USER: [&str; 4] = ["create", "image", "kubeconfig", "set"];
+
+/// Fields of a user entry that a server would check, and a state file cannot.
+const CREDENTIALS: [&str; 10] = [
+    "auth-provider",
+    "client-certificate",
+    "client-certificate-data",
+    "client-key",
+    "client-key-data",
+    "exec",
+    "password",
+    "token",
+    "tokenFile",
+    "username",
+];
+
+/// The cluster of a command.
+#[derive(Debug, Default, PartialEq)]
+pub struct ClusterChoice {
+    /// The state file.
+    pub state: PathBuf,
+    /// The name of the context in the file of contexts, if that has chosen.
+    pub context: Option<String>,
+    /// The namespace of that context.
+    pub namespace: Option<String>,
+    /// The entry of its user.
+    pub user: Map<String, Value>,
+}
+
+impl ClusterChoice {
+    /// Returns the choice of a state file without a context.
+    pub fn without_context(state: PathBuf) -> ClusterChoice {
+        ClusterChoice { state, ..ClusterChoice::default() }
+    }
+}
+
+/// Returns the state file that a flag names: `--state`, or `--server` with a path.
+fn state_in_flag(globals: &Globals) -> Option<PathBuf> {
+    globals.state.clone().or_else(|| match Location::parse(globals.server.as_deref()?, Path::new("")) {
+        Location::File(path) => Some(path),
+        _ => None,
+    })
+}
+
+/// Returns the state file that `--state` or `$KLOOP_STATE` names.
+pub fn own_state(globals: &Globals) -> Option<PathBuf> {
+    let variable = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
+    globals.state.clone().or_else(variable)
+}
+
+/// Chooses the cluster. `config` names entries with the flags, so that they choose nothing there.
+pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
+    if verb == "config" {
+        return Ok(ClusterChoice::without_context(own_state(globals).unwrap_or_else(store::default_path)));
+    }
+    let is_other = |file: &&Path| verb != "serve" && !file.as_os_str().is_empty() && !kubeconfig::is_ours(file);
+    let file = globals.kubeconfig.as_deref().filter(is_other);
+    let flag = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let mut asked = AskedNames {
+        context: flag(&globals.context),
+        cluster: flag(&globals.cluster),
+        user: flag(&globals.user).filter(|_| !WITH_OWN_USER.contains(&verb)),
+        // A file in a flag wins over the variable.
+        own: state_in_flag(globals).or_else(|| own_state(globals).filter(|_| file.is_none())),
+        is_fixed: state_in_flag(globals).is_some(),
+    };
+    // An alias of whatever cluster the command has: the name in the kubeconfigs of `kloop serve`.
+    asked.context = asked.context.filter(|name| name != kubeconfig::NAME);
+    asked.cluster = asked.cluster.filter(|name| name != kubeconfig::NAME);
+    asked.user = asked.user.filter(|name| ![USER, kubeconfig::NAME].contains(&name.as_str()));
+    if let Some(state) = &asked.own
+        && asked.context.iter().chain(&asked.cluster).all(|name| is_name_of(state, name))
+    {
+        (asked.context, asked.cluster) = (None, None);
+        if asked.user.is_none() {
+            return Ok(ClusterChoice::without_context(state.clone()));
+        }
+    }
+    let read = ConfigFile::load(&ConfigFile::find_path(file))?;
+    if let Some(file) = file.filter(|_| asked.own.is_none() && asked.context.is_none() && asked.cluster.is_none())
+        && read.current.is_empty()
+    {
+        let problem =
+            format!("{} has no current context\nhint: name one of its contexts with --context", file.display());
+        return Err(Failure::plain(problem));
+    }
+    asked.resolve(&read)
+}
+
+/// Whether a command without flags opens this state file, in a terminal without this one's variables.
+pub fn is_found_without_flags(state: &Path) -> bool {
+    let chosen = choose(&Globals::default(), "");
+    std::env::var_os("KLOOP_STATE").is_none() && chosen.is_ok_and(|chosen| is_same_path(&chosen.state, state))
+}
+
+/// Whether a state file has this name without an entry in the file of contexts.
+fn is_name_of(state: &Path, name: &str) -> bool {
+    name == context_settings::context_name(state) || name == context_settings::usual_name(state)
+}
+
+/// The names in flags, and the state file of `--state` or `$KLOOP_STATE`.
+struct AskedNames {
+    context: Option<String>,
+    cluster: Option<String>,
+    user: Option<String>,
+    own: Option<PathBuf>,
+    /// Whether no context may choose another state file: a flag names it.
+    is_fixed: bool,
+}
+
+impl AskedNames {
+    fn resolve(&self, file: &ConfigFile) -> CliResult<ClusterChoice> {
+        let state = self.own.clone().unwrap_or_else(store::default_path);
+        let current = Some(file.current.as_str()).filter(|name| self.own.is_none() && !name.is_empty());
+        let name = self.context.as_deref().or(current);
+        let entry = name.and_then(|name| file.contexts.get(name));
+        if let (Some(name), None) = (name, entry)
+            && !is_name_of(&state, name)
+        {
+            return Err(self.missing_context(name, &state, file));
+        }
+        let context = name.filter(|_| entry.is_some()).map(str::to_owned);
+        let field = |field: &str| entry.map(|entry| ConfigFile::text(entry, field)).filter(|text| !text.is_empty());
+        let cluster = self.cluster.as_deref().or_else(|| field("cluster"));
+        let chosen = match (cluster, &context) {
+            (Some(cluster), _) => self.state_of_cluster(cluster, context.as_deref(), &state, file)?,
+            (None, None) => state.clone(),
+            (None, Some(context)) => {
+                return Err(Failure::plain(format!(
+                    "context {context:?} has no cluster\nhint: kloop config set-context {context} --state FILE gives it the state file FILE"
+                )));
+            }
+        };
+        if self.is_fixed && !is_same_path(&chosen, &state) {
+            return Err(Failure::plain(format!(
+                "--state names the file {}, and the context another one: {}\nhint: leave one of the flags out",
+                state.display(),
+                chosen.display()
+            )));
+        }
+        let user = self.user.as_deref().or_else(|| field("user"));
+        Ok(ClusterChoice {
+            user: user_entry(user, self.user.is_some(), context.as_deref(), file)?,
+            namespace: field("namespace").map(str::to_owned),
+            state: chosen,
+            context,
+        })
+    }
+
+    /// Returns the state file of a cluster entry. `own`: the state file without an entry.
+    fn state_of_cluster(&self, name: &str, context: Option<&str>, own: &Path, file: &ConfigFile) -> CliResult<PathBuf> {
+        let Some(entry) = file.clusters.get(name) else {
+            return match context {
+                _ if is_name_of(own, name) => Ok(own.to_owned()),
+                Some(context) if self.cluster.is_none() => Err(Failure::Bare(format!(
+                    "Error in configuration: cluster {name:?} was not found for context {context:?}"
+                ))),
+                _ => Err(not_known("cluster", name, own, file)),
+            };
+        };
+        let what = context.map_or_else(|| format!("cluster {name:?}"), |context| format!("context {context:?}"));
+        let problem = match Location::parse(ConfigFile::text(entry, "server"), &file.folder()) {
+            Location::File(path) => return Ok(path),
+            Location::Server(server) => format!(
+                "{what} is the server {server}: kloop's commands open a state file, and send nothing to a server\nhint: use kubectl for \
+                 it, or choose a context of a state file (kloop config get-contexts)"
+            ),
+            Location::Unknown(server) => {
+                format!("{what} has the server {server}, which is neither a file nor an address of HTTP")
+            }
+            Location::Missing => format!(
+                "{what} has no server\nhint: kloop config set-cluster {name} --server=FILE gives it the state file FILE"
+            ),
+        };
+        Err(Failure::plain(problem))
+    }
+
+    fn missing_context(&self, name: &str, state: &Path, file: &ConfigFile) -> Failure {
+        if self.context.is_some() {
+            return not_known("context", name, state, file);
+        }
+        Failure::Bare(format!(
+            "Error in configuration: context was not found for specified context: {name}\nhint: kloop config use-context NAME chooses \
+             another, kloop config get-contexts lists them"
+        ))
+    }
+}
+
+/// Whether two paths name one file.
+fn is_same_path(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_default();
+    real(one) == real(other)
+}
+
+/// Returns the entry of a user. Refuses credentials: nobody who asks for fewer rights gets all of them.
+fn user_entry(
+    name: Option<&str>,
+    is_asked: bool,
+    context: Option<&str>,
+    file: &ConfigFile,
+) -> CliResult<Map<String, Value>> {
+    let Some(name) = name else { return Ok(Map::new()) };
+    let Some(entry) = file.users.get(name) else {
+        return match context {
+            _ if [USER, kubeconfig::NAME].contains(&name) => Ok(Map::new()),
+            Some(context) if !is_asked => Err(Failure::Bare(format!(
+                "Error in configuration: user {name:?} was not found for context {context:?}"
+            ))),
+            _ => Err(Failure::plain(format!(
+                "auth info {name:?} does not exist\nhint: the user of a state file is {USER:?}: leave the flag out"
+            ))),
+        };
+    };
+    match CREDENTIALS.iter().find(|field| entry.contains_key(**field)) {
+        Some(field) => Err(Failure::plain(format!(
+            "user {name:?} has a {field}, which a state file cannot check: who can open the file is its administrator\nhint: choose the \
+             user {USER:?} (--user={USER}), or act with the rights of another with --as"
+        ))),
+        None => Ok(entry.clone()),
+    }
+}
+
+/// The error for the name of a context or cluster in a flag, with a remedy.
+fn not_known(what: &str, name: &str, state: &Path, file: &ConfigFile) -> Failure {
+    let own = context_settings::context_name(state);
+    let remedy = match file.contexts.is_empty() {
+        true => format!(
+            "the cluster is the file {}, its {what} is {own:?}: leave the flag out, \"kloop config rename-context {own} {name}\" gives it \
+             that name, or name another file with --state",
+            state.display()
+        ),
+        false => format!("kloop config get-{what}s lists those that there are"),
+    };
+    Failure::plain(format!("{what} {name:?} does not exist\nhint: {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "
+current-context: shop
+clusters:
+- {name: shop, cluster: {server: 'file:///a/shop.db'}}
+- {name: prod, cluster: {server: 'https://10.0.0.1:6443'}}
+- {name: odd, cluster: {server: 'etcd://a'}}
+contexts:
+- {name: shop, context: {cluster: shop, namespace: blue}}
+- {name: ann, context: {cluster: shop, user: ann}}
+- {name: bob, context: {cluster: shop, user: bob}}
+- {name: prod, context: {cluster: prod}}
+- {name: odd, context: {cluster: odd}}
+- {name: bare, context: {}}
+- {name: lost, context: {cluster: gone}}
+- {name: nobody, context: {cluster: shop, user: gone}}
+users:
+- {name: ann, user: {as: ann}}
+- {name: bob, user: {token: x}}
+";
+
+    /// Chooses with flags, `--state` or not. The environment has no part in it.
+    fn chosen(state: Option<&str>, is_fixed: bool, flags: [&str; 3]) -> Result<ClusterChoice, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, FILE).unwrap();
+        let [context, cluster, user] = flags.map(|flag| Some(flag.to_owned()).filter(|flag| !flag.is_empty()));
+        let asked = AskedNames { context, cluster, user, own: state.map(PathBuf::from), is_fixed };
+        asked.resolve(&ConfigFile::load(&path).unwrap()).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn context_chooses_state_file_namespace_and_user() {
+        let shop = ClusterChoice {
+            state: "/a/shop.db".into(),
+            context: Some("shop".into()),
+            namespace: Some("blue".into()),
+            user: Map::new(),
+        };
+        assert_eq!(chosen(None, false, ["", "", ""]).as_ref(), Ok(&shop), "the current context");
+        assert_eq!(
+            chosen(Some("/b/x.db"), false, ["shop", "", ""]).as_ref(),
+            Ok(&shop),
+            "a flag wins over the variable"
+        );
+        assert_eq!(chosen(Some("/a/shop.db"), true, ["shop", "", ""]).as_ref(), Ok(&shop));
+        let plain = ClusterChoice::without_context("/b/x.db".into());
+        assert_eq!(
+            chosen(Some("/b/x.db"), false, ["", "", ""]),
+            Ok(plain),
+            "the variable wins over the current context"
+        );
+        assert_eq!(chosen(None, false, ["ann", "", ""]).unwrap().user["as"], "ann");
+        assert_eq!(chosen(Some("/b/x.db"), false, ["", "shop", ""]).unwrap().state, Path::new("/a/shop.db"));
+        assert_eq!(chosen(None, false, ["bob", "", "ann"]).unwrap().user["as"], "ann");
+    }
+
+    #[test]
+    fn context_that_leads_nowhere_is_refused() {
+        for (flags, problem) in [
+            (
+                ["prod", "", ""],
+                "error: context \"prod\" is the server https://10.0.0.1:6443: kloop's commands open a state file",
+            ),
+            (["", "prod", ""], "error: context \"shop\" is the server https://10.0.0.1:6443"),
+            (["odd", "", ""], "error: context \"odd\" has the server etcd://a, which is neither"),
+            (
+                ["bare", "", ""],
+                "error: context \"bare\" has no cluster\nhint: kloop config set-context bare --state FILE",
+            ),
+            (["lost", "", ""], "Error in configuration: cluster \"gone\" was not found for context \"lost\""),
+            (["nobody", "", ""], "Error in configuration: user \"gone\" was not found for context \"nobody\""),
+            (["bob", "", ""], "error: user \"bob\" has a token, which a state file cannot check"),
+            (["sea", "", ""], "error: context \"sea\" does not exist\nhint: kloop config get-contexts lists"),
+            (["", "sea", ""], "error: cluster \"sea\" does not exist\nhint: kloop config get-clusters lists"),
+            (["", "", "sea"], "error: auth info \"sea\" does not exist"),
+        ] {
+            let error = chosen(None, false, flags).unwrap_err();
+            assert!(error.starts_with(problem), "{flags:?}: {error}");
+        }
+        let error = chosen(Some("/b/x.db"), true, ["shop", "", ""]).unwrap_err();
+        assert!(
+            error.starts_with("error: --state names the file /b/x.db, and the context another one: /a/shop.db\n"),
+            "{error}"
+        );
+    }
+}
