@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// The name of the owner of the state.
+pub const ADMINISTRATOR: &str = "admin";
 /// The group whose members may do everything.
 pub const ADMINISTRATORS: &str = "system:masters";
 /// The group of every user that is known.
@@ -29,8 +31,8 @@ impl User {
     /// The owner of the state, as `kubectl auth whoami` shows it.
     pub fn administrator() -> User {
         User {
-            name: "admin".to_owned(),
-            uid: "admin".to_owned(),
+            name: ADMINISTRATOR.to_owned(),
+            uid: ADMINISTRATOR.to_owned(),
             groups: vec![ADMINISTRATORS.to_owned(), AUTHENTICATED.to_owned()],
             ..User::default()
         }
@@ -79,6 +81,11 @@ impl User {
             groups.push(usual.to_owned());
         }
         User { name: name.to_owned(), uid: uid.to_owned(), groups, extra }
+    }
+
+    /// Whether it is a service account.
+    pub fn is_service_account(&self) -> bool {
+        self.name.strip_prefix(ACCOUNT_PREFIX).is_some_and(|account| account.contains(':'))
     }
 
     /// Whether the user may do everything.

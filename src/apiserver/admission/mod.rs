@@ -22,6 +22,7 @@ mod policies;
 mod priority;
 mod rbac_escalation;
 mod request;
+mod resource_claim_status;
 mod resource_quota;
 mod runtime_class;
 mod server_flags;
@@ -112,6 +113,8 @@ const VALIDATING: &[AdmissionPlugin] = &[
     writes("RuntimeClass", runtime_class::check),
     all_writes("CertificateApproval", certificate_requests::check_approval),
     all_writes("CertificateSigning", certificate_requests::check_signing),
+    // The strategy of the kind does this in Kubernetes.
+    all_writes("", resource_claim_status::admit),
     writes("CertificateSubjectRestriction", certificate_requests::restrict_subject),
     all_writes("PodResizeValidator", pod_resize::admit),
     all_requests(VALIDATING_POLICIES, policies::validate),
