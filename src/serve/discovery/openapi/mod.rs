@@ -8,6 +8,7 @@ mod gnostic;
 mod gnostic_v3;
 mod operations;
 mod schemas;
+mod server_documents;
 mod v2;
 
 use super::catalogue::{ApiGroup, ServedResource};
@@ -26,6 +27,7 @@ use jiff::SignedDuration;
 use operations::DescribedResource;
 use schemas::SchemaSet;
 use serde_json::{Map, Value, json};
+use server_documents::ServerDocument;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The media types of a version in protobuf: as it is answered, and as clients request it.
@@ -53,6 +55,11 @@ pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) ->
         let url = format!("/openapi/v3/{path}?hash={hash}");
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
+    for document in server_documents(kinds, groups) {
+        let (path, hash) = (document.path, hash(kinds, "", ""));
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        paths.insert(path, json!({"serverRelativeURL": url}));
+    }
     for (path, hash) in extended_versions(groups) {
         hash.hash(&mut all);
         let url = format!("/openapi/v3/{path}?hash={hash}");
@@ -66,8 +73,12 @@ pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) ->
 /// Returns `/openapi/v3/apis/apps/v1`.
 pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiRequest) -> ServeResult {
     let found = versions(groups).find(|(group, version)| path(group, version) == asked);
-    let (group, version) = found.ok_or_else(unknown_path)?;
+    let own = server_documents(api.kinds(), groups).into_iter().find(|document| document.path == asked);
+    if found.is_none() && own.is_none() {
+        return Err(unknown_path());
+    }
     let is_protobuf = wants_protobuf(&request.accept, V3_PROTOBUF)?;
+    let (group, version) = found.unwrap_or_default();
     let current = hash(api.kinds(), group, version);
     let wanted = request.parameter("hash");
     if wanted.is_some_and(|wanted| wanted != current) {
@@ -78,8 +89,10 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiReques
     }
     let is_known = is_known(request, &current);
     let (mut paths, mut schemas) = (Map::new(), Map::new());
-    if !is_known {
-        describe(api, &KindSchemas::built_in(), groups, (group, version), &mut paths, &mut schemas)?;
+    match own {
+        Some(own) => own.describe(&mut paths, &mut schemas),
+        None if is_known => {}
+        None => describe(api, &KindSchemas::built_in(), groups, (group, version), &mut paths, &mut schemas)?,
     }
     let answer = answer_unless_known(request, &current, || {
         let info = json!({"title": "Kubernetes", "version": KUBERNETES});
@@ -112,6 +125,8 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
         for version in versions(groups) {
             describe(api, &schemas, groups, version, &mut paths, &mut found)?;
         }
+        let own = server_documents(api.kinds(), groups);
+        own.iter().for_each(|document| document.describe(&mut paths, &mut found));
     }
     Ok(answer_unless_known(request, &current, || {
         let definitions: Map<String, Value> =
@@ -149,6 +164,14 @@ fn versions(groups: &[ApiGroup]) -> impl Iterator<Item = (&str, &str)> {
         let own = group.versions.iter().filter(|(version, _)| !group.extended.contains_key(version));
         own.map(move |(version, _)| (&*group.name, &**version))
     })
+}
+
+/// Returns the documents about the server. Groups of custom kinds, and of extension servers, have none.
+fn server_documents(kinds: &KindRegistry, groups: &[ApiGroup]) -> Vec<ServerDocument> {
+    let is_built_in = |group: &ApiGroup| {
+        group.extended.is_empty() && !kinds.custom_kinds().iter().any(|kind| kind.resource.group() == group.name)
+    };
+    ServerDocument::all(groups, is_built_in)
 }
 
 /// Returns the path and the hash of each document that an extension server has.

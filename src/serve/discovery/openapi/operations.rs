@@ -4,7 +4,8 @@ use crate::serve::resolve::api_version;
 use crate::serve::subresource::Subresource;
 use serde_json::{Map, Value, json};
 
-const MEDIA: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// The media types of objects.
+pub const MEDIA: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
@@ -329,7 +330,7 @@ fn version_path(group: &str, version: &str) -> String {
 }
 
 /// `rbacAuthorization` for `rbac.authorization.k8s.io`, `core` for the core group.
-fn friendly_group(group: &str) -> String {
+pub fn friendly_group(group: &str) -> String {
     if group.is_empty() {
         return "core".into();
     }
