@@ -25,6 +25,7 @@ mod list_body;
 mod list_frame;
 mod log;
 mod metrics;
+mod node_server;
 mod options;
 pub mod overview_feed;
 mod path;

@@ -1,20 +1,17 @@
 //! Proxies to pods, Services and nodes: `pods/[SCHEME:]NAME[:PORT]/proxy/PATH` (`apimachinery/pkg/util/net`: SplitSchemeNamePort).
 //!
-//! Knows: the address of the target. [`super::http`] forwards the request. Of a node's own server only the paths `healthz` and `pods`
-//! exist, which are answered here.
+//! Knows: the address of the target. [`super::http`] forwards the request. The node's own server is [`node_server`].
 
+use super::ServeResult;
 use super::answer::HttpAnswer;
-use super::form::AnswerForm;
+use super::node_server;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::target::{ProxyTarget, ProxyTls};
-use super::{ServeResult, unknown_path};
 use crate::apiserver::Api;
-use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::read;
 use crate::apiserver::service_endpoints::{ServicePort, find_ready};
-use crate::kinds;
-use crate::object::{FieldSelector, Key, Object, Reason, Status};
-use serde_json::{Value, json};
+use crate::object::{Key, Object, Reason, Status};
 use std::net::{IpAddr, SocketAddr};
 
 fn bad(text: impl Into<String>) -> Status {
@@ -60,7 +57,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let place = match asked.kind.kind {
         "Pod" => pod_place(&object, port)?,
         "Service" => service_place(api, &object, port)?,
-        _ if port.is_empty() => return kubelet_answer(api, request, &object, path),
+        _ if port.is_empty() => return node_server::answer(api, request, &object, path),
         _ => node_place(&object, port)?,
     };
     let tls = if is_tls { ProxyTls::AnyCertificate } else { ProxyTls::Plain };
@@ -101,26 +98,10 @@ fn service_place(api: &Api, service: &Object, port: &str) -> ServeResult<SocketA
     api.read_view(|txn| find_ready(txn, service, port))?.ok_or_else(missing)
 }
 
-/// Answers in place of a node's own server.
-fn kubelet_answer(api: &Api, request: &ApiRequest, node: &Object, path: &str) -> ServeResult {
-    match path {
-        "healthz" => Ok(HttpAnswer::text("ok")),
-        "pods" => {
-            let fields = FieldSelector::parse(&format!("spec.nodeName={}", node.name()));
-            let selection =
-                ListSelection { labels: None, fields: Some(fields.map_err(|error| bad(error.to_string()))?) };
-            let pods = api.read_view(|txn| read::list(txn, &kinds::pod::KIND, None, &selection))?;
-            let items: Vec<Value> = pods.into_iter().map(|pod| pod.0).collect();
-            let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items});
-            Ok(HttpAnswer::document(200, &list, &AnswerForm::negotiate(request, || true)?))
-        }
-        _ => Err(unknown_path()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn names_have_schemes_and_ports() {

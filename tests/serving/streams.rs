@@ -336,5 +336,28 @@ fn requests_are_proxied_to_pods_and_services() {
     let (code, body) = server.ask("GET", &format!("{services}/web:81/proxy/"), JSON, "");
     assert_eq!((code, &body["message"]), (503, &json!("no service port 81 found for service \"web\"")));
     let node = cluster.read("nodes", "{.items[0].metadata.name}");
-    assert_eq!(server.ask("GET", &format!("/api/v1/nodes/{node}/proxy/healthz"), JSON, ""), (200, json!("ok")));
+    let on_node = |path: &str| server.ask("GET", &format!("/api/v1/nodes/{node}/proxy/{path}"), JSON, "");
+    assert_eq!(on_node("healthz"), (200, json!("ok")));
+    let (code, summary) = on_node("stats/summary");
+    assert_eq!((code, &summary["node"]["nodeName"]), (200, &json!(node)), "{summary}");
+    let mut pods = summary["pods"].as_array().expect("pods").iter();
+    let web = pods.find(|pod| pod["podRef"]["name"] == "web").expect("the pod");
+    for measured in [&summary["node"], web, &web["containers"][0]] {
+        assert!(measured["memory"]["workingSetBytes"].as_u64() > Some(0), "{summary}");
+        assert!(measured["cpu"]["usageCoreNanoSeconds"].is_u64() && measured["startTime"].is_string(), "{summary}");
+    }
+    for (path, line) in [
+        (
+            "metrics/resource",
+            "\ncontainer_memory_working_set_bytes{container=\"main\",namespace=\"default\",pod=\"web\"} ",
+        ),
+        ("metrics/resource", "\nnode_cpu_usage_seconds_total "),
+        ("metrics", "\nkubelet_running_pods "),
+    ] {
+        let (code, text) = on_node(path);
+        assert!(code == 200 && text.as_str().is_some_and(|text| text.contains(line)), "{path}: {text}");
+    }
+    assert!(on_node("runningpods/").1.to_string().contains("\"name\":\"web\""));
+    let (code, status) = on_node("logs/");
+    assert!(code == 404 && status["message"].as_str().is_some_and(|text| text.contains("it has healthz")), "{status}");
 }
