@@ -57,6 +57,14 @@ const CUT_WARNING: usize = 256;
 /// Seconds after which a client may try again.
 const RETRY: u32 = 1;
 
+/// The end of the messages of overload.
+const TRY_AGAIN: &str = ", please try again later.";
+
+/// The error for a client that asks for more than its share: 429, with the time after which it may try again.
+pub fn too_many_requests(what: &str) -> Status {
+    Status::new(Reason::TooManyRequests, format!("{what}{TRY_AGAIN}"))
+}
+
 impl HttpAnswer {
     /// Makes an answer with a document in the requested form.
     pub fn document(code: u16, document: &Value, form: &AnswerForm) -> HttpAnswer {
@@ -170,7 +178,8 @@ fn json_text(document: &Value, is_pretty: bool) -> Vec<u8> {
 /// Whether the client should try again soon.
 fn retries(status: &Status) -> bool {
     status.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
-        || (status.reason == Reason::ServiceUnavailable)
+        || status.reason == Reason::ServiceUnavailable
+        || status.reason == Reason::TooManyRequests && status.message.ends_with(TRY_AGAIN)
 }
 
 /// Returns `details` that identify a deleted object.

@@ -87,6 +87,59 @@ fn idle_and_slow_clients_hold_up_nobody() {
     drop(held);
 }
 
+#[test]
+fn client_with_many_watches_leaves_room_for_others() {
+    let cluster = Cluster::new();
+    cluster.ok("create serviceaccount bot");
+    let bot = cluster.ok("create token bot");
+    // A quarter of the descriptors are for connections, and three quarters of those for authenticated clients.
+    let mut command = cluster.program("sh");
+    let script = "ulimit -n 256; exec \"$0\" serve --port=0";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_kloop")]);
+    let server = Server::of(&cluster, cluster.background_program(command));
+    let request = |path: &str, token: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", token.trim())
+    };
+    let ask = |path: &str, token: &str| {
+        let mut stream = connect(&server);
+        stream.write_all(request(path, token).as_bytes()).expect("sent");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a head");
+            head.push(byte[0]);
+        }
+        (stream, String::from_utf8_lossy(&head).to_ascii_lowercase())
+    };
+    let watch = format!("{MAPS}?watch=true");
+    let mut watches = Vec::new();
+    let refusal = loop {
+        let (stream, head) = ask(&watch, &server.token);
+        if !head.starts_with("http/1.1 200 ") {
+            break head;
+        }
+        watches.push(stream);
+        assert!(watches.len() < 64, "there is no limit");
+    };
+    assert!(refusal.starts_with("http/1.1 429 ") && refusal.contains("retry-after: 1\r\n"), "{refusal}");
+    for _ in 0..4 {
+        let (_, head) = ask("/version", &bot);
+        assert!(head.starts_with("http/1.1 200 "), "another user gets in: {head}");
+    }
+    // Watches made room for it, and the client that has most connections takes none of the other's.
+    let mut others: Vec<TcpStream> = (0..4).map(|_| ask("/version", &bot).0).collect();
+    let more = (0..64).take_while(|_| {
+        let (stream, head) = ask(&watch, &server.token);
+        watches.push(stream);
+        head.starts_with("http/1.1 200 ")
+    });
+    assert!(more.count() < 16);
+    others.iter_mut().for_each(|other| {
+        other.write_all(request("/version", &bot).as_bytes()).expect("sent");
+        assert!(other.read(&mut [0; 64]).expect("an answer") > 0);
+    });
+}
+
 /// Returns a frame of a WebSocket, with a zero mask where it has one.
 fn web_socket_frame(first: u8, mask: u8, payload: &[u8]) -> Vec<u8> {
     let mask_bytes: &[u8] = if mask == 0 { &[] } else { &[0; 4] };

@@ -2,29 +2,46 @@
 //!
 //! Every user of the machine can connect, so unauthenticated connections are few, and a new one replaces another: the oldest of the peer
 //! that has most of them. So no user can take all descriptors, a client that authenticates at once gets in, and a peer that opens many
-//! connections loses its own.
+//! connections loses its own. Authenticated connections have the other places. When all are taken, a client that has fewer than another
+//! gets one of that client's, an idle one if there is any; a client that has most of them replaces its own idle one, or is told to try
+//! again. Users are compared first, and then the peers of one user.
 
+use crate::object::Status;
 use crate::runtime::peer::Peer;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::task::AbortHandle;
+use crate::serve::answer::too_many_requests;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::task::{AbortHandle, JoinHandle};
 
-/// Maximum number of connections of unauthenticated clients.
+/// Maximum number of connections of unauthenticated clients, which also is at most a quarter of all.
 const MOST_UNKNOWN: usize = 128;
+
+/// A client, for shares: who it is, and where its connection comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// The user's name; empty before authentication.
+    pub user: String,
+    /// The other end of the connection.
+    pub peer: Peer,
+}
 
 /// All connections of a server.
 pub struct Connections {
-    most: usize,
+    most_unknown: usize,
+    most_authenticated: usize,
+    /// Counts the ends of requests, to tell which connection has been idle longest.
+    requests_ended: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     next: u64,
-    open: usize,
     /// Unauthenticated connections, the oldest first.
     unauthenticated: VecDeque<UnauthenticatedConnection>,
+    /// Authenticated connections by id, the oldest first.
+    authenticated: BTreeMap<u64, AuthenticatedConnection>,
 }
 
 struct UnauthenticatedConnection {
@@ -33,50 +50,126 @@ struct UnauthenticatedConnection {
     end: Option<AbortHandle>,
 }
 
+struct AuthenticatedConnection {
+    client: Arc<Client>,
+    activity: Arc<Activity>,
+    end: Option<AbortHandle>,
+}
+
+/// The use of a connection.
+#[derive(Default)]
+struct Activity {
+    /// Number of requests in progress.
+    requests: AtomicUsize,
+    /// Order among the ends of requests.
+    ended: AtomicU64,
+}
+
 /// One open connection.
 pub struct Connection {
     all: Arc<Connections>,
     id: u64,
-    is_authenticated: AtomicBool,
+    unknown: Arc<Client>,
+    activity: Arc<Activity>,
+    /// The client, once it has authenticated.
+    client: OnceLock<Arc<Client>>,
 }
+
+/// A request in progress, which keeps its connection from being idle until this value is dropped.
+pub struct ActiveRequest(Arc<Connection>);
 
 impl Connections {
     /// Makes a registry for at most this many connections, authenticated or not.
     pub fn new(most: usize) -> Arc<Connections> {
-        Arc::new(Connections { most, state: Mutex::default() })
+        let most_unknown = MOST_UNKNOWN.min(most / 4).max(1);
+        let most_authenticated = most.saturating_sub(most_unknown).max(1);
+        Arc::new(Connections {
+            most_unknown,
+            most_authenticated,
+            requests_ended: AtomicU64::new(0),
+            state: Mutex::default(),
+        })
     }
 
-    /// Registers a connection of a peer; `None` when authenticated clients have taken all places.
-    pub fn open(self: &Arc<Connections>, peer: Peer) -> Option<Connection> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.unauthenticated.len() >= MOST_UNKNOWN || state.open >= self.most {
-            state.dismiss(peer)?.end.inspect(AbortHandle::abort);
+    /// Registers a connection of a peer, in place of another unauthenticated one when there are too many.
+    pub fn open(self: &Arc<Connections>, peer: Peer) -> Connection {
+        let mut state = self.lock();
+        if state.unauthenticated.len() >= self.most_unknown
+            && let Some(dismissed) = state.dismiss(peer)
+        {
+            dismissed.end.inspect(AbortHandle::abort);
         }
-        state.open += 1;
         state.next += 1;
         let id = state.next;
         state.unauthenticated.push_back(UnauthenticatedConnection { id, peer, end: None });
-        Some(Connection { all: self.clone(), id, is_authenticated: AtomicBool::new(false) })
+        let unknown = Arc::new(Client { user: String::new(), peer });
+        Connection { all: self.clone(), id, unknown, activity: Arc::default(), client: OnceLock::new() }
     }
 
-    /// Records the handle that ends a connection while it is unauthenticated.
+    /// Records the handle that ends a connection.
     pub fn set_abort_handle(&self, id: u64, handle: AbortHandle) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = state.unauthenticated.iter_mut().find(|known| known.id == id) {
-            entry.end = Some(handle);
+        let mut state = self.lock();
+        if let Some(known) = state.authenticated.get_mut(&id) {
+            known.end = Some(handle);
+        } else if let Some(known) = state.unauthenticated.iter_mut().rev().find(|known| known.id == id) {
+            known.end = Some(handle);
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     /// Removes the oldest connection of the peer with the most unauthenticated ones, counting the new one. `None` when there are none.
     fn dismiss(&mut self, newest: Peer) -> Option<UnauthenticatedConnection> {
-        let mut counts = HashMap::from([(newest, 1_usize)]);
-        self.unauthenticated.iter().for_each(|known| *counts.entry(known.peer).or_default() += 1);
+        let counts = count([newest].into_iter().chain(self.unauthenticated.iter().map(|known| known.peer)));
         let most = self.unauthenticated.iter().map(|known| counts[&known.peer]).max()?;
         let oldest = self.unauthenticated.iter().position(|known| counts[&known.peer] == most)?;
         self.unauthenticated.remove(oldest)
     }
+
+    /// Ends a connection in favour of a new one of this client. Returns whether there was one to end.
+    fn displace(&mut self, newest: &Client) -> bool {
+        let victim = self.choose_displaced(newest).and_then(|id| self.authenticated.remove(&id));
+        if let Some(end) = victim.as_ref().and_then(|victim| victim.end.as_ref()) {
+            end.abort();
+        }
+        victim.is_some()
+    }
+
+    /// Returns the connection to end: the idle one whose last request ended first, or the newest one, of the client with the most
+    /// connections. Of the client that wants the new one, only an idle one.
+    fn choose_displaced(&self, newest: &Client) -> Option<u64> {
+        let clients = || self.authenticated.values().map(|known| &*known.client).chain([newest]);
+        let by_user = count(clients().map(|client| client.user.as_str()));
+        let user = largest(&by_user, newest.user.as_str())?;
+        let by_peer = count(clients().filter(|client| client.user == user).map(|client| client.peer));
+        let chosen = Client { user: user.to_owned(), peer: largest(&by_peer, newest.peer)? };
+        let is_own = chosen == *newest;
+        // A connection whose task has ended was taken over by streams, of which there are few.
+        let can_end = |known: &AuthenticatedConnection| known.end.as_ref().is_some_and(|end| !end.is_finished());
+        let candidates = || self.authenticated.iter().filter(|(_, known)| *known.client == chosen && can_end(known));
+        let idle = candidates().filter(|(_, known)| known.activity.requests.load(Ordering::Relaxed) == 0);
+        let oldest = idle.min_by_key(|(_, known)| known.activity.ended.load(Ordering::Relaxed));
+        oldest.or_else(|| candidates().next_back().filter(|_| !is_own)).map(|(id, _)| *id)
+    }
+}
+
+fn count<K: std::hash::Hash + Eq>(keys: impl Iterator<Item = K>) -> HashMap<K, usize> {
+    let mut counts = HashMap::new();
+    keys.for_each(|key| *counts.entry(key).or_default() += 1);
+    counts
+}
+
+/// Returns the key with the highest count: this one, if no other has more.
+fn largest<K: std::hash::Hash + Eq + Copy>(counts: &HashMap<K, usize>, own: K) -> Option<K> {
+    let most = counts.values().max()?;
+    if counts.get(&own) == Some(most) {
+        return Some(own);
+    }
+    counts.iter().find(|(_, count)| *count == most).map(|(key, _)| *key)
 }
 
 impl Connection {
@@ -85,75 +178,187 @@ impl Connection {
         self.id
     }
 
-    /// Marks the client as authenticated.
-    pub fn mark_authenticated(&self) {
-        // Each request says so; the first one counts.
-        if self.is_authenticated.swap(true, Ordering::Relaxed) {
-            return;
+    /// Returns the client, without a user while it is unauthenticated.
+    pub fn client(&self) -> &Arc<Client> {
+        self.client.get().unwrap_or(&self.unknown)
+    }
+
+    /// Marks the client as authenticated: as this user, with its first request. An error is the answer when it has its share of connections.
+    pub fn mark_authenticated(&self, user: &str) -> Result<(), Status> {
+        if self.client.get().is_some() {
+            return Ok(());
         }
-        let mut state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unauthenticated.retain(|known| known.id != self.id);
+        let mut state = self.all.lock();
+        if self.client.get().is_some() {
+            return Ok(());
+        }
+        let client = Arc::new(Client { user: user.to_owned(), peer: self.unknown.peer });
+        while state.authenticated.len() >= self.all.most_authenticated {
+            if !state.displace(&client) {
+                return Err(too_many_requests("too many connections of this client are open"));
+            }
+        }
+        let own = state.unauthenticated.iter().position(|known| known.id == self.id);
+        let end = own.and_then(|own| state.unauthenticated.remove(own)).and_then(|known| known.end);
+        let known = AuthenticatedConnection { client: client.clone(), activity: self.activity.clone(), end };
+        state.authenticated.insert(self.id, known);
+        let _ = self.client.set(client);
+        Ok(())
     }
 
     /// Whether the client is still unauthenticated.
     pub fn is_unauthenticated(&self) -> bool {
-        let state = self.all.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unauthenticated.iter().any(|known| known.id == self.id)
+        self.client.get().is_none()
+    }
+
+    /// Begins a request.
+    pub fn begin_request(self: &Arc<Connection>) -> ActiveRequest {
+        self.activity.requests.fetch_add(1, Ordering::Relaxed);
+        ActiveRequest(self.clone())
+    }
+}
+
+impl ActiveRequest {
+    /// Starts a task that takes the connection over after a change of protocols, and that ends with it.
+    pub fn hand_over(self, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        let connection = self.0.clone();
+        let task = tokio::spawn(async move {
+            work.await;
+            drop(self);
+        });
+        connection.all.set_abort_handle(connection.id, task.abort_handle());
+        task
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        let order = self.0.all.requests_ended.fetch_add(1, Ordering::Relaxed);
+        self.0.activity.ended.store(order, Ordering::Relaxed);
+        self.0.activity.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.mark_authenticated();
-        self.all.state.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
+        let mut state = self.all.lock();
+        if self.client.get().is_some() {
+            state.authenticated.remove(&self.id);
+        } else {
+            state.unauthenticated.retain(|known| known.id != self.id);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::runtime::Runtime;
 
     const NEIGHBOUR: Peer = Peer::User(1001);
+    const OTHER: Peer = Peer::User(1002);
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
+    /// A connection whose task waits for ever, and a request in progress.
+    struct Opened {
+        connection: Arc<Connection>,
+        task: JoinHandle<()>,
+        request: Option<ActiveRequest>,
+    }
+
+    fn open(runtime: &Runtime, all: &Arc<Connections>, peer: Peer) -> Opened {
+        let connection = Arc::new(all.open(peer));
+        let task = runtime.spawn(std::future::pending::<()>());
+        all.set_abort_handle(connection.id(), task.abort_handle());
+        Opened { request: Some(connection.begin_request()), connection, task }
+    }
+
+    /// Opens connections of a user until one is refused or there are so many.
+    fn authenticate(runtime: &Runtime, all: &Arc<Connections>, user: &str, peer: Peer, count: usize) -> Vec<Opened> {
+        let open = |_| Some(open(runtime, all, peer)).filter(|one| one.connection.mark_authenticated(user).is_ok());
+        (0..count).map_while(open).collect()
+    }
+
+    /// Returns the positions of connections that were ended.
+    fn ended(runtime: &Runtime, connections: &[Opened]) -> Vec<usize> {
+        // Some of many tasks are looked at between two looks at this one.
+        runtime.block_on(async {
+            for _ in 0..connections.len() {
+                tokio::task::yield_now().await;
+            }
+        });
+        (0..connections.len()).filter(|index| connections[*index].task.is_finished()).collect()
+    }
 
     #[test]
     fn oldest_unknown_connection_is_closed_when_there_are_too_many() {
-        let all = Connections::new(1000);
-        let mut kept: Vec<Connection> = (0..MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let waiting = |id: u64| {
-            let task = runtime.spawn(std::future::pending::<()>());
-            all.set_abort_handle(id, task.abort_handle());
-            task
-        };
-        kept[0].mark_authenticated();
-        let (known, first, second) = (waiting(kept[0].id()), waiting(kept[1].id()), waiting(kept[2].id()));
-        kept.extend(all.open(NEIGHBOUR));
-        kept.extend(all.open(NEIGHBOUR));
-        assert!(runtime.block_on(first).is_err_and(|error| error.is_cancelled()));
-        assert!(!known.is_finished() && !second.is_finished());
-        assert_eq!(kept.len(), MOST_UNKNOWN + 2);
+        let (all, runtime) = (Connections::new(1000), runtime());
+        let mut kept: Vec<_> = (0..MOST_UNKNOWN).map(|_| open(&runtime, &all, NEIGHBOUR)).collect();
+        kept[0].connection.mark_authenticated("ann").unwrap();
+        kept.push(open(&runtime, &all, NEIGHBOUR));
+        assert!(ended(&runtime, &kept).is_empty());
+        kept.push(open(&runtime, &all, NEIGHBOUR));
+        assert_eq!(ended(&runtime, &kept), [1]);
     }
 
     #[test]
-    fn peer_with_many_connections_loses_its_own() {
-        let all = Connections::new(1000);
-        let first = all.open(Peer::User(1002)).unwrap();
-        let mut many: Vec<Connection> = (0..2 * MOST_UNKNOWN).filter_map(|_| all.open(NEIGHBOUR)).collect();
-        assert!(first.is_unauthenticated(), "the oldest connection belongs to another peer");
-        assert!(!many[0].is_unauthenticated() && many.pop().unwrap().is_unauthenticated());
-        let second = all.open(Peer::User(1002)).unwrap();
-        many.extend(all.open(NEIGHBOUR));
-        assert!(first.is_unauthenticated() && second.is_unauthenticated());
+    fn peer_with_many_unknown_connections_loses_its_own() {
+        let (all, runtime) = (Connections::new(1000), runtime());
+        let mut few = vec![open(&runtime, &all, OTHER)];
+        let many: Vec<_> = (0..2 * MOST_UNKNOWN).map(|_| open(&runtime, &all, NEIGHBOUR)).collect();
+        few.push(open(&runtime, &all, OTHER));
+        assert!(ended(&runtime, &few).is_empty(), "the oldest connection belongs to another peer");
+        assert_eq!(ended(&runtime, &many).len(), MOST_UNKNOWN + 2);
     }
 
     #[test]
-    fn authenticated_clients_stay_connected() {
-        let all = Connections::new(2);
-        let (one, two) = (all.open(NEIGHBOUR).unwrap(), all.open(NEIGHBOUR).unwrap());
-        one.mark_authenticated();
-        two.mark_authenticated();
-        assert!(all.open(NEIGHBOUR).is_none());
-        drop(one);
-        assert!(all.open(NEIGHBOUR).is_some());
+    fn second_client_gets_in_beside_one_with_all_connections() {
+        let (all, runtime) = (Connections::new(16), runtime());
+        let many = authenticate(&runtime, &all, "ann", NEIGHBOUR, 100);
+        assert_eq!(many.len(), 12);
+        let other = authenticate(&runtime, &all, "bob", NEIGHBOUR, 100);
+        assert_eq!((ended(&runtime, &many), other.len()), (vec![6, 7, 8, 9, 10, 11], 6));
+        // From another address the same user gets half of the user's share.
+        let distant = authenticate(&runtime, &all, "ann", OTHER, 100);
+        assert_eq!((ended(&runtime, &many).len(), distant.len()), (9, 3));
+        assert!(ended(&runtime, &other).is_empty());
+        drop(many);
+        assert_eq!(authenticate(&runtime, &all, "ann", NEIGHBOUR, 2).len(), 2, "there is room again");
+    }
+
+    #[test]
+    fn idle_connection_is_replaced_before_a_busy_one() {
+        let (all, runtime) = (Connections::new(16), runtime());
+        let mut many = authenticate(&runtime, &all, "ann", NEIGHBOUR, 12);
+        for idle in [5, 2] {
+            many[idle].request = None;
+        }
+        let mut own = authenticate(&runtime, &all, "ann", NEIGHBOUR, 1);
+        assert_eq!((ended(&runtime, &many), own.len()), (vec![5], 1), "it has been idle longest");
+        let others = authenticate(&runtime, &all, "bob", NEIGHBOUR, 1);
+        assert_eq!((ended(&runtime, &many), others.len()), (vec![2, 5], 1));
+        let refused = open(&runtime, &all, NEIGHBOUR).connection;
+        assert_eq!(refused.mark_authenticated("ann").unwrap_err().code(), 429);
+        assert!(refused.is_unauthenticated());
+        own[0].request = None;
+        assert_eq!(refused.mark_authenticated("ann"), Ok(()));
+    }
+
+    #[test]
+    fn connection_that_streams_took_over_is_not_ended() {
+        let (all, runtime) = (Connections::new(4), runtime());
+        let mut many = authenticate(&runtime, &all, "ann", NEIGHBOUR, 3);
+        many[2].task.abort();
+        assert_eq!(ended(&runtime, &many), [2]);
+        let others = authenticate(&runtime, &all, "bob", NEIGHBOUR, 1);
+        assert_eq!((ended(&runtime, &many), others.len()), (vec![1, 2], 1));
+        let _entered = runtime.enter();
+        many[2].task = many[2].request.take().unwrap().hand_over(std::future::pending());
+        assert_eq!(ended(&runtime, &many), [1]);
+        drop(authenticate(&runtime, &all, "eve", NEIGHBOUR, 1));
+        assert_eq!(ended(&runtime, &many), [1, 2], "its new task can be ended");
     }
 }

@@ -74,7 +74,7 @@ pub async fn own_identity(shared: &Arc<ServerState>) -> Option<TlsClientKey> {
     if let Some(own) = shared.extensions.identity() {
         return Some(own);
     }
-    let made = shared.work(|api| api.front_proxy()?.issue_client(CERTIFICATE, Time::now())).await;
+    let made = shared.work_for_itself(|api| api.front_proxy()?.issue_client(CERTIFICATE, Time::now())).await;
     let made = made.ok()?.ok()?;
     let own = TlsClientKey { certificate: made.certificate.into(), key: made.key.into() };
     *shared.extensions.lock() = Some((own.clone(), Instant::now()));
@@ -95,10 +95,10 @@ pub async fn keep_up(shared: Arc<ServerState>) {
     loop {
         if repaired.is_none_or(|at| at.elapsed() >= REPAIR) {
             // When another process writes at the moment, the next round repairs.
-            let _ = shared.work(publish_authorities).await;
+            let _ = shared.work_for_itself(publish_authorities).await;
             repaired = Some(Instant::now());
         }
-        if let Ok(Ok(found)) = shared.work(look).await {
+        if let Ok(Ok(found)) = shared.work_for_itself(look).await {
             let names: Vec<String> = found.iter().map(|(extension, _)| extension.name.clone()).collect();
             shared.extensions.documents.retain(&names);
             asked.retain(|name, _| names.contains(name));
@@ -169,7 +169,7 @@ async fn set(shared: &Arc<ServerState>, name: &str, found: Availability) {
         api.write(false, |txn| aggregation::set_availability(txn, &name, &found)).map(drop)
     };
     // When another process writes at the moment, the next round writes.
-    let _: Result<ApiResult<()>, _> = shared.work(write).await;
+    let _: Result<ApiResult<()>, _> = shared.work_for_itself(write).await;
 }
 
 /// Asks a server for its documents. Returns whether it answers.

@@ -10,6 +10,7 @@ mod compress;
 mod connections;
 mod exchange;
 mod extensions;
+mod fair_turns;
 pub mod guard;
 pub mod identity;
 mod log_tail;
@@ -22,6 +23,7 @@ mod state_place;
 mod stream;
 mod streams;
 mod turns;
+mod upkeep;
 
 use super::audit::AuditContext;
 use super::audit::policy::AuditStage;
@@ -40,13 +42,14 @@ use crate::runtime::allocator::use_mimalloc;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
-use crate::store::{OpenMode, Retention};
+use crate::store::OpenMode;
 use audit_log::{AuditExchange, AuditLog};
 use bytes::Bytes;
 use client_certificate::ClientIdentity;
-use connections::{Connection, Connections};
+use connections::{Client, Connection, Connections};
 use exchange::{Exchange, ServerMetrics};
 use extensions::Extensions;
+use fair_turns::{FairTurn, FairTurns};
 use guard::{Access, AccessGuard};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -78,7 +81,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
-use turns::{MOST_WAITING, Turns};
+use turns::{MOST_WAITING, Turn, Turns};
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -86,12 +89,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GREETING: Duration = Duration::from_secs(5);
 /// Maximum number of connections, which also is at most a quarter of this process's descriptors, because pods need some.
 const MOST_CONNECTIONS: usize = 4096;
-/// Interval between compactions of a part of the store's log.
-const COMPACTION: Duration = Duration::from_secs(10);
-/// Interval between repairs of the endpoints of the Service `kubernetes`.
-const REPAIR: Duration = Duration::from_secs(10);
-/// Maximum number of log entries per compaction: a few milliseconds.
-const COMPACTED: usize = 400;
 /// Maximum number of concurrent requests.
 const HANDS: usize = 16;
 /// The same for unauthenticated clients.
@@ -157,16 +154,18 @@ struct ServerState {
     writer: Arc<SharedWriter>,
     tail: OnceLock<Arc<LogTail>>,
     metrics: Arc<ServerMetrics>,
-    /// Permits for requests of anonymous clients.
-    anonymous: Semaphore,
+    /// Turns of requests of anonymous clients.
+    anonymous: Arc<FairTurns>,
     /// Turns of requests that measure, which wait for a moment.
-    measuring: Semaphore,
+    measuring: Arc<FairTurns>,
     /// Turns of requests for OpenAPI documents.
-    documents: Semaphore,
+    documents: Arc<FairTurns>,
+    /// The client of the server's own work.
+    itself: Arc<Client>,
     /// Permits for streams.
     streams: Arc<Semaphore>,
     /// Turns of those that make pieces of long lists.
-    lists: Semaphore,
+    lists: Arc<FairTurns>,
     /// Buffers for the pieces of lists.
     buffers: Arc<PieceBuffers>,
     /// Turns of the threads that read or write the state.
@@ -198,18 +197,18 @@ impl HttpServer {
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            let compaction = keeps_up.then(|| tokio::spawn(compact(shared.clone())));
+            let compaction = keeps_up.then(|| tokio::spawn(upkeep::compact(shared.clone())));
             if keeps_up {
-                tokio::spawn(reconcile_defaults(shared.clone()));
+                tokio::spawn(upkeep::reconcile_defaults(shared.clone()));
             }
             let extending = keeps_up.then(|| tokio::spawn(extensions::keep_up(shared.clone())));
-            let advertising = advertised.map(|address| tokio::spawn(advertise(shared.clone(), address)));
+            let advertising = advertised.map(|address| tokio::spawn(upkeep::advertise(shared.clone(), address)));
             let clients = accept_clients(listener, shared.clone());
             stop.await;
             clients.abort();
             compaction.into_iter().chain(extending).for_each(|task| task.abort());
             if let (Some(address), Some(advertising)) = (advertised, advertising) {
-                withdraw(&shared, address, advertising).await;
+                upkeep::withdraw(&shared, address, advertising).await;
             }
             Ok(())
         });
@@ -230,43 +229,11 @@ fn accept_clients(listener: TcpListener, shared: Arc<ServerState>) -> JoinHandle
     tokio::spawn(accept(listener, move |client, from| {
         let _ = client.set_nodelay(true);
         let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
-        let Some(connection) = connections.open(peer) else { return };
+        let connection = connections.open(peer);
         let id = connection.id();
         let task = tokio::spawn(accept_connection(client, shared.clone(), connection));
         connections.set_abort_handle(id, task.abort_handle());
     }))
-}
-
-/// Leads the Service `kubernetes` to this server, and repairs it as often as Kubernetes' API server does.
-async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
-    loop {
-        // When another process writes at the moment, the next round advertises.
-        let _ = shared.work(move |api| advertise::advertise(api, address)).await;
-        tokio::time::sleep(REPAIR).await;
-    }
-}
-
-/// Ends the advertising.
-async fn withdraw(shared: &Arc<ServerState>, address: SocketAddr, advertising: JoinHandle<()>) {
-    advertising.abort();
-    // One that is underway would write the address again.
-    let _ = advertising.await;
-    let _ = shared.work(move |api| advertise::withdraw(api, address)).await;
-}
-
-/// Adds the default roles that an older state lacks. When another process writes at the moment, the next start does.
-async fn reconcile_defaults(shared: Arc<ServerState>) {
-    let _ = shared.work(Api::reconcile_defaults).await;
-}
-
-/// Compacts the log of the store in small steps, also where no control plane runs.
-async fn compact(shared: Arc<ServerState>) {
-    loop {
-        tokio::time::sleep(COMPACTION).await;
-        // When another process writes at the moment, the next round compacts.
-        let work = |api: &mut Api| api.store_mut().compact(&Retention::usual(Time::now()), COMPACTED);
-        while let Ok(Ok(COMPACTED)) = shared.work(work).await {}
-    }
 }
 
 /// Accepts one connection: by its first byte it is TLS or plain HTTP.
@@ -349,6 +316,7 @@ async fn respond(
     connection: Arc<Connection>,
     facts: Arc<ClientFacts>,
 ) -> HttpReply {
+    let active = connection.begin_request();
     let upgrade_asked = streams::read_upgrade(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
     let accept = receive::text(request.headers(), &ACCEPT);
@@ -364,7 +332,10 @@ async fn respond(
     });
     let client = (&*connection, &*facts, audited.as_ref());
     let answer = match receive::listen((&head, asked), body, &shared, client).await {
-        Ok((request, access)) => answer_request((request, access), &shared, &exchange, audited.clone(), &span).await,
+        Ok(admitted) => {
+            let server = (&shared, connection.client());
+            answer_request(admitted, server, &exchange, audited.clone(), &span).await
+        }
         Err(status) => Err(status),
     };
     let answer = answer.and_then(|answer| stream::refuse_excess(answer, &shared.streams));
@@ -376,16 +347,14 @@ async fn respond(
     span.record("status", answer.code);
     let answer = exchange.end(answer, &shared.metrics);
     let end = audited.filter(|audited| record_answer(audited, &answer));
-    match (answer.body, upgrade_asked) {
-        (AnswerBody::Streams(target), Some(asked)) => {
-            let begun = streams::begin(*target, &asked, upgrade, &shared.streams, connection);
-            begun.unwrap_or_else(|status| carried(refuse(status), shared))
-        }
+    let begun = connection.begin_request();
+    let server = (shared.clone(), connection.client().clone());
+    let reply = match (answer.body, upgrade_asked) {
+        (AnswerBody::Streams(target), Some(asked)) => streams::begin(*target, &asked, upgrade, &shared.streams, begun),
         (AnswerBody::Watch(watching), Some(asked)) if asked.protocol == UpgradeProtocol::WebSocket => {
-            let (is_protobuf, refused) = (watching.is_protobuf(), shared.clone());
-            let events = stream::watch(*watching, shared);
-            let begun = streams::begin_watch(events, is_protobuf, &asked, upgrade, connection);
-            begun.unwrap_or_else(|status| carried(refuse(status), refused))
+            let is_protobuf = watching.is_protobuf();
+            let events = stream::watch(*watching, server.clone());
+            streams::begin_watch(events, is_protobuf, &asked, upgrade, begun)
         }
         (AnswerBody::Proxied(target), _) => {
             let query = head.uri.query().map(str::to_owned);
@@ -393,11 +362,12 @@ async fn respond(
             let is_extension = matches!(target.tls, ProxyTls::Extension(_));
             let own = if is_extension { extensions::own_identity(&shared).await } else { None };
             let permits = if is_extension { &shared.extension_requests } else { &shared.streams };
-            let forwarded = proxy::forward(*target, proxied, own.as_ref(), permits, connection).await;
-            forwarded.unwrap_or_else(|status| carried(refuse(status), shared))
+            proxy::forward(*target, proxied, own.as_ref(), permits, begun).await
         }
-        (body, _) => carried(HttpAnswer { body, ..answer }, shared).map(|body| body.ending(end)),
-    }
+        (body, _) => Ok(carried(HttpAnswer { body, ..answer }, server.clone())),
+    };
+    let reply = reply.unwrap_or_else(|status| carried(refuse(status), server));
+    reply.map(|body| body.accompanied(active, end))
 }
 
 /// Records an answer in the audit log. Returns whether its end is still to come.
@@ -418,7 +388,7 @@ fn record_answer(audited: &AuditExchange, answer: &HttpAnswer) -> bool {
 /// Answers here what is brief, and on a worker what is not. Anonymous requests and measurements take turns.
 async fn answer_request(
     (request, access): (ApiRequest, Access),
-    shared: &Arc<ServerState>,
+    (shared, client): (&Arc<ServerState>, &Arc<Client>),
     exchange: &Exchange,
     audited: Option<Arc<AuditExchange>>,
     span: &Span,
@@ -426,13 +396,7 @@ async fn answer_request(
     if let Some(audited) = &audited {
         audited.set_request_body(&request);
     }
-    let _turn = match access {
-        Access::Anonymous => shared.anonymous.acquire().await.ok(),
-        Access::Full | Access::Account => match shared.turns_of_slow(&request.path) {
-            Some(turns) => turns.acquire().await.ok(),
-            None => None,
-        },
-    };
+    let _turn = shared.wait_for_special_turn(access, &request.path, client).await?;
     let brief = (access == Access::Full).then(|| shared.answer_here(&request, exchange, span)).flatten();
     if let Some(answer) = brief {
         return Ok(answer);
@@ -441,11 +405,11 @@ async fn answer_request(
     let work = move |api: &mut Api| {
         working.in_scope(|| exchange::answer(api, &request, is_gzip, &metrics, audited.as_deref()))
     };
-    shared.work(work).await
+    shared.work(client, work).await
 }
 
 /// Converts the answer to an HTTP response.
-fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
+fn carried(answer: HttpAnswer, server: (Arc<ServerState>, Arc<Client>)) -> HttpReply {
     let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
     if !answer.headers.iter().any(|(name, _)| CACHE_CONTROL == *name) {
         response = response.header(CACHE_CONTROL, "no-cache, private");
@@ -455,10 +419,10 @@ fn carried(answer: HttpAnswer, shared: Arc<ServerState>) -> HttpReply {
     }
     let body = match answer.body {
         AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
-        AnswerBody::List(first, list) => stream::list(first, list, shared),
-        AnswerBody::Watch(watching) => stream::watch(*watching, shared),
+        AnswerBody::List(first, list) => stream::list(first, list, server),
+        AnswerBody::Watch(watching) => stream::watch(*watching, server),
         AnswerBody::Log(logs) => stream::log(*logs),
-        AnswerBody::Overview(feed) => stream::overview(*feed, &shared.streams),
+        AnswerBody::Overview(feed) => stream::overview(*feed, &server.0.streams),
         AnswerBody::Streams(_) | AnswerBody::Proxied(_) => AnswerStream::Ended,
     };
     response.body(body).unwrap_or_else(|error| {
@@ -489,29 +453,59 @@ impl ServerState {
             idle: Mutex::default(),
             tail: OnceLock::new(),
             metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane, audit }),
-            lists: Semaphore::new(available_parallelism().map_or(2, usize::from).clamp(2, LIST_HANDS)),
+            lists: FairTurns::new(available_parallelism().map_or(2, usize::from).clamp(2, LIST_HANDS)),
             buffers: Arc::default(),
             turns: Turns::new(HANDS),
             outside: Arc::default(),
-            anonymous: Semaphore::new(ANONYMOUS_HANDS),
-            measuring: Semaphore::new(MEASURING_HANDS),
-            documents: Semaphore::new(DOCUMENT_HANDS),
+            itself: Arc::new(Client { user: "system:apiserver".into(), peer: Peer::User(0) }),
+            anonymous: FairTurns::new(ANONYMOUS_HANDS),
+            measuring: FairTurns::new(MEASURING_HANDS),
+            documents: FairTurns::new(DOCUMENT_HANDS),
             extensions: Extensions::default(),
             extension_requests: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
         }
     }
 
-    /// Runs a closure with an open state, on a thread that may block.
-    async fn work<T: Send + 'static>(
+    /// Like [`ServerState::work`], for the server's own work.
+    async fn work_for_itself<T: Send + 'static>(
         self: &Arc<ServerState>,
         work: impl FnOnce(&mut Api) -> T + Send + 'static,
     ) -> Result<T, Status> {
-        let shared = self.clone();
+        self.work(&self.itself, work).await
+    }
+
+    /// Runs a closure with an open state, on a thread that may block, when it is the turn of its client.
+    async fn work<T: Send + 'static>(
+        self: &Arc<ServerState>,
+        client: &Arc<Client>,
+        work: impl FnOnce(&mut Api) -> T + Send + 'static,
+    ) -> Result<T, Status> {
         let waiting = self.metrics.requests.waiting.count();
-        let turn = self.turns.wait_for_turn().await;
+        let turn = self.turns.wait_for_turn(client).await?;
+        drop(waiting);
+        self.work_in_turn(turn, work).await
+    }
+
+    /// Like [`ServerState::work`], for an answer that has begun, which is not refused any more.
+    async fn continue_work<T: Send + 'static>(
+        self: &Arc<ServerState>,
+        client: &Arc<Client>,
+        work: impl FnOnce(&mut Api) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let waiting = self.metrics.requests.waiting.count();
+        let turn = self.turns.wait_for_next_turn(client).await?;
+        drop(waiting);
+        self.work_in_turn(turn, work).await
+    }
+
+    async fn work_in_turn<T: Send + 'static>(
+        self: &Arc<ServerState>,
+        turn: Turn,
+        work: impl FnOnce(&mut Api) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let shared = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            drop(waiting);
             let mut api = shared.open()?;
             api.set_turn(Some(Box::new(turn)));
             let done = work(&mut api);
@@ -526,24 +520,31 @@ impl ServerState {
         done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
     }
 
-    /// Returns the turns that requests for this path take, where answers take so long that many would hold up other requests.
-    fn turns_of_slow(&self, path: &str) -> Option<&Semaphore> {
+    /// Waits for the turn of anonymous requests, and of paths whose answers take so long that many would hold up other requests.
+    async fn wait_for_special_turn(
+        &self,
+        access: Access,
+        path: &str,
+        client: &Arc<Client>,
+    ) -> Result<Option<FairTurn>, Status> {
         let is_below = |folder: &str| path.starts_with(folder);
-        match () {
-            () if is_below("/apis/metrics.k8s.io/") => Some(&self.measuring),
-            () if is_below("/openapi/") => Some(&self.documents),
-            () => None,
-        }
+        let turns = match access {
+            Access::Anonymous => &self.anonymous,
+            _ if is_below("/apis/metrics.k8s.io/") => &self.measuring,
+            _ if is_below("/openapi/") => &self.documents,
+            _ => return Ok(None),
+        };
+        turns.wait_for(client).await.map(Some)
     }
 
-    /// Like [`ServerState::work`], for a piece of a long list.
+    /// Like [`ServerState::continue_work`], for a piece of a long list.
     async fn work_on_list<T: Send + 'static>(
         self: &Arc<ServerState>,
+        client: &Arc<Client>,
         work: impl FnOnce(&mut Api) -> T + Send + 'static,
     ) -> Result<T, Status> {
-        // The semaphore is never closed.
-        let _turn = self.lists.acquire().await.ok();
-        self.work(work).await
+        let _turn = self.lists.wait_again(client).await?;
+        self.continue_work(client, work).await
     }
 
     /// Answers a brief read on the thread of all connections: passing it to another thread and back would take longer.

@@ -9,7 +9,7 @@ use super::guard::{self, Access};
 use super::{ClientFacts, LARGEST, PATIENCE, ServerState};
 use crate::apiserver::Api;
 use crate::apiserver::tokens::authenticate::authenticate;
-use crate::apiserver::user::User;
+use crate::apiserver::user::{ADMINISTRATOR, User};
 use crate::object::{Reason, Status};
 use crate::serve::ApiRequest;
 use crate::serve::access::{self, Impersonation};
@@ -71,14 +71,15 @@ pub async fn listen(
         return Ok((request, access));
     }
     let impersonation = guard::impersonation(headers).or_else(|| shared.guard.acts_as());
+    let mut own = None;
     if access == Access::Account || impersonation.is_some() {
         let client = (access, facts.identity.clone(), audited.cloned());
-        request = identify(request, client, impersonation, shared).await?;
+        (request, own) = identify(request, client, impersonation, (shared, connection)).await?;
     } else if let Some(audited) = audited {
         audited.begin(&request, &User::administrator(), None);
         audited.set_decision(true, "");
     }
-    connection.mark_authenticated();
+    connection.mark_authenticated(own.as_ref().map_or(ADMINISTRATOR, |user| &user.name))?;
     let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
     request.body = tokio::time::timeout(PATIENCE, read_body(body, head.version)).await.map_err(timeout)??;
     Ok((request, access))
@@ -138,16 +139,16 @@ fn too_large() -> Status {
 }
 
 /// Returns the request with the user who makes it, if that user may: that of the client's certificate, the service account whose token
-/// came with it, or the one as whom the client wants to act.
+/// came with it, or the one as whom the client wants to act. Also returns the client's own user.
 async fn identify(
     mut request: ApiRequest,
     (access, client_identity, audited): (Access, ClientIdentity, Option<Arc<AuditExchange>>),
     impersonation: Option<Impersonation>,
-    shared: &Arc<ServerState>,
-) -> Result<ApiRequest, Status> {
+    (shared, connection): (&Arc<ServerState>, &Connection),
+) -> Result<(ApiRequest, Option<Arc<User>>), Status> {
     // Clients that are not known yet share these turns.
     let is_known = access == Access::Full || matches!(client_identity, ClientIdentity::User(_));
-    let _turn = if is_known { None } else { shared.anonymous.acquire().await.ok() };
+    let _turn = if is_known { None } else { Some(shared.anonymous.wait_for(connection.client()).await?) };
     let work = move |api: &mut Api| {
         let mut user = Arc::new(User::administrator());
         if let ClientIdentity::User(certified) = client_identity {
@@ -169,9 +170,9 @@ async fn identify(
         if let Some(audited) = &audited {
             audited.set_decision(decision.is_ok(), decision.as_ref().map_or("", String::as_str));
         }
-        decision.map(|_| request)
+        decision.map(|_| (request, Some(own)))
     };
-    shared.work(work).await?
+    shared.work(connection.client(), work).await?
 }
 
 /// Returns a header; several of the same name as one list.

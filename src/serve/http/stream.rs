@@ -2,6 +2,7 @@
 
 use super::ServerState;
 use super::audit_log::{AuditExchange, EndOfAnswer};
+use super::connections::{ActiveRequest, Client};
 use super::log_tail::LogTail;
 use super::request_metrics::Counted;
 use crate::apiserver::Api;
@@ -47,8 +48,8 @@ pub enum AnswerStream {
     Log(Receiver<Vec<u8>>),
     /// The answer of another server, with its permit.
     Proxied { body: Incoming, _permit: OwnedSemaphorePermit },
-    /// A body whose end is recorded in the audit log.
-    Audited { body: Box<AnswerStream>, _end: EndOfAnswer },
+    /// A body during whose transfer the request is in progress, and whose end may be recorded in the audit log.
+    Accompanied { body: Box<AnswerStream>, _request: ActiveRequest, _end: EndOfAnswer },
     /// The end of a watch.
     Ended,
 }
@@ -63,12 +64,12 @@ pub fn remove_body(mut reply: Response<AnswerStream>) -> Response<AnswerStream> 
 }
 
 impl AnswerStream {
-    /// The same body, whose end is recorded if it belongs to an audited request.
-    pub fn ending(self, audited: Option<Arc<AuditExchange>>) -> AnswerStream {
-        match audited {
-            Some(_) => AnswerStream::Audited { body: Box::new(self), _end: EndOfAnswer(audited) },
-            None => self,
+    /// The same body, with its request in progress until its end, which is recorded if the request is audited.
+    pub fn accompanied(self, request: ActiveRequest, audited: Option<Arc<AuditExchange>>) -> AnswerStream {
+        if audited.is_none() && matches!(self, AnswerStream::Whole(_) | AnswerStream::Ended) {
+            return self;
         }
+        AnswerStream::Accompanied { body: Box::new(self), _request: request, _end: EndOfAnswer(audited) }
     }
 }
 
@@ -82,7 +83,7 @@ impl Body for AnswerStream {
             AnswerStream::Whole(whole) => {
                 return Pin::new(whole).poll_frame(context).map_err(|never| match never {});
             }
-            AnswerStream::Audited { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
+            AnswerStream::Accompanied { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
             AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
             AnswerStream::Ended => None,
             AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)).map(Bytes::from),
@@ -123,7 +124,7 @@ impl Body for AnswerStream {
         match self {
             AnswerStream::Whole(whole) => whole.size_hint(),
             AnswerStream::Proxied { body, .. } => body.size_hint(),
-            AnswerStream::Audited { body, .. } => body.size_hint(),
+            AnswerStream::Accompanied { body, .. } => body.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }
     }
@@ -133,25 +134,26 @@ impl Body for AnswerStream {
 pub struct ListStream {
     list: Box<ListBody>,
     shared: Arc<ServerState>,
+    client: Arc<Client>,
 }
 
 /// Makes a body of a long list: a piece is read when the client has taken the one before.
-pub fn list(first: Vec<u8>, list: Box<ListBody>, shared: Arc<ServerState>) -> AnswerStream {
+pub fn list(first: Vec<u8>, list: Box<ListBody>, (shared, client): (Arc<ServerState>, Arc<Client>)) -> AnswerStream {
     let first = shared.buffers.make_bytes(first);
-    let stream = ListStream { list, shared };
+    let stream = ListStream { list, shared, client };
     AnswerStream::List(Box::pin(async move { Some(Ok((first, stream))) }))
 }
 
 impl ListStream {
     async fn next_piece(self) -> Option<io::Result<(Bytes, ListStream)>> {
-        let ListStream { mut list, shared } = self;
+        let ListStream { mut list, shared, client } = self;
         if list.is_over() {
             return None;
         }
         let buffer = shared.buffers.take_buffer();
-        let read = shared.work_on_list(move |api| list.next_piece(api, buffer).map(|piece| (piece, list))).await;
-        match read.and_then(|read| read) {
-            Ok((piece, list)) => Some(Ok((shared.buffers.make_bytes(piece?), ListStream { list, shared }))),
+        let work = move |api: &mut Api| list.next_piece(api, buffer).map(|piece| (piece, list));
+        match shared.work_on_list(&client, work).await.and_then(|read| read) {
+            Ok((piece, list)) => Some(Ok((shared.buffers.make_bytes(piece?), ListStream { list, shared, client }))),
             Err(status) => Some(Err(io::Error::other(status))),
         }
     }
@@ -161,6 +163,7 @@ impl ListStream {
 pub struct WatchStream {
     watching: ActiveWatch,
     shared: Arc<ServerState>,
+    client: Arc<Client>,
     news: News<u64>,
     until: Option<Instant>,
     /// When the next bookmark is due.
@@ -171,7 +174,7 @@ pub struct WatchStream {
 }
 
 /// Makes a body of a watch.
-pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStream {
+pub fn watch(mut watching: ActiveWatch, (shared, client): (Arc<ServerState>, Arc<Client>)) -> AnswerStream {
     let news = match shared.tail() {
         Ok(tail) => tail.news(),
         Err(status) => {
@@ -182,7 +185,7 @@ pub fn watch(mut watching: ActiveWatch, shared: Arc<ServerState>) -> AnswerStrea
     let first = shared.buffers.make_bytes(std::mem::take(&mut watching.first));
     let until = watching.timeout.map(|timeout| now + timeout);
     let (bookmark, counted) = (now + BOOKMARK, shared.metrics.requests.watches.count());
-    let telling = WatchStream { watching, shared, news, until, bookmark, is_over: false, _counted: counted };
+    let telling = WatchStream { watching, shared, client, news, until, bookmark, is_over: false, _counted: counted };
     let telling = Box::new(telling);
     // The headers are sent at once, even without events.
     AnswerStream::Watch(Box::pin(async move { Some((first, telling)) }))
@@ -196,10 +199,11 @@ impl WatchStream {
     /// Returns the next lines; `None` at the end.
     async fn next_lines(mut self: Box<Self>) -> Option<(Bytes, Box<WatchStream>)> {
         while self.watching.has_initial_events() {
-            let (shared, buffer) = (self.shared.clone(), self.shared.buffers.take_buffer());
+            let (shared, client) = (self.shared.clone(), self.client.clone());
+            let buffer = shared.buffers.take_buffer();
             let encode = move |api: &mut Api| (self.watching.encode_initial_events(api, buffer), self);
             // Without a state the watch ends, and its client begins again.
-            let (lines, stream) = shared.work_on_list(encode).await.ok()?;
+            let (lines, stream) = shared.work_on_list(&client, encode).await.ok()?;
             self = stream;
             let lines = lines.unwrap_or_else(|status| self.end_with(&status));
             if !lines.is_empty() {
@@ -273,7 +277,7 @@ impl WatchStream {
                 None => Ok(entries),
             }
         };
-        let entries = self.shared.work(read).await??;
+        let entries = self.shared.continue_work(&self.client, read).await??;
         Ok((entries.len(), self.watching.encode_entries(&entries)?))
     }
 }

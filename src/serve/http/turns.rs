@@ -1,7 +1,10 @@
 //! Turns of the threads that work on requests: only some work at the same time, and one that waits for a webhook lets another work.
 
+use super::connections::Client;
+use super::fair_turns::{FairTurn, FairTurns};
 use crate::apiserver::{ApiResult, WorkTurn};
-use crate::object::{Reason, Status};
+use crate::object::Status;
+use crate::serve::answer::too_many_requests;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,24 +14,32 @@ pub const MOST_WAITING: usize = 112;
 
 /// The turns of a server.
 pub struct Turns {
-    working: Arc<Semaphore>,
+    working: Arc<FairTurns>,
     waiting: Arc<Semaphore>,
 }
 
 impl Turns {
     /// Lets so many threads work.
     pub fn new(count: usize) -> Turns {
-        Turns { working: Arc::new(Semaphore::new(count)), waiting: Arc::new(Semaphore::new(MOST_WAITING)) }
+        Turns { working: FairTurns::new(count), waiting: Arc::new(Semaphore::new(MOST_WAITING)) }
     }
 
-    /// Waits for a turn.
-    pub async fn wait_for_turn(&self) -> Turn {
-        // The semaphores are never closed.
-        let works = self.working.clone().acquire_owned().await.ok();
+    /// Waits for a turn of a client. An error is the answer when too many of its requests wait already.
+    pub async fn wait_for_turn(&self, client: &Arc<Client>) -> Result<Turn, Status> {
+        self.working.wait_for(client).await.map(|works| self.make_turn(client, works))
+    }
+
+    /// Waits for a turn of a client for work that has begun and is not refused any more.
+    pub async fn wait_for_next_turn(&self, client: &Arc<Client>) -> Result<Turn, Status> {
+        self.working.wait_again(client).await.map(|works| self.make_turn(client, works))
+    }
+
+    fn make_turn(&self, client: &Arc<Client>, works: FairTurn) -> Turn {
         Turn {
             working: self.working.clone(),
             waiting: self.waiting.clone(),
-            works,
+            client: client.clone(),
+            works: Some(works),
             waits: None,
             runtime: Handle::current(),
         }
@@ -37,9 +48,10 @@ impl Turns {
 
 /// The turn of one thread.
 pub struct Turn {
-    working: Arc<Semaphore>,
+    working: Arc<FairTurns>,
     waiting: Arc<Semaphore>,
-    works: Option<OwnedSemaphorePermit>,
+    client: Arc<Client>,
+    works: Option<FairTurn>,
     waits: Option<OwnedSemaphorePermit>,
     runtime: Handle,
 }
@@ -47,8 +59,7 @@ pub struct Turn {
 impl WorkTurn for Turn {
     fn pause(&mut self) -> ApiResult<()> {
         let Ok(waits) = self.waiting.clone().try_acquire_owned() else {
-            let text = "too many requests wait for webhooks, please try again later";
-            return Err(Status::new(Reason::TooManyRequests, text));
+            return Err(too_many_requests("too many requests wait for webhooks"));
         };
         self.waits = Some(waits);
         self.works = None;
@@ -56,7 +67,7 @@ impl WorkTurn for Turn {
     }
 
     fn resume(&mut self) {
-        self.works = self.runtime.block_on(self.working.clone().acquire_owned()).ok();
+        self.works = self.runtime.block_on(self.working.wait_again(&self.client)).ok();
         self.waits = None;
     }
 }

@@ -5,10 +5,11 @@
 pub mod connect;
 pub mod identity;
 
-use super::connections::Connection;
+use super::connections::ActiveRequest;
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
 use crate::runtime::https::trust::TlsClientKey;
+use crate::serve::answer::too_many_requests;
 use crate::serve::target::{ProxyTarget, ProxyTls};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -48,10 +49,10 @@ pub async fn forward(
     head: ProxiedHead,
     own: Option<&TlsClientKey>,
     permits: &Arc<Semaphore>,
-    connection: Arc<Connection>,
+    active: ActiveRequest,
 ) -> Result<Response<AnswerStream>, Status> {
     let Ok(permit) = permits.clone().try_acquire_owned() else {
-        return Err(Status::new(Reason::TooManyRequests, "too many open streams: end some of them, and try again"));
+        return Err(too_many_requests("too many streams are open: end some of them"));
     };
     let stream = TokioIo::new(connect::connect(&target, own).await.map_err(|why| unreachable(&why))?);
     let failed = |error: hyper::Error| unreachable(&error.to_string());
@@ -78,7 +79,7 @@ pub async fn forward(
     let mut response = answered.map_err(|_| unreachable("net/http: request canceled"))?.map_err(failed)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let server = hyper::upgrade::on(&mut response);
-        tokio::spawn(relay_upgraded(head.upgrade, server, permit, connection));
+        tokio::spawn(relay_upgraded(head.upgrade, server, permit, active));
         return Ok(response.map(|_| AnswerStream::Ended));
     }
     let (mut head, body) = response.into_parts();
@@ -87,17 +88,12 @@ pub async fn forward(
 }
 
 /// Copies between the client and the other server, after both have changed the protocol, until one of them ends the connection.
-async fn relay_upgraded(
-    client: OnUpgrade,
-    server: OnUpgrade,
-    permit: OwnedSemaphorePermit,
-    connection: Arc<Connection>,
-) {
+async fn relay_upgraded(client: OnUpgrade, server: OnUpgrade, permit: OwnedSemaphorePermit, active: ActiveRequest) {
     if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
         // A connection that breaks is not an error of this server.
         let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
     }
-    drop((permit, connection));
+    drop((permit, active));
 }
 
 /// Returns the headers for the other server: the client's without those of its connection, but for a change of protocol that it asks for.

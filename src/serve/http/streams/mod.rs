@@ -14,9 +14,10 @@ mod spdy;
 mod spdy_session;
 mod watch;
 
-use super::connections::Connection;
+use super::connections::ActiveRequest;
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
+use crate::serve::answer::too_many_requests;
 use crate::serve::request::{UpgradeProtocol, UpgradeRequest};
 use crate::serve::target::StreamTarget;
 use base64::Engine;
@@ -70,14 +71,13 @@ pub fn begin(
     asked: &UpgradeRequest,
     upgrade: OnUpgrade,
     streams: &Arc<Semaphore>,
-    connection: Arc<Connection>,
+    request: ActiveRequest,
 ) -> Result<Response<AnswerStream>, Status> {
     let (protocol, response) = switch(&target, asked)?;
     let upgrade_protocol = asked.protocol;
     let streams = streams.clone();
     let Ok(permit) = streams.clone().try_acquire_owned() else {
-        let text = "too many open streams: end some of them, and try again";
-        return Err(Status::new(Reason::TooManyRequests, text));
+        return Err(too_many_requests("too many streams are open: end some of them"));
     };
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
@@ -105,7 +105,7 @@ pub fn begin(
                 log::serve(logs.map(|logs| *logs), socket, protocol.unwrap_or_default()).await;
             }
         }
-        drop((permit, connection));
+        drop((permit, request));
     });
     Ok(response)
 }
@@ -161,17 +161,16 @@ pub fn begin_watch(
     is_protobuf: bool,
     asked: &UpgradeRequest,
     upgrade: OnUpgrade,
-    connection: Arc<Connection>,
+    request: ActiveRequest,
 ) -> Result<Response<AnswerStream>, Status> {
     if asked.subprotocols.len() > 1 {
         return Err(Status::new(Reason::BadRequest, "bad protocol"));
     }
     let response = accept(asked, asked.subprotocols.first().map(String::as_str))?;
-    tokio::spawn(async move {
+    request.hand_over(async move {
         if let Ok(upgraded) = upgrade.await {
             watch::serve(events, is_protobuf, MessageSocket::web_socket(upgraded)).await;
         }
-        drop(connection);
     });
     Ok(response)
 }
