@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 
 /// Serves `sea.dev/v1` over TLS to clients of the front proxy's authority, and `slow.dev/v1`, whose answers never come.
-const SERVER: &str = r#"
+const SERVER: &str = r##"
 import http.server, json, ssl, threading
 
 def resource(name, kind, verbs):
@@ -18,6 +18,9 @@ DOCUMENTS = {
         resource("fish", "Fish", ["get", "list", "watch"]), resource("fish/status", "Fish", ["get"])]},
     "/openapi/v3": {"paths": {"apis/sea.dev/v1": {"serverRelativeURL": "/openapi/v3/apis/sea.dev/v1?hash=A1"}}},
     "/openapi/v3/apis/sea.dev/v1": {"openapi": "3.0.0", "paths": {}},
+    "/openapi/v2": {"swagger": "2.0", "definitions": {"sea.Fish": {"type": "object"}}, "paths": {
+        "/version/": {"get": {"operationId": "theirs"}},
+        "/apis/sea.dev/v1/fish": {"get": {"responses": {"200": {"schema": {"$ref": "#/definitions/sea.Fish"}}}}}}},
 }
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -73,7 +76,7 @@ context.load_verify_locations("/auth/requestheader-client-ca-file")
 context.verify_mode = ssl.CERT_REQUIRED
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
-"#;
+"##;
 
 /// Returns the manifests of the extension server, and the bundle of its certificate.
 fn manifests() -> (String, String) {
@@ -198,4 +201,11 @@ fn documents_are_merged(server: &Server) {
     let url = &server.get("/openapi/v3")["paths"]["apis/sea.dev/v1"]["serverRelativeURL"];
     assert_eq!(url, "/openapi/v3/apis/sea.dev/v1?hash=A1");
     assert_eq!(server.get(url.as_str().expect("a URL"))["openapi"], "3.0.0");
+    let all = server.get("/openapi/v2");
+    let schema = &all["paths"]["/apis/sea.dev/v1/fish"]["get"]["responses"]["200"]["schema"];
+    assert_eq!(
+        (schema, &all["definitions"]["sea.Fish"]),
+        (&json!({"$ref": "#/definitions/sea.Fish"}), &json!({"type": "object"}))
+    );
+    assert_ne!(all["paths"]["/version/"]["get"]["operationId"], "theirs");
 }

@@ -1,7 +1,8 @@
-//! Documents of extension servers, as they answered last: discovery and the hashes of their OpenAPI documents.
+//! Documents of extension servers, as they answered last: discovery, OpenAPI 2, and the hashes of their documents in version 3.
 //!
 //! Never: asks a server; the HTTP server puts here what it has read. Start reading at [`ExtensionDocuments`].
 
+use super::open_api::OpenApiPart;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct VersionDocuments {
     /// The resources (`APIResourceList`).
     pub resources: Arc<Vec<Value>>,
-    /// The hash of its OpenAPI document, where the server has one.
+    /// The hash of its OpenAPI document in version 3, where the server has one.
     pub open_api: Option<String>,
+    /// Its part of the OpenAPI document in version 2, where the server has one.
+    pub open_api_2: Option<Arc<OpenApiPart>>,
     /// Whether the server has answered the last time.
     pub is_current: bool,
 }

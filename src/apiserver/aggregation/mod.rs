@@ -5,6 +5,7 @@
 //! Start reading at [`Extension`].
 
 pub mod documents;
+pub mod open_api;
 
 use super::ApiResult;
 use super::service_endpoints::{ServicePort, find_ready};

@@ -9,6 +9,7 @@ use super::ServerState;
 use super::proxy::connect::connect;
 use super::proxy::identity::set_headers;
 use crate::apiserver::aggregation::documents::{ExtensionDocuments, VersionDocuments};
+use crate::apiserver::aggregation::open_api::OpenApiPart;
 use crate::apiserver::aggregation::{self, Availability, Extension, ExtensionServer};
 use crate::apiserver::create::create;
 use crate::apiserver::tokens::front_proxy::CLIENT;
@@ -180,7 +181,14 @@ async fn ask(shared: &Arc<ServerState>, extension: Extension, server: ExtensionS
     let found = match get(&extension, &server, own.as_ref(), &path).await {
         Ok((status, body)) if (200..300).contains(&status) => {
             let open_api = read_open_api(&extension, &server, own.as_ref()).await;
-            let documents = VersionDocuments { resources: Arc::new(read_resources(&body)), open_api, is_current: true };
+            let known = shared.extensions.documents.find(&extension.name);
+            let open_api_2 = match known.open_api_2 {
+                // The hash of version 3 tells that nothing has changed.
+                Some(part) if open_api.is_some() && known.open_api == open_api => Some(part),
+                _ => read_open_api_2(&extension, &server, own.as_ref()).await,
+            };
+            let resources = Arc::new(read_resources(&body));
+            let documents = VersionDocuments { resources, open_api, open_api_2, is_current: true };
             shared.extensions.documents.put(&extension.name, documents);
             Availability::passed()
         }
@@ -200,13 +208,24 @@ fn read_resources(body: &[u8]) -> Vec<Value> {
     list["resources"].as_array().into_iter().flatten().take(MOST_RESOURCES).cloned().collect()
 }
 
-/// Returns the hash of a version's OpenAPI document.
+/// Returns the hash of a version's OpenAPI document in version 3.
 async fn read_open_api(extension: &Extension, server: &ExtensionServer, own: Option<&TlsClientKey>) -> Option<String> {
     let (status, body) = get(extension, server, own, "/openapi/v3").await.ok()?;
     let index: Value = serde_json::from_slice(&body).ok().filter(|_| status == 200)?;
     let path = extension.path();
     let url = index["paths"][path.trim_start_matches('/')]["serverRelativeURL"].as_str()?;
     Some(url.split_once("?hash=").map(|(_, hash)| hash).unwrap_or_default().to_owned())
+}
+
+/// Returns a version's part of the server's OpenAPI document in version 2.
+async fn read_open_api_2(
+    extension: &Extension,
+    server: &ExtensionServer,
+    own: Option<&TlsClientKey>,
+) -> Option<Arc<OpenApiPart>> {
+    let (status, body) = get(extension, server, own, "/openapi/v2").await.ok()?;
+    let document: Value = serde_json::from_slice(&body).ok().filter(|_| status == 200)?;
+    OpenApiPart::select(&document, &extension.path()).map(Arc::new)
 }
 
 /// Gets a document of an extension server, as the user that Kubernetes asks as.

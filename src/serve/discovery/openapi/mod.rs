@@ -12,6 +12,7 @@ mod server_documents;
 mod v2;
 
 use super::catalogue::{ApiGroup, ServedResource};
+use crate::apiserver::aggregation::open_api::OpenApiPart;
 use crate::apiserver::{Api, read};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::schemas::KindSchemas;
@@ -117,6 +118,7 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
     let is_protobuf = wants_protobuf(&request.accept, V2_PROTOBUF)?;
     let mut all = DefaultHasher::new();
     versions(groups).for_each(|(group, version)| hash(api.kinds(), group, version).hash(&mut all));
+    extended_parts(groups).for_each(|part| part.hash.hash(&mut all));
     is_protobuf.hash(&mut all);
     let current = format!("{:016X}", all.finish());
     let (mut paths, mut found) = (Map::new(), Map::new());
@@ -129,11 +131,13 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
         own.iter().for_each(|document| document.describe(&mut paths, &mut found));
     }
     Ok(answer_unless_known(request, &current, || {
-        let definitions: Map<String, Value> =
+        let mut definitions: Map<String, Value> =
             found.iter().map(|(name, schema)| (name.clone(), v2::convert(schema))).collect();
+        let mut paths = v2::convert_paths(paths);
+        extended_parts(groups).for_each(|part| part.merge_into(&mut paths, &mut definitions));
         let info = json!({"title": "Kubernetes", "version": KUBERNETES});
         let document = json!({
-            "swagger": "2.0", "info": info, "paths": v2::convert_paths(paths), "definitions": definitions,
+            "swagger": "2.0", "info": info, "paths": paths, "definitions": definitions,
             "security": [{"BearerToken": []}], "securityDefinitions": v2::security_definitions(),
         });
         match is_protobuf {
@@ -180,6 +184,11 @@ fn extended_versions(groups: &[ApiGroup]) -> impl Iterator<Item = (String, &str)
         let documented = group.extended.iter().filter_map(|(version, known)| Some((version, known.open_api.as_ref()?)));
         documented.map(move |(version, hash)| (path(&group.name, version), hash.as_str()))
     })
+}
+
+/// Returns the parts of version 2 that extension servers have.
+fn extended_parts(groups: &[ApiGroup]) -> impl Iterator<Item = &OpenApiPart> {
+    groups.iter().flat_map(|group| group.extended.values().filter_map(|known| known.open_api_2.as_deref()))
 }
 
 fn path(group: &str, version: &str) -> String {
