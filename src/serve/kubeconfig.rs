@@ -14,6 +14,8 @@ use std::path::Path;
 /// The first line, and its beginning, which identifies a file of kloop.
 const FIRST_LINE: &str = "# Written by `kloop serve`; the token is the administrator's.\n";
 const MARK: &str = "# Written by `kloop serve`;";
+/// Maximum number of bytes that are read to identify a file.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// The name of the cluster, the context and the user in it.
 pub const NAME: &str = "kloop";
@@ -32,8 +34,20 @@ pub struct ServerAccess<'a> {
 
 /// Whether a file was written by [`write`](fn@write).
 pub fn is_ours(path: &Path) -> bool {
-    let mut start = vec![0; MARK.len()];
-    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MARK.as_bytes()
+    let start = File::open(path).and_then(|file| std::io::read_to_string(file.take(MOST_BYTES)));
+    start.is_ok_and(|text| is_text_of_ours(&text))
+}
+
+/// Whether a text is that of [`write`](fn@write). `kubectl config` writes the file anew without its first line: then the one cluster and
+/// the one user in it have its names.
+fn is_text_of_ours(text: &str) -> bool {
+    let names_only_ours = |config: &Value| {
+        ["clusters", "users"].iter().all(|list| {
+            let entries = config[list].as_array().map(Vec::as_slice).unwrap_or_default();
+            entries.len() == 1 && entries[0]["name"] == NAME
+        })
+    };
+    text.starts_with(MARK) || serde_yaml::from_str(text).is_ok_and(|config| names_only_ours(&config))
 }
 
 /// Access data for a client with a certificate.
@@ -54,7 +68,7 @@ pub struct CertifiedAccess<'a> {
 
 /// Returns the address in a file that [`write`](fn@write) wrote.
 pub fn find_server(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok().filter(|text| text.starts_with(MARK))?;
+    let text = fs::read_to_string(path).ok().filter(|text| is_text_of_ours(text))?;
     let config: Value = serde_yaml::from_str(&text).ok()?;
     Some(config.pointer("/clusters/0/cluster/server")?.as_str()?.to_owned())
 }
@@ -84,7 +98,7 @@ fn config(cluster: &Value, user_name: &str, user: &Value, namespace: &str) -> Va
 pub fn write(path: &Path, access: &ServerAccess<'_>) -> anyhow::Result<File> {
     let old = File::open(path).and_then(|file| Ok((fs::read_to_string(path)?, file)));
     let stays = match &old {
-        Ok((text, _)) if !text.starts_with(MARK) => "was not written by kloop serve, and is left as it is",
+        Ok((text, _)) if !is_text_of_ours(text) => "was not written by kloop serve, and is left as it is",
         Ok((_, file)) if file.try_lock().is_err() => "is that of another kloop serve, which still runs",
         Err(error) if error.kind() != ErrorKind::NotFound => {
             bail!("cannot read {}: {error}", path.display(), error = io_error_text(error));
@@ -147,6 +161,14 @@ mod tests {
             );
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        // `kubectl config set-context --current` drops comments.
+        let text = fs::read_to_string(&path).unwrap().replace(FIRST_LINE, "").replace("default", "other");
+        fs::write(&path, &text).unwrap();
+        assert!(is_ours(&path) && find_server(&path).as_deref() == Some("https://127.0.0.1:8001"));
+        let access = ServerAccess { address, authority: None, token: Some("three"), namespace: "default" };
+        drop(write(&path, &access).unwrap());
+        fs::write(&path, text.replacen("- cluster:", "- name: mine\n- cluster:", 1)).unwrap();
+        assert!(!is_ours(&path) && write(&path, &access).is_err(), "another cluster was added to it");
         fs::write(&path, "clusters: []\n").unwrap();
         let access = ServerAccess { address, authority: None, token: None, namespace: "default" };
         assert!(write(&path, &access).unwrap_err().to_string().contains("not written by kloop serve"));
