@@ -3,6 +3,8 @@
 //! Applies patches within Kubernetes' limits. Never: depends on a kind; [`super::merge`] merges lists by key. Start
 //! reading at [`json_patch()`].
 
+mod failure;
+
 use super::yaml::MAX_DEPTH;
 use json_patch::{AddOperation, PatchOperation};
 use serde::Deserialize;
@@ -23,6 +25,13 @@ pub enum PatchError {
     TooLarge(String),
     /// An operation cannot be applied to the object, or a `test` fails.
     Apply(String),
+}
+
+impl PatchError {
+    /// Whether the value that a `test` compares is another one.
+    pub fn is_failed_test(&self) -> bool {
+        matches!(self, PatchError::Apply(text) if text.ends_with(failure::TEST_FAILED))
+    }
 }
 
 impl fmt::Display for PatchError {
@@ -61,7 +70,9 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
             }
         }
         let operation = with_missing_key(operation, &patched);
-        json_patch::patch(&mut patched, &[operation]).map_err(|error| PatchError::Apply(error.to_string()))?;
+        // A step that fails leaves the value as it was.
+        json_patch::patch(&mut patched, std::slice::from_ref(&operation))
+            .map_err(|_| PatchError::Apply(failure::describe(&operation, &patched)))?;
     }
     if is_deeper_than(&patched, MAX_DEPTH) {
         return Err(PatchError::TooLarge(format!("the patched object exceeds the max depth of {MAX_DEPTH}")));
@@ -190,18 +201,66 @@ mod tests {
     #[test]
     fn patch_that_cannot_be_applied_is_refused() {
         let value = json!({"a": {"b": 1}, "l": [0]});
-        for operations in [
-            json!([{"op": "test", "path": "/a/b", "value": 2}]),
-            json!([{"op": "remove", "path": "/a/none"}]),
-            json!([{"op": "replace", "path": "/none/x", "value": 1}]),
-            json!([{"op": "test", "path": "/none/x", "value": null}]),
-            json!([{"op": "test", "path": "/a/none", "value": 1}]),
-            json!([{"op": "test", "path": "/l/1", "value": null}]),
-            json!([{"op": "remove", "path": "/l/-2"}]),
-            json!([{"op": "replace", "path": "/l/1", "value": 1}]),
-            json!([{"op": "move", "from": "/a", "path": "/a/b"}]),
+        let missing = |text: &str| format!("{text}: missing value");
+        let index = |text: &str, index: i64| {
+            format!("{text}: Unable to access invalid index: {index}: invalid index referenced")
+        };
+        let not_a_number = "strconv.Atoi: parsing \"x\": invalid syntax";
+        for (operation, why) in [
+            (json!({"op": "test", "path": "/a/b", "value": 2}), "testing value /a/b failed: test failed".to_owned()),
+            (
+                json!({"op": "test", "path": "/a/none", "value": 1}),
+                "testing value /a/none failed: test failed".to_owned(),
+            ),
+            (
+                json!({"op": "test", "path": "/none/x", "value": null}),
+                missing("test operation does not apply: is missing path: /none/x"),
+            ),
+            (json!({"op": "test", "path": "/l/1", "value": null}), index("error in test for path: '/l/1'", 1)),
+            (
+                json!({"op": "add", "path": "/none/x", "value": 1}),
+                missing("add operation does not apply: doc is missing path: \"/none/x\""),
+            ),
+            (json!({"op": "add", "path": "/l/3", "value": 1}), index("error in add for path: '/l/3'", 3)),
+            (
+                json!({"op": "add", "path": "/l/x", "value": 1}),
+                format!("error in add for path: '/l/x': value was not a proper array index: 'x': {not_a_number}"),
+            ),
+            (
+                json!({"op": "remove", "path": "/a/~1x"}),
+                missing("error in remove for path: '/a/~1x': Unable to remove nonexistent key: /x"),
+            ),
+            (
+                json!({"op": "remove", "path": "/a/b/c"}),
+                missing("remove operation does not apply: doc is missing path: \"/a/b/c\""),
+            ),
+            (json!({"op": "remove", "path": "/l/-2"}), index("error in remove for path: '/l/-2'", -2)),
+            (json!({"op": "remove", "path": "/l/x"}), format!("error in remove for path: '/l/x': {not_a_number}")),
+            (
+                json!({"op": "replace", "path": "/none/x", "value": 1}),
+                missing("replace operation does not apply: doc is missing path: /none/x"),
+            ),
+            (
+                json!({"op": "replace", "path": "/l/1", "value": 1}),
+                missing("replace operation does not apply: doc is missing key: /l/1"),
+            ),
+            (
+                json!({"op": "move", "from": "/a", "path": "/a/b"}),
+                missing("move operation does not apply: doc is missing destination path: /a/b"),
+            ),
+            (
+                json!({"op": "move", "from": "/a/c", "path": "/d"}),
+                missing("error in move for path: 'c': Unable to remove nonexistent key: c"),
+            ),
+            (
+                json!({"op": "copy", "from": "/x/c", "path": "/d"}),
+                missing("copy operation does not apply: doc is missing from path: /x/c"),
+            ),
+            (json!({"op": "copy", "from": "/a", "path": "/l/5"}), index("error in copy for path: '/l/5'", 5)),
         ] {
-            assert!(matches!(json_patch(&value, &operations), Err(PatchError::Apply(_))), "{operations}");
+            let failed = PatchError::Apply(why.clone());
+            assert_eq!(failed.is_failed_test(), why.ends_with(": test failed"));
+            assert_eq!(json_patch(&value, &json!([operation])), Err(failed), "{operation}");
         }
         for operations in [json!([{"op": "fly", "path": "/a"}]), json!({"a": 1}), json!([{"op": "add", "path": "a"}])] {
             assert!(matches!(json_patch(&value, &operations), Err(PatchError::Decode(_))), "{operations}");

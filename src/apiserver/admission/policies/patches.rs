@@ -5,7 +5,7 @@ use crate::cel::{EvalError, Value, to_json};
 use crate::kinds::Kind;
 use crate::managed_fields;
 use crate::object::Object;
-use crate::object::patch::{PatchError, json_patch};
+use crate::object::patch::json_patch;
 use serde_json::{Value as Json, json};
 
 /// Returns the object with the patch, read and with defaults as a body is.
@@ -76,7 +76,7 @@ fn patch_json(object: &Object, operations: &List) -> Result<Json, String> {
     match json_patch(&object.0, &Json::Array(list)) {
         Ok(patched) => Ok(patched),
         // A test that fails leaves the object as it is.
-        Err(PatchError::Apply(why)) if why.contains("value did not match") => Ok(object.0.clone()),
+        Err(why) if why.is_failed_test() => Ok(object.0.clone()),
         Err(why) => Err(format!("JSON Patch: {why}")),
     }
 }
