@@ -48,8 +48,8 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     check(txn, kind, body.api_version(), &object, None)?;
-    check_free(txn, kind, &key)?;
     admit(txn, target, &mut object, &mut warnings, admission::validate)?;
+    check_free(txn, kind, &key)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
         managed_fields::update::created(kind, &mut object, manager, txn.now());
@@ -107,8 +107,8 @@ pub fn create_like(
         (kind.prepare)(&mut object, None);
         check(txn, kind, body.api_version(), &object, None)?;
     }
-    check_free(txn, kind, &key)?;
     admit(txn, target, &mut object, &mut warnings, admission::validate)?;
+    check_free(txn, kind, &key)?;
     Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
 }
 

@@ -353,3 +353,13 @@ fn scale_is_seen_as_a_scale_and_not_as_a_change_of_its_object() {
     assert_eq!(rescaled("deployments/scale", expression, 4).unwrap_err().reason, Reason::Invalid);
     assert!(rescaled("deployments", "false", 4).is_ok());
 }
+
+#[test]
+fn policy_refuses_before_a_taken_name_does() {
+    let denies = json!({"validations": [{"expression": "!('bad' in object.data)", "message": "no"}]});
+    let mut cluster = Cluster::new(&[policy(denies), binding(json!({})), map("a", json!({"k": "v"}))]);
+    let taken = cluster.create(map("a", json!({"k": "v"}))).expect_err("the name is taken");
+    assert_eq!(taken.reason, Reason::AlreadyExists);
+    let refused = cluster.create(map("a", json!({"bad": "x"}))).expect_err("refused");
+    assert!(refused.message.ends_with("denied request: no"), "{}", refused.message);
+}
