@@ -3,6 +3,7 @@
 //! Knows: its text, which is that of Kubernetes. Never: reads a list.
 
 use super::ServeResult;
+use crate::go::json_syntax;
 use crate::object::{Reason, Status};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -35,11 +36,8 @@ impl ContinueToken {
             Status::new(Reason::BadRequest, format!("invalid continue token: continue key is not valid: {why}"))
         };
         let bytes = CODE.decode(text).map_err(|error| refuse(error.to_string()))?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| match bytes.first() {
-            None | Some(b'{') => refuse(error.to_string()),
-            // Go's words for a byte that begins no JSON.
-            Some(byte) => refuse(format!("invalid character '{}' looking for beginning of value", quoted(*byte))),
-        })?;
+        let value: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| refuse(json_syntax::find_error(&bytes).unwrap_or_else(|| error.to_string())))?;
         let start = value["start"].as_str().and_then(|start| start.split_once('/'));
         match (value["rv"].as_i64(), start) {
             (Some(revision), Some((namespace, name))) if revision >= PRESENT => {
@@ -53,10 +51,6 @@ impl ContinueToken {
 
 /// The revision in a token that means the current state.
 const PRESENT: i64 = -1;
-
-fn quoted(byte: u8) -> String {
-    if byte.is_ascii() { char::from(byte).escape_default().to_string() } else { format!("\\u{byte:04x}") }
-}
 
 impl std::fmt::Display for ContinueToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

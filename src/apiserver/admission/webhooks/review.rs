@@ -5,6 +5,7 @@ use crate::apiserver::admission::AdmissionRequest;
 use crate::apiserver::admission::matching::{MatchedVersion, Operation};
 use crate::apiserver::admission::request::{group_version, in_version};
 use crate::apiserver::outside::Answer;
+use crate::go::json_syntax;
 use crate::object::status::ForeignStatus;
 use crate::object::{Reason, Status};
 use base64::Engine;
@@ -88,8 +89,10 @@ pub fn read_answer(hook: &Hook, url: &str, answer: &Answer, uid: &str, is_mutati
     if !(200..300).contains(&reply.status) {
         return Err(failed(&status_error(reply.status, &reply.body)));
     }
-    let review: Value = serde_json::from_slice(&reply.body)
-        .map_err(|error| failed(&format!("couldn't get version/kind; json parse error: {error}")))?;
+    let review: Value = serde_json::from_slice(&reply.body).map_err(|error| {
+        let why = json_syntax::find_error(&reply.body).unwrap_or_else(|| error.to_string());
+        failed(&format!("couldn't get version/kind; json parse error: {why}"))
+    })?;
     let invalid = |why: String| hook.invalid_answer(&format!("received invalid webhook response: {why}"));
     let response = &review["response"];
     check_review(hook, &review, uid, is_mutating).map_err(invalid)?;
