@@ -5,6 +5,7 @@ use super::protobuf::{self, PROTOBUF, ProtobufError};
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::FieldValidation;
+use crate::go::json_syntax;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
@@ -40,12 +41,18 @@ pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeRe
     read.map_err(unread)
 }
 
-/// Reads a body of any kind, JSON or YAML; `None` for all others.
+/// Reads a body of any kind: JSON, YAML, or protobuf of a built-in kind; `None` for all others.
 pub fn read_any(request: &ApiRequest) -> Option<Value> {
-    if media_type(request) == PROTOBUF {
-        return None;
+    let is_yaml = media_type(request) != PROTOBUF;
+    read_document(&request.body).or_else(|| from_yaml(&request.body).ok().filter(|_| is_yaml))
+}
+
+/// Reads a document of any kind: JSON, or protobuf of a built-in kind; `None` for all others.
+pub fn read_document(bytes: &[u8]) -> Option<Value> {
+    match protobuf::is_document(bytes) {
+        true => protobuf::decode_document(bytes, "", "").ok(),
+        false => serde_json::from_slice(bytes).ok(),
     }
-    serde_json::from_slice(&request.body).ok().or_else(|| from_yaml(&request.body).ok())
 }
 
 fn media_type(request: &ApiRequest) -> &str {
@@ -77,10 +84,8 @@ fn unsupported(text: &str) -> Status {
 
 /// Parses a JSON object; the error has Go's wording.
 pub fn json(body: &[u8]) -> std::result::Result<Value, String> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| match error.classify() {
-        serde_json::error::Category::Eof => "unexpected end of JSON input".to_owned(),
-        _ => error.to_string(),
-    })?;
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| json_syntax::find_error(body).unwrap_or_else(|| error.to_string()))?;
     let what = match &value {
         Value::Object(_) if is_deeper_than(&value, yaml::MAX_DEPTH) => {
             return Err(format!("exceeded max depth of {}", yaml::MAX_DEPTH));
@@ -236,6 +241,8 @@ mod tests {
             ))
         };
         assert_eq!(read("", "{\"a\":"), unread("unexpected end of JSON input ({\"a\":)"));
+        let told = "invalid character 'n' looking for beginning of object key string ({nope)";
+        assert_eq!(read("", "{nope"), unread(told));
         assert_eq!(read("application/json", ""), unread("unexpected end of JSON input (<empty>)"));
         assert_eq!(read("", "[]"), unread("json: cannot unmarshal array into Go value of type struct (5b5d)"));
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(115), "]".repeat(115));

@@ -7,6 +7,7 @@ pub mod policy;
 
 use super::access::access_request;
 use super::path::{self, ApiPath};
+use super::protobuf;
 use super::{AnswerBody, ApiRequest, HttpAnswer};
 use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::user::User;
@@ -116,14 +117,18 @@ impl AuditedRequest {
         if request.body.is_empty() {
             return;
         }
+        let has_body = self.decision.level >= AuditLevel::Request;
+        // The names alone are read from JSON more cheaply than the whole.
+        let is_whole = has_body || protobuf::is_document(&request.body);
+        let body = is_whole.then(|| super::body::read_any(request)).flatten();
         if matches!(request.method.as_str(), "POST" | "PUT") && self.event["objectRef"].is_object() {
-            let named: Option<NamedBody> = serde_json::from_slice(&request.body).ok();
+            let named: Option<NamedBody> = match &body {
+                Some(body) => NamedBody::deserialize(body).ok(),
+                None => serde_json::from_slice(&request.body).ok(),
+            };
             self.complete_reference(named.unwrap_or_default().metadata);
         }
-        if self.decision.level < AuditLevel::Request {
-            return;
-        }
-        if let Some(body) = super::body::read_any(request) {
+        if let Some(body) = body.filter(|_| has_body) {
             self.event["requestObject"] = self.without_managed_fields(body);
         }
     }
@@ -144,7 +149,7 @@ impl AuditedRequest {
         let mut status = json!({"metadata": {}, "code": answer.code});
         let has_body = self.decision.level == AuditLevel::RequestResponse;
         let body = match &answer.body {
-            AnswerBody::Whole(body) if has_body || answer.code >= 400 => serde_json::from_slice::<Value>(body).ok(),
+            AnswerBody::Whole(body) if has_body || answer.code >= 400 => super::body::read_document(body),
             _ => None,
         };
         if let Some(body) = body {
@@ -184,5 +189,42 @@ impl AuditedRequest {
         remove(&mut body);
         body.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(remove);
         body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The event of a request that creates a ConfigMap in protobuf, with an answer in protobuf.
+    fn event(level: &str) -> Value {
+        let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{{level: {level}}}]\n");
+        let policy = AuditPolicy::parse(&text).unwrap();
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}});
+        let body = protobuf::encode_document(&map).unwrap();
+        let request = ApiRequest {
+            method: "POST".into(),
+            path: "/api/v1/namespaces/default/configmaps".into(),
+            content_type: protobuf::PROTOBUF.into(),
+            body: body.clone(),
+            ..ApiRequest::default()
+        };
+        let context = AuditContext { id: "i".into(), uri: request.path.clone(), source: None, received: Time::now() };
+        let user = User::administrator();
+        let mut audited = AuditedRequest::begin(&policy, &context, &request, &user, None).expect("recorded");
+        audited.set_request_body(&request);
+        audited.set_answer(&HttpAnswer { code: 201, ..HttpAnswer::text(body) });
+        audited.event
+    }
+
+    #[test]
+    fn bodies_in_protobuf_are_recorded_as_json() {
+        let all = event("RequestResponse");
+        assert_eq!(all["objectRef"]["name"], "one");
+        for body in ["requestObject", "responseObject"] {
+            assert_eq!((&all[body]["kind"], &all[body]["data"]), (&json!("ConfigMap"), &json!({"a": "1"})), "{body}");
+        }
+        let least = event("Metadata");
+        assert_eq!((&least["objectRef"]["name"], &least["requestObject"]), (&json!("one"), &Value::Null));
     }
 }

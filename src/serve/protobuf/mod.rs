@@ -104,6 +104,11 @@ pub fn encode_event(word: &str, document: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Whether bytes begin as a document does.
+pub fn is_document(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
 /// Decodes a document; without its own `apiVersion` and `kind` it gets these.
 pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Value, ProtobufError> {
     let envelope = Envelope::read(bytes).map_err(|reason| ProtobufError { of: None, reason })?;
