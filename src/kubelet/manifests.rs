@@ -3,6 +3,7 @@
 //! A file that cannot be parsed keeps its previous pods, so that a half-written change ends no process.
 
 use super::image::MANIFEST_DIR;
+use crate::kinds::pod::api_references::find_api_reference;
 use crate::kinds::{Kind, field, metadata, pod};
 use crate::object::{Key, Object, yaml};
 use crate::world::StaticPod;
@@ -90,7 +91,7 @@ fn static_pod(file: &str, value: &Value, node: &str, problems: &mut Vec<String>)
     if !errors.is_empty() {
         return Err(field::invalid(kind.kind, kind.resource, pod.name(), &errors).message);
     }
-    if let Some(resource) = reference(&pod) {
+    if let Some(resource) = find_api_reference(&pod) {
         return Err(format!("invalid pod: static pods may not reference {resource}"));
     }
     let key = Key::new(kind.resource, pod.namespace(), pod.name());
@@ -130,38 +131,6 @@ fn hash(pod: &Object, node: &str, file: &str) -> String {
     let (offset, prime) = (0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, 0x0000_0000_0100_0000_0000_0000_0000_013b);
     let hash = text.bytes().fold(offset, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(prime));
     format!("{hash:032x}")
-}
-
-/// References to API objects, which static pods cannot have (Kubernetes: HasAPIObjectReference).
-const REFERENCES: [(&str, &[&str]); 7] = [
-    ("serviceaccounts", &["serviceAccountToken"]),
-    ("secrets", &["secretKeyRef", "secretRef", "secret", "imagePullSecrets", "nodePublishSecretRef"]),
-    ("configmaps", &["configMapKeyRef", "configMapRef", "configMap"]),
-    ("resourceclaims", &["resourceClaims"]),
-    ("persistentvolumeclaims", &["persistentVolumeClaim", "ephemeral"]),
-    ("csidrivers", &["csi"]),
-    ("clustertrustbundles", &["clusterTrustBundle"]),
-];
-
-fn reference(pod: &Object) -> Option<&'static str> {
-    let account = |field: &str| pod.text(&["spec", field]).is_some_and(|name| !name.is_empty());
-    if account("serviceAccountName") || account("serviceAccount") {
-        return Some("serviceaccounts");
-    }
-    let spec = &pod.0["spec"];
-    REFERENCES.iter().find(|(_, fields)| mentions(spec, fields)).map(|(resource, _)| *resource)
-}
-
-/// Whether a field with one of these names is set anywhere; in maps of texts, such as labels, the name is only a key.
-fn mentions(value: &Value, fields: &[&str]) -> bool {
-    match value {
-        Value::Object(map) => map.iter().any(|(name, value)| {
-            let says = value.is_object() || value.as_array().is_some_and(|list| !list.is_empty());
-            (says && fields.contains(&name.as_str())) || mentions(value, fields)
-        }),
-        Value::Array(list) => list.iter().any(|value| mentions(value, fields)),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -76,7 +76,8 @@ pub fn impersonate(api: &Api, user: &User, asked: &Impersonation) -> ServeResult
 fn act_as((group, resource, subresource): (&str, &str, &str), namespace: &str, name: &str) -> AccessRequest {
     let [group, resource, subresource, namespace, name] =
         [group, resource, subresource, namespace, name].map(str::to_owned);
-    AccessRequest::for_resource("impersonate", AccessedResource { group, resource, subresource, namespace, name })
+    let accessed = AccessedResource { group, resource, subresource, namespace, name, ..AccessedResource::default() };
+    AccessRequest::for_resource("impersonate", accessed)
 }
 
 /// The verb and the target of a request (`apiserver/pkg/endpoints/request`: RequestInfo).
@@ -86,7 +87,8 @@ pub fn access_request(request: &ApiRequest) -> AccessRequest {
         return AccessRequest { verb, target: AccessTarget::Path(request.path.clone()) };
     };
     // A list of the one object that a field selector names counts as naming it.
-    let selected = request.parameter("fieldSelector").and_then(|text| text.strip_prefix("metadata.name="));
+    let selector = request.parameter("fieldSelector");
+    let selected = selector.and_then(|text| text.strip_prefix("metadata.name="));
     let selected = selected.filter(|name| named.name.is_none() && !name.contains([',', '=', '!']));
     let verb = match (verb.as_str(), named.name.is_some()) {
         ("get" | "head", _) if named.watch || request.flag("watch") => "watch",
@@ -97,6 +99,7 @@ pub fn access_request(request: &ApiRequest) -> AccessRequest {
         ("delete", false) => "deletecollection",
         (verb, _) => verb,
     };
+    let is_about_several = matches!(verb, "list" | "watch" | "deletecollection");
     let name = named.name.or(selected.map(str::to_owned)).unwrap_or_default();
     // A namespace itself is in its own namespace, so that its roles can name it.
     let is_namespace = named.plural == "namespaces" && named.group.is_empty();
@@ -107,6 +110,7 @@ pub fn access_request(request: &ApiRequest) -> AccessRequest {
         subresource: named.subresource.unwrap_or_default(),
         namespace,
         name,
+        field_selector: if is_about_several { selector.unwrap_or_default().to_owned() } else { String::new() },
     };
     AccessRequest::for_resource(verb, accessed)
 }

@@ -190,6 +190,7 @@ fn access_request(spec: &Value) -> AccessRequest {
         subresource: text(resource, "subresource"),
         namespace: text(resource, "namespace"),
         name: text(resource, "name"),
+        field_selector: read_field_selector(&resource["fieldSelector"]),
     };
     AccessRequest::for_resource(&text(resource, "verb"), accessed)
 }
@@ -242,6 +243,18 @@ fn check_attributes(review: &Review, spec: &Value, _: &ReviewRequest) -> ServeRe
     let mut errors = FieldErrors::default();
     find_attribute_errors(spec, &mut errors);
     review.refuse(errors)
+}
+
+/// Returns the field selector of an access review as text. Of its requirements, those for one value are kept, as the authorizers know others
+/// not.
+fn read_field_selector(selector: &Value) -> String {
+    let raw = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty());
+    let requirements = selector["requirements"].as_array().into_iter().flatten();
+    let equalities = requirements.filter_map(|one| match one["values"].as_array().map(Vec::as_slice) {
+        Some([value]) if one["operator"] == "In" => Some(format!("{}={}", one["key"].as_str()?, value.as_str()?)),
+        _ => None,
+    });
+    raw.map_or_else(|| equalities.collect::<Vec<_>>().join(","), str::to_owned)
 }
 
 fn find_attribute_errors(spec: &Value, errors: &mut FieldErrors) {

@@ -203,6 +203,7 @@ impl Authorize for RequestAuthorizer<'_> {
                 subresource: question.subresource.clone(),
                 namespace: question.namespace.clone(),
                 name: question.name.clone(),
+                field_selector: question.field_selector.clone(),
             }),
         };
         let request = AccessRequest { verb: verb.to_owned(), target };

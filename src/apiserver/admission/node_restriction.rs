@@ -1,4 +1,4 @@
-//! NodeRestriction: a kubelet changes its own Node, the pods that are bound to it, and its own leases and CSINode alone.
+//! NodeRestriction: a kubelet changes its own Node, the pods that are bound to it, and its own leases, ResourceSlices and CSINode alone.
 //!
 //! Not on by default in Kubernetes; every tool that sets clusters up turns it on. Only users of the group `system:nodes` meet it.
 
@@ -6,6 +6,7 @@ use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::authorization::node::node_of;
 use crate::apiserver::transaction::Transaction;
+use crate::kinds::pod::api_references::find_api_reference;
 use crate::object::{MIRROR, Object, Status};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -53,6 +54,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
             let what = "can only access node lease with the same name as the requesting node";
             (!is_own).then(|| what.to_owned())
         }
+        ("resourceslices.resource.k8s.io", _) => check_slice(node, request),
         ("csinodes.storage.k8s.io", _) => {
             let what = "can only access CSINode with the same name as the requesting node";
             (request.name() != node).then(|| what.to_owned())
@@ -65,8 +67,8 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     }
 }
 
-fn is_bound(pod: Option<&Object>, node: &str) -> bool {
-    pod.is_some_and(|pod| pod.text(&["spec", "nodeName"]) == Some(node))
+fn is_bound(object: Option<&Object>, node: &str) -> bool {
+    object.is_some_and(|object| object.text(&["spec", "nodeName"]) == Some(node))
 }
 
 fn check_pod(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
@@ -98,8 +100,18 @@ fn check_new_pod(node: &str, pod: &Object) -> Option<String> {
             return Some(format!("node {node:?} can only create pods with a single owner reference set to itself"));
         }
     }
-    let account = pod.text(&["spec", "serviceAccountName"]).unwrap_or_default();
-    (!account.is_empty()).then(|| format!("node {node:?} can not create pods that reference a service account"))
+    find_api_reference(pod).map(|resource| format!("node {node} can not create pods that reference {resource}"))
+}
+
+/// Refuses slices of other nodes. The authorizer does not see the content of a new one, nor each of several that are deleted.
+fn check_slice(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
+    let (verb, slice) = match request.operation {
+        Operation::Create => ("create", Some(&*request.object)),
+        Operation::Delete => ("delete", request.old),
+        _ => return None,
+    };
+    let what = format!("can only {verb} ResourceSlice with the same NodeName as the requesting node");
+    (!is_bound(slice, node)).then_some(what)
 }
 
 fn check_pod_status(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
@@ -107,8 +119,14 @@ fn check_pod_status(node: &str, request: &AdmissionRequest<'_>) -> Option<String
         return Some(format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself"));
     }
     let labels = |object: &Object| object.value_at(&["metadata", "labels"]).cloned();
-    let is_same = request.old.is_some_and(|old| labels(old) == labels(request.object));
-    (!is_same).then(|| format!("node {node:?} cannot update labels through pod status"))
+    if request.old.is_none_or(|old| labels(old) != labels(request.object)) {
+        return Some(format!("node {node:?} cannot update labels through pod status"));
+    }
+    // By them a kubelet may read claims.
+    let claims = |object: &Object, field: &str| object.value_at(&["status", field]).cloned();
+    let is_changed = |field: &str| request.old.is_some_and(|old| claims(old, field) != claims(request.object, field));
+    let changed = ["resourceClaimStatuses", "extendedResourceClaimStatus"].into_iter().any(is_changed);
+    changed.then(|| format!("node {node:?} cannot update resource claim statues"))
 }
 
 fn check_node(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
@@ -150,12 +168,13 @@ fn is_own_label(key: &str) -> bool {
 mod tests {
     use super::*;
     use crate::apiserver::authorization::authorize;
-    use crate::apiserver::authorization::{AccessRequest, AccessedResource};
+    use crate::apiserver::authorization::testing::request;
     use crate::apiserver::create::create;
     use crate::apiserver::update::{UpdatePart, update};
     use crate::apiserver::user::User;
     use crate::apiserver::{Api, WriteOptions};
     use crate::kinds;
+    use crate::object::{Key, Resource};
     use serde_json::json;
     use std::collections::BTreeMap;
     use std::sync::Arc;
@@ -171,6 +190,11 @@ mod tests {
         User::impersonated(&format!("system:node:{name}"), "", &["system:nodes".to_owned()], BTreeMap::new())
     }
 
+    fn slice(name: &str, node: &str) -> Value {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": {
+            "driver": "gpu.example.com", "nodeName": node, "pool": {"name": name, "generation": 0, "resourceSliceCount": 1}}})
+    }
+
     fn cluster() -> Api {
         let mut api = Api::in_memory("test").unwrap();
         for name in ["a", "b"] {
@@ -181,7 +205,9 @@ mod tests {
             add(&mut api, json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).unwrap();
         }
         let volumes = json!([{"name": "v", "secret": {"secretName": "used"}}]);
-        let spec = json!({"nodeName": "a", "containers": [{"name": "c", "image": "x"}], "volumes": volumes});
+        let claims = json!([{"name": "g", "resourceClaimName": "gpu"}]);
+        let spec = json!({"nodeName": "a", "containers": [{"name": "c", "image": "x"}], "volumes": volumes, "resourceClaims": claims});
+        add(&mut api, slice("s", "a")).unwrap();
         add(
             &mut api,
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}),
@@ -193,29 +219,43 @@ mod tests {
     #[test]
     fn kubelet_reads_what_its_pods_need() {
         let api = cluster();
-        let decide = |node: &str, verb: &str, resource: &str, name: &str| {
-            let namespace = if resource == "nodes" { "" } else { "default" };
-            let accessed = AccessedResource {
-                resource: resource.into(),
-                namespace: namespace.into(),
-                name: name.into(),
-                ..AccessedResource::default()
-            };
-            let request = AccessRequest::for_resource(verb, accessed);
-            let decision = api.read_view(|txn| authorize(txn, &kubelet(node), &request)).unwrap();
-            if decision.is_allowed { "allowed".to_owned() } else { decision.reason }
-        };
-        assert_eq!(decide("a", "get", "secrets", "used"), "allowed");
-        assert_eq!(decide("b", "get", "secrets", "used"), "no relationship found between node 'b' and this object");
-        assert_eq!(decide("a", "get", "secrets", "other"), "no relationship found between node 'a' and this object");
-        assert_eq!(decide("a", "list", "secrets", ""), "No Object name found");
-        assert_eq!(decide("a", "update", "secrets", "used"), "can only read resources of this type");
-        assert_eq!(decide("a", "get", "pods", "p"), "allowed");
-        assert_eq!(decide("b", "get", "pods", "p"), "no relationship found between node 'b' and this object");
-        assert_eq!(decide("a", "get", "nodes", "a"), "allowed");
-        assert_eq!(decide("a", "get", "nodes", "b"), "node 'a' cannot read 'b', only its own Node object");
-        assert_eq!(decide("a", "list", "services", ""), "allowed");
-        assert_eq!(decide("a", "delete", "configmaps", "x"), "can only read resources of this type");
+        let stranger = |node: &str| format!("no relationship found between node '{node}' and this object");
+        let by_field = |what: &str| format!("can only {what} field selector");
+        let (pods, slices) = (
+            by_field("list/watch pods with spec.nodeName"),
+            by_field("list/watch/deletecollection resourceslices with nodeName"),
+        );
+        for (node, text, expected) in [
+            ("a", "get secrets used in default", "allowed"),
+            ("b", "get secrets used in default", &stranger("b")),
+            ("a", "get secrets other in default", &stranger("a")),
+            ("a", "list secrets in default", "No Object name found"),
+            ("a", "update secrets used in default", "can only read resources of this type"),
+            ("a", "get pods p in default", "allowed"),
+            ("b", "get pods p in default", &stranger("b")),
+            ("a", "list pods in default", &pods),
+            ("a", "watch pods with spec.nodeName=b", &pods),
+            ("a", "watch pods with spec.nodeName==a,status.phase=Running", "allowed"),
+            ("a", "list pods with spec.nodeName!=a", &pods),
+            ("a", "watch pods p in default with metadata.name=p", "allowed"),
+            ("b", "watch pods p in default with metadata.name=p", &stranger("b")),
+            ("a", "get nodes a", "allowed"),
+            ("a", "get nodes b", "node 'a' cannot read 'b', only its own Node object"),
+            ("a", "list nodes", "node 'a' cannot read all nodes, only its own Node object"),
+            ("a", "list services in default", "allowed"),
+            ("a", "delete configmaps x in default", "can only read resources of this type"),
+            ("a", "get resourceclaims.resource.k8s.io gpu in default", "allowed"),
+            ("b", "get resourceclaims.resource.k8s.io gpu in default", &stranger("b")),
+            ("a", "list resourceclaims.resource.k8s.io in default", "can only get individual resources of this type"),
+            ("a", "delete resourceslices.resource.k8s.io s", "allowed"),
+            ("b", "delete resourceslices.resource.k8s.io s", &stranger("b")),
+            ("a", "list resourceslices.resource.k8s.io", &slices),
+            ("a", "list resourceslices.resource.k8s.io with spec.nodeName=a", "allowed"),
+        ] {
+            let decision = api.read_view(|txn| authorize(txn, &kubelet(node), &request(text))).unwrap();
+            let said = if decision.is_allowed { "allowed" } else { &decision.reason };
+            assert_eq!(said, expected, "{node}: {text}");
+        }
     }
 
     #[test]
@@ -251,5 +291,35 @@ mod tests {
             "pods \"q\" is forbidden: pod does not have \"kubernetes.io/config.mirror\" annotation, node \"a\" can only create \
              mirror pods"
         );
+        let told = add(&mut api, slice("t", "b")).unwrap_err();
+        assert!(
+            told.ends_with("can only create ResourceSlice with the same NodeName as the requesting node"),
+            "{told}"
+        );
+        assert_eq!(add(&mut api, slice("t", "a")), Ok(()));
+    }
+
+    #[test]
+    fn kubelet_gains_no_relation_by_what_it_writes() {
+        let mut api = cluster();
+        api.set_user(Some(Arc::new(kubelet("a"))));
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "u", "controller": true});
+        let mirror = |volume: Value| {
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "m", "namespace": "default", "annotations": {MIRROR: "x"}, "ownerReferences": [owner]},
+                "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x"}], "volumes": [volume]}})
+        };
+        let map = mirror(json!({"name": "v", "configMap": {"name": "any"}}));
+        let told = add(&mut api, map).unwrap_err();
+        assert_eq!(told, "pods \"m\" is forbidden: node a can not create pods that reference configmaps");
+        assert_eq!(add(&mut api, mirror(json!({"name": "v", "emptyDir": {}}))), Ok(()));
+        let written = api.write(false, |txn| {
+            let key = Key::new(Resource("pods"), "default", "p");
+            let mut pod = txn.get(&key)?.expect("a pod");
+            pod.set(&["status", "resourceClaimStatuses"], json!([{"name": "g", "resourceClaimName": "any"}]));
+            update(txn, &kinds::pod::KIND, &pod, UpdatePart::Status, &WriteOptions::default())
+        });
+        let told = written.unwrap_err().message;
+        assert_eq!(told, "pods \"p\" is forbidden: node \"a\" cannot update resource claim statues");
     }
 }

@@ -28,9 +28,9 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         let accessed = AccessedResource {
             group: request.kind.resource.group().to_owned(),
             resource: request.kind.resource.plural().to_owned(),
-            subresource: String::new(),
             namespace: request.object.namespace().to_owned(),
             name: request.object.name().to_owned(),
+            ..AccessedResource::default()
         };
         let decision = authorize(txn, &request.user, &AccessRequest::for_resource("delete", accessed))?;
         if !decision.is_allowed {
@@ -49,6 +49,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
             subresource: "finalizers".to_owned(),
             namespace: if kind.namespaced { request.object.namespace().to_owned() } else { String::new() },
             name: text("name").to_owned(),
+            ..AccessedResource::default()
         };
         let decision = authorize(txn, &request.user, &AccessRequest::for_resource("update", accessed))?;
         if !decision.is_allowed {

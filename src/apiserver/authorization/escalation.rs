@@ -85,7 +85,7 @@ fn is_allowed(
         resource: resource.to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        subresource: String::new(),
+        ..AccessedResource::default()
     };
     Ok(authorize(txn, user, &AccessRequest::for_resource(verb, accessed))?.is_allowed)
 }

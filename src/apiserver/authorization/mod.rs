@@ -99,6 +99,7 @@ fn verb_request(verb: &str, subresource: &str, key: &Key) -> AccessRequest {
         subresource: subresource.to_owned(),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
+        field_selector: String::new(),
     };
     AccessRequest::for_resource(verb, accessed)
 }

@@ -16,6 +16,9 @@ const PREFIX: &str = "system:node:";
 /// The role with the rules of all requests that have no check of their own.
 const ROLE: &str = "system:node";
 
+/// The field that a kubelet has to select by.
+const NODE_NAME: &str = "spec.nodeName";
+
 /// Answer for a request: allowed, or the reason why nothing allows it here.
 type NodeOpinion = Result<(), String>;
 
@@ -69,13 +72,48 @@ fn authorize_object(
         ("coordination.k8s.io", "leases") => Ok(check_lease(node, verb, accessed)),
         ("storage.k8s.io", "csinodes") => Ok(check_csi_node(node, verb, accessed)),
         ("", "nodes") if subresource.is_empty() && matches!(verb, "get" | "list" | "watch") => {
-            match accessed.name == node {
-                true => Ok(Ok(())),
-                false => Ok(Err(format!("node '{node}' cannot read '{}', only its own Node object", accessed.name))),
-            }
+            let what = match accessed.name.as_str() {
+                own if own == node => return Ok(Ok(())),
+                "" => "all nodes".to_owned(),
+                other => format!("'{other}'"),
+            };
+            refuse(&format!("node '{node}' cannot read {what}, only its own Node object"))
         }
-        ("", "pods") if subresource.is_empty() && verb == "get" => check_relation(txn, node, accessed),
+        ("", "pods") if subresource.is_empty() => match verb {
+            "get" => check_relation(txn, node, accessed),
+            "list" | "watch" if accessed.requires_field(NODE_NAME, node) => Ok(Ok(())),
+            "list" | "watch" if !accessed.name.is_empty() => check_relation(txn, node, accessed),
+            "list" | "watch" => refuse("can only list/watch pods with spec.nodeName field selector"),
+            _ => check_role(txn, request),
+        },
+        ("resource.k8s.io", "resourceclaims") => match (verb, subresource) {
+            ("get", "") => check_relation(txn, node, accessed),
+            ("get", _) => refuse("cannot get subresource"),
+            _ => refuse("can only get individual resources of this type"),
+        },
+        ("resource.k8s.io", "resourceslices") => authorize_slices(txn, node, verb, accessed),
         _ => check_role(txn, request),
+    }
+}
+
+/// Allows the ResourceSlices of the node. Admission looks at the content of new ones.
+fn authorize_slices(
+    txn: &dyn Transaction,
+    node: &str,
+    verb: &str,
+    accessed: &AccessedResource,
+) -> ApiResult<NodeOpinion> {
+    match verb {
+        _ if !accessed.subresource.is_empty() => refuse("cannot authorize ResourceSlice subresources"),
+        "create" => Ok(Ok(())),
+        "get" | "update" | "patch" | "delete" => check_relation(txn, node, accessed),
+        "list" | "watch" | "deletecollection" if accessed.requires_field(NODE_NAME, node) => Ok(Ok(())),
+        "list" | "watch" | "deletecollection" => {
+            refuse("can only list/watch/deletecollection resourceslices with nodeName field selector")
+        }
+        _ => refuse(
+            "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
+        ),
     }
 }
 
@@ -149,6 +187,11 @@ fn check_relation(txn: &dyn Transaction, node: &str, accessed: &AccessedResource
             has_pod(txn, node, &accessed.namespace, |pod| pod.text(&["spec", "serviceAccountName"]) == Some(name))?
         }
         "persistentvolumes" => is_volume_used(txn, node, name)?,
+        "resourceclaims" => has_pod(txn, node, &accessed.namespace, |pod| uses_resource_claim(pod, name))?,
+        "resourceslices" => {
+            let slice = txn.get_shared(&Key::new(Resource("resourceslices.resource.k8s.io"), "", name))?;
+            slice.is_some_and(|slice| is_on_node(&slice, node))
+        }
         "volumeattachments" => {
             let key = Key::new(Resource("volumeattachments.storage.k8s.io"), "", name);
             txn.get_shared(&key)?.is_some_and(|one| one.text(&["spec", "nodeName"]) == Some(node))
@@ -161,8 +204,8 @@ fn check_relation(txn: &dyn Transaction, node: &str, accessed: &AccessedResource
     }
 }
 
-fn is_on_node(pod: &Object, node: &str) -> bool {
-    pod.text(&["spec", "nodeName"]) == Some(node)
+fn is_on_node(object: &Object, node: &str) -> bool {
+    object.text(&["spec", "nodeName"]) == Some(node)
 }
 
 fn has_pod(txn: &dyn Transaction, node: &str, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> ApiResult<bool> {
@@ -201,6 +244,12 @@ fn uses_claim(pod: &Object, claim: &str) -> bool {
         let own = || format!("{}-{}", pod.name(), volume["name"].as_str().unwrap_or_default());
         volume["persistentVolumeClaim"]["claimName"] == claim || !volume["ephemeral"].is_null() && own() == claim
     })
+}
+
+fn uses_resource_claim(pod: &Object, claim: &str) -> bool {
+    let is_named = |place: &[&str]| pod.items(place).iter().any(|one| one["resourceClaimName"] == claim);
+    let extended = pod.text(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
+    is_named(&["spec", "resourceClaims"]) || is_named(&["status", "resourceClaimStatuses"]) || extended == Some(claim)
 }
 
 fn is_volume_used(txn: &dyn Transaction, node: &str, volume: &str) -> ApiResult<bool> {

@@ -4,6 +4,7 @@
 //! Never: schedules or runs a pod.
 //! Start reading at [`KIND`].
 
+pub mod api_references;
 mod containers;
 pub mod defaults;
 mod dns;

@@ -37,6 +37,8 @@ pub struct AccessedResource {
     pub namespace: String,
     /// The name; empty for requests about several objects.
     pub name: String,
+    /// The field selector of a request about several objects: `spec.nodeName=a`.
+    pub field_selector: String,
 }
 
 /// An answer of an authorizer.
@@ -64,6 +66,12 @@ impl AccessRequest {
 }
 
 impl AccessedResource {
+    /// Whether the field selector allows no other value of this field.
+    pub fn requires_field(&self, field: &str, value: &str) -> bool {
+        let mut requirements = self.field_selector.split(',').filter_map(|one| one.trim().split_once('='));
+        requirements.any(|(name, wanted)| name == field && wanted.strip_prefix('=').unwrap_or(wanted) == value)
+    }
+
     /// `deployments/scale`, as rules name it.
     pub fn path(&self) -> String {
         match self.subresource.as_str() {
