@@ -11,6 +11,7 @@ use super::outside_client::OutsideClient;
 use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
 use super::stored::{object_of, objects_of, refused};
+use super::stored_bodies::{StoredBodies, StoredBody};
 use super::tokens::front_proxy::FrontProxy;
 use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
@@ -20,7 +21,7 @@ use super::{ApiResult, BOOTSTRAP, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::{ConversionWebhook, DEFINITIONS};
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Reason, Status};
-use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead};
+use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoreResult};
 use std::cell::Cell;
 use std::iter::Peekable;
 use std::path::Path;
@@ -57,6 +58,8 @@ pub struct Api {
     access_cache: AccessCache,
     /// Encodings of stored bodies.
     encoded_bodies: EncodedBodies,
+    /// Stored bodies of single objects.
+    stored_bodies: StoredBodies,
     /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
     /// Makes the writes together with those of other threads.
@@ -110,6 +113,17 @@ impl Api {
         self
     }
 
+    /// The same API with shared stored bodies of single objects.
+    pub fn with_stored_bodies(mut self, bodies: &StoredBodies) -> Api {
+        self.stored_bodies = bodies.clone();
+        self
+    }
+
+    /// Returns one object as it is stored at the latest revision, from memory where its body was read before.
+    pub fn get_stored(&self, key: &Key) -> StoreResult<Option<StoredBody>> {
+        self.stored_bodies.get(&self.store, key)
+    }
+
     /// Returns the encodings of stored bodies.
     pub fn encoded_bodies(&self) -> &EncodedBodies {
         &self.encoded_bodies
@@ -154,6 +168,7 @@ impl Api {
             keys: None,
             access_cache: AccessCache::default(),
             encoded_bodies: EncodedBodies::default(),
+            stored_bodies: StoredBodies::default(),
             on_wait: None,
             writer: None,
             annotations: Vec::new(),

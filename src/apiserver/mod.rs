@@ -38,6 +38,7 @@ pub mod service_endpoints;
 mod shared_writer;
 mod store_transaction;
 mod stored;
+pub mod stored_bodies;
 pub mod tokens;
 pub mod transaction;
 pub mod update;

@@ -9,9 +9,9 @@ use super::path::ApiPath;
 use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::{self, RequestedPath};
+use crate::apiserver::stored_bodies::StoredBody;
 use crate::apiserver::{Api, page};
 use crate::object::Object;
-use crate::store::StoredObject;
 
 /// Maximum size of the stored object.
 const LARGEST: usize = 32 << 10;
@@ -27,12 +27,12 @@ pub fn answer_brief(api: &Api, request: &ApiRequest, requested: &RequestedPath) 
     let kind = requested.kind.filter(|kind| kind.custom.is_none() && page::is_stored(kind))?;
     let asked = resolve::resolve_target(kind, named).ok().filter(|_| kind.deprecated.is_none())?;
     let show = ReadPresentation::from_request(request, &asked).ok()?;
-    let stored = api.store().get_latest(&asked.key()).ok()??;
+    let stored = api.get_stored(&asked.key()).ok()??;
     (stored.body.len() <= LARGEST).then(|| answer_stored(api, &show, stored))?
 }
 
 /// Answers with a stored object, whose text is copied where that is the answer.
-fn answer_stored(api: &Api, show: &ReadPresentation, stored: StoredObject) -> Option<HttpAnswer> {
+fn answer_stored(api: &Api, show: &ReadPresentation, stored: StoredBody) -> Option<HttpAnswer> {
     let form = show.form();
     match form.encoding {
         AnswerEncoding::Json if show.is_as_stored() && !form.is_pretty => {

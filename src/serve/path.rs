@@ -1,6 +1,7 @@
 //! Parses request paths: a document about the API, or objects (`apiserver/pkg/endpoints/request`: RequestInfo).
 
 use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 
 /// Target of a path.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,11 +67,13 @@ pub struct PathTarget {
 /// Parses a path; `None` when it has none of the API's forms.
 pub fn parse(path: &str) -> Option<ApiPath> {
     let words = path.strip_prefix('/')?.trim_end_matches('/');
-    let words: Vec<String> = match words {
+    // Few paths have escapes, and only those are decoded word by word.
+    let words: Vec<Cow<'_, str>> = match words {
         "" => Vec::new(),
-        words => words.split('/').map(|word| percent_decode_str(word).decode_utf8_lossy().into_owned()).collect(),
+        words if !words.contains('%') => words.split('/').map(Cow::Borrowed).collect(),
+        words => words.split('/').map(|word| percent_decode_str(word).decode_utf8_lossy()).collect(),
     };
-    let plain: Vec<&str> = words.iter().map(String::as_str).collect();
+    let plain: Vec<&str> = words.iter().map(|word| &**word).collect();
     let document = match plain[..] {
         [] => ApiDocument::Root,
         ["version"] => ApiDocument::Version,

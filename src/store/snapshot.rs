@@ -45,6 +45,18 @@ impl Store {
     pub fn get_latest(&self, key: &Key) -> StoreResult<Option<StoredObject>> {
         get_object(self, key)
     }
+
+    /// Returns the revision of an object and the checksum of its row, as [`Store::get_latest`] would find it now. The checksum is not
+    /// verified; a row of an older version has none, and is not found.
+    pub fn get_latest_mark(&self, key: &Key) -> StoreResult<Option<(u64, i64)>> {
+        let question =
+            "SELECT revision, sum FROM object WHERE resource = ?1 AND namespace = ?2 AND name = ?3 AND sum IS NOT NULL";
+        self.query(|connection| {
+            let mut question = connection.prepare_cached(question)?;
+            let read = |row: &Row<'_>| Ok((unsigned(row, 0)?, row.get(1)?));
+            question.query_row(params![key.resource.0, &*key.namespace, &*key.name], read).optional()
+        })
+    }
 }
 
 /// Maximum bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.

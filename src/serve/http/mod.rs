@@ -34,6 +34,7 @@ use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_b
 use crate::apiserver::authorization::cache::AccessCache;
 use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::outside_client::OutsideClient;
+use crate::apiserver::stored_bodies::StoredBodies;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status, Time, yaml};
@@ -99,8 +100,9 @@ const MEASURING_HANDS: usize = 2;
 const DOCUMENT_HANDS: usize = 2;
 /// Maximum number of threads that make pieces of long lists, because each keeps some memory; fewer where processors are few.
 const LIST_HANDS: usize = 4;
-/// Maximum number of headers of a request, such as those that name the groups of an impersonated user.
-const MOST_HEADERS: usize = 400;
+/// Maximum number of headers of a request, such as those that name the groups of an impersonated user. The table for them is filled anew for
+/// each request.
+const MOST_HEADERS: usize = 256;
 /// Size of the cache of each connection to the state that only reads: the system keeps the file in memory, too.
 const CACHE: usize = 2 << 20;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
@@ -150,6 +152,8 @@ struct ServerState {
     access_cache: AccessCache,
     /// Encodings of stored bodies, shared by all of them.
     encoded_bodies: EncodedBodies,
+    /// Stored bodies of objects that clients have got, shared by all of them.
+    stored_bodies: StoredBodies,
     /// Makes the writes of all clients.
     writer: Arc<SharedWriter>,
     tail: OnceLock<Arc<LogTail>>,
@@ -446,6 +450,7 @@ impl ServerState {
             kinds,
             access_cache,
             encoded_bodies: EncodedBodies::default(),
+            stored_bodies: StoredBodies::default(),
             state: StatePlace::new(state),
             guard,
             tls,
@@ -572,6 +577,7 @@ impl ServerState {
         Api::open(&self.state.path, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
             .map(|api| api.with_outside_client(&self.outside).with_encoded_bodies(&self.encoded_bodies))
+            .map(|api| api.with_stored_bodies(&self.stored_bodies))
             .map(|api| api.with_extension_documents(&self.extensions.documents))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {

@@ -1,0 +1,128 @@
+//! Stored bodies of single objects, which all readers of a process share: an object that many clients get is read from the log once.
+//!
+//! The store is asked for the object's revision each time, so that no answer is older than the last commit of any process. A revision is
+//! given to one write only; the checksum of the object's row, which the store has verified when the body was read, has to be the same.
+//! When there is no room, the newest revisions stay. Start reading at [`StoredBodies::get`].
+
+use crate::object::Key;
+use crate::store::{Store, StoreResult};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Maximum size of all bodies.
+const ROOM: usize = 16 << 20;
+/// Maximum size of a body that is kept.
+const LARGEST: usize = 32 << 10;
+/// Approximate memory for an entry beside its bytes.
+const ENTRY: usize = 80;
+
+/// Bodies by revision; clones share their content.
+#[derive(Clone, Default)]
+pub struct StoredBodies(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    size: usize,
+    by_revision: BTreeMap<u64, KeptBody>,
+}
+
+struct KeptBody {
+    sum: i64,
+    body: Arc<str>,
+}
+
+/// The body of an object, and the revision that wrote it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StoredBody {
+    /// The revision.
+    pub revision: u64,
+    /// The body.
+    pub body: Arc<str>,
+}
+
+impl StoredBodies {
+    /// Returns an object at the latest revision of a store.
+    pub fn get(&self, store: &Store, key: &Key) -> StoreResult<Option<StoredBody>> {
+        let mark = store.get_latest_mark(key)?;
+        if let Some((revision, sum)) = mark
+            && let Some(body) = self.find(revision, sum)
+        {
+            return Ok(Some(StoredBody { revision, body }));
+        }
+        // The object itself decides where its row shows none, or a damaged one.
+        let Some(stored) = store.get_latest(key)? else { return Ok(None) };
+        let (revision, body) = (stored.revision, stored.body);
+        if let Some((_, sum)) = mark.filter(|(marked, _)| *marked == revision) {
+            self.keep(revision, KeptBody { sum, body: body.clone() });
+        }
+        Ok(Some(StoredBody { revision, body }))
+    }
+
+    fn find(&self, revision: u64, sum: i64) -> Option<Arc<str>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.by_revision.get(&revision).filter(|known| known.sum == sum).map(|known| known.body.clone())
+    }
+
+    fn keep(&self, revision: u64, read: KeptBody) {
+        if read.body.len() > LARGEST {
+            return;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.size += read.body.len() + ENTRY;
+        if let Some(replaced) = kept.by_revision.insert(revision, read) {
+            kept.size -= replaced.body.len() + ENTRY;
+        }
+        while kept.size > ROOM {
+            let Some((_, oldest)) = kept.by_revision.pop_first() else { return };
+            kept.size -= oldest.body.len() + ENTRY;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::create::create;
+    use crate::apiserver::delete::delete;
+    use crate::apiserver::{Api, DeleteOptions, WriteOptions};
+    use crate::kinds::config_map::KIND;
+    use crate::object::{Object, Resource};
+    use serde_json::json;
+
+    #[test]
+    fn body_is_that_of_the_latest_revision() {
+        let mut api = Api::in_memory("test").unwrap();
+        let key = Key::new(Resource("configmaps"), "default", "a");
+        let map =
+            Object(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}));
+        assert_eq!(api.get_stored(&key).unwrap(), None);
+        for _ in 0..2 {
+            api.write(false, |txn| create(txn, &KIND, &map, &WriteOptions::default())).unwrap();
+            let first = api.get_stored(&key).unwrap().unwrap();
+            assert_eq!(*first.body, *api.store().get_latest(&key).unwrap().unwrap().body);
+            let again = api.get_stored(&key).unwrap().unwrap();
+            assert!(Arc::ptr_eq(&first.body, &again.body), "it is read once");
+            api.write(false, |txn| delete(txn, &KIND, &key, &DeleteOptions::default())).unwrap();
+            assert_eq!(api.get_stored(&key).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn body_with_another_checksum_is_not_found() {
+        let bodies = StoredBodies::default();
+        bodies.keep(7, KeptBody { sum: 1, body: "seven".into() });
+        assert_eq!(bodies.find(7, 1).as_deref(), Some("seven"));
+        assert_eq!((bodies.find(7, 2), bodies.find(8, 1)), (None, None));
+    }
+
+    #[test]
+    fn newest_revisions_stay_when_there_is_no_room() {
+        let bodies = StoredBodies::default();
+        let body: Arc<str> = "x".repeat(LARGEST).into();
+        let most = (ROOM / (LARGEST + ENTRY)) as u64;
+        (0..most + 2).for_each(|revision| bodies.keep(revision, KeptBody { sum: 0, body: body.clone() }));
+        assert_eq!((bodies.find(1, 0).is_none(), bodies.find(2, 0).is_some()), (true, true));
+        bodies.keep(most + 5, KeptBody { sum: 0, body: "x".repeat(LARGEST + 1).into() });
+        assert!(bodies.find(most + 5, 0).is_none() && bodies.find(2, 0).is_some(), "it is too large");
+    }
+}
