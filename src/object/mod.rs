@@ -7,6 +7,7 @@
 
 pub mod edit;
 mod io_error;
+mod json_scan;
 pub mod key;
 pub mod label;
 pub mod merge;

@@ -3,11 +3,13 @@
 //! Start reading at [`read_without`], which is told what to leave out, and [`read_fields`], which is told what to keep. [`read_field`] copies
 //! nothing.
 
+use super::json_scan::find_member;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 /// Reads a JSON text and leaves out all fields of these names, wherever they are.
 pub fn read_without(text: &str, names: &[&str]) -> serde_json::Result<Value> {
@@ -41,16 +43,31 @@ impl FieldMask {
     }
 }
 
-/// Reads only the wanted fields of a JSON object.
+/// Reads only the wanted fields of a JSON object. Managed fields, half of a usual object, are cut out first where they are not wanted.
 pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
-    let mut reader = serde_json::Deserializer::from_str(text);
+    let is_unwanted = mask.enter("metadata").and_then(|metadata| metadata.enter("managedFields")).is_none();
+    let managed = if is_unwanted { find_managed_fields(text) } else { None };
+    let text = match managed {
+        Some(managed) => Cow::Owned([&text[..managed.start], "0", &text[managed.end..]].concat()),
+        None => Cow::Borrowed(text),
+    };
+    let mut reader = serde_json::Deserializer::from_str(&text);
     let value = SparseValue(mask).deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
 
+fn find_managed_fields(text: &str) -> Option<Range<usize>> {
+    let metadata = find_member(text, "metadata")?;
+    let managed = find_member(&text[metadata.clone()], "managedFields")?;
+    Some(metadata.start + managed.start..metadata.start + managed.end)
+}
+
 /// Returns the text of a field of a JSON object. Reading ends behind that field, so errors that follow it are not found.
 pub fn read_field<'a>(text: &'a str, name: &str) -> serde_json::Result<Option<&'a str>> {
+    if let Some(place) = find_member(text, name) {
+        return Ok(Some(&text[place]));
+    }
     let mut found = None;
     let read = serde_json::Deserializer::from_str(text).deserialize_map(FieldSearch { name, found: &mut found });
     match found {
@@ -203,6 +220,10 @@ mod tests {
         assert_eq!(read_fields(text, &mask).unwrap(), json!({"a": {"b": 1}, "list": [{"c": {"d": []}}, 7, []]}));
         assert_eq!(read_fields(text, &FieldMask::default()).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         assert!(read_fields(r#"{"a": 1"#, &mask).is_err());
+        let text = r#"{"kind": "A", "metadata": {"managedFields": [{unread}], "name": "x"}, "spec": 1}"#;
+        let named = FieldMask::from_paths(&["metadata.name"]);
+        assert_eq!(read_fields(text, &named).unwrap(), json!({"metadata": {"name": "x"}}));
+        assert!(read_fields(text, &FieldMask::from_paths(&["metadata"])).is_err());
     }
 
     #[test]
