@@ -119,7 +119,7 @@ mod tests {
             is_manifest && seen.send(()).is_ok()
         };
         let (changed, changes) = channel();
-        let mut watcher = create_watcher(concerns, move || drop(changed.send(()))).unwrap();
+        let mut watcher = create_watcher(concerns, move || changed.send(()).unwrap_or_default()).unwrap();
         watcher.watch(home.path(), RecursiveMode::NonRecursive).unwrap();
         std::fs::write(home.path().join("a.log"), "a").unwrap();
         std::fs::write(home.path().join("b.yaml"), "b").unwrap();

@@ -73,7 +73,7 @@ impl LoadedConfig {
         let namespace = context.default_namespace();
         let fields = json!({ "cluster": name, "namespace": namespace, "user": USER });
         merged.contexts.insert(name.clone(), entry(fields));
-        merged.users.entry(USER.to_owned()).or_insert_with(Map::new);
+        merged.users.entry(USER.to_owned()).or_default();
         merged
     }
 
