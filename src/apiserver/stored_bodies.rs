@@ -7,9 +7,9 @@
 use crate::object::Key;
 use crate::store::{Store, StoreResult};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Maximum size of all bodies.
+/// Maximum size of all bodies with their encodings.
 const ROOM: usize = 16 << 20;
 /// Maximum size of a body that is kept.
 const LARGEST: usize = 32 << 10;
@@ -23,21 +23,35 @@ pub struct StoredBodies(Arc<Mutex<Kept>>);
 #[derive(Default)]
 struct Kept {
     size: usize,
-    by_revision: BTreeMap<u64, KeptBody>,
+    /// Bodies with the checksums of their rows.
+    by_revision: BTreeMap<u64, (i64, StoredBody)>,
 }
 
-struct KeptBody {
-    sum: i64,
-    body: Arc<str>,
-}
-
-/// The body of an object, and the revision that wrote it.
-#[derive(Debug, PartialEq, Eq)]
+/// The body of an object, and the revision that wrote it. Clones share their content.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBody {
     /// The revision.
     pub revision: u64,
     /// The body.
     pub body: Arc<str>,
+    encoded: Arc<OnceLock<Option<Box<[u8]>>>>,
+}
+
+impl StoredBody {
+    fn new(revision: u64, body: Arc<str>) -> StoredBody {
+        StoredBody { revision, body, encoded: Arc::default() }
+    }
+
+    /// Returns the only other encoding of the body, which the first caller makes; it is not larger than the body. `None` where it cannot be
+    /// made.
+    pub fn encoded(&self, encode: impl FnOnce() -> Option<Vec<u8>>) -> Option<&[u8]> {
+        self.encoded.get_or_init(|| encode().map(Vec::into_boxed_slice)).as_deref()
+    }
+
+    /// Returns the memory that the body takes with its encoding.
+    fn size(&self) -> usize {
+        2 * self.body.len() + ENTRY
+    }
 }
 
 impl StoredBodies {
@@ -47,34 +61,34 @@ impl StoredBodies {
         if let Some((revision, sum)) = mark
             && let Some(body) = self.find(revision, sum)
         {
-            return Ok(Some(StoredBody { revision, body }));
+            return Ok(Some(body));
         }
         // The object itself decides where its row shows none, or a damaged one.
         let Some(stored) = store.get_latest(key)? else { return Ok(None) };
-        let (revision, body) = (stored.revision, stored.body);
-        if let Some((_, sum)) = mark.filter(|(marked, _)| *marked == revision) {
-            self.keep(revision, KeptBody { sum, body: body.clone() });
+        let read = StoredBody::new(stored.revision, stored.body);
+        if let Some((_, sum)) = mark.filter(|(marked, _)| *marked == read.revision) {
+            self.keep(sum, read.clone());
         }
-        Ok(Some(StoredBody { revision, body }))
+        Ok(Some(read))
     }
 
-    fn find(&self, revision: u64, sum: i64) -> Option<Arc<str>> {
+    fn find(&self, revision: u64, sum: i64) -> Option<StoredBody> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.by_revision.get(&revision).filter(|known| known.sum == sum).map(|known| known.body.clone())
+        kept.by_revision.get(&revision).filter(|(known, _)| *known == sum).map(|(_, body)| body.clone())
     }
 
-    fn keep(&self, revision: u64, read: KeptBody) {
+    fn keep(&self, sum: i64, read: StoredBody) {
         if read.body.len() > LARGEST {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.size += read.body.len() + ENTRY;
-        if let Some(replaced) = kept.by_revision.insert(revision, read) {
-            kept.size -= replaced.body.len() + ENTRY;
+        kept.size += read.size();
+        if let Some((_, replaced)) = kept.by_revision.insert(read.revision, (sum, read)) {
+            kept.size -= replaced.size();
         }
         while kept.size > ROOM {
-            let Some((_, oldest)) = kept.by_revision.pop_first() else { return };
-            kept.size -= oldest.body.len() + ENTRY;
+            let Some((_, (_, oldest))) = kept.by_revision.pop_first() else { return };
+            kept.size -= oldest.size();
         }
     }
 }
@@ -110,19 +124,28 @@ mod tests {
     #[test]
     fn body_with_another_checksum_is_not_found() {
         let bodies = StoredBodies::default();
-        bodies.keep(7, KeptBody { sum: 1, body: "seven".into() });
-        assert_eq!(bodies.find(7, 1).as_deref(), Some("seven"));
+        bodies.keep(1, StoredBody::new(7, "seven".into()));
+        assert_eq!(bodies.find(7, 1).map(|found| found.body).as_deref(), Some("seven"));
         assert_eq!((bodies.find(7, 2), bodies.find(8, 1)), (None, None));
+    }
+
+    #[test]
+    fn body_is_encoded_once_for_all_readers() {
+        let bodies = StoredBodies::default();
+        bodies.keep(1, StoredBody::new(7, "seven".into()));
+        let [first, second] = [(); 2].map(|()| bodies.find(7, 1).unwrap());
+        assert_eq!(first.encoded(|| Some(b"7".to_vec())), Some(&b"7"[..]));
+        assert_eq!(second.encoded(|| panic!("known")), Some(&b"7"[..]));
     }
 
     #[test]
     fn newest_revisions_stay_when_there_is_no_room() {
         let bodies = StoredBodies::default();
         let body: Arc<str> = "x".repeat(LARGEST).into();
-        let most = (ROOM / (LARGEST + ENTRY)) as u64;
-        (0..most + 2).for_each(|revision| bodies.keep(revision, KeptBody { sum: 0, body: body.clone() }));
+        let most = (ROOM / (2 * LARGEST + ENTRY)) as u64;
+        (0..most + 2).for_each(|revision| bodies.keep(0, StoredBody::new(revision, body.clone())));
         assert_eq!((bodies.find(1, 0).is_none(), bodies.find(2, 0).is_some()), (true, true));
-        bodies.keep(most + 5, KeptBody { sum: 0, body: "x".repeat(LARGEST + 1).into() });
+        bodies.keep(0, StoredBody::new(most + 5, "x".repeat(LARGEST + 1).into()));
         assert!(bodies.find(most + 5, 0).is_none() && bodies.find(2, 0).is_some(), "it is too large");
     }
 }

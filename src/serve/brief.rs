@@ -39,10 +39,8 @@ fn answer_stored(api: &Api, show: &ReadPresentation, stored: StoredBody) -> Opti
             return Some(HttpAnswer::encoded([stored.body.as_bytes(), b"\n"].concat(), form.encoding));
         }
         AnswerEncoding::Protobuf if show.is_as_stored() => {
-            return Some(HttpAnswer::encoded(
-                show.encode_stored((&stored.body, Some(stored.revision)), api.encoded_bodies())?,
-                form.encoding,
-            ));
+            let encode = || show.encode_stored((&stored.body, None), api.encoded_bodies());
+            return Some(HttpAnswer::encoded(stored.encoded(encode)?.to_vec(), form.encoding));
         }
         _ => {}
     }

@@ -18,7 +18,8 @@ const SHARED: [&str; 2] = ["DeleteOptions", "Status"];
 #[derive(Default)]
 pub struct MessageTable {
     messages: Vec<MessageFields>,
-    kinds: HashMap<String, usize>,
+    /// Versions and their messages by kind.
+    kinds: HashMap<String, Vec<(String, MessageIndex)>>,
 }
 
 /// Index of a message in its table.
@@ -160,17 +161,21 @@ impl MessageTable {
             slots.sort_by(|one, other| one.name.cmp(&other.name));
             messages[index].slots = slots;
         }
-        let kinds = packed.kinds.iter().map(|(kind, name)| Some((kind.clone(), *index.get(name.as_str())?)));
-        Some(MessageTable { messages, kinds: kinds.collect::<Option<_>>()? })
+        let mut kinds: HashMap<String, Vec<(String, MessageIndex)>> = HashMap::new();
+        for (kind, message) in &packed.kinds {
+            let (api_version, kind) = kind.rsplit_once('/')?;
+            kinds.entry(kind.to_owned()).or_default().push((api_version.to_owned(), find(message)?));
+        }
+        Some(MessageTable { messages, kinds })
     }
 
     /// Returns the message of a kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<MessageIndex> {
         // Both versions of metadata are the same.
         let api_version = if api_version == "meta.k8s.io/v1beta1" { "meta.k8s.io/v1" } else { api_version };
-        let own = self.kinds.get(&format!("{api_version}/{kind}"));
-        let shared = || self.kinds.get(&format!("v1/{kind}")).filter(|_| SHARED.contains(&kind));
-        own.or_else(shared).map(|index| MessageIndex(*index))
+        let versions = self.kinds.get(kind)?;
+        let find = |wanted: &str| versions.iter().find(|(version, _)| version == wanted).map(|(_, index)| *index);
+        find(api_version).or_else(|| find("v1").filter(|_| SHARED.contains(&kind)))
     }
 
     /// Returns the message of an index.
@@ -185,7 +190,8 @@ impl MessageTable {
 
     #[cfg(test)]
     pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.kinds.keys().filter_map(|kind| kind.rsplit_once('/'))
+        let kinds = self.kinds.iter();
+        kinds.flat_map(|(kind, versions)| versions.iter().map(move |(version, _)| (version.as_str(), kind.as_str())))
     }
 }
 
