@@ -13,6 +13,7 @@ mod test_cases;
 pub mod apiserver;
 pub mod cel;
 pub mod cli;
+pub mod client;
 pub mod controllers;
 pub mod diagnosis;
 pub mod go;

@@ -5,6 +5,7 @@ mod aggregation;
 mod audit;
 mod browser;
 mod certificates;
+mod client;
 mod clients;
 mod computed;
 mod endpoints;
@@ -44,6 +45,12 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn start(cluster: &'a Cluster, flags: &[&str]) -> Server<'a> {
         let plane = cluster.background(&[&["serve", "--port=0"], flags].concat());
+        Server::of(cluster, plane)
+    }
+
+    /// Starts a server on this port.
+    fn start_at(cluster: &'a Cluster, port: &str) -> Server<'a> {
+        let plane = cluster.background(&["serve", "--port", port]);
         Server::of(cluster, plane)
     }
 

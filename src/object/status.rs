@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 use std::fmt;
 
+/// Maximum number of bytes of a body without a `Status` that an error shows.
+const MOST_SAID: usize = 2048;
+
 /// The reason of an error, which determines the HTTP code (Kubernetes: `metav1.StatusReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -44,7 +47,38 @@ pub enum Reason {
     Timeout,
 }
 
+/// Every reason with the name that bodies have.
+const NAMED: [(&str, Reason); 19] = [
+    ("BadRequest", Reason::BadRequest),
+    ("Unauthorized", Reason::Unauthorized),
+    ("Forbidden", Reason::Forbidden),
+    ("NotFound", Reason::NotFound),
+    ("MethodNotAllowed", Reason::MethodNotAllowed),
+    ("NotAcceptable", Reason::NotAcceptable),
+    // The first reason with a code is that of an answer without a name.
+    ("Conflict", Reason::Conflict),
+    ("AlreadyExists", Reason::AlreadyExists),
+    ("Expired", Reason::Expired),
+    ("Gone", Reason::Expired),
+    ("RequestEntityTooLarge", Reason::RequestEntityTooLarge),
+    ("UnsupportedMediaType", Reason::UnsupportedMediaType),
+    ("Invalid", Reason::Invalid),
+    ("TooManyRequests", Reason::TooManyRequests),
+    ("InternalError", Reason::InternalError),
+    ("NotImplemented", Reason::NotImplemented),
+    ("ServiceUnavailable", Reason::ServiceUnavailable),
+    ("Timeout", Reason::Timeout),
+    ("ServerTimeout", Reason::Timeout),
+];
+
 impl Reason {
+    /// Returns the reason of a body: that with its name, else the one that its code has.
+    fn parse(name: &str, code: u16) -> Reason {
+        let named = NAMED.iter().find(|(known, _)| *known == name);
+        let coded = || NAMED.iter().find(|(_, reason)| reason.code() == code);
+        named.or_else(coded).map_or(Reason::Unknown, |(_, reason)| *reason)
+    }
+
     /// The HTTP status code.
     pub fn code(self) -> u16 {
         match self {
@@ -155,6 +189,62 @@ impl Status {
         }
     }
 
+    /// Returns the error of another server that answered with this HTTP code and body, in client-go's words where the body has none.
+    pub fn from_answer(code: u16, body: &[u8]) -> Status {
+        if let Some(status) = serde_json::from_slice(body).ok().and_then(|body| Status::from_value(&body, code)) {
+            return status;
+        }
+        let said = String::from_utf8_lossy(&body[..body.len().min(MOST_SAID)]).trim().to_owned();
+        let text = match code {
+            401 => "the server has asked for the client to provide credentials",
+            403 if said.is_empty() => "unknown",
+            403 => &said,
+            404 => "the server could not find the requested resource",
+            405 => "the server does not allow this method on the requested resource",
+            406 | 415 => "the server was unable to respond with a content type that the client supports",
+            409 => "the server reported a conflict",
+            422 => "the server rejected our request due to an error in our request",
+            429 => "the server has received too many requests and has asked us to try again later",
+            503 => "the server is currently unable to handle the request",
+            504 => {
+                "the server was unable to return a response in the time allotted, but may still be processing the request"
+            }
+            500.. => {
+                let text = format!("an error on the server ({said:?}) has prevented the request from succeeding");
+                return Status::new(Reason::parse("", code), text);
+            }
+            _ => "the server rejected our request for an unknown reason",
+        };
+        Status::new(Reason::parse("", code), text)
+    }
+
+    /// Reads the error of another server: the body of its answer with this HTTP code; `None` if the body is no `Status`.
+    pub fn from_value(body: &Value, code_of_answer: u16) -> Option<Status> {
+        if body["kind"] != "Status" || body["apiVersion"] != "v1" {
+            return None;
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (reason, details) = (text(&body["reason"]), &body["details"]);
+        let code = body["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 100);
+        let code = code.unwrap_or(code_of_answer);
+        let mut status = Status::new(Reason::parse(&reason, code), text(&body["message"]));
+        (status.name, status.group, status.kind) =
+            (text(&details["name"]), text(&details["group"]), text(&details["kind"]));
+        let causes = details["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let cause = |cause: &Value| Cause {
+            reason: text(&cause["reason"]),
+            field: text(&cause["field"]),
+            message: text(&cause["message"]),
+        };
+        status.causes = causes.iter().map(cause).collect();
+        status.resume = body["metadata"]["continue"].as_str().map(Box::from);
+        let own = NAMED.iter().find(|(_, known)| *known == status.reason).map(|(name, _)| *name);
+        if code != status.reason.code() || own != Some(&reason) {
+            status.foreign = Some(Box::new(ForeignStatus { code, reason, details: details.clone() }));
+        }
+        Some(status)
+    }
+
     /// The HTTP status code.
     pub fn code(&self) -> u16 {
         self.foreign.as_ref().map_or(self.reason.code(), |foreign| foreign.code)
@@ -233,5 +323,40 @@ impl Status {
             body["details"] = details.into();
         }
         body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_another_server_is_read_as_it_was_written() {
+        let causes =
+            vec![Cause { reason: "FieldValueInvalid".into(), field: "spec.a".into(), message: "must be b".into() }];
+        let own = Status { causes, kind: "Pod".into(), ..Status::new(Reason::Invalid, "Pod \"a\" is invalid") };
+        let foreign = ForeignStatus { code: 418, reason: "Teapot".into(), details: json!({"name": "a"}) };
+        let odd = Status {
+            foreign: Some(Box::new(foreign)),
+            name: "a".into(),
+            ..Status::new(Reason::Unknown, "short and stout")
+        };
+        for status in [own, odd] {
+            let read = Status::from_value(&status.to_value(), 500).unwrap();
+            assert_eq!((read.to_value(), read.code()), (status.to_value(), status.code()));
+        }
+        assert_eq!(Status::from_value(&json!({"kind": "Pod", "apiVersion": "v1"}), 500), None);
+    }
+
+    #[test]
+    fn answer_without_a_status_has_the_words_of_its_code() {
+        let words = |code: u16, body: &str| Status::from_answer(code, body.as_bytes());
+        assert_eq!(words(404, "404 page not found\n").reason, Reason::NotFound);
+        assert_eq!(words(403, " no way\n").message, "no way");
+        assert_eq!(
+            words(502, "bad").message,
+            "an error on the server (\"bad\") has prevented the request from succeeding"
+        );
+        assert_eq!(words(409, "[1]").reason, Reason::Conflict);
     }
 }

@@ -1,12 +1,13 @@
 //! Trust in the certificates of servers: authorities from a bundle or of the system, and the words of Go for a certificate that is not accepted.
 //!
-//! Never: accepts a certificate for another name, or one of an unknown authority. Start reading at [`Trust`].
+//! Never: accepts a certificate for another name, or one of an unknown authority, unless the caller asks for it
+//! ([`Trust::unverified`]). Start reading at [`Trust`].
 
 use rustls::client::WantsClientCert;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -33,6 +34,8 @@ const UNKNOWN: &str = "x509: certificate signed by unknown authority";
 /// The authorities that a client trusts.
 pub struct Trust {
     authorities: Vec<CertificateDer<'static>>,
+    /// Whether certificates are verified.
+    is_verified: bool,
 }
 
 impl Trust {
@@ -44,10 +47,15 @@ impl Trust {
         };
         let unable = || "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
         match authorities {
-            Some(authorities) => Ok(Trust { authorities }),
+            Some(authorities) => Ok(Trust { authorities, is_verified: true }),
             None if bundle.is_some() => Err(unable()),
-            None => Ok(Trust { authorities: Vec::new() }),
+            None => Ok(Trust { authorities: Vec::new(), is_verified: true }),
         }
+    }
+
+    /// Accepts every certificate whose key has signed the handshake.
+    pub fn unverified() -> Trust {
+        Trust { authorities: Vec::new(), is_verified: false }
     }
 
     /// Makes connections that trust these authorities. `protocols` are names for ALPN.
@@ -63,6 +71,7 @@ impl Trust {
         let config = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
         let config = config.map_err(|error| error.to_string())?;
         let verifier: Arc<dyn ServerCertVerifier> = match roots.is_empty() {
+            _ if !self.is_verified => Arc::new(AnyCertificate(provider)),
             true => Arc::new(NoAuthority(provider)),
             false => {
                 let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
@@ -77,7 +86,7 @@ impl Trust {
 }
 
 /// The certificate of a client with its key, both PEM; empty for a client without one.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct TlsClientKey {
     /// The certificate.
     pub certificate: Arc<str>,
@@ -157,7 +166,7 @@ impl ServerCertVerifier for BundleVerifier {
 
 /// Accepts no certificate: no authority is known.
 #[derive(Debug)]
-struct NoAuthority(Arc<rustls::crypto::CryptoProvider>);
+struct NoAuthority(Arc<CryptoProvider>);
 
 impl ServerCertVerifier for NoAuthority {
     fn verify_server_cert(
@@ -187,6 +196,45 @@ impl ServerCertVerifier for NoAuthority {
         _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Accepts every certificate whose key has signed the handshake.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -87,7 +87,7 @@ pub fn read_answer(hook: &Hook, url: &str, answer: &Answer, uid: &str, is_mutati
     let reply = answer.as_ref().map_err(|why| hook.call_failure(url, why))?;
     let failed = |why: &str| hook.invalid_answer(&format!("failed to call webhook: {why}"));
     if !(200..300).contains(&reply.status) {
-        return Err(failed(&status_error(reply.status, &reply.body)));
+        return Err(failed(&Status::from_answer(reply.status, &reply.body).message));
     }
     let review: Value = serde_json::from_slice(&reply.body).map_err(|error| {
         let why = json_syntax::find_error(&reply.body).unwrap_or_else(|| error.to_string());
@@ -144,32 +144,6 @@ fn read_patch(hook: &Hook, response: &Value, patch: &str) -> Result<Value, Strin
     let wrong = |why: String| hook.invalid_answer(&format!("received invalid webhook response: {why}"));
     let bytes = BASE64_STANDARD.decode(patch).map_err(|error| wrong(format!("response.patch: {error}")))?;
     serde_json::from_slice(&bytes).map_err(|error| wrong(format!("response.patch: {error}")))
-}
-
-/// The error of a server that answered with another code than success, as client-go words it.
-fn status_error(code: u16, body: &[u8]) -> String {
-    let said = String::from_utf8_lossy(&body[..body.len().min(2048)]).trim().to_owned();
-    if let Ok(status) = serde_json::from_slice::<Value>(body)
-        && status["kind"] == "Status"
-        && let Some(message) = status["message"].as_str()
-    {
-        return message.to_owned();
-    }
-    match code {
-        401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 => "unknown".to_owned(),
-        404 => "the server could not find the requested resource".to_owned(),
-        405 => "the server does not allow this method on the requested resource".to_owned(),
-        415 => "the server was unable to respond with a content type that the client supports".to_owned(),
-        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
-        503 => "the server is currently unable to handle the request".to_owned(),
-        504 => {
-            "the server was unable to return a response in the time allotted, but may still be processing the request"
-                .to_owned()
-        }
-        500.. => format!("an error on the server ({said:?}) has prevented the request from succeeding"),
-        _ => "the server rejected our request for an unknown reason".to_owned(),
-    }
 }
 
 /// The refusal of a webhook as the client gets it.

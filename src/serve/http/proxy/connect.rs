@@ -6,11 +6,8 @@
 use crate::runtime::https::trust::{self, TlsClientKey, Trust};
 use crate::runtime::relay;
 use crate::serve::target::{ExtensionTls, ProxyTarget, ProxyTls};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
-use std::sync::{Arc, LazyLock};
+use rustls::pki_types::ServerName;
+use std::sync::LazyLock;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -19,13 +16,7 @@ use tokio_rustls::TlsConnector;
 /// Time limit for a connection to the other server, its TLS handshake included.
 const CONNECT: Duration = Duration::from_secs(30);
 
-static TLS: LazyLock<Result<TlsConnector, Error>> = LazyLock::new(|| {
-    let provider = Arc::new(ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-    let verifier = Arc::new(AnyCertificate(provider));
-    let config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-});
+static TLS: LazyLock<Result<TlsConnector, String>> = LazyLock::new(|| Trust::unverified().connector(&[]));
 
 /// A connection to another server.
 pub trait ServerStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -38,9 +29,7 @@ pub async fn connect(target: &ProxyTarget, own: Option<&TlsClientKey>) -> Result
         let stream = relay::connect(target.place).await?;
         let (connector, name) = match &target.tls {
             ProxyTls::Plain => return Ok(Box::new(stream) as Box<dyn ServerStream>),
-            ProxyTls::AnyCertificate => {
-                (TLS.as_ref().map_err(|error| error.to_string())?.clone(), ServerName::from(target.place.ip()))
-            }
+            ProxyTls::AnyCertificate => (TLS.clone()?, ServerName::from(target.place.ip())),
             ProxyTls::Extension(tls) => {
                 let name = ServerName::try_from(tls.host.clone()).map_err(|error| error.to_string())?;
                 (extension_connector(tls, own)?, name)
@@ -53,52 +42,6 @@ pub async fn connect(target: &ProxyTarget, own: Option<&TlsClientKey>) -> Result
 }
 
 fn extension_connector(tls: &ExtensionTls, own: Option<&TlsClientKey>) -> Result<TlsConnector, String> {
-    let own = own.cloned().unwrap_or_default();
-    if tls.verifies {
-        return Trust::new(tls.authorities.as_deref())?.connector_as(own, &[]);
-    }
-    let provider = Arc::new(ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| error.to_string())?.dangerous();
-    let config = config.with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
-    Ok(TlsConnector::from(Arc::new(own.configure(config)?)))
-}
-
-/// Accepts every certificate whose key has signed the handshake.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    let trust = if tls.verifies { Trust::new(tls.authorities.as_deref())? } else { Trust::unverified() };
+    trust.connector_as(own.cloned().unwrap_or_default(), &[])
 }

@@ -1,0 +1,232 @@
+//! Credential plugins: programs that print an `ExecCredential` (client-go: plugin/pkg/client/auth/exec).
+//!
+//! Knows: a plugin gets the terminal's input where there is a terminal, so that it can ask for a password, and has a limited time.
+//! Never: keeps what a plugin printed on disk. Start reading at [`ExecPlugin::run`].
+
+use crate::object::{Time, io_error_text};
+use crate::runtime::https::trust::TlsClientKey;
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Time limit of a plugin.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Maximum number of bytes that a plugin may print.
+const MOST_BYTES: u64 = 1 << 20;
+/// The versions of `ExecCredential`.
+const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+/// The variable by which a plugin learns about the cluster.
+const INFO: &str = "KUBERNETES_EXEC_INFO";
+
+/// A program that makes credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecPlugin {
+    command: OsString,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    api_version: String,
+    interaction: Interaction,
+    gets_cluster: bool,
+    hint: String,
+}
+
+/// Whether a plugin reads from the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interaction {
+    Never,
+    IfAvailable,
+    Always,
+}
+
+/// Credentials that a plugin made.
+pub struct PluginCredentials {
+    /// A bearer token.
+    pub token: Option<String>,
+    /// A certificate.
+    pub key: Option<TlsClientKey>,
+    /// The end of both.
+    pub expires: Option<Time>,
+}
+
+impl ExecPlugin {
+    /// Reads the field `exec` of a user entry. `folder`: that of the kubeconfig, below which relative paths are.
+    pub fn read(entry: &Value, folder: &Path) -> Result<ExecPlugin, String> {
+        let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let command = text("command");
+        if command.is_empty() {
+            return Err("exec.command is missing: name the program that prints the credentials".to_owned());
+        }
+        let api_version = text("apiVersion");
+        if !VERSIONS.contains(&api_version.as_str()) {
+            return Err(format!("exec.apiVersion is {api_version:?}: it has to be {} or {}", VERSIONS[0], VERSIONS[1]));
+        }
+        let interaction = match entry["interactiveMode"].as_str() {
+            Some("Never") => Interaction::Never,
+            Some("Always") => Interaction::Always,
+            Some("IfAvailable") | None => Interaction::IfAvailable,
+            Some(other) => {
+                return Err(format!("exec.interactiveMode is {other:?}: it has to be Never, IfAvailable or Always"));
+            }
+        };
+        let items = |field: &str| entry[field].as_array().cloned().unwrap_or_default();
+        let pair = |item: &Value| Some((item["name"].as_str()?.to_owned(), item["value"].as_str()?.to_owned()));
+        // A path with a slash is below the kubeconfig's folder; a name alone is looked for in $PATH.
+        let command = match command.contains('/') {
+            true => folder.join(&command).into_os_string(),
+            false => command.into(),
+        };
+        Ok(ExecPlugin {
+            command,
+            arguments: items("args").iter().filter_map(|item| Some(item.as_str()?.to_owned())).collect(),
+            variables: items("env").iter().filter_map(pair).collect(),
+            api_version,
+            interaction,
+            gets_cluster: entry["provideClusterInfo"] == true,
+            hint: text("installHint"),
+        })
+    }
+
+    /// Runs the plugin. `cluster`: the server's entry, for plugins that ask for it.
+    pub fn run(&self, cluster: &Value) -> Result<PluginCredentials, String> {
+        let is_interactive = self.interaction != Interaction::Never && std::io::stdin().is_terminal();
+        if self.interaction == Interaction::Always && !is_interactive {
+            return Err(self.problem("it needs a terminal, and standard input is none"));
+        }
+        let mut command = Command::new(&self.command);
+        command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.env(INFO, self.info(cluster, is_interactive).to_string());
+        command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() }).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| self.start_problem(&error))?;
+        let (output, status) = collect(&mut child, TIMEOUT).map_err(|why| self.problem(&why))?;
+        if !status.success() {
+            return Err(self.problem(&format!("it ended with {status}")));
+        }
+        let printed = serde_json::from_slice(&output)
+            .map_err(|error| self.problem(&format!("it did not print an ExecCredential in JSON: {error}")))?;
+        self.parse(&printed)
+    }
+
+    /// The object that describes the request for credentials.
+    fn info(&self, cluster: &Value, is_interactive: bool) -> Value {
+        let mut spec = Map::from_iter([("interactive".to_owned(), is_interactive.into())]);
+        if self.gets_cluster {
+            spec.insert("cluster".to_owned(), cluster.clone());
+        }
+        json!({"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec})
+    }
+
+    fn parse(&self, printed: &Value) -> Result<PluginCredentials, String> {
+        if printed["kind"] != "ExecCredential" || printed["apiVersion"] != self.api_version {
+            let (kind, version) = (&printed["kind"], &printed["apiVersion"]);
+            return Err(self.problem(&format!(
+                "it printed kind {kind} of version {version}, not \"ExecCredential\" of {:?}",
+                self.api_version
+            )));
+        }
+        let status = &printed["status"];
+        let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let key = match (text("clientCertificateData"), text("clientKeyData")) {
+            (Some(certificate), Some(key)) => Some(TlsClientKey { certificate: certificate.into(), key: key.into() }),
+            (None, None) => None,
+            _ => return Err(self.problem("it printed a certificate without a key, or a key without a certificate")),
+        };
+        let token = text("token");
+        if token.is_none() && key.is_none() {
+            return Err(self.problem("it printed neither a token nor a certificate"));
+        }
+        let expires = match text("expirationTimestamp") {
+            Some(time) => Some(time.parse().map_err(|_| self.problem(&format!("expirationTimestamp is {time:?}")))?),
+            None => None,
+        };
+        Ok(PluginCredentials { token, key, expires })
+    }
+
+    fn problem(&self, why: &str) -> String {
+        format!("getting credentials: exec: {}: {why}", PathBuf::from(&self.command).display())
+    }
+
+    fn start_problem(&self, error: &std::io::Error) -> String {
+        let hint = if self.hint.is_empty() { String::new() } else { format!("\n{}", self.hint.trim_end()) };
+        format!("{}{hint}", self.problem(&io_error_text(error)))
+    }
+}
+
+/// Reads what a program prints until it has ended. Ends it when the time is over.
+fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), String> {
+    let Some(output) = child.stdout.take() else { return Err("it has no output".to_owned()) };
+    let (sender, read) = channel();
+    let reader = move || {
+        let mut bytes = Vec::new();
+        let read = output.take(MOST_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes);
+        // Nobody waits any more once the time is over.
+        let _ = sender.send(read);
+    };
+    let thread = std::thread::Builder::new().name("exec plugin".to_owned()).spawn(reader);
+    let read = match thread {
+        Ok(_) => read.recv_timeout(limit),
+        Err(error) => Ok(Err(error)),
+    };
+    let problem = match read {
+        Ok(Ok(bytes)) if bytes.len() as u64 <= MOST_BYTES => {
+            return child.wait().map(|status| (bytes, status)).map_err(io_error_text);
+        }
+        Ok(Ok(_)) => format!("it printed more than {MOST_BYTES} bytes"),
+        Ok(Err(error)) => io_error_text(error),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            format!("it did not end within {} s", limit.as_secs())
+        }
+    };
+    // It may have ended meanwhile.
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, extra: Value) -> Result<PluginCredentials, String> {
+        let mut entry =
+            json!({"command": "sh", "args": ["-c", script], "apiVersion": VERSIONS[0], "interactiveMode": "Never"});
+        entry.as_object_mut().unwrap().extend(extra.as_object().cloned().unwrap());
+        ExecPlugin::read(&entry, Path::new("/")).and_then(|plugin| plugin.run(&json!({"server": "https://a:1"})))
+    }
+
+    #[test]
+    fn plugin_makes_a_token_from_its_variables() {
+        let script = r#"printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"%s","expirationTimestamp":"2030-01-01T00:00:00Z"}}' "$A-${KUBERNETES_EXEC_INFO##*server}""#;
+        let extra = json!({"env": [{"name": "A", "value": "b"}]});
+        let made = run(script, extra).unwrap();
+        assert!(made.token.unwrap().starts_with("b-{"));
+        assert_eq!(made.expires.unwrap().to_string(), "2030-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn plugin_that_fails_is_named() {
+        for (script, extra, problem) in [
+            ("exit 3", json!({}), "it ended with exit status: 3"),
+            ("echo hello", json!({}), "did not print an ExecCredential in JSON"),
+            ("echo '{}'", json!({}), "it printed kind null"),
+            ("exit 0", json!({"command": "/nonexistent/plugin", "installHint": "get it"}), "get it"),
+            ("exit 0", json!({"command": ""}), "exec.command is missing"),
+            ("exit 0", json!({"apiVersion": "v2"}), "exec.apiVersion is \"v2\""),
+            ("exit 0", json!({"interactiveMode": "Maybe"}), "exec.interactiveMode is \"Maybe\""),
+        ] {
+            let error = run(script, extra).err().unwrap();
+            assert!(error.contains(problem), "{script}: {error}");
+        }
+    }
+
+    #[test]
+    fn plugin_that_does_not_end_is_ended() {
+        let mut child = Command::new("sleep").arg("1000").stdout(Stdio::piped()).spawn().unwrap();
+        let error = collect(&mut child, Duration::from_millis(50)).unwrap_err();
+        assert!(error.starts_with("it did not end within"), "{error}");
+        assert!(child.try_wait().unwrap().is_some());
+    }
+}

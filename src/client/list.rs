@@ -1,0 +1,79 @@
+//! Lists, read in pages.
+//!
+//! Knows: a page whose continuation has expired is followed by one whole list (client-go: pager). Never: keeps more than a bounded number
+//! of bytes of one page. Start reading at [`list`].
+
+use super::connection::ServerConnections;
+use super::error::{ClientError, ClientResult};
+use super::request::{self, ClientRequest};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Number of objects of a page.
+const PAGE: &str = "500";
+/// Time limit of a page.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum number of objects of a list.
+const MOST_OBJECTS: usize = 2_000_000;
+
+/// The objects of a list at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListedObjects {
+    /// The objects. Those of a typed list have no kind and version of their own.
+    pub items: Vec<Value>,
+    /// The kind of the list, such as `PodList`.
+    pub kind: String,
+    /// The version of the list and its objects.
+    pub api_version: String,
+    /// The revision of the list, from which a watch goes on.
+    pub resource_version: String,
+}
+
+/// Reads all pages of a list.
+pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<ListedObjects> {
+    let mut listed = ListedObjects::default();
+    let mut next: Option<String> = None;
+    loop {
+        let mut page = ClientRequest::get(path).within(TIMEOUT);
+        page = page.query("limit", PAGE);
+        if let Some(token) = &next {
+            page = page.query("continue", token);
+        }
+        let body = match request::send(connections, page).await {
+            // The rest at that revision is gone: the whole list at once has one revision again.
+            Err(error) if error.code() == 410 && next.is_some() => {
+                let whole = request::send(connections, ClientRequest::get(path).within(TIMEOUT)).await?.json()?;
+                listed = ListedObjects::default();
+                listed.add_page(connections, whole)?;
+                return Ok(listed);
+            }
+            read => read?.json()?,
+        };
+        next = body["metadata"]["continue"].as_str().filter(|token| !token.is_empty()).map(str::to_owned);
+        listed.add_page(connections, body)?;
+        if next.is_none() {
+            return Ok(listed);
+        }
+    }
+}
+
+impl ListedObjects {
+    fn add_page(&mut self, connections: &ServerConnections, mut page: Value) -> ClientResult<()> {
+        let malformed = |why: String| ClientError::Malformed { server: connections.authority(), why };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if !text(&page["kind"]).ends_with("List") {
+            return Err(malformed(format!("it has kind {}, not that of a list", page["kind"])));
+        }
+        (self.kind, self.api_version) = (text(&page["kind"]), text(&page["apiVersion"]));
+        self.resource_version = text(&page["metadata"]["resourceVersion"]);
+        match page["items"].take() {
+            Value::Array(items) => self.items.extend(items),
+            Value::Null => {}
+            _ => return Err(malformed("its items are no list".to_owned())),
+        }
+        match self.items.len() {
+            ..=MOST_OBJECTS => Ok(()),
+            _ => Err(malformed(format!("the list has more than {MOST_OBJECTS} objects"))),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Reflectors: each lists a collection and watches it from there on, again and again, whatever happens (client-go: cache.Reflector).
+//!
+//! Knows: a watch goes on from the last revision that was seen; when the server has forgotten that one, the collection is listed again.
+//! Failures are reported and tried again with a growing, random pause. Changes wait for their reader, which bounds memory.
+//! Never: keeps objects. Start reading at [`Reflectors`].
+
+use super::connection::ServerConnections;
+use super::error::ClientError;
+use super::request::with_parameter;
+use super::transfer::TransferThread;
+use super::watch::WatchLine;
+use super::{list, watch};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+/// Maximum number of changes that wait for their reader.
+const MOST_CHANGES: usize = 256;
+/// Shortest and longest pause after a failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pause after an answer that will hardly change soon: the client may not read the collection, or the server does not know it.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+/// Shortest time of one watch, in seconds; a random time is added, so that watches do not end together.
+const WATCH_SECONDS: u64 = 300;
+
+/// A change of a reflected collection.
+#[derive(Clone, Debug)]
+pub struct ReflectedChange {
+    /// The name of the reflector.
+    pub source: Arc<str>,
+    /// The change.
+    pub content: ReflectedContent,
+}
+
+/// The content of a change.
+#[derive(Clone, Debug)]
+pub enum ReflectedContent {
+    /// All objects of the collection, which replace those before.
+    Replaced(Vec<Value>),
+    /// One event.
+    Line(WatchLine),
+    /// The collection cannot be read at the moment; what was read before stays.
+    Failed(ClientError),
+}
+
+/// Reflectors of one client, read by one thread. They end when it is dropped.
+pub struct Reflectors {
+    connections: Arc<ServerConnections>,
+    transfers: Arc<TransferThread>,
+    sender: Sender<ReflectedChange>,
+    changes: Arc<Mutex<Receiver<ReflectedChange>>>,
+    running: HashMap<String, AbortHandle>,
+}
+
+impl Reflectors {
+    /// Makes reflectors, none of which runs yet.
+    pub fn new(connections: Arc<ServerConnections>, transfers: Arc<TransferThread>) -> Reflectors {
+        let (sender, changes) = channel(MOST_CHANGES);
+        let changes = Arc::new(Mutex::new(changes));
+        Reflectors { connections, transfers, sender, changes, running: HashMap::new() }
+    }
+
+    /// Starts a reflector, unless one of this name runs. `path` may have selectors in its query.
+    pub fn start(&mut self, name: &str, path: &str) {
+        if self.running.contains_key(name) {
+            return;
+        }
+        let reflector = Reflector {
+            connections: self.connections.clone(),
+            source: name.into(),
+            path: path.to_owned(),
+            sender: self.sender.clone(),
+        };
+        let task = self.transfers.spawn(reflector.run());
+        self.running.insert(name.to_owned(), task);
+    }
+
+    /// Ends a reflector. Changes that it has reported before may still arrive.
+    pub fn stop(&mut self, name: &str) {
+        if let Some(task) = self.running.remove(name) {
+            task.abort();
+        }
+    }
+
+    /// The names of those that run.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.running.keys().map(String::as_str)
+    }
+
+    /// Waits for changes, and returns those that are there, at most `most`; none when the time is over.
+    pub fn next(&self, limit: Duration, most: usize) -> Vec<ReflectedChange> {
+        let changes = self.changes.clone();
+        let received = self.transfers.wait(async move {
+            let mut buffer = Vec::new();
+            let mut changes = changes.lock().await;
+            // None when the time is over.
+            let _ = timeout(limit, changes.recv_many(&mut buffer, most)).await;
+            buffer
+        });
+        received.unwrap_or_default()
+    }
+}
+
+impl Drop for Reflectors {
+    fn drop(&mut self) {
+        self.running.values().for_each(AbortHandle::abort);
+    }
+}
+
+/// The reflection of one collection.
+struct Reflector {
+    connections: Arc<ServerConnections>,
+    source: Arc<str>,
+    path: String,
+    sender: Sender<ReflectedChange>,
+}
+
+/// The reader is gone.
+struct Unread;
+
+impl Reflector {
+    async fn run(self) {
+        let mut pause = FIRST_PAUSE;
+        let mut revision: Option<String> = None;
+        loop {
+            let error = match self.go_on(&mut revision, &mut pause).await {
+                Ok(None) => continue,
+                Ok(Some(error)) => error,
+                Err(Unread) => return,
+            };
+            if error.code() == 410 {
+                revision = None;
+                continue;
+            }
+            let is_refused = !error.is_temporary();
+            if self.report(ReflectedContent::Failed(error)).await.is_err() {
+                return;
+            }
+            let wait = if is_refused { REFUSED_PAUSE } else { pause };
+            sleep(wait.mul_f64(0.5 + random_part())).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Lists if necessary, and watches until the watch ends. Returns the reason if that was a failure.
+    async fn go_on(&self, revision: &mut Option<String>, pause: &mut Duration) -> Result<Option<ClientError>, Unread> {
+        let from = match revision {
+            Some(from) => from.clone(),
+            None => match list::list(&self.connections, &self.path).await {
+                Ok(listed) => {
+                    self.report(ReflectedContent::Replaced(listed.items)).await?;
+                    *pause = FIRST_PAUSE;
+                    revision.insert(listed.resource_version).clone()
+                }
+                Err(error) => return Ok(Some(error)),
+            },
+        };
+        let seconds = WATCH_SECONDS + (random_part() * WATCH_SECONDS as f64) as u64;
+        let mut path = with_parameter(self.path.clone(), "resourceVersion", &from);
+        path = with_parameter(path, "allowWatchBookmarks", "true");
+        path = with_parameter(path, "timeoutSeconds", &seconds.to_string());
+        let mut watch = match watch::open(&self.connections, &path).await {
+            Ok(watch) => watch,
+            Err(error) => return Ok(Some(error)),
+        };
+        loop {
+            match watch.next().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Ok(Some(error)),
+                Some(Ok(line)) => {
+                    if let Some(seen) = line.object["metadata"]["resourceVersion"].as_str() {
+                        *revision = Some(seen.to_owned());
+                    }
+                    *pause = FIRST_PAUSE;
+                    if line.event != "BOOKMARK" {
+                        self.report(ReflectedContent::Line(line)).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn report(&self, content: ReflectedContent) -> Result<(), Unread> {
+        let change = ReflectedChange { source: self.source.clone(), content };
+        self.sender.send(change).await.map_err(|_| Unread)
+    }
+}
+
+/// Returns a random number from 0 to 1.
+fn random_part() -> f64 {
+    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
+}
