@@ -1,9 +1,10 @@
-//! Tokens of service accounts: TokenRequests, and the users that tokens stand for.
+//! Tokens: TokenRequests of service accounts, tokens of machines that want to join ([`bootstrap`]), and the users that tokens stand for.
 //!
 //! Knows: the key and the authority that the state keeps ([`keys`]), and when a token expires early: with its account, or with the Pod,
 //! Secret or Node that it is bound to. Never: stores a token that it issues. Start reading at [`issue`].
 
 pub mod authenticate;
+pub mod bootstrap;
 pub mod front_proxy;
 pub mod keys;
 

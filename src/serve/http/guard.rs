@@ -6,6 +6,7 @@
 //! the token, such requests are recognized by their headers.
 
 use super::proxy_filter::ProxyFilter;
+use crate::apiserver::tokens::bootstrap;
 use crate::object::{Reason, Status};
 use crate::serve::access::Impersonation;
 use hyper::HeaderMap;
@@ -25,9 +26,11 @@ pub enum AccessGuard {
     Filter(Box<ProxyFilter>),
 }
 
-/// Paths without access control, as in the role `system:public-info-viewer`; and the page for browsers, which shows nothing without a
-/// token.
-const PUBLIC: [&str; 7] = ["/healthz", "/livez", "/readyz", "/version", "/version/", "/ui", "/ui/"];
+/// The object by which machines that want to join learn the cluster's authority, before they trust anything.
+const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+/// Paths without access control, as in the role `system:public-info-viewer`; the page for browsers, which shows nothing without a
+/// token; and the cluster's authority.
+const PUBLIC: [&str; 8] = ["/healthz", "/livez", "/readyz", "/version", "/version/", "/ui", "/ui/", CLUSTER_INFO];
 
 /// Result of access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,12 +104,13 @@ impl AccessGuard {
     }
 }
 
-/// Whether the client shows a token in the form of those of service accounts.
+/// Whether the client shows a token in the form of those of service accounts, or of machines that want to join.
 fn shows_account_token(headers: &HeaderMap) -> bool {
     let shown =
         headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|words| words.split_once(' '));
     shown.is_some_and(|(scheme, token)| {
-        scheme.eq_ignore_ascii_case("bearer") && token.len() <= LONGEST_TOKEN && token.matches('.').count() == 2
+        let is_account = || token.len() <= LONGEST_TOKEN && token.matches('.').count() == 2;
+        scheme.eq_ignore_ascii_case("bearer") && (is_account() || bootstrap::split(token.trim()).is_some())
     })
 }
 

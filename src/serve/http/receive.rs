@@ -7,9 +7,11 @@ use super::client_certificate::ClientIdentity;
 use super::connections::Connection;
 use super::guard::{self, Access};
 use super::{ClientFacts, LARGEST, PATIENCE, ServerState};
-use crate::apiserver::Api;
-use crate::apiserver::tokens::authenticate::authenticate;
+use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
+use crate::apiserver::tokens::bootstrap::authenticate_bootstrap;
+use crate::apiserver::tokens::keys::ClusterKeys;
 use crate::apiserver::user::{ADMINISTRATOR, User};
+use crate::apiserver::{Api, ApiResult, Transaction};
 use crate::object::{Reason, Status};
 use crate::serve::ApiRequest;
 use crate::serve::access::{self, Impersonation};
@@ -155,7 +157,7 @@ async fn identify(
             user = certified;
         } else if access == Access::Account {
             let keys = api.keys()?;
-            let found = api.read_view(|txn| authenticate(txn, &keys, request.bearer_token(), &[]))?;
+            let found = api.read_view(|txn| find_token_user(txn, &keys, request.bearer_token()))?;
             user = Arc::new(found.map_err(|_| Status::new(Reason::Unauthorized, "Unauthorized"))?.user);
         }
         let own = user.clone();
@@ -173,6 +175,14 @@ async fn identify(
         decision.map(|_| (request, Some(own)))
     };
     shared.work(connection.client(), work).await?
+}
+
+/// Returns the user of a token: that of a machine that wants to join, or of a service account.
+fn find_token_user(txn: &dyn Transaction, keys: &ClusterKeys, token: &str) -> ApiResult<Result<TokenUser, String>> {
+    match authenticate_bootstrap(txn, token)? {
+        Some(user) => Ok(Ok(user)),
+        None => authenticate(txn, keys, token, &[]),
+    }
 }
 
 /// Returns a header; several of the same name as one list.
