@@ -13,7 +13,7 @@ use crate::store::{ChangeKind, Snapshot, StoreRead, StoredObject};
 use std::collections::BTreeMap;
 
 /// Rows, or log entries, per read.
-const ROWS: usize = 500;
+pub const ROWS: usize = 500;
 
 /// Kinds whose objects are partly computed on read.
 const PARTLY_COMPUTED: [&str; 3] = ["nodes", "leases.coordination.k8s.io", "apiservices.apiregistration.k8s.io"];
@@ -96,7 +96,7 @@ pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
     let (mut objects, whole) = match listing.limit {
         // A snapshot that lives at the same time shows the same.
         None if before.is_empty() && listing.after.is_none() => (api.read_view(|txn| list_all(txn, listing))?, true),
-        _ if !is_stored(listing.kind) => (api.read_view(|txn| list_all(txn, listing))?, true),
+        _ if !is_stored(listing.kind.resource) => (api.read_view(|txn| list_all(txn, listing))?, true),
         limit => (list_limited(&snapshot, listing, before, limit.map(|limit| limit + 1))?, false),
     };
     if whole && let Some((namespace, name)) = listing.after {
@@ -160,9 +160,9 @@ pub struct RowBatch {
     pub next: Option<ListPosition>,
 }
 
-/// Whether objects of a kind are what is stored and nothing else.
-pub fn is_stored(kind: &Kind) -> bool {
-    !PARTLY_COMPUTED.contains(&kind.resource.0)
+/// Whether objects of a resource are what is stored and nothing else.
+pub fn is_stored(resource: Resource) -> bool {
+    !PARTLY_COMPUTED.contains(&resource.0)
 }
 
 /// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.

@@ -6,7 +6,9 @@ use super::custom;
 use super::transaction::Transaction;
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldSelector, Selector};
+use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Resource, Status};
+use serde_json::json;
 
 /// Selection of objects for a list.
 #[derive(Default, Clone)]
@@ -86,11 +88,42 @@ pub fn list(
     namespace: Option<&str>,
     wanted: &ListSelection,
 ) -> ApiResult<Vec<Object>> {
+    list_parts(txn, kind, namespace, wanted, &ReadPart::Whole)
+}
+
+/// Like [`list`], for a reader that needs only a part of each object, which has to contain the fields of the selection.
+pub fn list_parts(
+    txn: &dyn Transaction,
+    kind: &Kind,
+    namespace: Option<&str>,
+    wanted: &ListSelection,
+    part: &ReadPart,
+) -> ApiResult<Vec<Object>> {
     wanted.check(kind)?;
-    let namespace = namespace.filter(|_| kind.namespaced);
-    check_verb(txn, "list", "", &Key::new(kind.resource, namespace.unwrap_or_default(), ""))?;
-    let mut objects = txn.list(kind.resource, namespace)?;
+    let namespace = check_list(txn, kind, namespace)?;
+    let mut objects = txn.list_parts(kind.resource, namespace, part)?;
     custom::present_stored(txn, kind, &mut objects)?;
     objects.retain(|object| wanted.admits(kind, object));
     Ok(objects)
+}
+
+/// The objects of a kind, in one namespace or in all, without anything but namespace and name.
+pub fn list_names(txn: &dyn Transaction, kind: &Kind, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+    let namespace = check_list(txn, kind, namespace)?;
+    let names = txn.list_names(kind.resource, namespace)?.into_iter();
+    let named = |(namespace, name): (String, String)| {
+        let metadata = match kind.namespaced {
+            true => json!({"name": name, "namespace": namespace}),
+            false => json!({"name": name}),
+        };
+        Object(json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata}))
+    };
+    Ok(names.map(named).collect())
+}
+
+/// Refuses a list to a user who may not make it; returns the namespace that is listed.
+fn check_list<'n>(txn: &dyn Transaction, kind: &Kind, namespace: Option<&'n str>) -> ApiResult<Option<&'n str>> {
+    let namespace = namespace.filter(|_| kind.namespaced);
+    check_verb(txn, "list", "", &Key::new(kind.resource, namespace.unwrap_or_default(), ""))?;
+    Ok(namespace)
 }

@@ -9,15 +9,17 @@ use super::authorization::check_verb;
 use super::env::Env;
 use super::local_api_services;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion, WriteInputs};
+use super::page::{ROWS, is_stored};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
-use super::stored::{object_of, objects_of, refused};
+use super::stored::{object_of, objects_of, part_of, refused};
 use super::transaction::{ObjectVisitor, Transaction};
 use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::{DEFINITIONS, Uncompiled};
-use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::object::sparse::ReadPart;
+use crate::object::{Key, Object, Reason, Resource, Status, Str, Time};
 use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
 use std::cell::Cell;
@@ -256,6 +258,34 @@ impl Transaction for ReadView<'_> {
             objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
         }
         Ok(objects)
+    }
+
+    fn list_parts(&self, resource: Resource, namespace: Option<&str>, part: &ReadPart) -> ApiResult<Vec<Object>> {
+        if *part == ReadPart::Whole || !is_stored(resource) {
+            return self.list(resource, namespace);
+        }
+        self.check_read("list", &Key::new(resource, namespace.unwrap_or_default(), ""))?;
+        let (mut objects, mut after) = (Vec::new(), None);
+        loop {
+            let place = after.as_ref().map(|(namespace, name): &(Str, Str)| (&**namespace, &**name));
+            let rows = self.snapshot.page(resource, namespace, place, ROWS).map_err(|error| refused(&error))?;
+            for row in &rows {
+                objects.push(part_of(row, part)?);
+            }
+            match rows.into_iter().nth(ROWS - 1) {
+                Some(last) => after = Some((last.key.namespace, last.key.name)),
+                None => return Ok(objects),
+            }
+        }
+    }
+
+    fn list_names(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<(String, String)>> {
+        if !is_stored(resource) {
+            let place = |object: Object| (object.namespace().to_owned(), object.name().to_owned());
+            return Ok(self.list(resource, namespace)?.into_iter().map(place).collect());
+        }
+        self.check_read("list", &Key::new(resource, namespace.unwrap_or_default(), ""))?;
+        self.snapshot.names(resource, namespace).map_err(|error| refused(&error))
     }
 
     fn exists(&self, key: &Key) -> ApiResult<bool> {

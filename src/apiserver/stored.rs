@@ -1,6 +1,7 @@
 //! Stored bodies and errors of the store, as the API server returns them.
 
 use super::ApiResult;
+use crate::object::sparse::ReadPart;
 use crate::object::{Object, Reason, Status};
 use crate::store::{StoreError, StoredObject};
 
@@ -23,7 +24,12 @@ pub fn refused(error: &StoreError) -> Status {
 
 /// Returns a stored body as an object.
 pub fn object_of(stored: &StoredObject) -> ApiResult<Object> {
-    let body = serde_json::from_str(&stored.body);
+    part_of(stored, &ReadPart::Whole)
+}
+
+/// Returns a part of a stored body as an object.
+pub fn part_of(stored: &StoredObject, part: &ReadPart) -> ApiResult<Object> {
+    let body = part.read(&stored.body);
     body.map(Object)
         .map_err(|error| Status::new(Reason::InternalError, format!("stored body of {}: {error}", stored.key)))
 }

@@ -7,6 +7,7 @@ use super::user::User;
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::Uncompiled;
 use crate::object::edit::TextEdit;
+use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES};
 use std::rc::Rc;
@@ -29,6 +30,17 @@ pub trait Transaction {
 
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>>;
+
+    /// Like [`Transaction::list`], for a reader that needs only a part of each object. A transaction may read more.
+    fn list_parts(&self, resource: Resource, namespace: Option<&str>, _part: &ReadPart) -> ApiResult<Vec<Object>> {
+        self.list(resource, namespace)
+    }
+
+    /// Namespaces and names of the objects of a resource, in their order; cheaper than reading the objects.
+    fn list_names(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<(String, String)>> {
+        let place = |object: &Object| (object.namespace().to_owned(), object.name().to_owned());
+        Ok(self.list(resource, namespace)?.iter().map(place).collect())
+    }
 
     /// Whether an object exists; cheaper than reading it.
     fn exists(&self, key: &Key) -> ApiResult<bool> {

@@ -4,10 +4,13 @@ use super::flags::PrintFlags;
 use super::past::AtFlag;
 use super::targets::{self, Scope, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure, control_plane};
+use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::scale::scale;
 use crate::apiserver::update::UpdatePart;
-use crate::apiserver::{ApiResult, read};
+use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::Kind;
+use crate::kinds::view::part_read_by_cells;
+use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Status, Time};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
@@ -157,7 +160,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         return watch::run(&args, &format, context);
     }
-    let (found, failures) = fetch(&args, context)?;
+    let need = ListNeed::of_output(&args, &format);
+    let (found, failures) = fetch(&args, &need, context)?;
     match format {
         OutputFormat::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
         format => {
@@ -192,7 +196,56 @@ struct GetResult {
     named: bool,
 }
 
-fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec<Failure>)> {
+/// The content of a list that an output shows.
+enum ListNeed {
+    /// Names only.
+    Names,
+    /// Rows of a table of Kubernetes' columns, or of all.
+    Rows {
+        /// Whether kloop's own columns are shown.
+        has_own_columns: bool,
+    },
+    /// All but the managed fields.
+    Unmanaged,
+    /// Everything.
+    Whole,
+}
+
+impl ListNeed {
+    fn of_output(args: &Args, format: &OutputFormat) -> ListNeed {
+        let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some();
+        let reads_more = args.sort_by.is_some() || args.show_labels || !args.label_columns.is_empty();
+        match format {
+            OutputFormat::Name if !selects && args.sort_by.is_none() => ListNeed::Names,
+            OutputFormat::Table { wide } if !selects && !reads_more => ListNeed::Rows { has_own_columns: *wide },
+            OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml
+                if !args.print.show_managed_fields && args.sort_by.is_none() =>
+            {
+                ListNeed::Unmanaged
+            }
+            _ => ListNeed::Whole,
+        }
+    }
+
+    /// Reads the wanted objects of a kind.
+    fn read(
+        &self,
+        txn: &dyn Transaction,
+        kind: &Kind,
+        namespace: Option<&str>,
+        wanted: &ListSelection,
+    ) -> ApiResult<Vec<Object>> {
+        let part = match self {
+            ListNeed::Names => return read::list_names(txn, kind, namespace),
+            ListNeed::Rows { has_own_columns } => part_read_by_cells(kind, *has_own_columns),
+            ListNeed::Unmanaged if kind.custom.is_none() => ReadPart::Unmanaged,
+            ListNeed::Unmanaged | ListNeed::Whole => ReadPart::Whole,
+        };
+        read::list_parts(txn, kind, namespace, wanted, &part)
+    }
+}
+
+fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResult<(GetResult, Vec<Failure>)> {
     if args.which.files.names_objects_instead_of(&args.which.words)? {
         let (targets, failures) =
             targets::find(context, &Scope { files: Some(&args.which.files), ..Scope::default() })?;
@@ -222,7 +275,7 @@ fn fetch(args: &Args, context: &mut CommandContext) -> CliResult<(GetResult, Vec
                 let selection = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;
+                let objects = context.read_view(|txn| need.read(txn, kind, namespace, &selection))?;
                 groups.push(KindGroup { kind, objects });
             }
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))

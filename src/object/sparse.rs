@@ -1,7 +1,6 @@
 //! Reads JSON without the fields that a reader does not need: skipping a field costs a scan, keeping it costs memory.
 //!
-//! Start reading at [`read_without`], which is told what to leave out, and [`read_fields`], which is told what to keep. [`read_field`] copies
-//! nothing.
+//! Start reading at [`ReadPart`]. [`read_without`] is told what to leave out, and [`read_fields`] what to keep. [`read_field`] copies nothing.
 
 use super::json_scan::find_member;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -10,6 +9,38 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+
+/// The part of a JSON object that a reader needs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum ReadPart {
+    /// All of it.
+    #[default]
+    Whole,
+    /// Only these fields.
+    Fields(FieldMask),
+    /// All but the fields of these names, wherever they are.
+    Without(&'static [&'static str]),
+    /// All but `metadata.managedFields`.
+    Unmanaged,
+}
+
+impl ReadPart {
+    /// Reads the part from the text of an object.
+    pub fn read(&self, text: &str) -> serde_json::Result<Value> {
+        match self {
+            ReadPart::Whole => serde_json::from_str(text),
+            ReadPart::Fields(mask) => read_fields(text, mask),
+            ReadPart::Without(names) => read_without(text, names),
+            ReadPart::Unmanaged => {
+                let mut value: Value = serde_json::from_str(&cut_managed_fields(text))?;
+                if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+                    metadata.remove("managedFields");
+                }
+                Ok(value)
+            }
+        }
+    }
+}
 
 /// Reads a JSON text and leaves out all fields of these names, wherever they are.
 pub fn read_without(text: &str, names: &[&str]) -> serde_json::Result<Value> {
@@ -46,15 +77,19 @@ impl FieldMask {
 /// Reads only the wanted fields of a JSON object. Managed fields, half of a usual object, are cut out first where they are not wanted.
 pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
     let is_unwanted = mask.enter("metadata").and_then(|metadata| metadata.enter("managedFields")).is_none();
-    let managed = if is_unwanted { find_managed_fields(text) } else { None };
-    let text = match managed {
-        Some(managed) => Cow::Owned([&text[..managed.start], "0", &text[managed.end..]].concat()),
-        None => Cow::Borrowed(text),
-    };
+    let text = if is_unwanted { cut_managed_fields(text) } else { text.into() };
     let mut reader = serde_json::Deserializer::from_str(&text);
     let value = SparseValue(mask).deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
+}
+
+/// Replaces the managed fields by a number.
+fn cut_managed_fields(text: &str) -> Cow<'_, str> {
+    match find_managed_fields(text) {
+        Some(managed) => Cow::Owned([&text[..managed.start], "0", &text[managed.end..]].concat()),
+        None => Cow::Borrowed(text),
+    }
 }
 
 fn find_managed_fields(text: &str) -> Option<Range<usize>> {
@@ -196,6 +231,17 @@ struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn only_the_managed_fields_of_metadata_are_left_out() {
+        let read = |value: &Value| ReadPart::Unmanaged.read(&value.to_string()).unwrap();
+        let data = json!({"managedFields": "mine"});
+        let managed = json!({"data": data, "metadata": {"managedFields": [{"manager": "a"}], "name": "n"}});
+        assert_eq!(read(&managed), json!({"data": data, "metadata": {"name": "n"}}));
+        for other in [json!({"data": data}), json!({"metadata": 1, "data": data}), json!([1])] {
+            assert_eq!(read(&other), other);
+        }
+    }
 
     #[test]
     fn one_field_is_found_without_reading_on() {

@@ -16,8 +16,8 @@ use crate::apiserver::Api;
 use crate::apiserver::page::{self, BodyAt, ListPosition, ListRequest, RowBatch};
 use crate::apiserver::read::ListSelection;
 use crate::kinds::Kind;
-use crate::kinds::view::{UNREAD_BY_CELLS, paths_read_by_cells};
-use crate::object::sparse::{self, FieldMask};
+use crate::kinds::view::part_read_by_cells;
+use crate::object::sparse::{self, ReadPart};
 use crate::object::{Object, Reason, Status};
 use crate::runtime::allocator;
 use flate2::Compression;
@@ -54,7 +54,7 @@ pub struct ListBody {
     is_over: bool,
     packer: Option<GzEncoder<Vec<u8>>>,
     /// The fields that cells read; `None` where they are not known.
-    read_by_cells: Option<FieldMask>,
+    read_by_cells: ReadPart,
     /// The encoded list; `None` before the first piece, and for text.
     encoded: Option<Spool>,
 }
@@ -76,7 +76,7 @@ impl ListBody {
             is_begun: false,
             is_over: false,
             packer: None,
-            read_by_cells: paths_read_by_cells(listing.kind).map(FieldMask::from_paths),
+            read_by_cells: part_read_by_cells(listing.kind, !listing.wanted.is_everything()),
             encoded: None,
         }
     }
@@ -326,13 +326,11 @@ impl ListBody {
         Ok(())
     }
 
-    /// Reads a body for its row: as a whole where the row contains it, and with labels where they select.
+    /// Reads a body for its row: as a whole where the row contains it.
     fn read_for_cells(&self, body: &str) -> serde_json::Result<Value> {
-        let is_whole = self.show.include() == IncludeObject::Object;
-        match &self.read_by_cells {
-            Some(mask) if !is_whole && self.wanted.is_everything() => sparse::read_fields(body, mask),
-            _ if is_whole || self.kind.custom.is_some() => serde_json::from_str(body),
-            _ => sparse::read_without(body, UNREAD_BY_CELLS),
+        match self.show.include() {
+            IncludeObject::Object => serde_json::from_str(body),
+            IncludeObject::Nothing | IncludeObject::Metadata => self.read_by_cells.read(body),
         }
     }
 

@@ -138,7 +138,7 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
 
 impl ActiveWatch {
     fn encode_existing_objects(&mut self, api: &mut Api, is_marked: bool) -> ServeResult<()> {
-        if page::is_stored(self.kind) && !self.show.converts() {
+        if page::is_stored(self.kind.resource) && !self.show.converts() {
             self.initial = Some(InitialEvents { revision: None, after: None, is_marked });
             self.first = self.encode_initial_events(api, Vec::new())?;
             return Ok(());

@@ -182,7 +182,7 @@ impl ObjectPrinter {
             OutputFormat::Name => objects.iter().map(|object| self.value(object)).collect(),
             _ => {
                 let objects = objects.into_iter().map(|object| self.shown(object)).collect();
-                self.value(&list(objects))
+                self.shown_value(&list(objects))
             }
         }
     }
@@ -212,14 +212,25 @@ impl ObjectPrinter {
 
     fn value(&mut self, value: &Value) -> Result<String, String> {
         match &self.format {
+            OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml => {
+                let shown = self.shown(value.clone());
+                self.shown_value(&shown)
+            }
+            _ => self.shown_value(value),
+        }
+    }
+
+    /// Formats a value from which the fields that are not shown have been removed.
+    fn shown_value(&mut self, value: &Value) -> Result<String, String> {
+        match &self.format {
             OutputFormat::Table { .. } | OutputFormat::CustomColumns(_) => Ok(String::new()),
             OutputFormat::Name => Ok(format!("{}\n", name(value))),
-            OutputFormat::Json => Ok(to_json_pretty(&self.shown(value.clone())) + "\n"),
-            OutputFormat::Kyaml => Ok(to_kyaml(&self.shown(value.clone()))),
+            OutputFormat::Json => Ok(to_json_pretty(value) + "\n"),
+            OutputFormat::Kyaml => Ok(to_kyaml(value)),
             OutputFormat::Yaml => {
                 self.documents += 1;
                 let separator = if self.documents > 1 { "---\n" } else { "" };
-                Ok(format!("{separator}{}", to_yaml(&self.shown(value.clone()))))
+                Ok(format!("{separator}{}", to_yaml(value)))
             }
             OutputFormat::GoTemplate(template, source) => {
                 template.eval(value).map_err(|error| format!("error executing template {source:?}: {error}"))

@@ -153,6 +153,22 @@ pub trait StoreRead: source::SnapshotSource {
         }
     }
 
+    /// Namespaces and names of the objects of a resource, in one namespace or all; in their order. Bodies are not looked at.
+    fn names(&self, resource: Resource, namespace: Option<&str>) -> StoreResult<Vec<(String, String)>> {
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        match namespace {
+            Some(namespace) => {
+                let question =
+                    "SELECT namespace, name FROM object WHERE resource = ?1 AND namespace = ?2 ORDER BY name";
+                query_rows(self.store(), question, params![resource.0, namespace], read)
+            }
+            None => {
+                let question = "SELECT namespace, name FROM object WHERE resource = ?1 ORDER BY namespace, name";
+                query_rows(self.store(), question, [resource.0], read)
+            }
+        }
+    }
+
     /// Number of objects of a resource, in one namespace or all.
     fn count(&self, resource: Resource, namespace: Option<&str>) -> StoreResult<usize> {
         let count = match namespace {

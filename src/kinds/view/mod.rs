@@ -55,6 +55,7 @@ pub use image::{brief as brief_words, words as view_words};
 pub use related::RelatedObjects;
 
 use crate::kinds::Kind;
+use crate::object::sparse::{FieldMask, ReadPart};
 use crate::object::{Object, Time};
 
 /// Fields of stored bodies that no cell of a built-in kind reads, at any depth: lists of rows are read without them, which makes long lists
@@ -83,6 +84,16 @@ pub const UNREAD_BY_CELLS: &[&str] = &[
 /// others, whose cells read all but [`UNREAD_BY_CELLS`].
 pub fn paths_read_by_cells(kind: &Kind) -> Option<&'static [&'static str]> {
     (kind.resource.0 == "pods").then_some(pod::READ_BY_CELLS)
+}
+
+/// Returns the part of a stored body that the cells of a kind read, those of kloop's own columns only on request. The columns of a custom kind
+/// may read all of it.
+pub fn part_read_by_cells(kind: &Kind, has_own_columns: bool) -> ReadPart {
+    match paths_read_by_cells(kind) {
+        _ if kind.custom.is_some() => ReadPart::Whole,
+        Some(paths) if !has_own_columns => ReadPart::Fields(FieldMask::from_paths(paths)),
+        _ => ReadPart::Without(UNREAD_BY_CELLS),
+    }
 }
 
 /// Presentation of one kind.
