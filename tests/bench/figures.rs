@@ -1,6 +1,6 @@
 //! Latencies for users of the built binary: commands, pods from `apply` to running, restarts, and the cost of idling.
 //!
-//! `cargo bench --bench figures [-- commands|up|restarts|adopt|edit|exec|lives|idle|envtest]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
+//! `cargo bench --bench figures [-- commands|large|up|restarts|adopt|edit|exec|lives|idle|envtest]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,9 +15,14 @@ fn main() {
     if wanted("commands") {
         commands();
     }
+    if wanted("large") {
+        large_lists(10_000);
+    }
     for pods in [100, 1000].into_iter().filter(|_| wanted("up")) {
-        bare_spawns(pods);
-        bring_up(pods);
+        for view in ["private", "host"] {
+            let bare = bare_spawns(pods);
+            bring_up(pods, view, bare);
+        }
     }
     if wanted("restarts") {
         restarts(50);
@@ -108,9 +113,18 @@ impl Cluster {
     }
 
     fn deployment(&self, replicas: usize) -> String {
+        self.deployment_with_view(replicas, "private")
+    }
+
+    /// Returns a Deployment whose pods have private files, or see those of the host.
+    fn deployment_with_view(&self, replicas: usize, view: &str) -> String {
+        let annotations = match view {
+            "host" => ", annotations: {kloop.dev/filesystem: host}",
+            _ => "",
+        };
         format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: {replicas}\n  \
-             selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}}}\n    spec:\n      \
+             selector: {{matchLabels: {{app: web}}}}\n  template:\n    metadata: {{labels: {{app: web}}{annotations}}}\n    spec:\n      \
              terminationGracePeriodSeconds: 1\n      containers:\n      - {{name: c, image: busybox, command: [sleep, \"{}\"]}}\n",
             self.marker()
         )
@@ -200,27 +214,61 @@ fn commands() {
     );
 }
 
-/// The lower bound: the same number of processes, started in a loop.
-fn bare_spawns(count: usize) {
+/// Measures lists of many objects, and their creation.
+fn large_lists(count: usize) {
+    let cluster = Cluster::new("large");
+    let pod = |number| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}, labels: {{app: web}}}}\nspec:\n  containers:\n  \
+             - {{name: c, image: busybox, command: [sleep, \"1000\"]}}\n"
+        )
+    };
+    let manifests = [
+        ("ConfigMaps", "maps.yaml", config_maps(count)),
+        ("pods", "pods.yaml", (0..count).map(pod).collect::<Vec<_>>().join("---\n")),
+    ];
+    for (what, file, manifest) in manifests {
+        print_quantiles(&format!("apply of {count} {what}"), &mut timed(1, |_| cluster.apply(file, &manifest)));
+    }
+    let lines: [&[&str]; 4] = [
+        &["get", "cm", "-o", "name"],
+        &["get", "pods", "-o", "name"],
+        &["get", "pods"],
+        &["get", "pods", "-o", "json"],
+    ];
+    for line in lines {
+        let run = |_| assert!(cluster.kloop(line).status.success());
+        print_quantiles(&format!("{} of {count}", line.join(" ")), &mut timed(11, run));
+    }
+}
+
+/// The lower bound: the same number of processes, started in a loop. Returns its time.
+fn bare_spawns(count: usize) -> Duration {
     let start = Instant::now();
     let mut children: Vec<Child> =
         (0..count).map(|_| Command::new("sleep").arg("1000").spawn().expect("sleep runs")).collect();
-    println!("{count} bare spawns {:45} {:8.1} ms", "", milliseconds(start.elapsed()));
+    let time = start.elapsed();
+    println!("{count} bare spawns {:45} {:8.1} ms", "", milliseconds(time));
     for child in &mut children {
         drop(child.kill());
         drop(child.wait());
     }
+    time
 }
 
-fn bring_up(count: usize) {
+/// Measures the start of many pods, also as a multiple of the time of as many bare spawns.
+fn bring_up(count: usize, view: &str, bare: Duration) {
     let mut cluster = Cluster::new(&format!("up{count}"));
     cluster.watch();
     let before = tasks();
     let start = Instant::now();
-    cluster.apply("web.yaml", &cluster.deployment(count));
+    cluster.apply("web.yaml", &cluster.deployment_with_view(count, view));
     // Searching all processes costs as much as starting some pods, so it happens only when there are enough processes and shims.
     until(|| tasks() >= before + 2 * count && processes(&cluster.marker()).len() >= count);
-    println!("{count} pods from apply to all processes executing {:15} {:8.1} ms", "", milliseconds(start.elapsed()));
+    let time = start.elapsed();
+    let multiple = time.as_secs_f64() / bare.as_secs_f64();
+    let what = format!("{count} pods with {view} files, apply to all executing");
+    println!("{what:<58} {:8.1} ms, {multiple:.1} times bare spawns", milliseconds(time));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == count.to_string());
     println!("{count} pods from apply to all Ready in the status {:16} {:8.1} ms", "", milliseconds(start.elapsed()));
 }
@@ -332,8 +380,9 @@ fn lives(count: usize) {
     let manifest: Vec<String> = (0..count).map(pod).collect();
     let start = Instant::now();
     cluster.apply("pods.yaml", &manifest.join("---\n"));
-    let phases = |cluster: &Cluster| cluster.ready("pods", "{.items[*].status.phase}");
-    until(|| phases(&cluster).split(' ').filter(|phase| *phase == "Succeeded").count() == count);
+    // One process that watches takes less from the pods than many that list them.
+    let wait = ["wait", "pods", "--all", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s"];
+    assert!(cluster.kloop(&wait).status.success());
     let succeeded = start.elapsed();
     assert!(cluster.kloop(&["delete", "pods", "--all"]).status.success());
     let folders = cluster.folder.join("pods");
