@@ -46,7 +46,10 @@ fn plan(world: &World, key: &Key) -> Plan {
     let text = |at: &str, why: &str| {
         format!("the rest of the machine does not reach it at {at}: {why}; pods with the pod network do")
     };
-    report_blocked(world, key, &mut plan, text);
+    // Nobody asked for the Service of the API, whose port 443 an ordinary user may not bind: pods reach it, and the machine has the server.
+    if !is_api(key) {
+        report_blocked(world, key, &mut plan, text);
+    }
     if wanted.as_ref() == ordered {
         return plan;
     }
@@ -201,6 +204,7 @@ fn slice_addresses(slice: &Object, port: &str, counts: fn(&Value) -> bool) -> Ve
 mod tests {
     use super::*;
     use crate::object::{Resource, Time};
+    use crate::world::ingress_routes::BlockedListener;
     use serde_json::json;
 
     fn put(world: &mut World, resource: &'static str, object: Value) {
@@ -238,6 +242,32 @@ mod tests {
         let [Effect::Route { route, .. }] = &plan.effects[..] else { panic!("{:?}", plan.effects) };
         assert_eq!((&*route.address, route.ports[1].port, route.ports[1].endpoints.len()), ("127.9.128.7", 53, 0));
         route.ports[0].endpoints.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn blocked_listener_is_reported_unless_the_service_is_that_of_the_api() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let listener = BlockedListener {
+            at: "127.2.128.1:443".parse().unwrap(),
+            is_udp: false,
+            is_reserved: false,
+            why: "permission denied".into(),
+        };
+        let mut reasons = |name: &str| -> Vec<&str> {
+            let port = json!({"name": "https", "port": 443});
+            let metadata = json!({"name": name, "namespace": "default"});
+            put(
+                &mut world,
+                SERVICES,
+                json!({"metadata": metadata, "spec": {"clusterIP": "127.2.128.1", "ports": [port]}}),
+            );
+            let key = Key::new(Resource(SERVICES), "default", name);
+            let report = crate::world::Report::Blocked { about: key.clone(), listeners: vec![listener.clone()] };
+            world.facts.apply_report(report);
+            plan(&world, &key).events.iter().map(|event| event.reason).collect()
+        };
+        assert_eq!(reasons("web"), ["PortUnavailable"]);
+        assert!(reasons("kubernetes").is_empty());
     }
 
     #[test]
