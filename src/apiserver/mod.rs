@@ -49,7 +49,7 @@ mod write_rounds;
 pub use api::{Api, WorkTurn};
 pub use env::Env;
 pub use shared_writer::SharedWriter;
-pub use stored::refused;
+pub use stored::{is_stored, refused};
 pub use transaction::Transaction;
 
 use crate::managed_fields::FieldManager;

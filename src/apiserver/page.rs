@@ -5,18 +5,12 @@
 use super::api::Api;
 use super::custom;
 use super::read::ListSelection;
-use super::stored::refused;
+use super::stored::{ROWS, is_stored, refused};
 use super::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Resource, Status, Str};
 use crate::store::{ChangeKind, Snapshot, StoreRead, StoredObject};
 use std::collections::BTreeMap;
-
-/// Rows, or log entries, per read.
-pub const ROWS: usize = 500;
-
-/// Kinds whose objects are partly computed on read.
-const PARTLY_COMPUTED: [&str; 3] = ["nodes", "leases.coordination.k8s.io", "apiservices.apiregistration.k8s.io"];
 
 /// A list request.
 pub struct ListRequest<'a> {
@@ -158,11 +152,6 @@ pub struct RowBatch {
     pub revision: u64,
     /// The place after which the next batch begins; none at the end.
     pub next: Option<ListPosition>,
-}
-
-/// Whether objects of a resource are what is stored and nothing else.
-pub fn is_stored(resource: Resource) -> bool {
-    !PARTLY_COMPUTED.contains(&resource.0)
 }
 
 /// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.

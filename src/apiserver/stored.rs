@@ -2,8 +2,19 @@
 
 use super::ApiResult;
 use crate::object::sparse::ReadPart;
-use crate::object::{Object, Reason, Status};
+use crate::object::{Object, Reason, Resource, Status};
 use crate::store::{StoreError, StoredObject};
+
+/// Rows, or log entries, per read.
+pub(super) const ROWS: usize = 500;
+
+/// Kinds whose objects are partly computed on read.
+const PARTLY_COMPUTED: [&str; 3] = ["nodes", "leases.coordination.k8s.io", "apiservices.apiregistration.k8s.io"];
+
+/// Whether objects of a resource are what is stored and nothing else.
+pub fn is_stored(resource: Resource) -> bool {
+    !PARTLY_COMPUTED.contains(&resource.0)
+}
 
 /// Converts a store error to an API error.
 pub fn refused(error: &StoreError) -> Status {

@@ -160,7 +160,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         return watch::run(&args, &format, context);
     }
-    let need = ListNeed::of_output(&args, &format);
+    let need = ListNeed::from_output(&args, &format);
     let (found, failures) = fetch(&args, &need, context)?;
     match format {
         OutputFormat::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
@@ -212,7 +212,7 @@ enum ListNeed {
 }
 
 impl ListNeed {
-    fn of_output(args: &Args, format: &OutputFormat) -> ListNeed {
+    fn from_output(args: &Args, format: &OutputFormat) -> ListNeed {
         let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some();
         let reads_more = args.sort_by.is_some() || args.show_labels || !args.label_columns.is_empty();
         match format {

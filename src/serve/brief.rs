@@ -10,7 +10,7 @@ use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::{self, RequestedPath};
 use crate::apiserver::stored_bodies::StoredBody;
-use crate::apiserver::{Api, page};
+use crate::apiserver::{Api, is_stored};
 use crate::object::Object;
 
 /// Maximum size of the stored object.
@@ -24,7 +24,7 @@ pub fn answer_brief(api: &Api, request: &ApiRequest, requested: &RequestedPath) 
         return None;
     }
     // Custom kinds, which can change, are left to the usual way.
-    let kind = requested.kind.filter(|kind| kind.custom.is_none() && page::is_stored(kind.resource))?;
+    let kind = requested.kind.filter(|kind| kind.custom.is_none() && is_stored(kind.resource))?;
     let asked = resolve::resolve_target(kind, named).ok().filter(|_| kind.deprecated.is_none())?;
     let show = ReadPresentation::from_request(request, &asked).ok()?;
     let stored = api.get_stored(&asked.key()).ok()??;

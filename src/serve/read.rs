@@ -9,7 +9,7 @@ use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::page::{self, ListPage, ListRequest};
-use crate::apiserver::{Api, read};
+use crate::apiserver::{Api, is_stored, read};
 use crate::object::{Object, Reason, Status};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
     let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
-    if page::is_stored(asked.kind.resource) && !show.converts() {
+    if is_stored(asked.kind.resource) && !show.converts() {
         let mut list = ListBody::new(&listing, show);
         let first = list.next_piece(api, Vec::new()).map_err(|status| expired(status, token.as_ref()))?;
         return Ok(HttpAnswer::list(first.unwrap_or_default(), list));

@@ -9,13 +9,13 @@ use super::presentation::ReadPresentation;
 use super::protobuf;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
-use crate::apiserver::Api;
 use crate::apiserver::aggregation::API_SERVICES;
 use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::local_api_services::LocalVersions;
 use crate::apiserver::page::{self, ListPosition, ListRequest};
 use crate::apiserver::read::ListSelection;
 use crate::apiserver::watch::{EventKind, WatchSelection, events_of};
+use crate::apiserver::{Api, is_stored};
 use crate::kinds::Kind;
 use crate::object::{FieldSelector, Object, Reason, Status};
 use crate::store::{ChangeKind, LogEntry};
@@ -138,7 +138,7 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
 
 impl ActiveWatch {
     fn encode_existing_objects(&mut self, api: &mut Api, is_marked: bool) -> ServeResult<()> {
-        if page::is_stored(self.kind.resource) && !self.show.converts() {
+        if is_stored(self.kind.resource) && !self.show.converts() {
             self.initial = Some(InitialEvents { revision: None, after: None, is_marked });
             self.first = self.encode_initial_events(api, Vec::new())?;
             return Ok(());
