@@ -59,6 +59,8 @@ use std::sync::Arc;
 
 /// N of the cluster's 127.N.0.0/16, in the store's metadata.
 pub const NETWORK: &str = "network";
+/// The meta entry with the name of the node whose copy of another cluster a state is.
+pub const JOINED_NODE: &str = "joined-node";
 
 /// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
 pub const PROFILES: &str = "scheduler";

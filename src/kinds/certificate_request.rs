@@ -4,6 +4,7 @@
 
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::{PemObject, SectionKind};
+use std::net::IpAddr;
 use x509_cert::der::asn1::{Any, ObjectIdentifier, OctetString};
 use x509_cert::der::{Decode, Encode};
 use x509_cert::ext::Extension;
@@ -103,6 +104,23 @@ impl CertificateRequest {
             names: counts,
             key: request.info.public_key,
         })
+    }
+}
+
+impl CertificateRequest {
+    /// Returns the names of hosts and the addresses that the certificate is to have.
+    pub fn hosts(&self) -> Vec<String> {
+        let names = self.alternative_names.as_ref().and_then(|names| SubjectAltName::from_der(names.as_bytes()).ok());
+        let host = |name: &GeneralName| match name {
+            GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
+            GeneralName::IpAddress(bytes) => {
+                let v4 = <[u8; 4]>::try_from(bytes.as_bytes()).map(IpAddr::from);
+                let v6 = <[u8; 16]>::try_from(bytes.as_bytes()).map(IpAddr::from);
+                v4.or(v6).ok().map(|address| address.to_string())
+            }
+            _ => None,
+        };
+        names.iter().flat_map(|names| &names.0).filter_map(host).collect()
     }
 }
 

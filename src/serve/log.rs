@@ -1,6 +1,7 @@
 //! Logs of containers: `pods/NAME/log`.
 
 use super::answer::{AnswerBody, HttpAnswer};
+use super::remote_kubelet::{forward_to_kubelet, kubelet_query};
 use super::request::{ApiRequest, UpgradeProtocol};
 use super::resolve::ResolvedTarget;
 use super::target::StreamTarget;
@@ -15,6 +16,11 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     let container = choose_container(&pod, request.parameter("container"))?;
     let options = log_options(request)?;
+    let node = pod.text(&["spec", "nodeName"]).unwrap_or_default();
+    let path = format!("/containerLogs/{}/{}/{container}", pod.namespace(), pod.name());
+    if let Some(elsewhere) = forward_to_kubelet(api, request, node, (path, kubelet_query(request)))? {
+        return Ok(elsewhere);
+    }
     let logs = log::open(&log::LogSource::from_api(api), &pod, &container, &options)?;
     if request.upgrade.as_ref().is_some_and(|upgrade| upgrade.protocol == UpgradeProtocol::WebSocket) {
         return Ok(HttpAnswer::streams(StreamTarget::Log(logs.map(Box::new))));

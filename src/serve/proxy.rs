@@ -5,6 +5,7 @@
 use super::ServeResult;
 use super::answer::HttpAnswer;
 use super::node_server;
+use super::remote_kubelet;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::target::{ProxyTarget, ProxyTls};
@@ -57,11 +58,16 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let place = match asked.kind.kind {
         "Pod" => pod_place(&object, port)?,
         "Service" => service_place(api, &object, port)?,
-        _ if port.is_empty() => return node_server::answer(api, request, &object, path),
+        _ if port.is_empty() => {
+            let query = remote_kubelet::kubelet_query(request);
+            let elsewhere = remote_kubelet::forward_to_kubelet(api, request, name, (format!("/{path}"), query))?;
+            return elsewhere.map_or_else(|| node_server::answer(api, request, &object, path), Ok);
+        }
         _ => node_place(&object, port)?,
     };
     let tls = if is_tls { ProxyTls::AnyCertificate } else { ProxyTls::Plain };
-    Ok(HttpAnswer::proxied(ProxyTarget { place, tls, path: format!("/{path}"), body: request.body.clone() }))
+    let (path, body) = (format!("/{path}"), request.body.clone());
+    Ok(HttpAnswer::proxied(ProxyTarget { place, tls, path, query: None, body }))
 }
 
 fn parse_port(port: &str) -> ServeResult<u16> {

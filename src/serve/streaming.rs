@@ -3,6 +3,7 @@
 //! Knows: their parameters, and the errors before a stream is opened. [`super::http`] opens the streams.
 
 use super::answer::HttpAnswer;
+use super::remote_kubelet::{forward_to_kubelet, kubelet_query};
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::target::{ContainerTarget, PortTarget, StreamTarget};
@@ -24,6 +25,10 @@ pub fn exec(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     if command.is_empty() {
         return Err(bad("you must specify at least one command for the container"));
     }
+    let path = format!("/exec/{}/{}/{container}", pod.namespace(), pod.name());
+    if let Some(elsewhere) = forward(api, request, &pod, path)? {
+        return Ok(elsewhere);
+    }
     open_container(api, request, &pod, container, Some(command))
 }
 
@@ -31,7 +36,21 @@ pub fn exec(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
 pub fn attach(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = assigned_pod(api, asked)?;
     let container = log::choose_container(&pod, request.parameter("container"))?;
+    let path = format!("/attach/{}/{}/{container}", pod.namespace(), pod.name());
+    if let Some(elsewhere) = forward(api, request, &pod, path)? {
+        return Ok(elsewhere);
+    }
     open_container(api, request, &pod, container, None)
+}
+
+/// Forwards a request for streams to the kubelet of the pod's node, if that is on another machine.
+fn forward(api: &mut Api, request: &ApiRequest, pod: &Object, path: String) -> ServeResult<Option<HttpAnswer>> {
+    let node = pod.text(&["spec", "nodeName"]).unwrap_or_default();
+    let elsewhere = forward_to_kubelet(api, request, node, (path, kubelet_query(request)))?;
+    match elsewhere {
+        Some(_) if request.upgrade.is_none() => Err(bad("Upgrade request required")),
+        elsewhere => Ok(elsewhere),
+    }
 }
 
 fn open_container(
@@ -62,6 +81,9 @@ pub fn port_forward(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<
         Ok(port) => Ok(port),
     };
     let ports = words.filter(|word| !word.is_empty()).map(port).collect::<ServeResult<Vec<u16>>>()?;
+    if let Some(elsewhere) = forward(api, request, &pod, format!("/portForward/{}/{}", pod.namespace(), pod.name()))? {
+        return Ok(elsewhere);
+    }
     let address = pod.text(&["status", "podIP"]).and_then(|address| address.parse().ok());
     let pod_name = format!("{}/{}", pod.namespace(), pod.name());
     open(request, StreamTarget::Ports(PortTarget { pod: pod_name, uid: pod.uid().to_owned(), address, ports }))

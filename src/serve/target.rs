@@ -1,6 +1,7 @@
 //! Targets of requests that the API server does not answer itself: containers, ports and logs of pods, and other servers.
 
 use crate::apiserver::user::User;
+use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::logs::LogReader;
 use crate::runtime::session::RequestedStreams;
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +53,8 @@ pub struct ProxyTarget {
     pub tls: ProxyTls,
     /// The path at that server, undecoded.
     pub path: String,
+    /// The parameters, encoded; `None` for those of the client.
+    pub query: Option<String>,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -64,6 +67,16 @@ pub enum ProxyTls {
     AnyCertificate,
     /// The TLS of an extension API server.
     Extension(ExtensionTls),
+    /// The TLS of a kubelet on another machine.
+    Kubelet(KubeletTls),
+}
+
+/// The TLS of a kubelet, which both sides prove themselves by.
+pub struct KubeletTls {
+    /// The cluster's authority, PEM.
+    pub authorities: Arc<[u8]>,
+    /// The certificate of this server as a client.
+    pub own: TlsClientKey,
 }
 
 /// The TLS of an extension API server, which is told the user who makes the request.

@@ -1,10 +1,11 @@
 //! Approves the requests of kubelets for client certificates, where RBAC allows the requester to have one
-//! (`pkg/controller/certificates/approver`).
+//! (`pkg/controller/certificates/approver`), and for certificates as servers at their own addresses.
 //!
 //! Never: denies a request, or approves one for another signer. Start reading at [`plan`].
 
-use super::signers::{KUBELET_CLIENT, check_kubelet_client};
+use super::signers::{KUBELET_CLIENT, KUBELET_SERVING, check, check_kubelet_client};
 use super::{ROOT, add_condition, condition, is_issued, parse_request, usages};
+use crate::kinds::certificate_request::CertificateRequest;
 use crate::object::{Key, Object};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, Grants, INDEXED, ROLES};
 use crate::world::access::{AccessRequest, AccessedResource};
@@ -28,10 +29,19 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let mut request = row.object();
     let is_decided = ["Approved", "Denied"].iter().any(|decision| condition(&request, decision).is_some());
-    if is_decided || is_issued(&request) || request.text(&["spec", "signerName"]) != Some(KUBELET_CLIENT) {
+    let signer = request.text(&["spec", "signerName"]).unwrap_or_default();
+    if is_decided || is_issued(&request) || ![KUBELET_CLIENT, KUBELET_SERVING].contains(&signer) {
         return plan;
     }
     let Ok(parsed) = parse_request(&request) else { return plan };
+    if signer == KUBELET_SERVING {
+        if is_of_own_addresses(world, &request, &parsed) {
+            let message = "The request names only addresses of the node that has made it.";
+            add_condition(&mut request, "Approved", "AutoApproved", message, world.now);
+            plan.write(WriteVerb::Status(request), message);
+        }
+        return plan;
+    }
     if check_kubelet_client(&parsed, &usages(&request)).is_err() {
         return plan;
     }
@@ -48,6 +58,19 @@ fn plan(world: &World, key: &Key) -> Plan {
     add_condition(&mut request, "Approved", "AutoApproved", message, world.now);
     plan.write(WriteVerb::Status(request), message);
     plan
+}
+
+/// Whether a node asks for a certificate as a server at its own addresses. Kubernetes leaves the approval to others.
+fn is_of_own_addresses(world: &World, request: &Object, parsed: &CertificateRequest) -> bool {
+    let user = request.text(&["spec", "username"]).unwrap_or_default();
+    let is_node = request.items(&["spec", "groups"]).iter().any(|group| group == "system:nodes");
+    let node = user.strip_prefix("system:node:").and_then(|name| world.find("nodes", "", name));
+    let Some(node) = node.filter(|_| is_node && user == parsed.subject.common_name) else { return false };
+    let node = node.object();
+    let addresses: Vec<&str> =
+        node.items(&["status", "addresses"]).iter().filter_map(|address| address["address"].as_str()).collect();
+    let is_valid = check(KUBELET_SERVING, parsed, &usages(request)).is_some_and(|checked| checked.is_ok());
+    is_valid && parsed.hosts().iter().all(|host| addresses.contains(&host.as_str()))
 }
 
 /// The rights of the user who has made a request; `None` for an administrator, who has all.

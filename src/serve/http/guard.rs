@@ -9,6 +9,7 @@ use super::proxy_filter::ProxyFilter;
 use crate::apiserver::tokens::bootstrap;
 use crate::object::{Reason, Status};
 use crate::serve::access::Impersonation;
+use crate::serve::{ApiRequest, kubelet_paths};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use percent_encoding::percent_decode_str;
@@ -24,6 +25,8 @@ pub enum AccessGuard {
     Names,
     /// The request must pass this filter.
     Filter(Box<ProxyFilter>),
+    /// The server is the kubelet of this node: clients show a certificate of the cluster.
+    Kubelet(String),
 }
 
 /// The object by which machines that want to join learn the cluster's authority, before they trust anything.
@@ -47,11 +50,14 @@ pub enum Access {
 const LONGEST_TOKEN: usize = 16 << 10;
 
 impl AccessGuard {
-    /// Returns the path of the API that is meant by a path of this server; an unknown one where there is none.
-    pub fn path_of_api<'p>(&self, path: &'p str) -> &'p str {
+    /// Replaces the path of this server by the path of the API that is meant; an unknown one where there is none.
+    pub fn translate(&self, request: &mut ApiRequest) {
         match self {
-            AccessGuard::Filter(filter) => filter.strip_prefix(path).unwrap_or_default(),
-            AccessGuard::Token(_) | AccessGuard::Names => path,
+            AccessGuard::Filter(filter) => {
+                request.path = filter.strip_prefix(&request.path).unwrap_or_default().to_owned();
+            }
+            AccessGuard::Kubelet(node) => kubelet_paths::translate(node, request),
+            AccessGuard::Token(_) | AccessGuard::Names => {}
         }
     }
 
@@ -59,7 +65,7 @@ impl AccessGuard {
     pub fn acts_as(&self) -> Option<Impersonation> {
         match self {
             AccessGuard::Filter(filter) => filter.acts_as.clone(),
-            AccessGuard::Token(_) | AccessGuard::Names => None,
+            AccessGuard::Token(_) | AccessGuard::Names | AccessGuard::Kubelet(_) => None,
         }
     }
 
@@ -86,6 +92,7 @@ impl AccessGuard {
                     return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
                 }
             }
+            AccessGuard::Kubelet(_) => return Err(Status::new(Reason::Unauthorized, "Unauthorized")),
             AccessGuard::Filter(filter) => filter.check(without_port(text(HOST).unwrap_or_default()), method, path)?,
             AccessGuard::Names => {
                 let host = text(HOST).unwrap_or_default();

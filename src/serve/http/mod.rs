@@ -327,7 +327,7 @@ async fn respond(
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let (head, body) = request.into_parts();
     let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..receive::read_head(&head) };
-    asked.path = shared.guard.path_of_api(&asked.path).to_owned();
+    shared.guard.translate(&mut asked);
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
     let audited = shared.audit.clone().map(|log| {
         let source = facts.address.map(|address| address.to_string());

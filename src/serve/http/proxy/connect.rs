@@ -30,6 +30,10 @@ pub async fn connect(target: &ProxyTarget, own: Option<&TlsClientKey>) -> Result
         let (connector, name) = match &target.tls {
             ProxyTls::Plain => return Ok(Box::new(stream) as Box<dyn ServerStream>),
             ProxyTls::AnyCertificate => (TLS.clone()?, ServerName::from(target.place.ip())),
+            ProxyTls::Kubelet(tls) => {
+                let trust = Trust::new(Some(&tls.authorities))?;
+                (trust.connector_as(tls.own.clone(), &[])?, ServerName::from(target.place.ip()))
+            }
             ProxyTls::Extension(tls) => {
                 let name = ServerName::try_from(tls.host.clone()).map_err(|error| error.to_string())?;
                 (extension_connector(tls, own)?, name)

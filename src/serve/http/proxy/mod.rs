@@ -59,7 +59,8 @@ pub async fn forward(
     let (mut sender, server) = hyper::client::conn::http1::handshake(stream).await.map_err(failed)?;
     // Ends with the response, or when the client has disconnected.
     tokio::spawn(server.with_upgrades());
-    let path = head.query.map_or(target.path.clone(), |query| format!("{}?{query}", target.path));
+    let query = target.query.clone().or(head.query).filter(|query| !query.is_empty());
+    let path = query.map_or(target.path.clone(), |query| format!("{}?{query}", target.path));
     let mut request = Request::builder().method(head.method).uri(path).body(Full::new(Bytes::from(target.body)));
     if let Ok(request) = &mut request {
         *request.headers_mut() = forwarded_headers(head.headers);
@@ -67,6 +68,11 @@ pub async fn forward(
             ProxyTls::Extension(tls) => {
                 identity::set_headers(request.headers_mut(), &tls.user);
                 tls.host.clone()
+            }
+            ProxyTls::Kubelet(_) => {
+                // The kubelet asks the API server's own rights; those of the client were checked here.
+                remove_impersonation(request.headers_mut());
+                target.place.to_string()
             }
             _ => target.place.to_string(),
         };
@@ -109,6 +115,14 @@ fn forwarded_headers(mut headers: HeaderMap) -> HeaderMap {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     }
     headers
+}
+
+fn remove_impersonation(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with("impersonate-")).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
 }
 
 /// Removes hop-by-hop headers (RFC 9110, 7.6.1).

@@ -1,0 +1,96 @@
+//! Requests that another machine's kubelet answers: logs, streams and measurements of its node (`pkg/kubelet/client`).
+//!
+//! Knows: such a node says at which port its kubelet serves. Each request shows a new certificate of the API server, so that no key of it
+//! is kept. Never: waits for the kubelet; [`super::http`] forwards the request. Start reading at [`forward_to_kubelet`].
+
+use super::request::ApiRequest;
+use super::target::{KubeletTls, ProxyTarget, ProxyTls};
+use super::{HttpAnswer, ServeResult};
+use crate::apiserver::user::ADMINISTRATORS;
+use crate::apiserver::{Api, JOINED_NODE};
+use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::runtime::https::trust::TlsClientKey;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// The user that the API server is to kubelets.
+const CLIENT: &str = "kube-apiserver-kubelet-client";
+/// Seconds for which the certificate of a request is valid.
+const LIFETIME: i64 = 3600;
+
+/// Returns the answer to a request that the kubelet of a node on another machine answers; `None` for a node of this machine. `query`: the
+/// parameters for the kubelet, encoded.
+pub fn forward_to_kubelet(
+    api: &mut Api,
+    request: &ApiRequest,
+    node: &str,
+    (path, query): (String, String),
+) -> ServeResult<Option<HttpAnswer>> {
+    let key = Key::new(Resource("nodes"), "", node);
+    let Some(object) = api.read_view(|txn| txn.get(&key))? else { return Ok(None) };
+    let Some(port) = kubelet_port(&object) else { return Ok(None) };
+    // The state of the node itself.
+    if api.read(|snapshot| snapshot.meta(JOINED_NODE))?.as_deref() == Some(node) {
+        return Ok(None);
+    }
+    let missing = || Status::new(Reason::ServiceUnavailable, format!("node {node:?} has no address"));
+    let place = SocketAddr::new(internal_address(&object).ok_or_else(missing)?, port);
+    let keys = api.keys()?;
+    let own = keys.certificate_authority()?.issue(CLIENT, &[ADMINISTRATORS.to_owned()], LIFETIME, Time::now());
+    let own = own.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
+    let tls = KubeletTls {
+        authorities: Arc::from(keys.authority.as_bytes()),
+        own: TlsClientKey { certificate: own.certificate.into(), key: own.key.into() },
+    };
+    let (tls, body) = (ProxyTls::Kubelet(tls), request.body.clone());
+    Ok(Some(HttpAnswer::proxied(ProxyTarget { place, tls, path, query: Some(query), body })))
+}
+
+fn kubelet_port(node: &Object) -> Option<u16> {
+    let port = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"])?;
+    u16::try_from(port).ok().filter(|port| *port != 0)
+}
+
+fn internal_address(node: &Object) -> Option<IpAddr> {
+    let addresses = node.items(&["status", "addresses"]).iter();
+    let mut internal = addresses.filter(|address| address["type"] == "InternalIP");
+    internal.find_map(|address| address["address"].as_str()?.parse().ok())
+}
+
+/// Returns the parameters of a request for the kubelet, which has other names for some of them.
+pub fn kubelet_query(request: &ApiRequest) -> String {
+    let name = |name: &str| {
+        match name {
+            "stdin" => "input",
+            "stdout" => "output",
+            "stderr" => "error",
+            "ports" => "port",
+            other => other,
+        }
+        .to_owned()
+    };
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let known = request.query.iter().filter(|(name, _)| name != "container");
+    let value = |name: &str, value: &str| match (name, value) {
+        // The kubelet takes numbers for flags.
+        ("stdin" | "stdout" | "stderr" | "tty", "true" | "") => "1".to_owned(),
+        ("stdin" | "stdout" | "stderr" | "tty", "false") => "0".to_owned(),
+        (_, value) => value.to_owned(),
+    };
+    let pairs = known.map(|(word, text)| format!("{}={}", encode(&name(word)), encode(&value(word, text))));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_the_names_of_the_kubelet() {
+        let pairs = [("container", "c"), ("command", "a b"), ("stdin", "true"), ("stdout", "1"), ("stderr", "false")];
+        let query = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let request = ApiRequest { query, ..ApiRequest::default() };
+        assert_eq!(kubelet_query(&request), "command=a%20b&input=1&output=1&error=0");
+    }
+}
