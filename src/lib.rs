@@ -17,6 +17,7 @@ pub mod client;
 pub mod controllers;
 pub mod diagnosis;
 pub mod go;
+pub mod joined_node;
 pub mod kinds;
 pub mod kubelet;
 pub mod kustomize;

@@ -30,7 +30,7 @@ const LAYERS: [&[&str]; 13] = [
     &["client"],
     &["apiserver"],
     &["reconcile"],
-    &["diagnosis"],
+    &["diagnosis", "joined_node"],
     &["serve"],
     &["cli"],
 ];

@@ -23,6 +23,7 @@ mod images;
 mod ingress;
 mod ingress_routes;
 mod jobs;
+mod joined_nodes;
 mod limits;
 mod logs;
 mod names;

@@ -158,6 +158,14 @@ impl CommandContext {
         if kind.namespaced { self.namespace() } else { "" }
     }
 
+    /// Opens this state from now on.
+    pub fn use_state(&mut self, state: PathBuf) {
+        self.stored_kinds = custom::kinds_in(&state);
+        self.kinds = self.stored_kinds.layer();
+        self.cluster = ClusterChoice::without_context(state);
+        self.api = None;
+    }
+
     /// Returns the path of the state.
     pub fn state(&self) -> PathBuf {
         self.cluster.state.clone()

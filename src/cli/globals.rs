@@ -54,6 +54,18 @@ pub struct Globals {
     pub(super) connection: ConnectionFlags,
 }
 
+impl Globals {
+    /// The token with which this machine joins a cluster.
+    pub fn join_token(&self) -> Option<String> {
+        self.token.clone().filter(|token| !token.is_empty())
+    }
+
+    /// The file with the authority of a server.
+    pub fn authority_file(&self) -> Option<PathBuf> {
+        self.connection.certificate_authority.clone()
+    }
+}
+
 /// Flags about a connection to a server. They have no effect, because commands open the cluster's file.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct ConnectionFlags {

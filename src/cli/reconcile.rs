@@ -4,6 +4,7 @@ use super::log_writer::LogWriter;
 use super::{CliResult, CommandContext, Failure, contexts, globals, input, serve};
 use crate::apiserver::Api;
 use crate::diagnosis::convergence;
+use crate::joined_node;
 use crate::object::{Time, io_error_text, time, yaml};
 use crate::reconcile::activity_log::pods;
 use crate::reconcile::control_loop::is_busy;
@@ -181,7 +182,34 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     outcome
 }
 
+/// Runs the loops with these settings until they are stopped, as `reconcile --watch` does without further flags.
+pub fn run_until_stopped(settings: &ControlSettings, context: &mut CommandContext) -> CliResult {
+    let args = parse_flags(&["--watch"]);
+    let outcome = run_loops(&args, RunUntil::Stopped, settings, context);
+    LogWriter::for_stdout().into_iter().for_each(LogWriter::flush);
+    outcome
+}
+
+/// Prints a line of the log about another part of the process.
+pub fn log_by(by: &'static str, text: &str) {
+    let line = LogLine { at: Time::now(), by, about: None, text: text.to_owned(), level: LogLevel::Action };
+    log_sink(Some(LogLevel::Action))(&line);
+}
+
+/// Refuses the state of a node whose control plane is elsewhere.
+fn check_is_cluster(context: &CommandContext) -> CliResult {
+    let state = context.state();
+    match joined_node::is_copy(&state) {
+        false => Ok(()),
+        true => Err(Failure::plain(format!(
+            "{} is the copy of a node whose control plane is elsewhere\nhint: kloop node join runs the node",
+            state.display()
+        ))),
+    }
+}
+
 fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
+    check_is_cluster(context)?;
     let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
     let mut settings = settings(&args, context)?;
     check_descriptors()?;
@@ -225,10 +253,13 @@ fn duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
 
 /// Returns the settings of a control plane without any flags, for `kloop up`.
 pub fn default_settings(context: &CommandContext) -> CliResult<ControlSettings> {
+    settings(&parse_flags(&[]), context)
+}
+
+fn parse_flags(flags: &[&str]) -> Args {
     let command = <Args as clap::Args>::augment_args(clap::Command::new("reconcile"));
-    let matches = command.get_matches_from(["reconcile"]);
-    let args = <Args as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    settings(&args, context)
+    let matches = command.get_matches_from(["reconcile"].iter().chain(flags));
+    <Args as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// Returns the settings of the control plane that the flags ask for.
@@ -254,6 +285,7 @@ fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings>
         metrics: Arc::default(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
         pod_api: None,
+        token_source: None,
     })
 }
 
@@ -312,6 +344,9 @@ fn print_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
     let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
     print_line(log_sink, format!("ready: {node}, state file {}", state.display()));
+    if joined_node::is_copy(&state) {
+        return;
+    }
     let export = match contexts::is_found_without_flags(&state) {
         true => String::new(),
         false => format!("export KLOOP_STATE={}; ", state.display()),

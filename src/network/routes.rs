@@ -94,6 +94,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     let address = Some(text("clusterIP")).filter(|ip| *ip != "None").unwrap_or_default();
     let slices = world.slices_of(&row.key.namespace, &row.key.name);
     let mut slices: Vec<Object> = slices.map(|slice| slice.object()).collect();
+    slices.iter_mut().for_each(|slice| drop_other_machines(world, slice));
     if text("internalTrafficPolicy") == "Local" {
         slices.iter_mut().for_each(|slice| keep_local(world, slice));
     }
@@ -146,6 +147,28 @@ fn is_open(world: &World, slice: &Object, name: &str, port: u16) -> bool {
 fn number(slice: &Object, name: &str) -> Option<i64> {
     let named = |one: &&Value| one["name"].as_str().unwrap_or_default() == name;
     slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64())
+}
+
+/// Removes pods on other machines: their addresses are of loopback, which leads to this machine.
+fn drop_other_machines(world: &World, slice: &mut Object) {
+    if let Some(Value::Array(endpoints)) = slice.0.get_mut("endpoints") {
+        endpoints.retain(|endpoint| {
+            let is_loopback = endpoint["addresses"][0].as_str().is_some_and(|address| address.starts_with("127."));
+            let node = endpoint["nodeName"].as_str().filter(|_| is_loopback);
+            !node.is_some_and(|node| is_other_machine(world, node))
+        });
+    }
+}
+
+/// Whether a node is another machine: one that has joined, or any other for a machine that has joined itself, and so knows no other Node.
+fn is_other_machine(world: &World, node: &str) -> bool {
+    let is_joined = |row: &Row| row.node().is_some_and(|node| node.is_joined);
+    let is_ours = world.facts.nodes.get(node).is_some_and(|facts| facts.ours);
+    !is_ours
+        && match world.find("nodes", "", node) {
+            Some(row) => is_joined(row),
+            None => world.list("nodes").any(|row| is_joined(row)),
+        }
 }
 
 /// Removes endpoints on simulated nodes; all other nodes are this machine.
@@ -349,6 +372,31 @@ mod tests {
         service.set(&["spec", "internalTrafficPolicy"], "Local");
         world.put(key, service.0.to_string().into());
         assert_eq!(http(&mut world), ["127.9.1.2:8080"]);
+    }
+
+    #[test]
+    fn pods_on_other_machines_are_left_out() {
+        let on = |ip: &str, node: &str| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
+        let endpoints = json!([on("127.9.1.2", "here"), on("127.9.1.3", "far"), on("10.0.0.7", "far")]);
+        let node = |name: &str| {
+            let notes = json!({crate::world::resources::MACHINE: "m"});
+            json!({"metadata": {"name": name, "uid": name, "annotations": notes}}).to_string()
+        };
+        let put_node = |world: &mut World, name: &str| {
+            world.put(Key::new(Resource("nodes"), "", name), node(name).into());
+        };
+        let own = crate::world::NodeFacts { ours: true, ..crate::world::NodeFacts::default() };
+        // The control plane knows the node that has joined.
+        let mut plane = world(endpoints.clone());
+        put_node(&mut plane, "far");
+        let here = json!({"metadata": {"name": "here", "uid": "here"}}).to_string();
+        plane.put(Key::new(Resource("nodes"), "", "here"), here.into());
+        assert_eq!(http(&mut plane), ["10.0.0.7:8080", "127.9.1.2:8080"]);
+        // The node knows only itself.
+        let mut joined = world(endpoints);
+        put_node(&mut joined, "far");
+        joined.facts.nodes.insert("far".into(), own);
+        assert_eq!(http(&mut joined), ["10.0.0.7:8080", "127.9.1.3:8080"]);
     }
 
     #[test]

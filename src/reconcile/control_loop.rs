@@ -15,14 +15,11 @@ use crate::apiserver::{self, Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Status, Str, Time};
-use crate::runtime;
-use crate::runtime::capacity::MachineCapacity;
-use crate::runtime::contain::contain;
-use crate::runtime::image::Environment;
-use crate::runtime::machine::{Host, Machine};
-use crate::runtime::manifests::ManifestWatch;
-use crate::runtime::pressure_stats;
-use crate::runtime::token_signer::claim_signer;
+use crate::runtime::token_signer::{TokenSource, claim_signer, token_source};
+use crate::runtime::{
+    self, capacity::MachineCapacity, contain::contain, image::Environment, machine::Host, machine::Machine,
+    manifests::ManifestWatch, pressure_stats,
+};
 use crate::store::{HintWatch, OpenError, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
 use crate::world::policy::Cidr;
 use crate::world::pressure::EvictionThresholds;
@@ -80,6 +77,8 @@ pub struct ControlSettings {
     pub on_idle: Option<fn(Idle)>,
     /// Address of the API server for pods, if one runs in this process.
     pub pod_api: Option<std::net::SocketAddr>,
+    /// Source of the tokens of pods, where the cluster's keys are elsewhere.
+    pub token_source: Option<TokenSource>,
 }
 
 /// Wake-ups of the control loop.
@@ -204,7 +203,8 @@ impl ControlLoop {
         world.backoff_cap_seconds = self.settings.backoff_cap_seconds;
         world.private_files = self.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &mut self.machine {
-            machine.sign_tokens_with(keys.signer.clone());
+            let source = self.settings.token_source.clone();
+            machine.take_tokens_from(source.unwrap_or_else(|| token_source(keys.signer.clone())));
             machine.open_node_ports(&self.settings.node_ports);
             world.runs_as = machine.runs_as();
             world.lowest_port = machine.lowest_port();

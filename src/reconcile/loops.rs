@@ -12,6 +12,13 @@ pub fn all_loops() -> Vec<&'static Loop> {
     all
 }
 
+/// The loops of a node whose control plane is elsewhere.
+pub fn node_loops() -> Vec<&'static Loop> {
+    let mut all: Vec<&'static Loop> = network::ALL.to_vec();
+    all.extend([&kubelet::IMAGES, &kubelet::PRESSURE, &kubelet::LOOP]);
+    all
+}
+
 /// The controllers that a list enables (kube-controller-manager's `--controllers`): `*` for all, `NAME` for one, `-NAME` for all but it,
 /// by names as `verbose` lines show them, with or without the ending `-controller`. Every other loop always runs. The error names what
 /// is not a controller, and lists the controllers.

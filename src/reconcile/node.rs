@@ -10,7 +10,7 @@ use crate::world::{NodeFacts, Row, World};
 use serde_json::{Map, Value, json};
 
 /// Values of the annotation [`RUNTIME`] are [`SIMULATED`] and [`LOCAL`]. Other nodes are not run by kloop, except this machine's own Node.
-pub use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
+pub use crate::world::resources::{MACHINE, RUNTIME, SIMULATED, STOPPED};
 
 /// Runtime of an additional node whose pods run on this machine.
 pub const LOCAL: &str = "local";
@@ -101,6 +101,13 @@ pub fn additional(capacity: &MachineCapacity, runtime: &str, now: Time) -> Objec
     node
 }
 
+/// Makes the object of a machine that registers itself at a server elsewhere.
+pub fn registration(capacity: &MachineCapacity, now: Time) -> Object {
+    let mut node = object(capacity);
+    node.set(&["status"], status(capacity, now));
+    node
+}
+
 fn ready_since(node: &Object) -> Option<Value> {
     let ready =
         node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready" && one["status"] == "True")?;
@@ -124,10 +131,10 @@ fn status(capacity: &MachineCapacity, now: Time) -> Value {
         "capacity": offers, "allocatable": offers,
         "conditions": report::well(now),
         "addresses": [
-            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "InternalIP", "address": capacity.address.to_string()},
             {"type": "Hostname", "address": capacity.name},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": capacity.kubelet_port}},
         "nodeInfo": {
             "machineID": capacity.machine_id, "systemUUID": capacity.machine_id, "bootID": capacity.boot_id,
             "kernelVersion": capacity.kernel, "osImage": capacity.os_image,

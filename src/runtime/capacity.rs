@@ -2,6 +2,7 @@
 
 use rustix::system::uname;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 /// Pods that this machine offers to run, unless settings say otherwise.
@@ -30,6 +31,10 @@ pub struct MachineCapacity {
     pub machine_id: String,
     /// Identity of its boot.
     pub boot_id: String,
+    /// Its address for the rest of the cluster.
+    pub address: IpAddr,
+    /// The port where it serves as a kubelet; 0 for none.
+    pub kubelet_port: u16,
 }
 
 /// This machine, under a name of its own or the host's; the state's file system is what its pods write to.
@@ -47,6 +52,8 @@ pub fn measure_capacity(name: Option<&str>, state: &Path) -> MachineCapacity {
         architecture: architecture(),
         machine_id: read("/etc/machine-id"),
         boot_id: read("/proc/sys/kernel/random/boot_id"),
+        address: Ipv4Addr::LOCALHOST.into(),
+        kubelet_port: 0,
     }
 }
 

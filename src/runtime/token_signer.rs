@@ -124,6 +124,14 @@ fn hash_token(token: &str) -> Option<[u8; 32]> {
     <[u8; 32]>::try_from(digest(&SHA256, token.as_bytes()).as_ref()).ok()
 }
 
+/// Returns the token with these claims; `None` when there is none at the moment.
+pub type TokenSource = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
+
+/// Returns the source of the tokens that a cluster signs itself.
+pub fn token_source(signer: Arc<TokenSigner>) -> TokenSource {
+    Arc::new(move |claims| signer.sign(claims).ok())
+}
+
 /// Returns the signer of tokens in Secrets. It remembers the tokens that it has given.
 pub fn claim_signer(signer: Arc<TokenSigner>) -> ClaimSigner {
     let known: Mutex<HashMap<String, String>> = Mutex::default();
@@ -145,14 +153,14 @@ pub fn claim_signer(signer: Arc<TokenSigner>) -> ClaimSigner {
 /// Signs the tokens in the volumes of pods. Equal claims get the same token again, so that a pod's files stay as they are.
 #[derive(Default)]
 pub struct VolumeSigner {
-    signer: Option<Arc<TokenSigner>>,
+    source: Option<TokenSource>,
     signed: HashMap<Arc<[u8]>, Arc<[u8]>>,
 }
 
 impl VolumeSigner {
-    /// Signs with this key.
-    pub fn new(signer: Arc<TokenSigner>) -> VolumeSigner {
-        VolumeSigner { signer: Some(signer), signed: HashMap::new() }
+    /// Takes tokens from this source.
+    pub fn new(source: TokenSource) -> VolumeSigner {
+        VolumeSigner { source: Some(source), signed: HashMap::new() }
     }
 
     /// Returns the volumes with signed tokens in place of claims; `None` where none has any.
@@ -180,7 +188,11 @@ impl VolumeSigner {
             return;
         }
         let claims = serde_json::from_slice(&file.content).unwrap_or_default();
-        let token = self.signer.as_ref().and_then(|signer| signer.sign(&claims).ok()).unwrap_or_default();
+        let Some(token) = self.source.as_ref().and_then(|source| source(&claims)) else {
+            // The next look asks again.
+            file.content = Arc::from([]);
+            return;
+        };
         let token: Arc<[u8]> = token.into_bytes().into();
         if self.signed.len() >= REMEMBERED {
             self.signed.clear();
@@ -229,7 +241,7 @@ mod tests {
     #[test]
     fn equal_claims_in_volumes_get_the_same_token() {
         let signer = TokenSigner::from_key(&generate_key().unwrap()).unwrap();
-        let mut signer = VolumeSigner::new(signer.into());
+        let mut signer = VolumeSigner::new(token_source(signer.into()));
         let volumes = |claims: &str| {
             let content = claims.as_bytes().into();
             let file = VolumeFile { path: "token".into(), mode: 0o644, content, is_claims: true };

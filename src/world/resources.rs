@@ -190,6 +190,8 @@ pub struct NodeFields {
     pub runtime: Option<Str>,
     /// Annotation [`STOPPED`].
     pub stopped: Option<Str>,
+    /// Whether a machine has joined as this node: annotation [`MACHINE`].
+    pub is_joined: bool,
     /// `status.images`: the size of each, by each of its names.
     pub images: BTreeMap<Str, i64>,
 }
@@ -244,6 +246,9 @@ pub const SIMULATED: &str = "simulated";
 /// Since when a node is stopped by hand: its heartbeats have ended then.
 pub const STOPPED: &str = "kloop.dev/stopped";
 
+/// Annotation with the identity of the machine that has joined as a node.
+pub const MACHINE: &str = "kloop.dev/machine";
+
 impl NodeFields {
     /// Reads them from a node.
     pub fn from_node(node: &Object) -> NodeFields {
@@ -259,6 +264,7 @@ impl NodeFields {
             address: internal.and_then(|one| one["address"].as_str()).map(Str::from),
             runtime: node.annotation(RUNTIME).map(Str::from),
             stopped: node.annotation(STOPPED).map(Str::from),
+            is_joined: node.annotation(MACHINE).is_some(),
             images: images(node),
             ready: ready.and_then(|one| match one["status"].as_str() {
                 Some("True") => Some(true),

@@ -107,6 +107,8 @@ pub fn machine() -> MachineCapacity {
         architecture: "amd64",
         machine_id: "m".into(),
         boot_id: "b".into(),
+        address: std::net::Ipv4Addr::LOCALHOST.into(),
+        kubelet_port: 0,
     }
 }
 

@@ -200,6 +200,7 @@ fn start_definition_loop(mut api: Api, state: &Path) -> CliResult<ControlLoop> {
         metrics: Arc::default(),
         on_idle: None,
         pod_api: None,
+        token_source: None,
     };
     Ok(ControlLoop::start(api, leadership, settings)?)
 }

@@ -1,4 +1,4 @@
-//! Verbs about nodes: cordon, uncordon, taint, drain, and `kloop node`, which adds, stops, starts and removes them.
+//! Verbs about nodes: cordon, uncordon, taint, drain, and `kloop node`, which adds, joins, stops, starts and removes them.
 //!
 //! Knows: how these verbs find nodes, and how a node is cordoned. Start reading at
 //! [`cordon`](mod@cordon).
@@ -6,9 +6,11 @@
 mod add;
 pub mod cordon;
 pub mod drain;
+mod join;
 mod remove;
 mod stop;
 pub mod taint;
+mod token;
 
 use super::change::change;
 use super::dry_run::DryRun;
@@ -20,9 +22,10 @@ use crate::object::selector::Selector;
 use crate::object::{Key, Object};
 use clap::Subcommand;
 
-/// Add nodes, stop and start them, remove them.
+/// Add nodes, join machines, stop and start nodes, remove them.
 ///
-/// This machine is a node while reconcile runs. Added nodes run their pods on this machine as well, or simulate them.
+/// This machine is a node while reconcile runs. Added nodes run their pods on this machine as well, or simulate them. Other machines
+/// join with a token.
 #[derive(clap::Args)]
 #[command(
     override_usage = "SUBCOMMAND",
@@ -51,6 +54,8 @@ kloop node start node-1"
     )]
     Start(stop::StartArgs),
     Remove(remove::Args),
+    Join(join::Args),
+    Token(token::Args),
 }
 
 /// Runs the verb.
@@ -60,6 +65,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         NodeVerb::Stop(args) => stop::run(args, context),
         NodeVerb::Start(args) => stop::start(args, context),
         NodeVerb::Remove(args) => remove::run(args, context),
+        NodeVerb::Join(args) => join::run(args, context),
+        NodeVerb::Token(args) => token::run(args, context),
     }
 }
 

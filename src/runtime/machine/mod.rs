@@ -13,7 +13,7 @@ mod zygote_handle;
 use super::network::gateway::{GatewayCommand, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand};
 use super::probe::ProbeRoute;
-use super::token_signer::{TokenSigner, VolumeSigner};
+use super::token_signer::{TokenSource, VolumeSigner};
 use super::wire::{ControlGroup, SoftBounds};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
@@ -250,9 +250,9 @@ impl Machine {
         self.publish(GatewayCommand::NodePorts(blocks.to_vec()));
     }
 
-    /// Signs the tokens of pods with this key. To be called before any container is started.
-    pub fn sign_tokens_with(&mut self, signer: Arc<TokenSigner>) {
-        self.volume_signer = VolumeSigner::new(signer);
+    /// Takes the tokens of pods from this source. To be called before any container is started.
+    pub fn take_tokens_from(&mut self, source: TokenSource) {
+        self.volume_signer = VolumeSigner::new(source);
     }
 
     fn publish(&self, command: GatewayCommand) {

@@ -1,0 +1,184 @@
+//! The two sides of an object that a node and its server share: the server owns the spec, the node owns the status of its pods.
+//!
+//! Pure: values in, values out. Never: sends or stores anything. Start reading at [`merge_pod`], then [`status_patch`].
+
+use crate::object::Object;
+use serde_json::{Map, Value, json};
+
+/// Conditions of a pod that its kubelet writes. Others are the server's.
+const OWN_CONDITIONS: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "DisruptionTarget",
+    "PodResizePending",
+    "PodResizeInProgress",
+];
+/// Fields of a pod's status that its kubelet writes, without the conditions.
+const OWN_FIELDS: [&str; 13] = [
+    "phase",
+    "reason",
+    "message",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+    "startTime",
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+    "qosClass",
+    "resize",
+];
+
+fn is_own(condition: &Value) -> bool {
+    condition["type"].as_str().is_some_and(|condition| OWN_CONDITIONS.contains(&condition))
+}
+
+fn is_over(status: &Value) -> bool {
+    matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+fn conditions(status: &Value) -> &[Value] {
+    status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Returns a pod as the node stores it: the server's, with the status that the node has found out. `local`: the pod in the node's state.
+/// Finalizers stay at the server, which waits for them; the node is done when the processes have ended.
+pub fn merge_pod(mut server: Object, local: Option<&Object>) -> Object {
+    server.unset(&["metadata", "finalizers"]);
+    server.unset(&["metadata", "managedFields"]);
+    let Some(local) = local.filter(|local| local.uid() == server.uid()) else { return server };
+    let (theirs, ours) = (&server.0["status"], &local.0["status"]);
+    // Someone has ended the pod over the head of its node.
+    if !ours.is_object() || (is_over(theirs) && !is_over(ours)) {
+        return server;
+    }
+    let mut status = theirs.as_object().cloned().unwrap_or_default();
+    for field in OWN_FIELDS {
+        match ours.get(field) {
+            Some(value) => status.insert(field.to_owned(), value.clone()),
+            None => status.remove(field),
+        };
+    }
+    let foreign = conditions(theirs).iter().filter(|condition| !is_own(condition));
+    let own = conditions(ours).iter().filter(|condition| is_own(condition));
+    status.insert("conditions".to_owned(), foreign.chain(own).cloned().collect());
+    server.set(&["status"], Value::Object(status));
+    server
+}
+
+/// Returns the strategic merge patch of the status that tells the server what the node has found out; `None` when the server knows it.
+/// `known`: the status as the server has it.
+pub fn status_patch(ours: &Value, known: &Value) -> Option<Value> {
+    let mut patch = Map::new();
+    for field in OWN_FIELDS {
+        let (own, theirs) = (ours.get(field).unwrap_or(&Value::Null), known.get(field).unwrap_or(&Value::Null));
+        if own != theirs {
+            patch.insert(field.to_owned(), own.clone());
+        }
+    }
+    let is_news = |condition: &&Value| is_own(condition) && !conditions(known).contains(condition);
+    let changed: Vec<Value> = conditions(ours).iter().filter(is_news).cloned().collect();
+    if !changed.is_empty() {
+        patch.insert("conditions".to_owned(), changed.into());
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Returns a Node as the node stores it: the server's labels, taints and spec, with the node's own status.
+pub fn merge_node(mut server: Object, local: Option<&Object>) -> Object {
+    server.unset(&["metadata", "managedFields"]);
+    let own = local.filter(|local| local.uid() == server.uid()).and_then(|local| local.value_at(&["status"]));
+    if let Some(status) = own {
+        server.set(&["status"], status.clone());
+    }
+    server
+}
+
+/// Returns any other object as the node stores it.
+pub fn copy(mut server: Object) -> Object {
+    server.unset(&["metadata", "finalizers"]);
+    server.unset(&["metadata", "managedFields"]);
+    server
+}
+
+/// Whether two states of an object differ in more than their revision.
+pub fn differs(one: &Object, other: &Object) -> bool {
+    let content = |object: &Object| {
+        let mut value = object.0.clone();
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
+        value
+    };
+    content(one) != content(other)
+}
+
+/// The parts of a Node's status that say nothing new when only they change: the times of heartbeats.
+pub fn without_heartbeats(status: &Value) -> Value {
+    let mut status = status.clone();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastHeartbeatTime"] = json!(null);
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(status: Value) -> Object {
+        Object(json!({
+            "metadata": {"name": "a", "uid": "1", "finalizers": ["x"]}, "spec": {"nodeName": "n"}, "status": status,
+        }))
+    }
+
+    #[test]
+    fn pod_has_the_spec_of_the_server_and_the_status_of_the_node() {
+        let gate = json!({"type": "example.com/gate", "status": "True"});
+        let scheduled = json!({"type": "PodScheduled", "status": "True"});
+        let ready = json!({"type": "Ready", "status": "True"});
+        let old = json!({"type": "Ready", "status": "False"});
+        let server = pod(json!({"phase": "Pending", "message": "old", "conditions": [scheduled, old, gate]}));
+        let local = pod(json!({"phase": "Running", "podIP": "127.2.1.1", "conditions": [scheduled, ready]}));
+        let merged = merge_pod(server.clone(), Some(&local));
+        assert!(merged.finalizers().is_empty());
+        let expected = json!({"phase": "Running", "podIP": "127.2.1.1", "conditions": [scheduled, gate, ready]});
+        assert_eq!(merged.0["status"], expected);
+        // Another pod of the same name has nothing to do with it.
+        let mut other = local.clone();
+        other.set(&["metadata", "uid"], "2");
+        assert_eq!(merge_pod(server.clone(), Some(&other)).0["status"], server.0["status"]);
+        let ended = pod(json!({"phase": "Failed", "reason": "NodeLost"}));
+        assert_eq!(merge_pod(ended.clone(), Some(&local)).0["status"], ended.0["status"]);
+    }
+
+    #[test]
+    fn status_patch_has_only_what_the_server_does_not_know() {
+        let ready = json!({"type": "Ready", "status": "True"});
+        let ours = json!({"phase": "Running", "conditions": [ready, {"type": "PodScheduled", "status": "Odd"}]});
+        let known =
+            json!({"phase": "Pending", "message": "waits", "conditions": [{"type": "Ready", "status": "False"}]});
+        let patch = status_patch(&ours, &known).unwrap();
+        assert_eq!(patch, json!({"phase": "Running", "message": null, "conditions": [ready]}));
+        assert_eq!(status_patch(&ours, &ours), None);
+    }
+
+    #[test]
+    fn node_keeps_its_status_under_new_labels() {
+        let node = |label: &str, ready: &str| {
+            Object(
+                json!({"metadata": {"name": "n", "uid": "1", "labels": {"a": label}, "resourceVersion": ready}, "status": {"r": ready}}),
+            )
+        };
+        let merged = merge_node(node("new", "old"), Some(&node("old", "new")));
+        assert_eq!((merged.label("a"), &merged.0["status"]["r"]), (Some("new"), &json!("new")));
+        let mut later = merged.clone();
+        later.set(&["metadata", "resourceVersion"], "9");
+        assert!(!differs(&merged, &later) && differs(&merged, &node("new", "old")));
+        let beat = |at: &str| json!({"conditions": [{"type": "Ready", "lastHeartbeatTime": at}]});
+        assert_eq!(without_heartbeats(&beat("1")), without_heartbeats(&beat("2")));
+    }
+}

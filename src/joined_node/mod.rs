@@ -1,0 +1,297 @@
+//! A node on this machine that belongs to a cluster whose API server is elsewhere.
+//!
+//! Knows: the node has a state of its own, a copy of what it needs ([`mirror`]), over which the loops of a node run as they do in a
+//! cluster of one machine; what they find out is told to the server ([`upstream`]). So the node goes on while the server is away, and
+//! takes up its pods after a restart. Never: runs a controller or the scheduler, plans anything itself.
+//! Start reading at [`join`].
+
+pub mod discovery;
+mod identity;
+mod merge;
+mod mirror;
+mod node_context;
+mod references;
+mod registration;
+mod server_pods;
+mod stored_copy;
+mod tokens;
+mod upstream;
+
+pub use node_context::NodeLog;
+
+use crate::apiserver::Api;
+use crate::client::{ApiClient, ClientRequest, ServerConfig};
+use crate::object::{Key, Object, Resource, Time};
+use crate::reconcile::node;
+use crate::runtime::capacity::MachineCapacity;
+use crate::runtime::https::trust::TlsClientKey;
+use crate::runtime::token_signer::TokenSource;
+use crate::store::OpenMode;
+use discovery::JoinTarget;
+use identity::{CLIENT_SIGNER, NodeCertificateRequest, SERVING_SIGNER};
+use node_context::NodeContext;
+use registration::Heartbeat;
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use stored_copy::CopyTxn;
+
+/// Oldest Kubernetes, as a minor version of 1, whose API the node understands.
+const OLDEST: u32 = 30;
+/// Time limit for the first answer of the server, and for the node's own state.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A machine that joins.
+pub struct JoiningMachine {
+    /// The node's own state file.
+    pub state: PathBuf,
+    /// Its name, address and capacity.
+    pub capacity: MachineCapacity,
+}
+
+/// The certificate with which a node serves.
+pub struct ServingIdentity {
+    /// The certificate and its key.
+    pub key: TlsClientKey,
+    /// The authority of its clients, PEM.
+    pub authority: Arc<[u8]>,
+}
+
+/// A node that has joined.
+pub struct JoinedNode {
+    context: Arc<NodeContext>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Returns the file with the identity of a node whose state this is.
+pub fn identity_path(state: &Path) -> PathBuf {
+    state.with_added_extension("node")
+}
+
+/// Whether a state is the copy of a joined node, which nothing but the node may change.
+pub fn is_copy(state: &Path) -> bool {
+    identity_path(state).exists()
+}
+
+/// Returns the node whose copy a state is, and the URL of its server; `None` for any other state.
+pub fn known_membership(state: &Path) -> Result<Option<(String, String)>, String> {
+    let known = identity::load(&identity_path(state))?;
+    Ok(known.map(|(node, config)| (node, config.address.to_string())))
+}
+
+/// Joins a cluster, or takes up the membership of an earlier run. `target`: the server and the token; `None` for the server of the
+/// earlier run. Nothing is left on this machine when it fails before the server has accepted the node.
+pub fn join(target: Option<&JoinTarget>, machine: &JoiningMachine, log: NodeLog) -> Result<JoinedNode, String> {
+    let identity = identity_path(&machine.state);
+    let config = match (identity::load(&identity)?, target) {
+        (Some((name, config)), _) if name == machine.capacity.name => config,
+        (Some((name, config)), _) => {
+            return Err(format!(
+                "{} is the state of the node {name} of {}: name another file with --state to join as {}",
+                machine.state.display(),
+                config.address,
+                machine.capacity.name
+            ));
+        }
+        (None, _) if machine.state.exists() => {
+            return Err(format!(
+                "{} is the state of a cluster of its own: name another file with --state",
+                machine.state.display()
+            ));
+        }
+        (None, Some(target)) => obtain_identity(target, &machine.capacity.name)?,
+        (None, None) => return Err("this machine has joined no cluster yet: give the server and a --token".to_owned()),
+    };
+    let client = ApiClient::new(config.clone()).map_err(|error| error.to_string())?;
+    let uid = match stored_uid(machine).filter(|_| is_away(&client)) {
+        // The server is told later.
+        Some(uid) => uid,
+        None => {
+            check_version(&client, false)?;
+            let node = node::registration(&machine.capacity, Time::now());
+            let registered = registration::register(&client, &node, &machine_id(machine))?;
+            open_state(&machine.state, &registered)?;
+            identity::store(&identity, &config, &machine.capacity.name)?;
+            registered.uid().to_owned()
+        }
+    };
+    let context = NodeContext::new(&machine.capacity.name, (machine.state.clone(), identity), client, log);
+    JoinedNode::start(Arc::new(context), &uid)
+}
+
+/// Returns the uid of the Node in the state of an earlier run.
+fn stored_uid(machine: &JoiningMachine) -> Option<String> {
+    let api = Api::open(&machine.state, OpenMode::Existing, stored_copy::ACTOR).ok()?;
+    let key = Key::new(Resource("nodes"), "", &machine.capacity.name);
+    let node = api.read(|snapshot| snapshot.get(&key)).ok()??;
+    Some(node.uid.to_string())
+}
+
+/// Whether the server does not answer at the moment.
+fn is_away(client: &ApiClient) -> bool {
+    let asked = client.send(ClientRequest::get("/version").within(PATIENCE));
+    asked.is_err_and(|error| error.is_temporary())
+}
+
+/// Returns the configuration of a client with the node's new certificate.
+fn obtain_identity(target: &JoinTarget, node: &str) -> Result<ServerConfig, String> {
+    let config = discovery::discover(target)?;
+    let bootstrap = ApiClient::new(config.clone()).map_err(|error| error.to_string())?;
+    check_version(&bootstrap, true)?;
+    let order = NodeCertificateRequest { node, signer: CLIENT_SIGNER, addresses: &[] };
+    let key = identity::request_certificate(&bootstrap, &order)?;
+    Ok(identity::with_key(&config, key))
+}
+
+/// Refuses a server that speaks an older Kubernetes, or none.
+fn check_version(client: &ApiClient, has_token: bool) -> Result<(), String> {
+    let version = client.send(ClientRequest::get("/version").within(PATIENCE)).and_then(|reply| reply.json());
+    let version = version.map_err(|error| match has_token {
+        true => identity::explain(&error),
+        false => error.to_string(),
+    })?;
+    let number = |field: &str| {
+        let text = version[field].as_str()?;
+        text.trim_end_matches(|last: char| !last.is_ascii_digit()).parse::<u32>().ok()
+    };
+    match (number("major"), number("minor")) {
+        (Some(1), Some(OLDEST..)) => Ok(()),
+        (Some(major), Some(minor)) => Err(format!(
+            "{} speaks Kubernetes {major}.{minor}, and a node of kloop needs 1.{OLDEST} or newer",
+            client.config().address
+        )),
+        _ => Err(format!("{} is no API server of Kubernetes: it tells no version", client.config().address)),
+    }
+}
+
+/// Identifies this machine and state, so that another machine does not take the node's name.
+fn machine_id(machine: &JoiningMachine) -> String {
+    let state = std::path::absolute(&machine.state).unwrap_or_default();
+    let text = format!("{}\n{}", machine.capacity.machine_id, state.display());
+    digest(&SHA256, text.as_bytes()).as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Opens the node's own state, and puts the Node there with the uid that it has at the server.
+fn open_state(state: &Path, node: &Object) -> Result<(), String> {
+    let mut api = Api::open(state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
+    let txn = api.store_mut().write(PATIENCE).map_err(|error| error.to_string())?;
+    let mut copy = CopyTxn::new(txn);
+    let kind = &crate::kinds::node::KIND;
+    let key = stored_copy::key_of(kind, node);
+    let local = copy.get(&key).map_err(|error| error.to_string())?;
+    let merged = merge::merge_node(node.clone(), local.as_ref());
+    copy.put(kind, &key, merged, local.as_ref()).map_err(|error| error.to_string())?;
+    copy.mark(node.name()).map_err(|error| error.to_string())?;
+    copy.commit().map_err(|error| error.to_string())
+}
+
+impl JoinedNode {
+    fn start(context: Arc<NodeContext>, uid: &str) -> Result<JoinedNode, String> {
+        let mirror = mirror::Mirror::open(context.clone())?;
+        let upstream = upstream::Upstream::open(context.clone())?;
+        let heartbeat = Heartbeat::new(context.clone(), uid, node_status(&context)?);
+        let mut node = JoinedNode { context, threads: Vec::new() };
+        node.spawn("mirror", move || mirror.run())?;
+        node.spawn("upstream", move || upstream.run())?;
+        node.spawn("heartbeat", move || heartbeat.run())?;
+        Ok(node)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(|error| format!("cannot start a thread: {error}"))?);
+        Ok(())
+    }
+
+    /// Returns the source of tokens for the pods: the server.
+    pub fn token_source(&self) -> TokenSource {
+        let context = self.context.clone();
+        Arc::new(move |claims| context.issue_token(claims))
+    }
+
+    /// Returns a function that obtains the certificate with which the node serves, and the cluster's authority, PEM. It may wait for
+    /// minutes.
+    pub fn serving_identity(&self, address: String) -> impl FnOnce() -> Result<ServingIdentity, String> + Send + use<> {
+        let context = self.context.clone();
+        move || {
+            let client = context.client();
+            let order = NodeCertificateRequest { node: &context.node, signer: SERVING_SIGNER, addresses: &[address] };
+            let key = identity::request_certificate(&client, &order)?;
+            let authority = client.config().authorities.clone().ok_or("the cluster's authority is not known")?;
+            Ok(ServingIdentity { key, authority })
+        }
+    }
+
+    /// The URL of the server.
+    pub fn server(&self) -> String {
+        self.context.client().config().address.to_string()
+    }
+
+    /// Ends the exchange with the server. Pods go on.
+    pub fn stop(self) {
+        self.context.stop();
+        for thread in self.threads {
+            // A panic was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns a reader of the Node's status in the node's own state.
+fn node_status(context: &NodeContext) -> Result<Box<dyn FnMut() -> Option<Value> + Send>, String> {
+    let api = Api::open(&context.state, OpenMode::Existing, "heartbeat").map_err(|error| error.to_string())?;
+    let key = Key::new(Resource("nodes"), "", &context.node);
+    Ok(Box::new(move || {
+        let stored = api.read(|snapshot| snapshot.get(&key)).ok()??;
+        let node: Value = serde_json::from_str(&stored.body).ok()?;
+        Some(node["status"].clone()).filter(Value::is_object)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::capacity;
+
+    fn machine(state: PathBuf) -> JoiningMachine {
+        JoiningMachine { capacity: capacity::measure_capacity(Some("a"), &state), state }
+    }
+
+    #[test]
+    fn state_of_a_cluster_joins_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state.db");
+        drop(Api::open(&state, OpenMode::Create, "test").unwrap());
+        let error = join(None, &machine(state.clone()), Box::new(|_| {})).err().unwrap();
+        assert!(error.contains("is the state of a cluster of its own"), "{error}");
+        assert!(!is_copy(&state));
+    }
+
+    #[test]
+    fn failed_join_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = JoinTarget {
+            server: "https://127.0.0.1:1".into(),
+            token: "abcdef.0123456789abcdef".into(),
+            hashes: vec!["sha256:00".into()],
+            authority: None,
+            trusts_any: false,
+        };
+        let machine = machine(folder.path().join("node/state.db"));
+        let error = join(Some(&target), &machine, Box::new(|_| {})).err().unwrap();
+        assert!(error.contains("was refused"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let error = join(None, &machine, Box::new(|_| {})).err().unwrap();
+        assert!(error.contains("has joined no cluster yet"), "{error}");
+    }
+
+    #[test]
+    fn machines_differ_by_their_state() {
+        let id = |path: &str| machine_id(&machine(path.into()));
+        assert_eq!(id("/a/state.db"), id("/a/state.db"));
+        assert_ne!(id("/a/state.db"), id("/b/state.db"));
+    }
+}

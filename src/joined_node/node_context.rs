@@ -1,0 +1,103 @@
+//! The things that the threads of a joined node share: its client, the pods at the server, tokens, and the end.
+//!
+//! Start reading at [`NodeContext`].
+
+use super::identity;
+use super::server_pods::ServerPods;
+use super::tokens::IssuedTokens;
+use crate::client::{ApiClient, ClientResult, Reflectors, ServerConfig};
+use crate::object::Object;
+use crate::runtime::https::trust::TlsClientKey;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Receives a line for the log.
+pub type NodeLog = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Shared state of the threads of a joined node.
+pub struct NodeContext {
+    /// The node's name.
+    pub node: String,
+    /// The node's own state file.
+    pub state: PathBuf,
+    /// The file with the node's certificate.
+    pub identity: PathBuf,
+    /// The pods of the node as the server has them.
+    pub pods: ServerPods,
+    /// Tokens for pods.
+    pub tokens: IssuedTokens,
+    /// Grows with each renewal of the certificate, which needs new connections.
+    pub client_number: AtomicU64,
+    client: Mutex<ApiClient>,
+    is_stopping: AtomicBool,
+    log: NodeLog,
+}
+
+impl NodeContext {
+    /// Makes the shared state.
+    pub fn new(node: &str, (state, identity): (PathBuf, PathBuf), client: ApiClient, log: NodeLog) -> NodeContext {
+        NodeContext {
+            node: node.to_owned(),
+            state,
+            identity,
+            pods: ServerPods::default(),
+            tokens: IssuedTokens::default(),
+            client_number: AtomicU64::new(0),
+            client: Mutex::new(client),
+            is_stopping: AtomicBool::new(false),
+            log,
+        }
+    }
+
+    /// The client with the present certificate.
+    pub fn client(&self) -> ApiClient {
+        self.lock().clone()
+    }
+
+    /// Uses another certificate from now on.
+    pub fn renew(&self, key: TlsClientKey) -> Result<(), String> {
+        let config: ServerConfig = identity::with_key(self.client().config(), key);
+        identity::store(&self.identity, &config, &self.node)?;
+        let client: ClientResult<ApiClient> = ApiClient::new(config);
+        *self.lock() = client.map_err(|error| error.to_string())?;
+        self.client_number.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns new reflectors, and the number of the client that they use.
+    pub fn reflectors(&self) -> (Reflectors, u64) {
+        let number = self.client_number.load(Ordering::Relaxed);
+        (self.client().reflectors(), number)
+    }
+
+    /// Fetches the tokens that a pod needs.
+    pub fn fetch_tokens(&self, pod: &Object) {
+        self.tokens.fetch(&self.client(), pod);
+    }
+
+    /// Returns the token for claims of a pod.
+    pub fn issue_token(&self, claims: &Value) -> Option<String> {
+        self.tokens.issue(&self.client(), claims)
+    }
+
+    /// Logs a line for users.
+    pub fn log(&self, text: &str) {
+        (self.log)(text);
+    }
+
+    /// Lets the threads end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the threads are to end.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ApiClient> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

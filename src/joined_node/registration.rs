@@ -1,0 +1,198 @@
+//! The Node and the Lease of a joined node at its server: made when it joins, kept up by heartbeats.
+//!
+//! Knows: another machine must not take the node's name while the first one lives. Never: changes labels, taints or the spec of a Node
+//! that is there. Start reading at [`register`], then [`Heartbeat`].
+
+use super::identity::{self, CLIENT_SIGNER, NodeCertificateRequest};
+use super::merge::without_heartbeats;
+use super::node_context::NodeContext;
+use crate::client::{ApiClient, ClientError, ClientRequest, PatchFormat};
+use crate::object::time::Shift;
+use crate::object::{Object, Time, time};
+use crate::reconcile::node::MACHINE;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Interval of heartbeats, and the time for which one counts (kubelet: nodeLeaseDurationSeconds).
+const BEAT: Duration = Duration::from_secs(10);
+const LEASE_SECONDS: i64 = 40;
+/// Interval at which the whole status is reported although nothing has changed.
+const REPORT: Duration = Duration::from_secs(300);
+/// Time limit of a heartbeat's requests.
+const TIMEOUT: Duration = Duration::from_secs(8);
+/// Interval between looks whether something has changed or the node is to end.
+const STEP: Duration = Duration::from_millis(200);
+
+/// Returns the path of a Node.
+pub fn node_path(node: &str) -> String {
+    format!("/api/v1/nodes/{node}")
+}
+
+fn lease_path(node: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}")
+}
+
+/// Registers the node, or takes up the Node of an earlier run. `machine`: the identity of this machine and state. Returns the Node as the
+/// server has it.
+pub fn register(client: &ApiClient, node: &Object, machine: &str) -> Result<Object, String> {
+    let name = node.name();
+    let get = || client.send(ClientRequest::get(node_path(name))).and_then(|reply| reply.json());
+    match get() {
+        Ok(found) => take_up(client, Object(found), machine),
+        Err(error) if error.code() == 404 => {
+            let mut node = node.clone();
+            node.set(&["metadata", "annotations", MACHINE], machine);
+            let made = client.send(ClientRequest::post("/api/v1/nodes", &node.0)).and_then(|reply| reply.json());
+            made.map(Object).map_err(|error| format!("cannot register the node {name}: {error}"))
+        }
+        Err(error) => Err(format!("cannot read the node {name}: {error}")),
+    }
+}
+
+/// Takes up a Node that is there, unless another machine has it.
+fn take_up(client: &ApiClient, found: Object, machine: &str) -> Result<Object, String> {
+    let name = found.name();
+    match found.annotation(MACHINE) {
+        Some(owner) if owner == machine => return Ok(found),
+        Some(_) => {}
+        None if !is_alive(client, name) => {}
+        None => {
+            return Err(format!(
+                "there is a node {name} already, and it is alive: choose another name with --node-name, or remove it first (kubectl \
+                 delete node {name})"
+            ));
+        }
+    }
+    if is_alive(client, name) {
+        return Err(format!(
+            "there is a node {name} already, of another machine that is alive: choose another name with --node-name, or remove that \
+             node first (kubectl delete node {name})"
+        ));
+    }
+    let patch = json!({"metadata": {"annotations": {MACHINE: machine}}});
+    let taken = client.send(ClientRequest::patch(node_path(name), PatchFormat::Merge, &patch));
+    let taken = taken.and_then(|reply| reply.json());
+    taken.map(Object).map_err(|error| format!("cannot take over the node {name}, whose machine is away: {error}"))
+}
+
+/// Whether a node has sent a heartbeat a short time ago.
+fn is_alive(client: &ApiClient, node: &str) -> bool {
+    let lease = client.send(ClientRequest::get(lease_path(node))).and_then(|reply| reply.json()).ok();
+    let renewed = lease.and_then(|lease| lease["spec"]["renewTime"].as_str()?.parse::<Time>().ok());
+    renewed.is_some_and(|renewed| renewed.later(SignedDuration::from_secs(LEASE_SECONDS)) > Time::now())
+}
+
+/// The heartbeats of a node.
+pub struct Heartbeat {
+    context: Arc<NodeContext>,
+    /// Uid of the Node.
+    uid: String,
+    /// Reads the Node's status in the node's own state.
+    read_status: Box<dyn FnMut() -> Option<Value> + Send>,
+    reported: Option<(Value, Instant)>,
+    /// The problem that was logged.
+    problem: Option<String>,
+    renewal: Option<Time>,
+}
+
+impl Heartbeat {
+    /// Sends none yet.
+    pub fn new(
+        context: Arc<NodeContext>,
+        uid: &str,
+        read_status: Box<dyn FnMut() -> Option<Value> + Send>,
+    ) -> Heartbeat {
+        let renewal = identity::renewal_time(&context.client().config().credentials.key.certificate);
+        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None, renewal }
+    }
+
+    /// Sends heartbeats until the node stops, and the status whenever it has changed.
+    pub fn run(mut self) {
+        let mut last_beat: Option<Instant> = None;
+        while !self.context.is_stopping() {
+            if last_beat.is_none_or(|at| at.elapsed() >= BEAT) {
+                last_beat = Some(Instant::now());
+                let beat = self.beat();
+                self.note(beat);
+                self.renew_certificate();
+            }
+            if let Err(error) = self.report_status() {
+                self.note(Err(error));
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// Logs that the server is away, and that it is back.
+    fn note(&mut self, outcome: Result<(), ClientError>) {
+        match outcome {
+            Ok(()) => {
+                if self.problem.take().is_some() {
+                    self.context.log("the server answers again");
+                }
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if self.problem.as_ref() != Some(&text) {
+                    self.context.log(&format!("the server gets no heartbeat, and the pods go on: {text}"));
+                    self.problem = Some(text);
+                }
+            }
+        }
+    }
+
+    /// Renews the Lease; makes it if there is none.
+    fn beat(&self) -> Result<(), ClientError> {
+        let (client, node) = (self.context.client(), &self.context.node);
+        let spec = json!({
+            "holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": time::micro(Time::now()),
+        });
+        let patch = ClientRequest::patch(lease_path(node), PatchFormat::Merge, &json!({"spec": spec}));
+        match client.send(patch.within(TIMEOUT)) {
+            Err(error) if error.code() == 404 => {
+                let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": self.uid});
+                let lease = json!({
+                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                    "metadata": {"name": node, "namespace": "kube-node-lease", "ownerReferences": [owner]}, "spec": spec,
+                });
+                let path = lease_path(node);
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                client.send(ClientRequest::post(folder, &lease).within(TIMEOUT)).map(drop)
+            }
+            sent => sent.map(drop),
+        }
+    }
+
+    /// Reports the Node's status if it has changed, or if it was not reported for a while.
+    fn report_status(&mut self) -> Result<(), ClientError> {
+        let Some(status) = (self.read_status)() else { return Ok(()) };
+        let content = without_heartbeats(&status);
+        let is_known = |(known, at): &(Value, Instant)| *known == content && at.elapsed() < REPORT;
+        if self.reported.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
+        let path = format!("{}/status", node_path(&self.context.node));
+        let patch = ClientRequest::patch(path, PatchFormat::Strategic, &json!({"status": status}));
+        self.context.client().send(patch.within(TIMEOUT))?;
+        self.reported = Some((content, Instant::now()));
+        Ok(())
+    }
+
+    fn renew_certificate(&mut self) {
+        if self.renewal.is_none_or(|at| Time::now() < at) {
+            return;
+        }
+        let order = NodeCertificateRequest { node: &self.context.node, signer: CLIENT_SIGNER, addresses: &[] };
+        let renewed = identity::request_certificate(&self.context.client(), &order);
+        let renewal = renewed.as_ref().ok().and_then(|key| identity::renewal_time(&key.certificate));
+        match renewed.and_then(|key| self.context.renew(key)) {
+            Ok(()) => self.renewal = renewal,
+            Err(why) => {
+                self.context.log(&format!("cannot renew the node's certificate: {why}"));
+                self.renewal = Some(Time::now().later(SignedDuration::from_mins(1)));
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Tokens of service accounts for the pods of a joined node, which its server issues.
+//!
+//! Knows: a token is fetched before its pod is stored, so that the start of the pod waits for no server. Never: signs a token.
+//! Start reading at [`IssuedTokens`].
+
+use super::references::{NeededToken, find_tokens};
+use crate::client::{ApiClient, ClientRequest};
+use crate::kinds::token_claims::ISSUER;
+use crate::object::{Object, Time};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time limit for a token. A pod whose token does not come starts with an empty one.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of tokens that are kept.
+const MOST: usize = 20_000;
+
+/// A token's pod, audience and lifetime.
+type TokenId = (String, String, i64);
+
+struct IssuedToken {
+    text: String,
+    /// When half of its time is over; the kubelet asks again after four fifths.
+    renewal: i64,
+}
+
+/// The tokens of the pods.
+#[derive(Default)]
+pub struct IssuedTokens {
+    known: Mutex<HashMap<TokenId, IssuedToken>>,
+}
+
+impl IssuedTokens {
+    /// Fetches the tokens that a pod needs and that are not there yet.
+    pub fn fetch(&self, client: &ApiClient, pod: &Object) {
+        let account = pod.text(&["spec", "serviceAccountName"]).unwrap_or("default");
+        for needed in find_tokens(&pod.0["spec"]) {
+            if self.find(pod.uid(), &needed).is_none() {
+                self.request(client, (pod.namespace(), pod.name(), pod.uid()), account, &needed);
+            }
+        }
+    }
+
+    /// Returns the token for claims that the kubelet would have signed.
+    pub fn issue(&self, client: &ApiClient, claims: &Value) -> Option<String> {
+        let own = &claims["kubernetes.io"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (uid, name) = (text(&own["pod"]["uid"]), text(&own["pod"]["name"]));
+        let audience = text(&claims["aud"][0]);
+        let audience = if audience == ISSUER { String::new() } else { audience };
+        let issued = claims["iat"].as_i64()?;
+        // The lifetime that the pod asks for; that of its usual token is longer than asked.
+        let end = own["warnafter"].as_i64().or(claims["exp"].as_i64())?;
+        let needed = NeededToken { audience, seconds: end - issued };
+        let known = self.find(&uid, &needed);
+        known.or_else(|| {
+            let pod = (&*text(&own["namespace"]), &*name, &*uid);
+            self.request(client, pod, &text(&own["serviceaccount"]["name"]), &needed)
+        })
+    }
+
+    /// Forgets the tokens of pods that are gone.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        self.lock().retain(|(uid, ..), _| is_there(uid));
+    }
+
+    fn find(&self, uid: &str, needed: &NeededToken) -> Option<String> {
+        let id = (uid.to_owned(), needed.audience.clone(), needed.seconds);
+        let known = self.lock();
+        known.get(&id).filter(|token| Time::now().as_second() < token.renewal).map(|token| token.text.clone())
+    }
+
+    fn request(
+        &self,
+        client: &ApiClient,
+        (namespace, name, uid): (&str, &str, &str),
+        account: &str,
+        needed: &NeededToken,
+    ) -> Option<String> {
+        let audiences = if needed.audience.is_empty() { json!(null) } else { json!([needed.audience]) };
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {
+                "audiences": audiences, "expirationSeconds": needed.seconds,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
+            },
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let answer =
+            client.send(ClientRequest::post(path, &body).within(TIMEOUT)).and_then(|reply| reply.json()).ok()?;
+        let text = answer["status"]["token"].as_str()?.to_owned();
+        let end = answer["status"]["expirationTimestamp"].as_str().and_then(|end| end.parse::<Time>().ok());
+        let now = Time::now().as_second();
+        let renewal = now + end.map_or(needed.seconds, |end| end.as_second() - now) / 2;
+        let mut known = self.lock();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let id = (uid.to_owned(), needed.audience.clone(), needed.seconds);
+        known.insert(id, IssuedToken { text: text.clone(), renewal });
+        Some(text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, IssuedToken>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

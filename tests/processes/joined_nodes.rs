@@ -1,0 +1,291 @@
+//! Nodes that belong to a cluster whose API server is elsewhere: two clusters' folders, of which one is a copy of the other.
+
+use crate::cluster::{Cluster, Plane};
+use kloop::client::{ApiClient, ClientRequest, ServerConfig};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const POD: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: words}
+data: {greeting: hello}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, 'echo $GREETING $NAME; cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; sleep 1000']
+    env:
+    - {name: GREETING, valueFrom: {configMapKeyRef: {name: words, key: greeting}}}
+    - {name: NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+"#;
+
+const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
+
+/// A control plane with an API server, on a machine that runs no pods.
+struct ControlPlane<'a> {
+    cluster: &'a Cluster,
+    _plane: Plane<'a>,
+    _server: Plane<'a>,
+}
+
+impl<'a> ControlPlane<'a> {
+    fn start(cluster: &'a Cluster) -> ControlPlane<'a> {
+        ControlPlane::start_at(cluster, "127.0.0.1")
+    }
+
+    fn start_at(cluster: &'a Cluster, address: &str) -> ControlPlane<'a> {
+        let plane = cluster.watch_with(&["--no-local-node"]);
+        plane.until_says("ready: ");
+        let server = cluster.background(&["serve", "--port=0", "--address", address]);
+        server.until_says("KUBECONFIG=");
+        ControlPlane { cluster, _plane: plane, _server: server }
+    }
+
+    /// Returns the arguments that join a machine.
+    fn join_command(&self) -> Vec<String> {
+        let command = self.cluster.ok("node token create");
+        command.split_whitespace().skip(1).map(str::to_owned).collect()
+    }
+}
+
+fn join<'a>(machine: &'a Cluster, command: &[String], name: &str) -> Plane<'a> {
+    let words: Vec<&str> = command.iter().map(String::as_str).chain(["--node-name", name]).collect();
+    let node = machine.background(&words);
+    node.until_says("ready: ");
+    node
+}
+
+/// Runs a join that has to fail; returns its error.
+#[track_caller]
+fn refused(machine: &Cluster, words: &[&str]) -> String {
+    let said = machine.run(words, "");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(!machine.home().join("state.db").exists(), "something is left: {}", said.err);
+    said.err
+}
+
+fn get(cluster: &Cluster, object: &str) -> Value {
+    serde_json::from_str(&cluster.ok(&format!("get {object} -o json"))).expect("JSON")
+}
+
+#[test]
+fn joined_node_runs_a_pod_and_reports_its_end() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let _node = join(&machine, &plane.join_command(), "worker");
+    cluster.ok("wait --for=condition=Ready node/worker --timeout=60s");
+    cluster.apply(POD);
+    cluster.ok("wait --for=condition=Ready pod/a --timeout=60s");
+    let pod = get(&cluster, "pod/a");
+    let copy = get(&machine, "pod/a");
+    assert_eq!((&pod["spec"]["nodeName"], &pod["metadata"]["uid"]), (&"worker".into(), &copy["metadata"]["uid"]));
+    machine.until("the pod has printed", || machine.ok("logs a").trim() == "hello worker\ndefault");
+    // Events of the kubelet are at the server.
+    let events = "get events --field-selector reason=Started -o name";
+    cluster.until("the event is there", || cluster.ok(events).contains("event/a."));
+    cluster.ok("delete pod/a");
+    assert!(!machine.kloop("get pod/a").out.contains("Running"));
+    assert_eq!(cluster.ok("get pods").trim(), "");
+}
+
+/// A client of the control plane's API server.
+fn client(cluster: &Cluster) -> ApiClient {
+    let text = fs::read_to_string(cluster.home().join("kubeconfig")).expect("kubeconfig");
+    let config: Value = serde_yaml::from_str(&text).expect("YAML");
+    let entry = |list: &str, key: &str| config[list][0][key].as_object().expect("an entry").clone();
+    let (server, user) = (entry("clusters", "cluster"), entry("users", "user"));
+    let config = ServerConfig::from_entries(&server, &user, Path::new("/")).expect("a configuration");
+    ApiClient::new(config).expect("a client")
+}
+
+#[test]
+fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let _node = join(&machine, &plane.join_command(), "worker");
+    cluster.apply(POD);
+    cluster.ok("wait --for=condition=Ready pod/a --timeout=60s");
+    let client = client(&cluster);
+    const POD_PATH: &str = "/api/v1/namespaces/default/pods/a";
+    let text = |path: &str| {
+        client.send(ClientRequest::get(path)).map(|reply| String::from_utf8_lossy(&reply.body).into_owned())
+    };
+    // The node serves once its certificate is signed.
+    let log = format!("{POD_PATH}/log?tailLines=2");
+    cluster.until("the log is there", || text(&log).is_ok_and(|log| log == "hello worker\ndefault\n"));
+    let path =
+        format!("{POD_PATH}/exec?command=sh&command=-c&command=cat%3B%20exit%203&stdin=true&stdout=true&stderr=true");
+    let socket = client.open_socket(&path, &["v5.channel.k8s.io"]).expect("a socket");
+    let sender = socket.sender();
+    assert!(sender.send(0, b"echoed\n") && sender.send(255, &[0]));
+    let (mut output, mut end) = (Vec::new(), Value::Null);
+    while let Ok(Some(message)) = socket.receive(Duration::from_secs(60)) {
+        match message.channel {
+            1 => output.extend_from_slice(&message.bytes),
+            3 => end = serde_json::from_slice(&message.bytes).expect("JSON"),
+            _ => {}
+        }
+    }
+    assert_eq!((&output[..], &end["details"]["causes"][0]["message"]), (&b"echoed\n"[..], &"3".into()));
+    let summary: Value =
+        serde_json::from_str(&text("/api/v1/nodes/worker/proxy/stats/summary").expect("answered")).expect("JSON");
+    assert_eq!((&summary["node"]["nodeName"], &summary["pods"][0]["podRef"]["name"]), (&"worker".into(), &"a".into()));
+    // The kubelet answers nobody but the API server.
+    let node = get(&cluster, "node/worker");
+    let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
+    let direct = ServerConfig::new(&format!("https://127.0.0.1:{port}")).expect("a configuration");
+    let direct = ApiClient::new(ServerConfig { is_verified: false, ..direct }).expect("a client");
+    let refused = direct.send(ClientRequest::get("/containerLogs/default/a/main")).expect_err("refused");
+    assert_eq!(refused.code(), 401);
+}
+
+#[test]
+fn joined_node_goes_on_while_its_server_is_away() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let command = plane.join_command();
+    let node = join(&machine, &command, "worker");
+    cluster.apply(&POD.replace("sleep 1000", "sleep 2; exit 3"));
+    cluster.ok("wait --for=condition=PodReadyToStartContainers pod/a --timeout=60s");
+    let port = command[2].rsplit_once(':').expect("a port").1.to_owned();
+    assert_eq!(plane._server.end("TERM"), 0);
+    // It restarts the container by itself.
+    let has_restarted = |cluster: &Cluster| cluster.read("pod/a", RESTARTS).parse::<u32>().is_ok_and(|count| count > 0);
+    machine.until("the container has restarted", || has_restarted(&machine));
+    // Nor does it need the server for its own restart.
+    assert_eq!(node.end("TERM"), 0);
+    let node = machine.background(&["node", "join"]);
+    node.until_says("ready: ");
+    node.until_says("the pods go on");
+    let server = cluster.background(&["serve", "--port", &port]);
+    server.until_says("KUBECONFIG=");
+    node.until_says("the server answers again");
+    cluster.until("the server knows about it", || has_restarted(&cluster));
+}
+
+#[test]
+fn wrong_joins_are_refused_and_leave_nothing() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let command = plane.join_command();
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    let [_, _, server, _, token, _, hash] = words[..] else { panic!("{words:?}") };
+    let join = |change: &[&str]| refused(&machine, &[&["node", "join"], change].concat());
+    let error = join(&[server, "--token", "abcdef.0123456789abcdef", "--discovery-token-ca-cert-hash", hash]);
+    assert!(error.contains("the server does not know this token"), "{error}");
+    let other = format!("sha256:{}", "0".repeat(64));
+    let error = join(&[server, "--token", token, "--discovery-token-ca-cert-hash", &other]);
+    assert!(error.contains("this is another cluster, or someone is in between"), "{error}");
+    let error = join(&[server, "--token", token]);
+    assert!(error.contains("cannot be trusted without the hash"), "{error}");
+    let error = join(&[server, "--discovery-token-ca-cert-hash", hash]);
+    assert!(error.contains("--token is missing"), "{error}");
+    let error = join(&["https://127.0.0.1:1", "--token", token, "--discovery-token-ca-cert-hash", hash]);
+    assert!(error.contains("was refused"), "{error}");
+    assert!(join(&[]).contains("has joined no cluster yet"));
+    // A second machine of the same name.
+    let first = Cluster::new();
+    let node = self::join(&first, &command, "worker");
+    cluster.ok("wait --for=condition=Ready node/worker --timeout=60s");
+    let error = join(&[&words[2..], &["--node-name", "worker"]].concat());
+    assert!(error.contains("there is a node worker already"), "{error}");
+    // The copy is no cluster.
+    assert_eq!(node.end("TERM"), 0);
+    let said = first.kloop("reconcile");
+    assert!(said.code == 1 && said.err.contains("is the copy of a node"), "{}", said.err);
+    cluster.ok(&format!("node token delete {}", &token[..6]));
+    let error = join(&[&words[2..], &["--node-name", "other"]].concat());
+    assert!(error.contains("the server does not know this token"), "{error}");
+    assert!(!Path::new(&machine.home().join("state.db.node")).exists());
+    assert!(fs::read_dir(machine.home()).expect("a folder").count() < 2, "only files of no cluster");
+}
+
+/// A machine: a network namespace with an address of its own, connected to the test's.
+struct NetworkNamespace {
+    name: String,
+    link: String,
+    /// Addresses of the test's side and of the machine.
+    addresses: [String; 2],
+}
+
+impl NetworkNamespace {
+    /// Makes one; `None` where this machine does not let the test.
+    fn make() -> Option<NetworkNamespace> {
+        let id = std::process::id();
+        let (name, link) = (format!("kloop-{id}"), format!("kl{id}"));
+        // A block for documentation and tests, divided by process.
+        let place = |last: u32| format!("198.18.{}.{}", id % 250, (id / 250 % 60) * 4 + last);
+        let made = NetworkNamespace { name, link, addresses: [place(1), place(2)] };
+        let [own, other] = &made.addresses;
+        let (name, link) = (&made.name, &made.link);
+        let peer = format!("{link}p");
+        let lines = [
+            format!("netns add {name}"),
+            format!("link add {link} type veth peer name {peer} netns {name}"),
+            format!("addr add {own}/30 dev {link}"),
+            format!("link set {link} up"),
+            format!("-n {name} addr add {other}/30 dev {peer}"),
+            format!("-n {name} link set {peer} up"),
+            format!("-n {name} link set lo up"),
+        ];
+        let run =
+            |line: &String| Command::new("ip").args(line.split(' ')).output().is_ok_and(|ran| ran.status.success());
+        lines.iter().all(run).then_some(made)
+    }
+
+    /// Returns a program that runs in this machine.
+    fn program(&self, cluster: &Cluster, words: &[&str]) -> Command {
+        let mut command = cluster.program("ip");
+        command.args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_kloop")]).args(words);
+        command
+    }
+}
+
+impl Drop for NetworkNamespace {
+    fn drop(&mut self) {
+        // Either may be missing after a failure.
+        drop(Command::new("ip").args(["link", "del", &self.link]).output());
+        drop(Command::new("ip").args(["netns", "del", &self.name]).output());
+    }
+}
+
+#[test]
+fn machine_with_an_address_of_its_own_joins() {
+    let Some(network) = NetworkNamespace::make() else {
+        skip!("no namespaces can be had here with `ip netns`");
+        return;
+    };
+    let [own, other] = &network.addresses;
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start_at(&cluster, own);
+    let command = plane.join_command();
+    let words: Vec<&str> = command.iter().map(String::as_str).chain(["--node-name", "far"]).collect();
+    let node = machine.background_program(network.program(&machine, &words));
+    node.until_says("ready: ");
+    cluster.apply(POD);
+    cluster.ok("wait --for=condition=Ready pod/a --timeout=60s");
+    let addresses = cluster.read("node/far", "{.status.addresses[?(@.type==\"InternalIP\")].address}");
+    assert_eq!(&addresses, other);
+    let client = client(&cluster);
+    let log = || client.send(ClientRequest::get("/api/v1/namespaces/default/pods/a/log"));
+    cluster.until("the log comes from there", || log().is_ok_and(|log| log.body.starts_with(b"hello far")));
+    // The connection breaks, and comes back.
+    let cut = |word: &str| {
+        let ran = Command::new("ip").args(["link", "set", &network.link, word]).status();
+        assert!(ran.expect("ip runs").success());
+    };
+    cut("down");
+    cluster.ok("delete pod/a --wait=false");
+    cut("up");
+    cluster.until("the pod has ended", || cluster.kloop("get pod/a").code == 1);
+    assert_eq!(node.end("TERM"), 0);
+}
