@@ -40,6 +40,8 @@ pub struct Cluster {
     planes: RefCell<Vec<Child>>,
     /// The user that runs it, when it is not the user of the tests.
     user: Option<u32>,
+    /// The state, when it is not the file `state.db` in the folder.
+    state: Option<String>,
 }
 
 impl Cluster {
@@ -50,12 +52,19 @@ impl Cluster {
 
     /// Makes an empty cluster with its folder in this one.
     pub fn within(folder: &Path) -> std::io::Result<Cluster> {
-        Ok(Cluster { home: tempfile::tempdir_in(folder)?, planes: RefCell::default(), user: None })
+        Ok(Cluster { home: tempfile::tempdir_in(folder)?, planes: RefCell::default(), user: None, state: None })
     }
 
     /// Makes an empty cluster that belongs to this user and runs programs as that user. Only root can.
     pub fn of_user(user: u32) -> Cluster {
         Cluster::new().owned_by(user)
+    }
+
+    /// Makes a folder of another machine for the cluster at this address.
+    pub fn at_address(address: &str) -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.state = Some(address.to_owned());
+        cluster
     }
 
     /// Gives the cluster to this user. Only root can.
@@ -81,7 +90,12 @@ impl Cluster {
 
     /// Returns the folder of the pods' folders.
     pub fn pods_folder(&self) -> PathBuf {
-        self.home().join("pods")
+        if self.state.is_none() {
+            return self.home().join("pods");
+        }
+        // The one replica of a state on etcd.
+        let replicas = fs::read_dir(self.home().join(".local/state/kloop/etcd")).expect("replicas");
+        replicas.flatten().next().expect("a replica").path().join("pods")
     }
 
     /// Returns the binary, ready to run in this cluster, with only `PATH` of the caller's environment.
@@ -96,7 +110,8 @@ impl Cluster {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        command.env("KLOOP_STATE", self.home().join("state.db")).stdin(Stdio::null());
+        let state = self.state.as_ref().map_or_else(|| self.home().join("state.db"), PathBuf::from);
+        command.env("KLOOP_STATE", state).stdin(Stdio::null());
         command
     }
 

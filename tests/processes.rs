@@ -12,6 +12,7 @@ mod descriptors;
 mod devices;
 mod disk;
 mod ending;
+mod etcd;
 mod exec;
 mod files;
 mod gateway;

@@ -21,7 +21,7 @@ use super::{ApiResult, BOOTSTRAP, NETWORK, PROFILES, bootstrap, custom};
 use crate::kinds::custom::{ConversionWebhook, DEFINITIONS};
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Reason, Status};
-use crate::store::{OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoreResult};
+use crate::store::{OVERTAKEN, OpenError, OpenMode, Retention, Store, StoreError, StoreRead, StoreResult};
 use std::cell::Cell;
 use std::iter::Peekable;
 use std::path::Path;
@@ -243,8 +243,11 @@ impl Api {
             return Ok(());
         }
         txn.set_meta(NETWORK, &network.to_string()).map_err(|error| refused(&error))?;
-        txn.commit().map_err(|error| refused(&error.into()))?;
-        Ok(())
+        match txn.commit() {
+            // The machine that wrote first has chosen.
+            Ok(_) | Err(OVERTAKEN) => Ok(()),
+            Err(error) => Err(refused(&error.into())),
+        }
     }
 
     /// Writes from here on for this user; `None` for the administrator.
@@ -456,10 +459,13 @@ impl Api {
         txn.inputs.begin();
         let outcome = write(&mut txn);
         rounds.inputs = std::mem::take(&mut txn.inputs);
-        *needed = WriteNeeds { uncompiled: std::mem::take(&mut txn.uncompiled), answers: rounds.inputs.is_missing() };
+        let uncompiled = std::mem::take(&mut txn.uncompiled);
+        *needed = WriteNeeds { uncompiled, answers: rounds.inputs.is_missing(), is_overtaken: false };
         let done = outcome?;
         if !dry_run && !needed.needs_another_attempt() {
-            txn.commit()?;
+            let committed = txn.commit();
+            needed.is_overtaken = matches!(committed, Err(OVERTAKEN));
+            committed.map_err(|error| refused(&error.into()))?;
             self.wrote = true;
         }
         Ok(done)
@@ -525,7 +531,7 @@ impl Api {
             txn.inputs = std::mem::take(&mut rounds.inputs);
             let (outcome, uncompiled) = txn.make_part(dry_run, |txn| write(txn, item))?;
             rounds.inputs = std::mem::take(&mut txn.inputs);
-            needed = WriteNeeds { uncompiled, answers: rounds.inputs.is_missing() };
+            needed = WriteNeeds { uncompiled, answers: rounds.inputs.is_missing(), is_overtaken: false };
             if !needed.needs_another_attempt() {
                 done.extend(items.next().map(|item| (item, outcome)));
                 rounds = WriteRounds::begin();
@@ -537,6 +543,14 @@ impl Api {
                 Ok(())
             }
             false => txn.commit(),
+        };
+        let kept = match kept {
+            // Another machine wrote first: each write is made again, on its own.
+            Err(OVERTAKEN) => {
+                *done = done.drain(..).map(|(item, _)| self.write_again(item, &mut write)).collect();
+                Ok(())
+            }
+            kept => kept.map_err(|error| refused(&error.into())),
         };
         match self.fulfil(&mut rounds, needed) {
             Ok(true) => self.next_rounds = Some(rounds),

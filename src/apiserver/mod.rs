@@ -44,6 +44,7 @@ pub mod transaction;
 pub mod update;
 pub mod user;
 pub mod watch;
+mod write_again;
 mod write_rounds;
 
 pub use api::{Api, WorkTurn};

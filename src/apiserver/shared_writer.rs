@@ -15,7 +15,7 @@ use super::transaction::Transaction;
 use super::write_rounds::{WriteAttempt, WriteNeeds};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status};
-use crate::store::{CommitError, OpenMode, PendingSync, Store, StoreError};
+use crate::store::{CommitError, OVERTAKEN, OpenMode, PendingSync, Store, StoreError};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -78,6 +78,8 @@ enum BatchEnd {
     Durable,
     /// Nothing was stored.
     Refused(Status),
+    /// Nothing was stored, because another machine wrote to the shared log first.
+    Overtaken(Status),
     /// It may be stored or not.
     Unknown(Status),
 }
@@ -113,7 +115,7 @@ impl SharedWriter {
         needed: &mut WriteNeeds,
         write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
-        let mut is_alone = attempt.dry_run;
+        let (mut is_alone, begun) = (attempt.dry_run, Instant::now());
         loop {
             let done = self.attempt((attempt, &mut *inputs), is_alone, write)?;
             *needed = done.needed;
@@ -124,7 +126,10 @@ impl SharedWriter {
             match done.depends_on.map_or(BatchEnd::Durable, |outcome| outcome.wait()) {
                 BatchEnd::Durable => return result,
                 BatchEnd::Refused(_) if !is_alone => is_alone = true,
-                BatchEnd::Refused(status) | BatchEnd::Unknown(status) => return Err(status),
+                BatchEnd::Overtaken(_) if begun.elapsed() < PATIENCE => {}
+                BatchEnd::Refused(status) | BatchEnd::Overtaken(status) | BatchEnd::Unknown(status) => {
+                    return Err(status);
+                }
             }
         }
     }
@@ -241,7 +246,11 @@ impl Writer {
         let (kinds_before, others_wrote) = (txn.kinds.clone(), std::mem::take(&mut txn.wrote));
         let result = catch_unwind(AssertUnwindSafe(|| write(&mut txn)));
         *inputs = std::mem::take(&mut txn.inputs);
-        let needed = WriteNeeds { uncompiled: std::mem::take(&mut txn.uncompiled), answers: inputs.is_missing() };
+        let needed = WriteNeeds {
+            uncompiled: std::mem::take(&mut txn.uncompiled),
+            answers: inputs.is_missing(),
+            is_overtaken: false,
+        };
         let is_kept = matches!(result, Ok(Ok(_))) && !attempt.dry_run && !needed.needs_another_attempt();
         let is_spoiled = result.is_err() || !is_kept && (txn.wrote || txn.txn.has_failed());
         let depends_on = (others_wrote || is_kept && txn.wrote).then(|| Arc::clone(&batch.outcome));
@@ -281,6 +290,7 @@ impl EndedBatch {
     fn settle(self) {
         let ended = match self.committed.and_then(|sync| sync.map_or(Ok(()), PendingSync::wait)) {
             Ok(()) => BatchEnd::Durable,
+            Err(error @ OVERTAKEN) => BatchEnd::Overtaken(refused(&error.into())),
             Err(error @ CommitError::Unknown { .. }) => BatchEnd::Unknown(refused(&error.into())),
             Err(error) => BatchEnd::Refused(refused(&error.into())),
         };

@@ -178,9 +178,9 @@ impl<'a> WriteTxn<'a> {
     }
 
     /// Commits what was written; the cluster's registry then learns of the definitions among it.
-    pub fn commit(self) -> ApiResult<()> {
+    pub fn commit(self) -> Result<(), CommitError> {
         if self.wrote {
-            self.txn.commit().map_err(|error| refused(&error.into()))?;
+            self.txn.commit()?;
             self.committed_kinds.merge(&self.kinds);
         }
         Ok(())

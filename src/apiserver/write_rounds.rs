@@ -45,12 +45,14 @@ pub struct WriteNeeds {
     pub uncompiled: Vec<Uncompiled>,
     /// Whether answers of webhooks are missing.
     pub answers: bool,
+    /// Whether another machine wrote to the shared log first.
+    pub is_overtaken: bool,
 }
 
 impl WriteNeeds {
     /// Whether the write has to be made again.
     pub fn needs_another_attempt(&self) -> bool {
-        self.answers || !self.uncompiled.is_empty()
+        self.answers || self.is_overtaken || !self.uncompiled.is_empty()
     }
 }
 

@@ -296,6 +296,9 @@ impl CommandContext {
             return Ok(api.read_view(look)?);
         }
         let path = self.state();
+        if let Some(address) = store::read_replica_address(&path).filter(|_| !self.allow_new_cluster) {
+            return Err(OpenError::Absent { path: address.into() }.into());
+        }
         let folder = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned));
         if !self.allow_new_cluster && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
             return Err(OpenError::Absent { path }.into());

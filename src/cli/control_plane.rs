@@ -37,10 +37,11 @@ fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
         let is_stopped = i32::try_from(leader).is_ok_and(process::awaits_continue);
         return Ok(if is_stopped { PlaneState::Suspended(leader) } else { PlaneState::Runs });
     }
-    Ok(match api.read(|snapshot| snapshot.meta(HEARD))? {
-        Some(heard) => PlaneState::Stopped(heard.parse().ok()),
-        None => PlaneState::NeverRan,
-    })
+    let heard: Option<Option<Time>> = api.read(|snapshot| snapshot.meta(HEARD))?.map(|heard| heard.parse().ok());
+    if leader::leads_elsewhere(api.store_mut(), heard.flatten(), Time::now()).map_err(anyhow::Error::from)? {
+        return Ok(PlaneState::Runs);
+    }
+    Ok(heard.map_or(PlaneState::NeverRan, PlaneState::Stopped))
 }
 
 /// Prints which command to run, if there is no cluster or no control plane has run yet.

@@ -12,8 +12,8 @@ pub struct Globals {
     /// unit (e.g. 1s, 2m, 3h). A value of zero means don't timeout requests.
     #[arg(long, global = true, value_name = "DURATION", default_value = "0")]
     pub request_timeout: String,
-    /// The cluster's file; its folder contains the cluster's other files [default: $KLOOP_STATE, else the file of the current
-    /// context, else $XDG_STATE_HOME/kloop/default/state.db].
+    /// The cluster's file, whose folder contains the cluster's other files, or an address like etcd://host1,host2,host3/prefix
+    /// [default: $KLOOP_STATE, else the state of the current context, else $XDG_STATE_HOME/kloop/default/state.db].
     #[arg(long, global = true, value_name = "PATH")]
     pub state: Option<PathBuf>,
     /// Number for the log level verbosity. Accepted for compatibility with kubectl; commands have

@@ -7,13 +7,14 @@ use crate::diagnosis::convergence;
 use crate::joined_node;
 use crate::object::{Time, io_error_text, time, yaml};
 use crate::reconcile::activity_log::pods;
-use crate::reconcile::control_loop::is_busy;
 use crate::reconcile::leader::{Election, Leadership};
+use crate::reconcile::retry::is_busy;
 use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::image::Environment;
 use crate::runtime::{capacity, descriptors};
 use crate::serve::http::HttpServer;
+use crate::store;
 use crate::world::policy::Cidr;
 use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
@@ -174,6 +175,9 @@ fn lines(args: &Args, transition: SignedDuration) -> CliResult<EvictionThreshold
 
 /// Interval at which a standby tries to become leader.
 const STANDBY: Duration = Duration::from_millis(200);
+
+/// The same for a state that several machines share, where another one has to take over within two seconds.
+const SHARED_STANDBY: Duration = Duration::from_millis(100);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
@@ -343,7 +347,11 @@ fn run_loops(args: &Args, until: RunUntil, settings: &ControlSettings, context: 
 fn print_ready(settings: &ControlSettings, log_sink: &mut dyn FnMut(&LogLine)) {
     let state = std::path::absolute(&settings.state).unwrap_or_else(|_| settings.state.clone());
     let node = settings.node.as_ref().map_or("without a node here".to_owned(), |node| format!("node {}", node.name));
-    print_line(log_sink, format!("ready: {node}, state file {}", state.display()));
+    let place = match store::read_replica_address(&state) {
+        Some(address) => format!("state {address}"),
+        None => format!("state file {}", state.display()),
+    };
+    print_line(log_sink, format!("ready: {node}, {place}"));
     if joined_node::is_copy(&state) {
         return;
     }
@@ -403,9 +411,9 @@ fn wait_to_lead(
     loop {
         let is_standby = match standby.try_lead(api.store_mut()) {
             Ok(Election::Leads(leadership)) => return Ok(Some(leadership)),
-            Ok(Election::Waits(pid)) => {
+            Ok(Election::Waits(leader)) => {
                 if !std::mem::replace(&mut is_announced, true) {
-                    print_line(log_sink, format!("the control plane with pid {pid} leads; standing by"));
+                    print_line(log_sink, format!("{leader} leads; standing by"));
                 }
                 true
             }
@@ -429,17 +437,20 @@ fn wait_to_lead(
             return Ok(None);
         }
         if is_standby {
-            std::thread::sleep(STANDBY);
+            std::thread::sleep(if api.store().is_replica() { SHARED_STANDBY } else { STANDBY });
         }
     }
 }
 
-/// Prints the process that holds the store's write lock, once for each.
+/// Prints the process that holds the store's write lock, or another reason to wait, once for each.
 fn print_lock_holder(error: &str, logged: &mut Option<String>, log_sink: &mut dyn FnMut(&LogLine)) {
-    let holder = error.split(" has been writing").next().unwrap_or_default();
-    if logged.as_deref() != Some(holder) {
-        print_line(log_sink, format!("waiting to write to the cluster's file: {holder} holds its write lock"));
-        *logged = Some(holder.to_owned());
+    let line = match error.split_once(" has been writing") {
+        Some((holder, _)) => format!("waiting to write to the cluster's file: {holder} holds its write lock"),
+        None => format!("waiting: {error}"),
+    };
+    if logged.as_ref() != Some(&line) {
+        print_line(log_sink, line.clone());
+        *logged = Some(line);
     }
 }
 

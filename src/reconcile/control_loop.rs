@@ -6,6 +6,7 @@ use super::control_plane::{ControlPlane, TickInput};
 use super::leader::Leadership;
 use super::metrics::LoopMetrics;
 use super::queue::Item;
+use super::retry::retry_while_busy;
 use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
@@ -14,13 +15,13 @@ use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::{self, Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
-use crate::object::{Status, Str, Time};
+use crate::object::{Str, Time};
 use crate::runtime::token_signer::{TokenSource, claim_signer, token_source};
 use crate::runtime::{
     self, capacity::MachineCapacity, contain::contain, image::Environment, machine::Host, machine::Machine,
     manifests::ManifestWatch, pressure_stats,
 };
-use crate::store::{HintWatch, OpenError, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
+use crate::store::{HintWatch, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
 use crate::world::policy::Cidr;
 use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
@@ -432,6 +433,9 @@ impl ControlLoop {
             }
             self.note_heartbeat(now)?;
         }
+        if due.heartbeat {
+            self.api.store_mut().trim_log()?;
+        }
         // Step by step, beside the ticks.
         if due.heartbeat || self.compacting {
             self.compacting = self.api.store_mut().compact(&Retention::usual(now), COMPACTED)? == COMPACTED;
@@ -499,9 +503,18 @@ impl ControlLoop {
     /// A store that is busy or full is waited for; anything else ends the run.
     fn handle_store_error(&mut self, error: &StoreError, log_sink: &mut LogSink<'_>) -> anyhow::Result<bool> {
         match error {
-            StoreError::Expired { .. } => {
+            StoreError::Expired { .. } | StoreError::Uncertain { .. } => {
                 self.reopen()?;
                 Ok(true)
+            }
+            // Another machine wrote first: the next tick begins with that.
+            StoreError::Overtaken => Ok(true),
+            StoreError::Unreachable { .. } => {
+                if self.blocked.is_none() {
+                    log_text(log_sink, error.to_string());
+                }
+                self.blocked.get_or_insert((Instant::now(), None));
+                Ok(false)
             }
             StoreError::Busy { holder_pid, .. } => {
                 self.note_blocked(*holder_pid, log_sink);
@@ -529,7 +542,7 @@ impl ControlLoop {
     /// Logs that the write lock is free again, when it was waited for.
     fn note_unblocked(&mut self, log_sink: &mut LogSink<'_>) {
         if let Some((since, _)) = self.blocked.take() {
-            log_text(log_sink, format!("the write lock is free again, after {} s", since.elapsed().as_secs().max(1)));
+            log_text(log_sink, format!("the state can be written again, after {} s", since.elapsed().as_secs().max(1)));
         }
     }
 
@@ -572,27 +585,6 @@ impl ControlLoop {
         anyhow::ensure!(left.is_empty(), "{} pods did not end within 30 s", left.len());
         Ok(pods.len())
     }
-}
-
-/// Repeats an attempt as long as another process holds the write lock.
-pub fn retry_while_busy<T>(mut attempt: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    loop {
-        match attempt() {
-            Err(error) if is_busy(&error) => {}
-            done => return done,
-        }
-    }
-}
-
-/// Whether another process held the write lock for too long.
-pub fn is_busy(error: &anyhow::Error) -> bool {
-    let busy = StoreError::Busy { holder_pid: None, waited: Duration::ZERO };
-    error.chain().any(|cause| {
-        let code = cause.downcast_ref::<StoreError>().map(StoreError::exit_code);
-        let code = code.or_else(|| cause.downcast_ref::<OpenError>().map(OpenError::exit_code));
-        let code = code.or_else(|| cause.downcast_ref::<Status>().and_then(|status| status.exit_code));
-        code == Some(busy.exit_code())
-    })
 }
 
 fn log_text(log_sink: &mut LogSink<'_>, text: String) {

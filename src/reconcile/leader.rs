@@ -1,15 +1,17 @@
 //! Leadership: one `reconcile` per cluster, by a lock and an epoch in the store.
 //!
-//! The kernel releases the lock when the process ends in any way. Each leader increments the epoch; every transaction
+//! The kernel releases the lock when the process ends in any way. Where several machines share a state, the leader's claim in the shared
+//! log stands for the lock between machines. Each leader increments the epoch; every transaction
 //! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
 
 use super::tick::{EPOCH, PATIENCE};
 use crate::apiserver::HEARD;
 use crate::object::Time;
 use crate::runtime::folder;
-use crate::store::{Store, StoreRead};
+use crate::store::{CLAIM_LEASE, ClaimRenewal, LeaderClaim, OVERTAKEN, Store, StoreRead, StoreResult};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The lock of the leader, held while this lives.
 pub struct Leadership {
+    /// Dropped first, so that a standby of another machine need not wait.
+    _claim: Option<ClaimRenewal>,
     _lock: File,
     /// Its epoch.
     pub epoch: u64,
@@ -36,39 +40,90 @@ const LEAST_WAIT: Duration = Duration::from_secs(12);
 pub struct Standby {
     /// The leader's heartbeat, and when it was first seen: a lease is measured by this process' own clock, as client-go does.
     heartbeat: Option<(Option<String>, Instant)>,
+    /// The claim of a leader on another machine, and when it was first seen.
+    claim: Option<(LeaderClaim, Instant)>,
 }
 
 /// Outcome of an attempt to lead.
 pub enum Election {
     /// This process leads.
     Leads(Leadership),
-    /// The process with this pid leads; 0 when it is not known.
-    Waits(u32),
+    /// Another process leads.
+    Waits(CurrentLeader),
+}
+
+/// The process that leads.
+pub struct CurrentLeader {
+    /// Its process id; 0 when it is not known.
+    pub pid: u32,
+    /// Its machine, if that is another one.
+    pub host: Option<String>,
+}
+
+impl fmt::Display for CurrentLeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            None => write!(f, "the control plane with pid {}", self.pid),
+            Some(host) => write!(f, "the control plane with pid {} on the machine {host}", self.pid),
+        }
+    }
 }
 
 impl Standby {
     /// Tries to become the leader: when the lock is free, or when its holder has not sent a heartbeat for a lease.
     pub fn try_lead(&mut self, store: &mut Store) -> anyhow::Result<Election> {
+        let claim = self.read_claim(store)?;
+        if let Some(leader) = self.leader_elsewhere(store, &claim, Instant::now()) {
+            return Ok(Election::Waits(leader));
+        }
         let path = folder::prepare(store.home())?.join("leader.lock");
         let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             lock.read_to_string(&mut pid).ok();
             if !self.is_overdue(store.read()?.meta(HEARD)?, Instant::now()) {
-                return Ok(Election::Waits(pid.trim().parse().unwrap_or(0)));
+                return Ok(Election::Waits(CurrentLeader { pid: pid.trim().parse().unwrap_or(0), host: None }));
             }
             lock = replace(&path).with_context(|| format!("cannot replace {}", path.display()))?;
         } else if !is_at(&lock, &path) {
             // Another standby has put a new lock in its place.
-            return Ok(Election::Waits(0));
+            return Ok(Election::Waits(CurrentLeader { pid: 0, host: None }));
         }
         let noted =
             lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
         noted.with_context(|| format!("cannot write {}", path.display()))?;
+        let renewal = if store.is_replica() { store.claim_lead(&claim, &host_name())? } else { None };
+        if store.is_replica() && renewal.is_none() {
+            return Ok(Election::Waits(CurrentLeader { pid: 0, host: None }));
+        }
         // The store may be an older copy, restored while its machine went on: leaders that the machine saw since are deposed, too.
         let seen = folder::read_epoch(store.home());
         let epoch = raise_epoch(store, seen)?;
-        Ok(Election::Leads(Leadership { _lock: lock, epoch }))
+        Ok(Election::Leads(Leadership { _claim: renewal, _lock: lock, epoch }))
+    }
+
+    /// Brings a replica to the head of its log, so that it can take over soon, and reads the leader's claim.
+    fn read_claim(&mut self, store: &mut Store) -> anyhow::Result<LeaderClaim> {
+        let read = store.follow().and_then(|()| store.read_claim());
+        if read.is_err() {
+            // A leader cannot renew its claim either while the log does not answer.
+            self.claim = None;
+        }
+        Ok(read?)
+    }
+
+    /// Returns the leader on another machine, unless it has not renewed its claim for a lease.
+    fn leader_elsewhere(&mut self, store: &Store, claim: &LeaderClaim, now: Instant) -> Option<CurrentLeader> {
+        if claim.is_none() || store.is_claim_of_this_machine(claim) {
+            self.claim = None;
+            return None;
+        }
+        match &self.claim {
+            Some((known, since)) if known == claim && now.duration_since(*since) >= CLAIM_LEASE => return None,
+            Some((known, _)) if known == claim => {}
+            _ => self.claim = Some((claim.clone(), now)),
+        }
+        Some(CurrentLeader { pid: claim.pid(), host: Some(claim.host()) })
     }
 
     /// Whether the leader's heartbeat has not changed for a lease.
@@ -119,6 +174,17 @@ pub fn read_leader(dir: &Path) -> Option<u32> {
     pid.trim().parse().ok()
 }
 
+/// Whether a control plane on another machine leads, as far as its claim and its heartbeat, `heard`, show.
+pub fn leads_elsewhere(store: &mut Store, heard: Option<Time>, now: Time) -> StoreResult<bool> {
+    if !store.is_replica() {
+        return Ok(false);
+    }
+    let is_recent = |heard: Time| now.duration_since(heard).unsigned_abs() < LEASE;
+    // A new leader has not sent a heartbeat yet.
+    let claim = store.read_claim()?;
+    Ok(!claim.is_none() && !store.is_claim_of_this_machine(&claim) && heard.is_none_or(is_recent))
+}
+
 fn open(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -127,11 +193,21 @@ fn open(path: &Path) -> std::io::Result<File> {
 
 /// Begins an epoch that is later than the store's and than `seen`. Earlier leaders can then write nothing any more.
 pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
-    let mut txn = store.write(PATIENCE)?;
-    let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;
-    txn.set_meta(EPOCH, &epoch.to_string())?;
-    txn.commit()?;
-    Ok(epoch)
+    loop {
+        let mut txn = store.write(PATIENCE)?;
+        let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;
+        txn.set_meta(EPOCH, &epoch.to_string())?;
+        match txn.commit() {
+            Ok(_) => return Ok(epoch),
+            Err(OVERTAKEN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The name of this machine, for people.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

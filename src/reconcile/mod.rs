@@ -19,6 +19,7 @@ pub mod node;
 pub mod overlay;
 pub mod queue;
 pub mod retention;
+pub mod retry;
 pub mod run_end;
 pub mod simulate;
 pub mod stage_write;

@@ -49,6 +49,11 @@ pub enum OpenError {
         /// The version found.
         found: String,
     },
+    /// The state is no address of etcd.
+    Address {
+        /// The problem and its remedy.
+        what: String,
+    },
     /// The file could not be accessed or created.
     Store(StoreError),
 }
@@ -60,6 +65,7 @@ impl OpenError {
     pub fn exit_code(&self) -> u8 {
         match self {
             OpenError::Newer { .. } => 65,
+            OpenError::Address { .. } => 1,
             OpenError::Absent { .. } => 66,
             OpenError::Foreign { .. } => 67,
             OpenError::Damaged { .. } => 68,
@@ -87,6 +93,7 @@ impl fmt::Display for OpenError {
                 "{} is not a kloop database ({what}); it was left as it is: choose another file with KLOOP_STATE",
                 path.display()
             ),
+            OpenError::Address { what } => f.write_str(what),
             OpenError::Damaged { path, what } => damaged(f, path, what),
             OpenError::Unsafe { path, what } => write!(f, "refusing to use {}: {what}", path.display()),
             OpenError::OldSqlite { found } => write!(
@@ -171,6 +178,22 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// The log of a replica cannot be reached, or has no quorum.
+    Unreachable {
+        /// The address of the log.
+        address: String,
+        /// The problem.
+        what: String,
+    },
+    /// The log of a replica refuses the user, a change, or this copy.
+    Denied {
+        /// The address of the log.
+        address: String,
+        /// The problem and its remedy.
+        what: String,
+    },
+    /// Another machine wrote to the log of a replica at the same time.
+    Overtaken,
     /// The caller requested an invalid write.
     Bug {
         /// The problem.
@@ -187,7 +210,8 @@ impl StoreError {
             StoreError::Bug { .. } => 70,
             StoreError::Full { .. } => 73,
             StoreError::Io { .. } | StoreError::Uncertain { .. } => 74,
-            StoreError::Busy { .. } => 75,
+            StoreError::Busy { .. } | StoreError::Unreachable { .. } | StoreError::Overtaken => 75,
+            StoreError::Denied { .. } => 77,
             StoreError::Expired { .. } | StoreError::Future { .. } | StoreError::Absent { .. } => 1,
         }
     }
@@ -286,6 +310,16 @@ impl fmt::Display for StoreError {
                 "the outcome of a write to {} is unknown: check it with `kloop get`, then try again",
                 path.display()
             ),
+            StoreError::Unreachable { address, what } => {
+                write!(
+                    f,
+                    "cannot reach the state at {address} ({what}); nothing was changed: check etcd, and try again"
+                )
+            }
+            StoreError::Denied { address, what } => write!(f, "cannot use the state at {address}: {what}"),
+            StoreError::Overtaken => {
+                f.write_str("another machine changed the cluster at the same time; nothing was changed: try again")
+            }
             StoreError::Bug { what } => write!(f, "internal error, nothing was written: {what}"),
         }
     }
@@ -326,6 +360,9 @@ pub enum CommitError {
         what: String,
     },
 }
+
+/// The error of a commit before which another machine wrote to the shared log.
+pub const OVERTAKEN: CommitError = CommitError::Refused(StoreError::Overtaken);
 
 impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! The store: one SQLite file, which only this module accesses.
+//! The store: one SQLite file, which only this module accesses; it may follow a log on etcd.
 //!
 //! Stores objects as rows (key, uid, revision, body text), the log of their changes, and a few side tables. Coordinates
 //! writers, and creates, checks, migrates, compacts and copies the file.
@@ -13,6 +13,8 @@
 //! - Reading the log from a retained revision returns every later entry once, in order; from before the floor it is
 //!   refused.
 //! - A file that is no safe kloop database is refused and stays unchanged, byte for byte.
+//! - A file may be the replica of a log on etcd that several machines share. A successful commit is then in that log, and each transaction
+//!   begins at the log's head.
 //!
 //! Start reading at [`Store`], then [`StoreRead`] for queries and [`Txn`] for changes.
 
@@ -21,13 +23,22 @@ mod check;
 mod compact;
 mod durable;
 mod error;
+mod etcd;
+mod follower;
 mod group_sync;
 mod holder;
+mod leader_claim;
+mod log_batch;
 mod open;
 mod part;
 pub mod past;
+mod properties;
+mod protobuf;
 mod record;
+mod replica;
 mod schema;
+mod shared_log;
+mod shared_snapshot;
 mod snapshot;
 mod state_path;
 mod turnstile;
@@ -35,17 +46,21 @@ mod txn;
 mod wake_hint;
 
 pub use compact::Retention;
-pub use error::{CommitError, OpenError, StoreError, name_holder};
+pub use error::{CommitError, OVERTAKEN, OpenError, StoreError, name_holder};
+pub use etcd::address::is_etcd;
 pub use group_sync::PendingSync;
+pub use leader_claim::{CLAIM_LEASE, ClaimRenewal, LeaderClaim};
 pub use open::OpenMode;
 pub use part::ParkedTxn;
 pub use record::{ChangeKind, ContainerAttempt, LogEntry, SideNote, StoredObject};
+pub use replica::{prepare_replica, read_replica_address, resolve_address};
 pub use snapshot::{Snapshot, StoreRead};
 pub use state_path::default_path;
 pub use txn::Txn;
 pub use wake_hint::{HintWatch, WakeHint, watch_hint};
 
 use durable::DurableRevision;
+use replica::Replica;
 use rusqlite::Connection;
 use state_path::StorePath;
 use std::cell::Cell;
@@ -75,6 +90,8 @@ pub struct Store {
     fault: Option<InjectedFault>,
     /// The earlier revision that it reads, if it has traveled to one.
     past: Option<u64>,
+    /// The log of a replica; `None` for a file that is the state itself.
+    replica: Option<Replica>,
 }
 
 /// A fault to inject at the next transaction, for tests.

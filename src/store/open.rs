@@ -1,8 +1,10 @@
 //! Opens the file. All checks are here or in [`state_path`], and nothing is written before all have passed.
 
 use super::durable::DurableRevision;
+use super::replica::Replica;
 use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
+use super::txn::{LONG_WAL, PATIENCE};
 use super::{CommitError, OpenError, Store, StoreError, schema};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -27,13 +29,6 @@ pub enum OpenMode {
 /// (sqlite.org/wal.html).
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Time that a reader waits for rare, short operations of SQLite: recovery of the WAL, the last connection's
-/// checkpoint.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Length of the WAL above which it is truncated explicitly, since continuous readers prevent SQLite from doing it.
-pub(super) const LONG_WAL: u64 = 32 << 20;
-
 /// Settings of a connection. `synchronous = NORMAL`: [`Store::sync`] syncs commits (without it, a power loss undid up
 /// to 919 acknowledged rows). The WAL is copied back every 16 MiB, and truncated to that length. The cache of 32 MiB
 /// avoids reading pages of indexes repeatedly, since keys are accessed in random order.
@@ -50,14 +45,28 @@ const SETTINGS: &str = "
 impl Store {
     /// Opens the file at `path`. A refused file stays unchanged.
     pub fn open(path: &Path, access: OpenMode) -> Result<Store, OpenError> {
-        check_sqlite()?;
         let place = StorePath::from_path(path)?;
+        let replica = Replica::find(&place)?;
+        Store::open_replica(place, access, replica)
+    }
+
+    /// Opens a file, which may be the replica of a log.
+    pub(super) fn open_replica(
+        place: StorePath,
+        access: OpenMode,
+        mut replica: Option<Replica>,
+    ) -> Result<Store, OpenError> {
+        check_sqlite()?;
         if access == OpenMode::Create {
             place.make_dir()?;
         }
         place.check_dir()?;
+        if let Some(replica) = &mut replica {
+            replica.check_log(access == OpenMode::Create, place.file())?;
+        }
         if !place.check_file()? {
             match access {
+                _ if replica.is_some() => create(&place)?,
                 OpenMode::Create => create(&place)?,
                 OpenMode::Existing => return Err(OpenError::Absent { path: place.file().into() }),
             }
@@ -65,7 +74,9 @@ impl Store {
         let connection = connect(&place)?;
         let turnstile = Some(Arc::new(Turnstile::open(&place)?));
         let mut store = Store::from_connection(connection, place, turnstile);
+        store.replica = replica;
         store.migrate()?;
+        store.follow()?;
         Ok(store)
     }
 
@@ -96,6 +107,7 @@ impl Store {
             uncertain: false,
             fault: None,
             past: None,
+            replica: None,
         }
     }
 
@@ -107,7 +119,8 @@ impl Store {
     /// failed sync the WAL on the disk may have a gap, which would hide later frames.
     pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
         let path = self.path().to_owned();
-        *self = Store::open(&path, OpenMode::Existing)?;
+        let replica = self.replica.as_ref().map(Replica::handle);
+        *self = Store::open_replica(self.place.clone(), OpenMode::Existing, replica)?;
         self.connection.busy_timeout(patience).map_err(|error| StoreError::from_sqlite(&path, error))?;
         let is_empty = self.empty_wal().map_err(|error| StoreError::from_sqlite(&path, error))?;
         if !is_empty {

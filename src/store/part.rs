@@ -1,5 +1,6 @@
 //! Parts of a write transaction: each can be undone separately, and another thread can go on after each.
 
+use super::log_batch::Outgoing;
 use super::record::Counter;
 use super::turnstile::WriteTurn;
 use super::{Store, StoreError, StoreResult, Txn};
@@ -7,6 +8,8 @@ use super::{Store, StoreError, StoreResult, Txn};
 /// A part of a transaction, from [`Txn::begin_part`] on.
 pub struct Savepoint {
     before: Counter,
+    /// The mark of the changes for the log of a replica.
+    mark: usize,
 }
 
 /// An open transaction without its store, which [`Store::resume`] continues. The store is used for nothing else until then.
@@ -15,19 +18,24 @@ pub struct ParkedTxn {
     counter: Counter,
     begun: Counter,
     failed: Option<StoreError>,
+    outgoing: Option<Outgoing>,
 }
 
 impl Txn<'_> {
     /// Begins a part that can be rolled back separately. Parts do not overlap.
     pub fn begin_part(&mut self) -> StoreResult<Savepoint> {
         self.run("SAVEPOINT part", [])?;
-        Ok(Savepoint { before: self.counter })
+        let mark = self.outgoing.as_ref().map_or(0, |outgoing| outgoing.batch.mark());
+        Ok(Savepoint { before: self.counter, mark })
     }
 
     /// Ends a part: keeps its writes or rolls them back. A failed change does no harm to the transaction once its part is rolled back,
     /// unless SQLite has ended the transaction.
     pub fn end_part(&mut self, part: Savepoint, is_kept: bool) -> StoreResult<()> {
         if !is_kept {
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.batch.undo_to(part.mark);
+            }
             let is_failed = !self.store.connection.is_autocommit() && self.failed.take().is_some();
             if is_failed || self.counter != part.before {
                 self.run("ROLLBACK TO part", [])?;
@@ -45,15 +53,21 @@ impl Txn<'_> {
     /// Leaves the transaction open for [`Store::resume`].
     pub fn park(mut self) -> ParkedTxn {
         self.open = false;
-        ParkedTxn { turn: self.turn.take(), counter: self.counter, begun: self.begun, failed: self.failed.take() }
+        ParkedTxn {
+            turn: self.turn.take(),
+            counter: self.counter,
+            begun: self.begun,
+            failed: self.failed.take(),
+            outgoing: self.outgoing.take(),
+        }
     }
 }
 
 impl Store {
     /// Continues the transaction that was parked last.
     pub fn resume(&mut self, parked: ParkedTxn) -> Txn<'_> {
-        let ParkedTxn { turn, counter, begun, failed } = parked;
-        Txn { store: self, turn, counter, begun, open: true, failed }
+        let ParkedTxn { turn, counter, begun, failed, outgoing } = parked;
+        Txn { store: self, turn, counter, begun, open: true, failed, outgoing }
     }
 }
 

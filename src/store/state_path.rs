@@ -6,16 +6,26 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Default state file: `$XDG_STATE_HOME/kloop/default/state.db`, else under `~/.local/state`. Relative paths are
 /// ignored, as the XDG specification requires.
 pub fn default_path() -> PathBuf {
+    state_folder().join("default/state.db")
+}
+
+/// The replica of a state on etcd. `name` stands for its address.
+pub(super) fn replica_path(name: &str) -> PathBuf {
+    state_folder().join("etcd").join(name).join(USUAL)
+}
+
+fn state_folder() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".local/state")))
         .unwrap_or_else(|| std::env::temp_dir().join(format!("kloop-{}", geteuid().as_raw())));
-    state.join("kloop/default/state.db")
+    state.join("kloop")
 }
 
 /// The name of a database whose folder belongs to one cluster.
@@ -142,6 +152,33 @@ impl StorePath {
             opened => opened,
         };
         opened.map(File::from).map_err(|error| StoreError::io(&path, error))
+    }
+
+    /// Returns the text of a small file beside the database; `None` without one.
+    pub fn read_beside(&self, suffix: &str, longest: u64) -> Result<Option<String>, StoreError> {
+        let path = self.neighbour(suffix);
+        let file = match open(&path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            file => File::from(file.map_err(|error| StoreError::io(&path, error))?),
+        };
+        let mut text = String::new();
+        file.take(longest).read_to_string(&mut text).map_err(|error| StoreError::io(&path, error))?;
+        Ok(Some(text))
+    }
+
+    /// Writes the text of a small file beside the database, unless it is the same already.
+    pub fn write_beside(&self, suffix: &str, text: &str) -> Result<(), StoreError> {
+        if self.read_beside(suffix, text.len() as u64 + 1)?.as_deref() == Some(text) {
+            return Ok(());
+        }
+        let (path, new) = (self.neighbour(suffix), self.neighbour(&format!("{suffix}.{}", std::process::id())));
+        let mode = Mode::RUSR | Mode::WUSR;
+        let written =
+            open(&new, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode)
+                .map_err(std::io::Error::from)
+                .and_then(|file| File::from(file).write_all(text.as_bytes()))
+                .and_then(|()| std::fs::rename(&new, &path));
+        written.map_err(|error| StoreError::io(&path, error))
     }
 
     /// Makes entries of the folder durable.

@@ -1,6 +1,6 @@
 //! Write transactions: atomic, and one at a time over all processes.
 
-use super::open::{LONG_WAL, PATIENCE};
+use super::log_batch::{BatchChange, Outgoing};
 use super::record::{Counter, LogRow, micros, object_sum, unsigned};
 use super::snapshot::{counter, source::SnapshotSource};
 use super::turnstile::WriteTurn;
@@ -12,6 +12,13 @@ use crate::object::{Key, Str, Time};
 use rusqlite::{ErrorCode, OptionalExtension, Params, params};
 use std::time::{Duration, Instant};
 use tracing::debug_span;
+
+/// Time that a reader waits for rare, short operations of SQLite: recovery of the WAL, the last connection's
+/// checkpoint.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Length of the WAL above which it is truncated explicitly, since continuous readers prevent SQLite from doing it.
+pub(super) const LONG_WAL: u64 = 32 << 20;
 
 /// Time after which a waiting writer reports that it waits.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
@@ -29,6 +36,8 @@ pub struct Txn<'a> {
     pub(super) open: bool,
     /// The error of a failed change, after which the transaction may be incomplete and is never committed.
     pub(super) failed: Option<StoreError>,
+    /// The changes for the log of a replica.
+    pub(super) outgoing: Option<Outgoing>,
 }
 
 impl Store {
@@ -88,7 +97,8 @@ impl Store {
 
     /// Creates the transaction after [`Store::begin`].
     fn transaction(&mut self, turn: Option<WriteTurn>) -> StoreResult<Txn<'_>> {
-        let mut txn = Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None };
+        let mut txn =
+            Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None, outgoing: None };
         let found = txn.store.query(schema::version)?;
         if found > schema::VERSION {
             return Err(StoreError::Newer { path: txn.store.path().into(), found, known: schema::VERSION });
@@ -96,6 +106,7 @@ impl Store {
         if found == schema::VERSION {
             txn.begun = counter(txn.store)?;
             txn.counter = txn.begun;
+            txn.follow()?;
         }
         Ok(txn)
     }
@@ -184,6 +195,9 @@ impl Txn<'_> {
 
     /// Sets a setting of the control plane.
     pub fn set_meta(&mut self, name: &str, value: &str) -> StoreResult<()> {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.batch.push(&BatchChange::SetMeta(name.into(), value.into()));
+        }
         self.run("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value", [name, value])
     }
 
@@ -244,12 +258,8 @@ impl Txn<'_> {
         if let Some(error) = self.failed.clone() {
             return Err(CommitError::Refused(error));
         }
-        if self.counter != self.begun {
-            let Counter { revision, floor, objects } = self.counter;
-            let params = params![revision as i64, floor as i64, objects as i64, self.counter.sum()];
-            self.run("UPDATE counter SET revision = ?1, floor = ?2, objects = ?3, sum = ?4", params)
-                .map_err(CommitError::Refused)?;
-        }
+        self.write_counter().map_err(CommitError::Refused)?;
+        self.share()?;
         if let Some(fault @ (InjectedFault::LostCommit | InjectedFault::UnknownCommit)) = self.store.fault.take() {
             return Err(self.apply_fault(fault));
         }
@@ -260,11 +270,24 @@ impl Txn<'_> {
         }
         self.open = false;
         if self.turn.is_some() {
-            self.store.durable.committed();
+            // The changes of a replica are durable in its log: after a power loss it follows that again.
+            if !self.store.is_replica() {
+                self.store.durable.committed();
+            }
             self.store.shorten_wal();
             self.store.has_unnotified_commit = true;
         }
         Ok(self.counter.revision)
+    }
+
+    /// Writes the counter to the file, if it has changed.
+    pub(super) fn write_counter(&mut self) -> StoreResult<()> {
+        if self.counter == self.begun {
+            return Ok(());
+        }
+        let Counter { revision, floor, objects } = self.counter;
+        let params = params![revision as i64, floor as i64, objects as i64, self.counter.sum()];
+        self.run("UPDATE counter SET revision = ?1, floor = ?2, objects = ?3, sum = ?4", params)
     }
 
     /// Migrates the schema.
@@ -282,7 +305,10 @@ impl Txn<'_> {
     /// Classifies a failed commit. After an error of a full disk nothing is stored, since SQLite reports it before the
     /// commit frame is complete. After any other failure, the outcome is unknown.
     fn not_committed(&mut self, error: rusqlite::Error) -> CommitError {
-        if let Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) = error.sqlite_error_code() {
+        // The log of a replica has the changes already.
+        if let Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) = error.sqlite_error_code()
+            && !self.store.is_replica()
+        {
             let error = StoreError::from_sqlite(self.store.path(), error);
             return CommitError::Refused(self.fail(error));
         }
@@ -291,9 +317,19 @@ impl Txn<'_> {
     }
 
     fn append(&mut self, row: LogRow) -> StoreResult<()> {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.push_row(&row);
+        }
+        self.insert_log_row(&row)?;
+        self.counter.revision = row.change.stored().revision;
+        Ok(())
+    }
+
+    /// Adds a row to the log.
+    pub(super) fn insert_log_row(&mut self, row: &LogRow) -> StoreResult<()> {
         let StoredObject { key, uid, revision, body } = row.change.stored();
         let (sum, word) = (row.sum(), row.word());
-        let LogRow { previous, actor, at, .. } = &row;
+        let LogRow { previous, actor, at, .. } = row;
         self.run(
             "INSERT INTO log (revision, resource, namespace, name, uid, change, previous, actor, at, sum, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -310,9 +346,7 @@ impl Txn<'_> {
                 sum,
                 &**body
             ],
-        )?;
-        self.counter.revision = *revision;
-        Ok(())
+        )
     }
 
     fn living(&self, key: &Key) -> StoreResult<Option<LiveRow>> {

@@ -5,6 +5,7 @@
 //! content and times do not change, because the next commit would have to wait for the disk. Hints may be late,
 //! repeated or lost, so a watcher always reads the log.
 
+use super::follower::Follower;
 use super::state_path::StorePath;
 use super::{OpenMode, Store};
 use notify::event::{AccessKind, AccessMode};
@@ -32,6 +33,8 @@ pub struct WakeHint {
 /// Calls a function at each hint until it is dropped.
 pub struct HintWatch {
     _eyes: HintWatcher,
+    /// Brings changes of other machines to a replica.
+    _follower: Option<Arc<Follower>>,
 }
 
 enum HintWatcher {
@@ -72,7 +75,7 @@ impl WakeHint {
             Some(watcher) => HintWatcher::Notify { _watcher: watcher },
             None => HintWatcher::Poll { _poll: DataVersionPoll::start(path, wake)? },
         };
-        Some(HintWatch { _eyes: eyes })
+        Some(HintWatch { _eyes: eyes, _follower: Follower::start(path) })
     }
 }
 

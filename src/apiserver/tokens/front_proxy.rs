@@ -7,7 +7,7 @@ use super::keys::{authority_params, internal};
 use crate::apiserver::{ApiResult, refused};
 use crate::object::Time;
 use crate::runtime::certificate_authority::{CertificateAuthority, ClientCertificate};
-use crate::store::{Store, StoreError, StoreRead};
+use crate::store::{OVERTAKEN, Store, StoreError, StoreRead};
 use rcgen::KeyPair;
 use std::time::Duration;
 
@@ -42,7 +42,11 @@ impl FrontProxy {
         for (name, value) in [(AUTHORITY, &made.authority), (AUTHORITY_KEY, &made.key)] {
             txn.set_meta(name, value).map_err(wrong)?;
         }
-        txn.commit().map_err(|error| refused(&error.into()))?;
+        match txn.commit() {
+            // The machine that wrote first may have made it.
+            Err(OVERTAKEN) => return FrontProxy::load(store),
+            committed => committed.map_err(|error| refused(&error.into()))?,
+        };
         Ok(made)
     }
 

@@ -7,7 +7,7 @@ use crate::apiserver::{ApiResult, refused};
 use crate::object::{Reason, Status};
 use crate::runtime::certificate_authority::CertificateAuthority;
 use crate::runtime::token_signer::{self, TokenSigner};
-use crate::store::{Store, StoreError, StoreRead};
+use crate::store::{OVERTAKEN, Store, StoreError, StoreRead};
 use crate::world::CertificateSigner;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -53,7 +53,11 @@ impl ClusterKeys {
         for (name, value) in [(AUTHORITY, &keys.0[0]), (AUTHORITY_KEY, &keys.0[1]), (TOKEN_KEY, &keys.0[2])] {
             txn.set_meta(name, value).map_err(wrong)?;
         }
-        txn.commit().map_err(|error| refused(&error.into()))?;
+        match txn.commit() {
+            // The machine that wrote first may have made them.
+            Err(OVERTAKEN) => return ClusterKeys::load(store),
+            committed => committed.map_err(|error| refused(&error.into()))?,
+        };
         keys.open()
     }
 
@@ -89,7 +93,10 @@ pub(in crate::apiserver) fn admin_token(store: &mut Store) -> ApiResult<String> 
     getrandom::fill(&mut bytes).map_err(|error| internal(&anyhow::anyhow!("no randomness for a token: {error}")))?;
     let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     txn.set_meta(ADMIN_TOKEN, &token).map_err(wrong)?;
-    txn.commit().map_err(|error| refused(&error.into()))?;
+    match txn.commit() {
+        Err(OVERTAKEN) => return admin_token(store),
+        committed => committed.map_err(|error| refused(&error.into()))?,
+    };
     Ok(token)
 }
 

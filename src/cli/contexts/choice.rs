@@ -50,6 +50,7 @@ impl ClusterChoice {
 fn state_in_flag(globals: &Globals) -> Option<PathBuf> {
     globals.state.clone().or_else(|| match Location::parse(globals.server.as_deref()?, Path::new("")) {
         Location::File(path) => Some(path),
+        Location::Etcd(address) => Some(address.into()),
         _ => None,
     })
 }
@@ -58,6 +59,14 @@ fn state_in_flag(globals: &Globals) -> Option<PathBuf> {
 pub fn own_state(globals: &Globals) -> Option<PathBuf> {
     let variable = || std::env::var_os("KLOOP_STATE").filter(|path| !path.is_empty()).map(PathBuf::from);
     globals.state.clone().or_else(variable)
+}
+
+/// Returns the file of a state: that of a state on etcd is its replica on this machine.
+fn state_file(state: PathBuf) -> CliResult<PathBuf> {
+    match state.to_str().filter(|text| store::is_etcd(text)) {
+        Some(address) => Ok(store::prepare_replica(address)?),
+        None => Ok(state),
+    }
 }
 
 /// Chooses the cluster. `config` names entries with the flags, so that they choose nothing there.
@@ -73,7 +82,10 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
         cluster: flag(&globals.cluster),
         user: flag(&globals.user).filter(|_| !WITH_OWN_USER.contains(&verb)),
         // A file in a flag wins over the variable.
-        own: state_in_flag(globals).or_else(|| own_state(globals).filter(|_| file.is_none())),
+        own: state_in_flag(globals)
+            .or_else(|| own_state(globals).filter(|_| file.is_none()))
+            .map(state_file)
+            .transpose()?,
         is_fixed: state_in_flag(globals).is_some(),
     };
     // An alias of whatever cluster the command has: the name in the kubeconfigs of `kloop serve`.
@@ -173,6 +185,7 @@ impl AskedNames {
         let what = context.map_or_else(|| format!("cluster {name:?}"), |context| format!("context {context:?}"));
         let problem = match Location::parse(ConfigFile::text(entry, "server"), &file.folder()) {
             Location::File(path) => return Ok(path),
+            Location::Etcd(address) => return state_file(address.into()),
             Location::Server(server) => format!(
                 "{what} is the server {server}: kloop's commands open a state file, and send nothing to a server\nhint: use kubectl for \
                  it, or choose a context of a state file (kloop config get-contexts)"
@@ -255,7 +268,7 @@ current-context: shop
 clusters:
 - {name: shop, cluster: {server: 'file:///a/shop.db'}}
 - {name: prod, cluster: {server: 'https://10.0.0.1:6443'}}
-- {name: odd, cluster: {server: 'etcd://a'}}
+- {name: odd, cluster: {server: 'ftp://a'}}
 contexts:
 - {name: shop, context: {cluster: shop, namespace: blue}}
 - {name: ann, context: {cluster: shop, user: ann}}
@@ -314,7 +327,7 @@ users:
                 "error: context \"prod\" is the server https://10.0.0.1:6443: kloop's commands open a state file",
             ),
             (["", "prod", ""], "error: context \"shop\" is the server https://10.0.0.1:6443"),
-            (["odd", "", ""], "error: context \"odd\" has the server etcd://a, which is neither"),
+            (["odd", "", ""], "error: context \"odd\" has the server ftp://a, which is neither"),
             (
                 ["bare", "", ""],
                 "error: context \"bare\" has no cluster\nhint: kloop config set-context bare --state FILE",

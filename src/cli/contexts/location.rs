@@ -1,5 +1,6 @@
-//! The server of a cluster entry: the path of a state file, or the address of an API server.
+//! The server of a cluster entry: the path of a state file, the address of a state on etcd, or that of an API server.
 
+use crate::store;
 use std::path::{Path, PathBuf};
 
 /// The place where a cluster entry has its cluster.
@@ -7,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub enum Location {
     /// A state file.
     File(PathBuf),
+    /// A state on etcd.
+    Etcd(String),
     /// An API server, to which kloop's commands send nothing.
     Server(String),
     /// A scheme that is neither.
@@ -21,6 +24,7 @@ impl Location {
         match server.split_once("://") {
             _ if server.is_empty() => Location::Missing,
             Some(("file", path)) => Location::File(folder.join(path.strip_prefix("localhost").unwrap_or(path))),
+            Some(_) if store::is_etcd(server) => Location::Etcd(server.to_owned()),
             Some(("http" | "https", _)) => Location::Server(server.to_owned()),
             Some(_) => Location::Unknown(server.to_owned()),
             None if is_path(server) => Location::File(folder.join(server)),
@@ -37,6 +41,9 @@ fn is_path(server: &str) -> bool {
 
 /// Returns the server to store for the value of `--server`: the URL of a state file has its absolute path.
 pub fn absolute_server(server: &str) -> String {
+    if let Some(etcd) = server.strip_prefix("file://").filter(|server| store::is_etcd(server)) {
+        return etcd.to_owned();
+    }
     match Location::parse(server, Path::new("")) {
         Location::File(path) => format!("file://{}", std::path::absolute(&path).unwrap_or(path).display()),
         _ => server.to_owned(),
@@ -59,7 +66,8 @@ mod tests {
             ("a.db", file("/etc/kloop/a.db")),
             ("https://10.0.0.1:6443", Location::Server("https://10.0.0.1:6443".into())),
             ("localhost:8080", Location::Server("localhost:8080".into())),
-            ("etcd://a/b", Location::Unknown("etcd://a/b".into())),
+            ("etcd://a/b", Location::Etcd("etcd://a/b".into())),
+            ("ftp://a/b", Location::Unknown("ftp://a/b".into())),
             ("", Location::Missing),
         ] {
             assert_eq!(parse(server), expected, "{server}");

@@ -181,7 +181,9 @@ fn load_identity(flags: &ProgramFlags, api: &mut Api, address: IpAddr) -> CliRes
 fn start_definition_loop(mut api: Api, state: &Path) -> CliResult<ControlLoop> {
     let leadership = match Standby::default().try_lead(api.store_mut())? {
         Election::Leads(leadership) => leadership,
-        Election::Waits(pid) => return Err(Failure::plain(format!("the process {pid} serves this state already"))),
+        Election::Waits(leader) => {
+            return Err(Failure::plain(format!("the process {} serves this state already", leader.pid)));
+        }
     };
     let settings = ControlSettings {
         state: state.to_owned(),

@@ -1,8 +1,9 @@
 //! `kloop state`: copies, checks, measures and moves the cluster's state.
 //!
-//! Never: makes a cluster, but for `import` and `restore`. Start reading at [`StateVerb`].
+//! Never: makes a cluster, but for `copy`, `import` and `restore`. Start reading at [`StateVerb`].
 
 mod compact;
+mod copy;
 mod export;
 mod import;
 mod restore;
@@ -24,6 +25,9 @@ use clap::Subcommand;
 kloop state backup monday.db
 kloop state restore monday.db
 
+# Put the state on etcd, for control planes on several machines
+kloop state copy ~/.local/state/kloop/default/state.db etcd://host1,host2,host3/shop
+
 # How large is the state, and what takes the space?
 kloop state size
 
@@ -42,6 +46,7 @@ enum StateVerb {
     Restore(restore::Args),
     Verify(verify::Args),
     Compact(compact::Args),
+    Copy(copy::Args),
     Size(size::Args),
     Export(export::Args),
     Import(import::Args),
@@ -54,6 +59,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         StateVerb::Restore(args) => restore::run(args, context),
         StateVerb::Verify(args) => verify::run(args, context),
         StateVerb::Compact(args) => compact::run(args, context),
+        StateVerb::Copy(args) => copy::run(args, context),
         StateVerb::Size(args) => size::run(args, context),
         StateVerb::Export(args) => export::run(args, context),
         StateVerb::Import(args) => import::run(args, context),

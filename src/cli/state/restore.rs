@@ -5,7 +5,7 @@
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::reconcile::leader;
-use crate::store::{OpenError, OpenMode, Store, StoreRead};
+use crate::store::{OpenError, OpenMode, Store, StoreRead, read_replica_address};
 use std::path::{Path, PathBuf};
 
 /// Put a backup in place of the cluster's state.
@@ -28,6 +28,12 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let state = context.state();
+    if let Some(address) = read_replica_address(&state) {
+        return Err(Failure::plain(format!(
+            "the state is on etcd, at {address}\nhint: kloop state copy {} etcd://... makes a cluster of the backup under another prefix",
+            args.file.display()
+        )));
+    }
     let backup = Store::open(&args.file, OpenMode::Existing)?;
     let problems = backup.check().map_err(anyhow::Error::from)?;
     if let Some(problem) = problems.first() {
