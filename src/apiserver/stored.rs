@@ -23,7 +23,8 @@ pub fn refused(error: &StoreError) -> Status {
             Status::new(Reason::Expired, format!("too old resource version (the oldest one kept is {floor})"))
         }
         _ => {
-            let is_busy = matches!(error, StoreError::Busy { .. });
+            let is_busy =
+                matches!(error, StoreError::Busy { .. } | StoreError::Unreachable { .. } | StoreError::Overtaken);
             let reason = if is_busy { Reason::Timeout } else { Reason::InternalError };
             Status {
                 exit_code: Some(error.exit_code()).filter(|code| *code > 1),

@@ -4,8 +4,8 @@ use super::dry_run::DryRun;
 use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::{Object, Time, time};
-use crate::reconcile::control_loop::HEARD;
 use crate::reconcile::leader;
+use crate::reconcile::plane_notes::HEARD;
 use crate::runtime::process;
 
 /// The hint for a cluster whose control plane has ended.

@@ -7,6 +7,8 @@ use crate::diagnosis::convergence;
 use crate::joined_node;
 use crate::object::{Time, io_error_text, time, yaml};
 use crate::reconcile::activity_log::pods;
+use crate::reconcile::candidate::{self, Candidate};
+use crate::reconcile::control_loop::WakeUp;
 use crate::reconcile::leader::{Election, Leadership};
 use crate::reconcile::retry::is_busy;
 use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
@@ -20,9 +22,11 @@ use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
 use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -176,9 +180,6 @@ fn lines(args: &Args, transition: SignedDuration) -> CliResult<EvictionThreshold
 /// Interval at which a standby tries to become leader.
 const STANDBY: Duration = Duration::from_millis(200);
 
-/// The same for a state that several machines share, where another one has to take over within two seconds.
-const SHARED_STANDBY: Duration = Duration::from_millis(100);
-
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let outcome = run_plane(args, context);
@@ -328,15 +329,55 @@ impl RunningServer {
     }
 }
 
+/// Passes signals that end the process on to the present control loop.
+struct SignalRelay {
+    /// `None` once they are passed on.
+    signals: Option<Signals>,
+    outbox: Arc<Mutex<Option<Sender<WakeUp>>>>,
+}
+
+impl SignalRelay {
+    fn new() -> io::Result<SignalRelay> {
+        Ok(SignalRelay { signals: Some(Signals::new([SIGINT, SIGTERM, SIGHUP])?), outbox: Arc::default() })
+    }
+
+    /// Whether there was a signal before the first control loop.
+    fn is_pending(&mut self) -> bool {
+        self.signals.as_mut().is_some_and(|signals| signals.pending().next().is_some())
+    }
+
+    /// Passes signals on to this control loop from now on.
+    fn relay_to(&mut self, outbox: Sender<WakeUp>) {
+        *self.outbox.lock().unwrap_or_else(PoisonError::into_inner) = Some(outbox);
+        let Some(mut signals) = self.signals.take() else { return };
+        let outbox = self.outbox.clone();
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                // While the first signal is being handled, there is no receiver: a second signal
+                // ends the process.
+                let outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
+                if outbox.as_ref().is_none_or(|outbox| outbox.send(WakeUp::Stop).is_err()) {
+                    std::process::exit(130);
+                }
+            }
+        });
+    }
+}
+
 /// Runs the loops, as the leader or as a standby, until they have nothing left to do or are stopped.
 fn run_loops(args: &Args, until: RunUntil, settings: &ControlSettings, context: &mut CommandContext) -> CliResult {
-    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = SignalRelay::new()?;
     let mut log_sink = log_sink(shown_level(args));
-    let mut signals = Some(signals);
+    let mut won = None;
     loop {
-        let led = lead(args, until, context, settings, &mut signals, &mut log_sink)?;
+        let led = lead(args, until, context, settings, (won.take(), &mut signals), &mut log_sink)?;
         let Some(mut control) = led else { return Ok(()) };
-        match control.run(until, &mut log_sink)? {
+        let start = |lock| Candidate::start(settings.state.clone(), lock, control.outbox());
+        let candidate = control.candidate_lock().map(start).transpose()?;
+        let ending = control.run(until, &mut log_sink)?;
+        won = candidate.and_then(Candidate::finish);
+        match ending {
+            RunEnd::Deposed if won.is_some() => {}
             RunEnd::Deposed => print_line(&mut log_sink, "another control plane took over; waiting".into()),
             ending => return end(args, context, control, ending, &mut log_sink),
         }
@@ -368,27 +409,30 @@ fn lead(
     until: RunUntil,
     context: &mut CommandContext,
     settings: &ControlSettings,
-    signals: &mut Option<signal_hook::iterator::Signals>,
+    (won, signals): (Option<Leadership>, &mut SignalRelay),
     log_sink: &mut dyn FnMut(&LogLine),
 ) -> CliResult<Option<ControlLoop>> {
     let mut api = context.take_api()?;
-    let Some(leadership) = wait_to_lead(args, until, context, &mut api, signals, log_sink)? else { return Ok(None) };
-    let control = ControlLoop::start(api, leadership, settings.clone())?;
-    if args.watch {
-        print_ready(settings, log_sink);
+    let may_run_node = args.watch && settings.node.is_some();
+    let leadership = match won {
+        Some(leadership) => leadership,
+        None => match wait_to_lead(args, until, context, (&mut api, may_run_node), signals, log_sink)? {
+            Some(leadership) => leadership,
+            None => return Ok(None),
+        },
+    };
+    let leads = leadership.leads;
+    let mut own_settings = settings.clone();
+    if !leads {
+        own_settings.loops = loops::standby_loops();
     }
-    if let Some(mut signals) = signals.take() {
-        let outbox = control.outbox();
-        std::thread::spawn(move || {
-            for _ in signals.forever() {
-                // While the first signal is being handled, there is no receiver: a second signal
-                // ends the process.
-                if outbox.send(crate::reconcile::control_loop::WakeUp::Stop).is_err() {
-                    std::process::exit(130);
-                }
-            }
-        });
+    let control = ControlLoop::start(api, leadership, own_settings)?;
+    match &settings.node {
+        Some(node) if !leads => print_line(log_sink, format!("runs the pods of node {} meanwhile", node.name)),
+        _ if args.watch => print_ready(settings, log_sink),
+        _ => {}
     }
+    signals.relay_to(control.outbox());
     Ok(Some(control))
 }
 
@@ -399,8 +443,8 @@ fn wait_to_lead(
     args: &Args,
     until: RunUntil,
     context: &mut CommandContext,
-    api: &mut Api,
-    signals: &mut Option<signal_hook::iterator::Signals>,
+    (api, may_run_node): (&mut Api, bool),
+    signals: &mut SignalRelay,
     log_sink: &mut dyn FnMut(&LogLine),
 ) -> CliResult<Option<Leadership>> {
     let patience = if let RunUntil::Converged(patience) = until { Some(patience) } else { None };
@@ -414,6 +458,12 @@ fn wait_to_lead(
             Ok(Election::Waits(leader)) => {
                 if !std::mem::replace(&mut is_announced, true) {
                     print_line(log_sink, format!("{leader} leads; standing by"));
+                }
+                if may_run_node
+                    && leader.host.is_some()
+                    && let Some(node_only) = standby.try_run_node(api.store_mut())?
+                {
+                    return Ok(Some(node_only));
                 }
                 true
             }
@@ -433,11 +483,11 @@ fn wait_to_lead(
                 return Err(not_converged(args, unmet));
             }
         }
-        if signals.as_mut().is_some_and(|signals| signals.pending().next().is_some()) {
+        if signals.is_pending() {
             return Ok(None);
         }
         if is_standby {
-            std::thread::sleep(if api.store().is_replica() { SHARED_STANDBY } else { STANDBY });
+            std::thread::sleep(if api.store().is_replica() { candidate::ATTEMPTS } else { STANDBY });
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::diagnosis::why::{
     StoppedProcess, UnreportedExit, explain, unmet,
 };
 use crate::object::{Key, Resource, Str, Time, time};
-use crate::reconcile::control_loop::{HEARD, LEFT_OUT};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
+use crate::reconcile::plane_notes::{HEARD, LEFT_OUT};
 use crate::reconcile::{leader, store_tail};
 use crate::runtime::ports::{self, PortHolder};
 use crate::runtime::process::{self, ProcessIdentity};

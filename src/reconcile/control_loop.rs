@@ -1,18 +1,16 @@
 //! The loop around the ticks: one thread that waits for a hint, a report, a signal or a due moment, and then ticks.
 
-pub use crate::apiserver::{HEARD, LEFT_OUT};
-
 use super::control_plane::{ControlPlane, TickInput};
-use super::leader::Leadership;
+use super::leader::{Leadership, LocalLock};
 use super::metrics::LoopMetrics;
 use super::queue::Item;
 use super::retry::retry_while_busy;
 use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
-use super::{LogLevel, LogLine, LogSink, loops, node, store_tail};
+use super::{LogLevel, LogLine, LogSink, node, node_lease, plane_notes, store_tail};
 use crate::apiserver::outside::{Answer, QuestionId};
-use crate::apiserver::{self, Api, api};
+use crate::apiserver::{Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Str, Time};
@@ -21,7 +19,7 @@ use crate::runtime::{
     self, capacity::MachineCapacity, contain::contain, image::Environment, machine::Host, machine::Machine,
     manifests::ManifestWatch, pressure_stats,
 };
-use crate::store::{HintWatch, OpenMode, Retention, StoreError, StoreRead, WakeHint, name_holder};
+use crate::store::{HintWatch, OpenMode, Retention, StoreError, WakeHint, name_holder};
 use crate::world::policy::Cidr;
 use crate::world::pressure::EvictionThresholds;
 use crate::world::{Effect, Loop, Report, World};
@@ -94,6 +92,8 @@ pub enum WakeUp {
     Answer(Item, QuestionId, Answer),
     /// The user wants it to end.
     Stop,
+    /// This process leads from now on, and no more runs its node only.
+    Deposed,
 }
 
 /// A control plane that leads.
@@ -110,6 +110,8 @@ pub struct ControlLoop {
     _manifests: Option<ManifestWatch>,
     /// The user wants it to end.
     stopping: bool,
+    /// Its epoch is over.
+    is_deposed: bool,
     /// Whether others may have written since the last tick.
     log_may_have_changed: bool,
     /// More of the log than is kept was there when it was last looked at.
@@ -173,6 +175,7 @@ impl ControlLoop {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
+            is_deposed: false,
             log_may_have_changed: true,
             compacting: false,
             files: StoreFiles::identify(api.store().path()),
@@ -185,7 +188,7 @@ impl ControlLoop {
         for missing in &missing_capabilities {
             control.plane.log_text(Time::now(), missing.message);
         }
-        retry_while_busy(|| control.note_settings())?;
+        control.note_settings()?;
         control.files = StoreFiles::identify(control.api.store().path());
         control.plane.take_manifests(&files, Time::now());
         control.load()?;
@@ -238,6 +241,11 @@ impl ControlLoop {
         self.outbox.clone()
     }
 
+    /// Returns the lock of this machine, for a candidate, while another machine leads.
+    pub fn candidate_lock(&self) -> Option<LocalLock> {
+        (!self.leadership.leads).then(|| self.leadership.local_lock())
+    }
+
     /// Returns the current World.
     pub fn world(&self) -> &World {
         &self.plane.world
@@ -270,12 +278,30 @@ impl ControlLoop {
         ticked.unwrap_or_else(|panic| Err(TickError::Panicked(panic)))
     }
 
+    /// Notes the settings of a leader.
+    fn note_settings(&mut self) -> anyhow::Result<()> {
+        if !self.leadership.leads {
+            return Ok(());
+        }
+        let ControlSettings { scheduler, loops, .. } = &self.settings;
+        retry_while_busy(|| plane_notes::note_settings(self.api.store_mut(), scheduler, loops))
+    }
+
+    /// Returns the end of the run that the user or a candidate asks for.
+    fn requested_end(&self) -> Option<RunEnd> {
+        match (self.stopping, self.is_deposed) {
+            (true, _) => Some(RunEnd::Stopped),
+            (false, true) => Some(RunEnd::Deposed),
+            (false, false) => None,
+        }
+    }
+
     fn run_unsynced(&mut self, until: RunUntil, log_sink: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
         let started = Time::now();
         loop {
             self.take_reports();
-            if self.stopping {
-                return Ok(RunEnd::Stopped);
+            if let Some(ending) = self.requested_end() {
+                return Ok(ending);
             }
             let ticked = self.try_tick(log_sink);
             self.log_may_have_changed |= ticked.is_err();
@@ -402,6 +428,7 @@ impl ControlLoop {
             WakeUp::Store => self.log_may_have_changed = true,
             WakeUp::Answer(item, id, answer) => self.plane.handle_answer(&item, id, answer, now),
             WakeUp::Stop => self.stopping = true,
+            WakeUp::Deposed => self.is_deposed = true,
         }
     }
 
@@ -431,45 +458,21 @@ impl ControlLoop {
                 let wanted = self.settings.eviction.signals();
                 self.plane.measured(pressure_stats::measure(self.api.store().home(), wanted), now);
             }
-            self.note_heartbeat(now)?;
+            if self.leadership.leads {
+                plane_notes::note_heartbeat(self.api.store_mut(), self.leadership.epoch, now)?;
+            }
+            if let Some(node) = self.settings.node.as_ref().filter(|_| self.api.store().is_replica()) {
+                // A lost renewal does no harm; the next tick finds out whether the store can be written.
+                drop(node_lease::renew_lease(&mut self.api, &node.name, now));
+            }
         }
-        if due.heartbeat {
+        if due.heartbeat && self.leadership.leads {
             self.api.store_mut().trim_log()?;
         }
         // Step by step, beside the ticks.
         if due.heartbeat || self.compacting {
             self.compacting = self.api.store_mut().compact(&Retention::usual(now), COMPACTED)? == COMPACTED;
         }
-        Ok(())
-    }
-
-    /// Notes the settings that `why` and `plan` go by, too: the scheduler's profiles, and the controllers that do not run.
-    fn note_settings(&mut self) -> anyhow::Result<()> {
-        let disabled = loops::disabled_controllers(&self.settings.loops).join(",");
-        let mut txn = self.api.store_mut().write(Duration::from_secs(10))?;
-        let mut is_news = false;
-        for (entry, text) in [(apiserver::PROFILES, &self.settings.scheduler), (LEFT_OUT, &disabled)] {
-            if txn.meta(entry)?.unwrap_or_default() != *text {
-                txn.set_meta(entry, text)?;
-                is_news = true;
-            }
-        }
-        if !is_news {
-            return Ok(());
-        }
-        txn.commit().map(|_| ()).context("cannot note the settings of this control plane")
-    }
-
-    fn note_heartbeat(&mut self, now: Time) -> Result<(), StoreError> {
-        let epoch = self.leadership.epoch;
-        let mut txn = self.api.store_mut().write(tick::PATIENCE)?;
-        if tick::read_epoch(&txn)? != Some(epoch) {
-            // The tick sees it, too, and ends the run.
-            return Ok(());
-        }
-        txn.set_meta(HEARD, &now.to_string())?;
-        // A lost heartbeat does no harm; the next tick finds out whether the store can be written.
-        drop(txn.commit());
         Ok(())
     }
 

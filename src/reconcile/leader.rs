@@ -4,7 +4,7 @@
 //! log stands for the lock between machines. Each leader increments the epoch; every transaction
 //! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
 
-use super::tick::{EPOCH, PATIENCE};
+use super::tick::{EPOCH, PATIENCE, read_epoch};
 use crate::apiserver::HEARD;
 use crate::object::Time;
 use crate::runtime::folder;
@@ -16,15 +16,31 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The lock of the leader, held while this lives.
 pub struct Leadership {
     /// Dropped first, so that a standby of another machine need not wait.
     _claim: Option<ClaimRenewal>,
-    _lock: File,
-    /// Its epoch.
+    lock: LocalLock,
+    /// Its epoch, or that of the leader on another machine.
     pub epoch: u64,
+    /// Whether this process leads. Otherwise a control plane on another machine does, and this one runs its own machine's node only.
+    pub leads: bool,
+}
+
+/// The lock among the control planes of one machine, held until the last copy is dropped.
+#[derive(Clone)]
+pub struct LocalLock {
+    _file: Arc<File>,
+}
+
+impl Leadership {
+    /// Returns the lock of this machine.
+    pub fn local_lock(&self) -> LocalLock {
+        self.lock.clone()
+    }
 }
 
 /// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It sends one
@@ -76,30 +92,51 @@ impl Standby {
         if let Some(leader) = self.leader_elsewhere(store, &claim, Instant::now()) {
             return Ok(Election::Waits(leader));
         }
+        let lock = match self.try_lock(store)? {
+            Ok(lock) => lock,
+            Err(leader) => return Ok(Election::Waits(leader)),
+        };
+        Ok(match claim_and_raise(store, &claim, lock)? {
+            Some(leadership) => Election::Leads(leadership),
+            None => Election::Waits(CurrentLeader { pid: 0, host: None }),
+        })
+    }
+
+    /// Like [`Standby::try_lead`], for a process that has the lock of its machine already. `None` while another machine leads.
+    pub fn try_lead_with(&mut self, store: &mut Store, lock: &LocalLock) -> anyhow::Result<Option<Leadership>> {
+        let claim = self.read_claim(store)?;
+        match self.leader_elsewhere(store, &claim, Instant::now()) {
+            Some(_) => Ok(None),
+            None => claim_and_raise(store, &claim, lock.clone()),
+        }
+    }
+
+    /// Begins to run this machine's node while another machine leads; `None` if another process of this machine does.
+    pub fn try_run_node(&mut self, store: &mut Store) -> anyhow::Result<Option<Leadership>> {
+        let Ok(lock) = self.try_lock(store)? else { return Ok(None) };
+        let epoch = read_epoch(&store.read()?)?.unwrap_or(0);
+        Ok(Some(Leadership { _claim: None, lock, epoch, leads: false }))
+    }
+
+    /// Takes the lock of this machine, or returns its holder.
+    fn try_lock(&mut self, store: &Store) -> anyhow::Result<Result<LocalLock, CurrentLeader>> {
         let path = folder::prepare(store.home())?.join("leader.lock");
         let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             lock.read_to_string(&mut pid).ok();
             if !self.is_overdue(store.read()?.meta(HEARD)?, Instant::now()) {
-                return Ok(Election::Waits(CurrentLeader { pid: pid.trim().parse().unwrap_or(0), host: None }));
+                return Ok(Err(CurrentLeader { pid: pid.trim().parse().unwrap_or(0), host: None }));
             }
             lock = replace(&path).with_context(|| format!("cannot replace {}", path.display()))?;
         } else if !is_at(&lock, &path) {
             // Another standby has put a new lock in its place.
-            return Ok(Election::Waits(CurrentLeader { pid: 0, host: None }));
+            return Ok(Err(CurrentLeader { pid: 0, host: None }));
         }
         let noted =
             lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
         noted.with_context(|| format!("cannot write {}", path.display()))?;
-        let renewal = if store.is_replica() { store.claim_lead(&claim, &host_name())? } else { None };
-        if store.is_replica() && renewal.is_none() {
-            return Ok(Election::Waits(CurrentLeader { pid: 0, host: None }));
-        }
-        // The store may be an older copy, restored while its machine went on: leaders that the machine saw since are deposed, too.
-        let seen = folder::read_epoch(store.home());
-        let epoch = raise_epoch(store, seen)?;
-        Ok(Election::Leads(Leadership { _claim: renewal, _lock: lock, epoch }))
+        Ok(Ok(LocalLock { _file: lock.into() }))
     }
 
     /// Brings a replica to the head of its log, so that it can take over soon, and reads the leader's claim.
@@ -137,6 +174,18 @@ impl Standby {
             }
         }
     }
+}
+
+/// Claims to lead all machines, and begins the next epoch. `None` when another machine was quicker.
+fn claim_and_raise(store: &mut Store, claim: &LeaderClaim, lock: LocalLock) -> anyhow::Result<Option<Leadership>> {
+    let renewal = if store.is_replica() { store.claim_lead(claim, &host_name())? } else { None };
+    if store.is_replica() && renewal.is_none() {
+        return Ok(None);
+    }
+    // The store may be an older copy, restored while its machine went on: leaders that the machine saw since are deposed, too.
+    let seen = folder::read_epoch(store.home());
+    let epoch = raise_epoch(store, seen)?;
+    Ok(Some(Leadership { _claim: renewal, lock, epoch, leads: true }))
 }
 
 /// Part of the lease that had passed when a standby first saw this heartbeat, by the heartbeat's own time. The wall clock may be wrong, so

@@ -19,6 +19,11 @@ pub fn node_loops() -> Vec<&'static Loop> {
     all
 }
 
+/// The loops of a machine's node where another machine leads. Images are built by the leader alone.
+pub fn standby_loops() -> Vec<&'static Loop> {
+    node_loops().into_iter().filter(|each| each.name != kubelet::IMAGES.name).collect()
+}
+
 /// The controllers that a list enables (kube-controller-manager's `--controllers`): `*` for all, `NAME` for one, `-NAME` for all but it,
 /// by names as `verbose` lines show them, with or without the ending `-controller`. Every other loop always runs. The error names what
 /// is not a controller, and lists the controllers.

@@ -8,6 +8,7 @@
 //! [`simulate`]; [`crate::diagnosis`] explains what is missing and why.
 
 pub mod activity_log;
+pub mod candidate;
 pub mod control_loop;
 pub mod control_plane;
 mod drop_thread;
@@ -16,7 +17,9 @@ pub mod leader;
 pub mod loops;
 pub mod metrics;
 pub mod node;
+mod node_lease;
 pub mod overlay;
+pub mod plane_notes;
 pub mod queue;
 pub mod retention;
 pub mod retry;

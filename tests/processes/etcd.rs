@@ -38,31 +38,43 @@ fn machines_see_each_others_changes_at_once() {
 }
 
 #[test]
-fn standby_on_another_machine_takes_over_and_touches_no_process_of_the_first() {
+fn each_machine_runs_its_own_pods_whichever_leads() {
     let Some(etcd) = Members::start() else { return };
     let [one, two] = [etcd.machine("shop"), etcd.machine("shop")];
     let first = one.watch_with(&["--node-name", "one"]);
     first.until_says("ready: node one");
     let second = two.watch_with(&["--node-name", "two"]);
     second.until_says("leads; standing by");
+    second.until_says("runs the pods of node two meanwhile");
     one.apply(&pod_on("a", "one"));
+    one.apply(&pod_on("b", "two"));
     one.until_reads("pod/a", "{.status.phase}", "Running");
-    let process = one.processes();
+    one.until_reads("pod/b", "{.status.phase}", "Running");
+    let processes = [one.pid("a"), two.pid("b")];
     first.end("KILL");
     second.until_says("ready: node two");
-    two.apply(&pod_on("b", "two"));
-    two.until_reads("pod/b", "{.status.phase}", "Running");
-    assert_eq!(one.processes(), process, "they need no control plane");
+    two.apply(&pod_on("c", "two"));
+    two.until_reads("pod/c", "{.status.phase}", "Running");
+    assert!(processes.iter().all(|pid| is_alive(*pid)), "no process was touched");
     assert_eq!(two.read("pod/a", "{.spec.nodeName}"), "one");
     assert_eq!(two.read("pod/a", "{.status.phase}"), "Running");
-    // The first machine comes back, as the standby, and takes its pods over again when it leads.
+    // The first machine comes back as the standby, and runs its own pods again.
     let third = one.watch_with(&["--node-name", "one"]);
-    third.until_says("on the machine");
-    second.end("TERM");
-    third.until_says("ready: node one");
+    third.until_says("runs the pods of node one meanwhile");
     third.until_says("1 pod keeps running");
-    one.ok("delete pod a --wait=false");
-    one.until("the process of the pod ends", || one.processes().iter().all(|pid| !process.contains(pid)));
+    two.ok("delete pod a --wait=false");
+    one.until("the process of the pod ends", || !is_alive(processes[0]));
+    two.until("the pod is gone", || two.kloop("get pod a").err.contains("NotFound"));
+    // The leader ends in order: its successor need not wait, and deletes a pod of the other machine when that is back.
+    assert_eq!(second.end("TERM"), 0);
+    third.until_says("ready: node one");
+    one.ok("delete pod b --wait=false");
+    one.apply(&pod_on("d", "one"));
+    one.until_reads("pod/d", "{.status.phase}", "Running");
+    assert!(is_alive(processes[1]), "only its own machine ends it");
+    let fourth = two.watch_with(&["--node-name", "two"]);
+    fourth.until_says("runs the pods of node two meanwhile");
+    two.until("the process of the pod ends", || !is_alive(processes[1]));
 }
 
 #[test]

@@ -554,7 +554,7 @@ impl ServerState {
 
     /// Answers a brief read on the thread of all connections: passing it to another thread and back would take longer.
     fn answer_here(&self, request: &ApiRequest, exchange: &Exchange, span: &Span) -> Option<HttpAnswer> {
-        if !self.state.was_unchanged_lately() {
+        if self.state.is_replica || !self.state.was_unchanged_lately() {
             return None;
         }
         let api = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -571,8 +571,9 @@ impl ServerState {
             let text = format!("{} was removed or replaced: start kloop serve again", self.state.path.display());
             return Err(Status::new(Reason::InternalError, text));
         }
-        if let Some(api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(api);
+        if let Some(mut api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            // Other machines may have written.
+            return api.store_mut().follow().map(|()| api).map_err(|error| refused(&error));
         }
         Api::open(&self.state.path, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))

@@ -1,8 +1,9 @@
 //! The place of the state file: whether another file has replaced it since the server started.
 //!
-//! Never: opens the file. Start reading at [`StatePlace::was_unchanged_lately`].
+//! Never: opens the database. Start reading at [`StatePlace::was_unchanged_lately`].
 
 use crate::reconcile::store_files::identity;
+use crate::store::read_replica_address;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -13,6 +14,8 @@ pub struct StatePlace {
     pub path: PathBuf,
     /// Device and inode when the server started.
     pub identity: Option<(u64, u64)>,
+    /// Whether other machines may write it, too, so that it has to be brought up to date before it is read.
+    pub is_replica: bool,
     started: Instant,
     /// The millisecond since the start in which the file was last seen unchanged.
     seen_at: AtomicU64,
@@ -22,7 +25,8 @@ impl StatePlace {
     /// Remembers the file at a path.
     pub fn new(path: PathBuf) -> StatePlace {
         let (identity, started) = (identity(&path), Instant::now());
-        StatePlace { path, identity, started, seen_at: AtomicU64::new(u64::MAX) }
+        let is_replica = read_replica_address(&path).is_some();
+        StatePlace { path, identity, is_replica, started, seen_at: AtomicU64::new(u64::MAX) }
     }
 
     /// Whether the file is still the same.
