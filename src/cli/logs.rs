@@ -307,6 +307,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
 fn containers(args: &Args, context: &mut CommandContext, pod: &Object) -> CliResult<Vec<String>> {
     let key = key_of(&kinds::pod::KIND, pod);
     context.read_view(|txn| check_verb(txn, "get", "log", &key))?;
+    one_pod::check_is_here(pod, context)?;
     let known = PodContainers::from_pod(pod);
     if args.all_containers {
         return Ok([known.init, known.main, known.ephemeral].concat());

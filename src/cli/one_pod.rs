@@ -7,8 +7,10 @@ use super::{CliResult, CommandContext, Failure, flags};
 use crate::apiserver::connect::connect;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
+use crate::joined_node;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Time};
+use crate::reconcile::node::MACHINE;
 use crate::runtime::session::{self, SessionStreams};
 use serde_json::Value;
 
@@ -114,7 +116,24 @@ pub fn named(kinds: &KindRegistry, word: &str) -> CliResult<(&'static Kind, Stri
 /// Returns the pod, or the best pod of a workload. Waits for the first pod.
 pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
     let (kind, name) = named(context.kinds(), word)?;
-    pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)
+    let pod = pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)?;
+    check_is_here(&pod, context)?;
+    Ok(pod)
+}
+
+/// Refuses a pod whose processes are on another machine.
+pub fn check_is_here(pod: &Object, context: &mut CommandContext) -> CliResult {
+    let node = pod.text(&["spec", "nodeName"]).unwrap_or_default();
+    let key = Key::new(kinds::node::KIND.resource, "", node);
+    let is_joined = context.read_view(|txn| txn.get(&key))?.is_some_and(|node| node.annotation(MACHINE).is_some());
+    if !is_joined || joined_node::is_copy(&context.state()) {
+        return Ok(());
+    }
+    Err(Failure::plain(format!(
+        "pod {} runs on another machine, node {node}, which this command does not reach\nhint: run it there, or use kubectl with the \
+         server of kloop serve",
+        pod.name()
+    )))
 }
 
 fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {

@@ -207,7 +207,8 @@ impl Mirror {
         let mut copy = CopyTxn::new(txn);
         for (source, objects, is_whole) in writes {
             let is_pods = *source == *PODS;
-            if is_whole {
+            // Without its Node the node could not end its pods.
+            if is_whole && *source != *NODES {
                 copy.remove_others(&source, &objects).map_err(|error| error.to_string())?;
             }
             for object in objects.into_iter().filter(|object| !is_pods || !held.contains(object.uid())) {
@@ -269,6 +270,10 @@ fn write_one(
     let resource = source.split('/').next().unwrap_or(source);
     let Some(kind) = kinds::by_resource(Resource::intern(resource)) else { return Ok(()) };
     let key = key_of(kind, &object);
+    if is_gone(&object) && source == NODES {
+        context.log("the server has removed this node: its pods end there; `kloop node join` registers it again");
+        return Ok(());
+    }
     if is_gone(&object) {
         return copy.remove(&key, object.uid());
     }

@@ -20,7 +20,7 @@ mod upstream;
 pub use node_context::NodeLog;
 
 use crate::apiserver::Api;
-use crate::client::{ApiClient, ClientRequest, ServerConfig};
+use crate::client::{ApiClient, ClientRequest, ServerAddress, ServerConfig};
 use crate::object::{Key, Object, Resource, Time};
 use crate::reconcile::node;
 use crate::runtime::capacity::MachineCapacity;
@@ -87,13 +87,13 @@ pub fn known_membership(state: &Path) -> Result<Option<(String, String)>, String
 pub fn join(target: Option<&JoinTarget>, machine: &JoiningMachine, log: NodeLog) -> Result<JoinedNode, String> {
     let identity = identity_path(&machine.state);
     let config = match (identity::load(&identity)?, target) {
-        (Some((name, config)), _) if name == machine.capacity.name => config,
+        (Some((name, config)), target) if name == machine.capacity.name && is_same_server(&config, target) => config,
         (Some((name, config)), _) => {
             return Err(format!(
-                "{} is the state of the node {name} of {}: name another file with --state to join as {}",
+                "{} is the state of the node {name} of {}: name another file with --state to join another \
+                 cluster, or by another name",
                 machine.state.display(),
                 config.address,
-                machine.capacity.name
             ));
         }
         (None, _) if machine.state.exists() => {
@@ -134,6 +134,12 @@ fn stored_uid(machine: &JoiningMachine) -> Option<String> {
 fn is_away(client: &ApiClient) -> bool {
     let asked = client.send(ClientRequest::get("/version").within(PATIENCE));
     asked.is_err_and(|error| error.is_temporary())
+}
+
+/// Whether a target is the server of an earlier run.
+fn is_same_server(config: &ServerConfig, target: Option<&JoinTarget>) -> bool {
+    let address = target.map(|target| ServerAddress::parse(&target.server, true));
+    address.is_none_or(|address| address.as_ref() == Ok(&config.address))
 }
 
 /// Returns the configuration of a client with the node's new certificate.
@@ -286,6 +292,20 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let error = join(None, &machine, Box::new(|_| {})).err().unwrap();
         assert!(error.contains("has joined no cluster yet"), "{error}");
+    }
+
+    #[test]
+    fn membership_is_that_of_one_server() {
+        let config = ServerConfig::new("https://10.0.0.1:8001").unwrap();
+        let target = |server: &str| JoinTarget {
+            server: server.to_owned(),
+            token: String::new(),
+            hashes: Vec::new(),
+            authority: None,
+            trusts_any: false,
+        };
+        assert!(is_same_server(&config, None) && is_same_server(&config, Some(&target("https://10.0.0.1:8001/"))));
+        assert!(!is_same_server(&config, Some(&target("https://10.0.0.2:8001"))));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource, Time};
 use crate::store::{CommitError, StoreError, StoreRead, Txn};
 use serde_json::json;
+use std::collections::HashSet;
 
 /// The writer's name in the log of the state.
 pub const ACTOR: &str = "mirror";
@@ -84,8 +85,9 @@ impl<'a> CopyTxn<'a> {
             Some((namespace, name)) => self.txn.get(&Key::new(resource, namespace, name))?.into_iter().collect(),
             None => self.txn.list(resource, None)?,
         };
+        let there: HashSet<Key> = objects.iter().map(|object| key_of(kind, object)).collect();
         for stored in stored {
-            if objects.iter().any(|object| key_of(kind, object) == stored.key) {
+            if there.contains(&stored.key) {
                 continue;
             }
             if let Ok(local) = serde_json::from_str(&stored.body).map(Object) {
