@@ -16,6 +16,7 @@ mod lists;
 mod openapi;
 mod protobuf;
 mod proxies;
+mod remote;
 mod statuses;
 mod streams;
 mod tokens;

@@ -8,6 +8,7 @@ use super::encoded_bodies::EncodedBodies;
 use super::env::Env;
 use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
+use super::remote::{RemoteCluster, RemoteTransaction};
 use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
 use super::stored::{object_of, objects_of, refused};
@@ -74,6 +75,8 @@ pub struct Api {
     next_rounds: Option<WriteRounds>,
     /// The annotations of the last write for the audit log.
     annotations: Vec<AuditAnnotation>,
+    /// The API server that has the objects in place of the store.
+    remote: Option<RemoteCluster>,
 }
 
 /// The turn of a thread among those that may work at the same time.
@@ -176,6 +179,7 @@ impl Api {
             outside: None,
             turn: None,
             next_rounds: None,
+            remote: None,
         }
     }
 
@@ -369,6 +373,9 @@ impl Api {
         acting_user: Option<&User>,
         look: impl FnOnce(&dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
+        if let Some(cluster) = &self.remote {
+            return look(&RemoteTransaction { cluster, kinds: &self.kinds, dry_run: true });
+        }
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
         let (kinds, access_cache) = (&self.kinds, &self.access_cache);
         let is_checking = Cell::new(false);
@@ -424,6 +431,9 @@ impl Api {
         dry_run: bool,
         mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
+        if let Some(cluster) = &self.remote {
+            return write(&mut RemoteTransaction { cluster, kinds: &self.kinds, dry_run });
+        }
         let mut rounds = WriteRounds::begin();
         loop {
             let mut needed = WriteNeeds::default();
@@ -498,8 +508,14 @@ impl Api {
         &mut self,
         dry_run: bool,
         items: &mut Peekable<impl Iterator<Item = I>>,
-        write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
+        mut write: impl FnMut(&mut dyn Transaction, &I) -> std::result::Result<T, E>,
     ) -> Vec<(I, std::result::Result<T, E>)> {
+        if let Some(cluster) = &self.remote {
+            let mut txn = RemoteTransaction { cluster, kinds: &self.kinds, dry_run };
+            return Vec::from_iter(
+                items.next().map(|item| (write(&mut txn, &item), item)).map(|(done, item)| (item, done)),
+            );
+        }
         let mut done = Vec::new();
         let kept = self.write_some(dry_run, items, write, &mut done);
         self.wrote |= !dry_run;
@@ -592,5 +608,6 @@ pub fn random() -> u64 {
     Env::System.random()
 }
 
+mod server;
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,12 @@
 use super::apply::{Applied, ApplyOutcome};
 use super::authorization::{check_creation, check_verb};
 use super::create::create;
+use super::forward::{ForwardedAction, ForwardedWrite};
 use super::rules::field_manager;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
-use super::{ApiResult, WriteOptions};
+use super::{ApiResult, WriteOptions, read};
 use super::{conversion, custom};
 use crate::kinds::Kind;
 use crate::managed_fields::last_applied::LAST_APPLIED;
@@ -16,6 +17,9 @@ use crate::object::{Object, Reason, Status};
 
 /// The manager that kubectl leaves the annotation to which remembers what was applied on the client's side.
 const KEEPER: &str = "kubectl-last-applied";
+
+/// Maximum number of times that the managers of client-side apply are taken over (kubectl: `maxPatchRetry`).
+const MOST_ATTEMPTS: usize = 5;
 
 /// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over what others own. An object
 /// that is not there is made. Of the options the manager is not looked at. `part` is the object or its status.
@@ -29,6 +33,10 @@ pub fn apply_patch(
 ) -> ApiResult<Applied> {
     let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
     field_manager::check_applier(manager)?;
+    let action = ForwardedAction::Apply(config, (manager, force), options);
+    if let Some(reply) = txn.forward(&ForwardedWrite::from_body(kind, config, part.subresource(), action)) {
+        return reply.map(|reply| Applied::from_reply(ApplyOutcome::Configured, reply));
+    }
     let kind = custom::current(txn, kind, config.api_version())?;
     if config.value_at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
         return bad("metadata.managedFields must be nil");
@@ -76,10 +84,23 @@ pub fn apply_as_kubectl(
         let kept = apply(txn, &identity_with_last_applied(&done.object), (KEEPER, false))?;
         done.object = kept.object;
     }
-    let mut moved = done.object.clone();
-    if managed_fields::migrate(&mut moved, &annotation, manager) {
-        write_update(txn, kind, &moved, UpdatePart::Main, &WriteOptions { manager: None, ..options.clone() })?;
-        done.object = apply(txn, config, (manager, force))?.object;
+    for attempt in 1.. {
+        let mut moved = done.object.clone();
+        if !managed_fields::migrate(&mut moved, &annotation, manager) {
+            break;
+        }
+        let options = WriteOptions { manager: None, ..options.clone() };
+        match write_update(txn, kind, &moved, UpdatePart::Main, &options) {
+            // Others write to a server between two requests.
+            Err(status) if status.reason == Reason::Conflict && attempt < MOST_ATTEMPTS => {
+                done.object = read::exact(txn, &key_of(kind, &moved))?;
+            }
+            written => {
+                written?;
+                done.object = apply(txn, config, (manager, force))?.object;
+                break;
+            }
+        }
     }
     Ok(done)
 }

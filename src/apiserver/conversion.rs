@@ -34,7 +34,7 @@ pub fn convert<'o>(
     object: &'o Object,
     api_version: &str,
 ) -> ApiResult<Cow<'o, Object>> {
-    let Some(custom) = kind.custom else { return Ok(Cow::Borrowed(object)) };
+    let Some(custom) = kind.custom.filter(|_| !txn.is_remote()) else { return Ok(Cow::Borrowed(object)) };
     load_schemas(txn, kind)?;
     let mut stored = Cow::Borrowed(object);
     if custom.is_older(object) {

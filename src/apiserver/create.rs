@@ -2,6 +2,7 @@
 
 use super::admission::{self, AdmissionRequest, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
+use super::forward::{ForwardedAction, ForwardedWrite};
 use super::rules::metadata;
 use super::rules::names::{self, key_of};
 use super::transaction::Transaction;
@@ -17,6 +18,10 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Creates an object of a kind. The namespace, where the kind has one, stands in the body.
 pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &WriteOptions) -> ApiResult<WriteReply> {
+    let action = ForwardedAction::Create(body, options);
+    if let Some(reply) = txn.forward(&ForwardedWrite::from_body(kind, body, "", action)) {
+        return reply;
+    }
     let kind = custom::current(txn, kind, body.api_version())?;
     custom::check_not_going(txn, kind)?;
     check_verb(txn, "create", "", &Key::new(kind.resource, body.namespace(), ""))?;

@@ -92,7 +92,7 @@ pub fn load_schemas(txn: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
 
 /// Completes stored objects of a kind by the schemas that it has now.
 pub fn complete_stored(txn: &dyn Transaction, kind: &Kind, objects: &mut [Object]) -> ApiResult<()> {
-    let Some(custom) = kind.custom else { return Ok(()) };
+    let Some(custom) = kind.custom.filter(|_| !txn.is_remote()) else { return Ok(()) };
     load_schemas(txn, kind)?;
     objects.iter_mut().for_each(|object| custom.complete_stored(object));
     Ok(())
@@ -100,7 +100,7 @@ pub fn complete_stored(txn: &dyn Transaction, kind: &Kind, objects: &mut [Object
 
 /// Completes stored objects, and shows them in the version of their kind that clients prefer, unless a webhook has to convert them.
 pub fn present_stored(txn: &dyn Transaction, kind: &Kind, objects: &mut [Object]) -> ApiResult<()> {
-    let Some(custom) = kind.custom else { return Ok(()) };
+    let Some(custom) = kind.custom.filter(|_| !txn.is_remote()) else { return Ok(()) };
     complete_stored(txn, kind, objects)?;
     if custom.conversion.is_none() {
         let preferred = kind.api_version();

@@ -4,6 +4,7 @@ pub use super::DeleteOptions;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
+use super::forward::{ForwardedAction, ForwardedWrite};
 use super::local_api_services;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
@@ -18,6 +19,10 @@ use std::sync::Arc;
 
 /// Deletes an object, or marks it: `changed` in the answer is false when it only was marked further.
 pub fn delete(txn: &mut dyn Transaction, kind: &Kind, key: &Key, options: &DeleteOptions) -> ApiResult<WriteReply> {
+    let write = ForwardedWrite::from_key(kind, key, options.api_version.as_ref(), "", ForwardedAction::Delete(options));
+    if let Some(reply) = txn.forward(&write) {
+        return reply;
+    }
     check_verb(txn, "delete", "", key)?;
     let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     check_preconditions(kind, &old, options)?;

@@ -3,6 +3,7 @@
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
 use super::delete::{DeleteOptions, delete_admitted};
+use super::forward::{ForwardedAction, ForwardedWrite};
 use super::transaction::Transaction;
 use super::update::put_status;
 use super::{ApiResult, WriteOptions, WriteReply, read};
@@ -19,6 +20,11 @@ const MAX_DISRUPTED: usize = 2000;
 pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_run: bool) -> ApiResult<WriteReply> {
     check_verb(txn, "create", "eviction", key)?;
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
+    let (eviction, write) = (eviction_body(key, options), WriteOptions { dry_run, ..WriteOptions::default() });
+    let action = ForwardedAction::Create(&eviction, &write);
+    if let Some(reply) = txn.forward(&ForwardedWrite::from_key(kind, key, None, "eviction", action)) {
+        return reply;
+    }
     let pod = read::exact(txn, key)?;
     let mut warnings = Vec::new();
     admit(txn, (kind, key), options, dry_run, &mut warnings)?;
@@ -41,6 +47,17 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
     delete_admitted(txn, (kind, key), &options, warnings)
 }
 
+/// Returns the body of an eviction.
+fn eviction_body(key: &Key, options: &DeleteOptions) -> Object {
+    let mut eviction = Object(json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": &*key.name, "namespace": &*key.namespace},
+    }));
+    if let Some(grace) = options.grace {
+        eviction.set(&["deleteOptions", "gracePeriodSeconds"], grace);
+    }
+    eviction
+}
+
 /// Asks admission for an eviction.
 fn admit(
     txn: &mut dyn Transaction,
@@ -49,12 +66,7 @@ fn admit(
     dry_run: bool,
     warnings: &mut Vec<String>,
 ) -> ApiResult<()> {
-    let mut eviction = Object(json!({
-        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": &*key.name, "namespace": &*key.namespace},
-    }));
-    if let Some(grace) = options.grace {
-        eviction.set(&["deleteOptions", "gracePeriodSeconds"], grace);
-    }
+    let mut eviction = eviction_body(key, options);
     let write = WriteOptions { dry_run, ..WriteOptions::default() };
     let target = AdmissionTarget {
         operation: Operation::Create,

@@ -2,9 +2,11 @@
 
 use super::authorization::check_verb;
 use super::conversion;
+use super::forward::{ForwardedAction, ForwardedWrite};
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
+use crate::client::PatchFormat;
 use crate::go::fmt;
 use crate::kinds::merge_rules;
 use crate::kinds::{self, Kind, event};
@@ -24,6 +26,16 @@ pub enum PatchType {
     Json,
 }
 
+impl PatchType {
+    fn format(self) -> PatchFormat {
+        match self {
+            PatchType::Strategic => PatchFormat::Strategic,
+            PatchType::Merge => PatchFormat::Merge,
+            PatchType::Json => PatchFormat::Json,
+        }
+    }
+}
+
 /// Error message for a strategic merge patch of a kind without merge keys.
 pub const UNKNOWN_FORMAT: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
                                   application/merge-patch+json, application/apply-patch+yaml";
@@ -35,6 +47,22 @@ pub fn patch(
     key: &Key,
     kind_of_patch: PatchType,
     patch: &Value,
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
+    let action = ForwardedAction::Patch(kind_of_patch.format(), patch, options);
+    let write = ForwardedWrite::from_key(kind, key, options.api_version.as_ref(), part.subresource(), action);
+    if let Some(reply) = txn.forward(&write) {
+        return reply;
+    }
+    carry_out(txn, (kind, key), (kind_of_patch, patch), part, options)
+}
+
+/// Patches an object of this transaction.
+fn carry_out(
+    txn: &mut dyn Transaction,
+    (kind, key): (&Kind, &Key),
+    (kind_of_patch, patch): (PatchType, &Value),
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {

@@ -26,6 +26,14 @@ impl ListSelection {
         labels && self.fields.as_ref().is_none_or(FieldSelector::is_everything)
     }
 
+    /// The parameters of a request for the selected objects.
+    pub fn query(&self) -> Vec<(&'static str, String)> {
+        let labels = self.labels.as_ref().filter(|selector| !selector.is_everything());
+        let fields = self.fields.as_ref().filter(|selector| !selector.is_everything());
+        let labels = labels.map(|selector| ("labelSelector", selector.to_string()));
+        labels.into_iter().chain(fields.map(|selector| ("fieldSelector", selector.to_string()))).collect()
+    }
+
     /// Whether an object is wanted.
     pub fn admits(&self, kind: &Kind, object: &Object) -> bool {
         let labels = self.labels.as_ref().is_none_or(|selector| selector.matches(|key| object.label(key)));
@@ -99,6 +107,9 @@ pub fn list_parts(
     wanted: &ListSelection,
     part: &ReadPart,
 ) -> ApiResult<Vec<Object>> {
+    if let Some(listed) = txn.list_selected(kind, namespace.filter(|_| kind.namespaced), &wanted.query()) {
+        return listed;
+    }
     wanted.check(kind)?;
     let namespace = check_list(txn, kind, namespace)?;
     let mut objects = txn.list_parts(kind.resource, namespace, part)?;

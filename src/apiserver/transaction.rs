@@ -1,11 +1,12 @@
 //! The transaction that the pipeline reads from and writes to.
 
-use super::ApiResult;
+use super::forward::ForwardedWrite;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::user::User;
-use crate::kinds::KindRegistry;
+use super::{ApiResult, WriteReply};
 use crate::kinds::custom::Uncompiled;
+use crate::kinds::{Kind, KindRegistry};
 use crate::object::edit::TextEdit;
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Resource, Str, Time};
@@ -40,6 +41,26 @@ pub trait Transaction {
     fn list_names(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<(String, String)>> {
         let place = |object: &Object| (object.namespace().to_owned(), object.name().to_owned());
         Ok(self.list(resource, namespace)?.iter().map(place).collect())
+    }
+
+    /// Lists objects by the selectors of a request (`labelSelector`, `fieldSelector`). `None` where the caller selects from a whole list.
+    fn list_selected(
+        &self,
+        _kind: &Kind,
+        _namespace: Option<&str>,
+        _query: &[(&'static str, String)],
+    ) -> Option<ApiResult<Vec<Object>>> {
+        None
+    }
+
+    /// Sends a write whole to another API server. `None` where the caller carries it out in this transaction.
+    fn forward(&mut self, _write: &ForwardedWrite<'_>) -> Option<ApiResult<WriteReply>> {
+        None
+    }
+
+    /// Whether another API server carries the writes out, and gives objects that are complete.
+    fn is_remote(&self) -> bool {
+        false
     }
 
     /// Whether an object exists; cheaper than reading it.

@@ -1,6 +1,7 @@
 //! `kloop api-resources`: lists the kinds that the API serves.
 
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, Failure, rest};
+use crate::apiserver::remote::discovery::DiscoveredResource;
 use crate::kinds::Kind;
 use crate::show::columns;
 
@@ -57,40 +58,61 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if !["", "wide", "name"].contains(&output) {
         return Err(Failure::plain(format!("--output {output} is not available")));
     }
-    let mut found: Vec<&Kind> = context.kinds().all().filter(|kind| is_wanted(&args, kind)).collect();
+    let all = match context.client() {
+        Some(_) => rest::read_resources(context)?,
+        None => context.kinds().all().map(row_of_kind).collect(),
+    };
+    let mut found: Vec<DiscoveredResource> = all.into_iter().filter(|row| is_wanted(&args, row)).collect();
     match args.sort_by.as_deref() {
-        None | Some("") => found.sort_by_key(|kind| (kind.resource.group(), kind.resource.plural())),
-        Some("name") => found.sort_by_key(|kind| kind.resource.plural()),
-        Some("kind") => found.sort_by_key(|kind| kind.kind),
+        None | Some("") => {
+            found.sort_by(|a, b| (a.group(), a.plural.as_str()).cmp(&(b.group(), b.plural.as_str())));
+        }
+        Some("name") => found.sort_by(|a, b| a.plural.cmp(&b.plural)),
+        Some("kind") => found.sort_by(|a, b| a.kind.cmp(&b.kind)),
         Some(_) => return Err(Failure::plain("--sort-by accepts only name or kind")),
     }
     if output == "name" {
-        let names: String = found.iter().map(|kind| format!("{}\n", kind.resource)).collect();
+        let dot = |row: &DiscoveredResource| if row.group().is_empty() { "" } else { "." };
+        let names: String = found.iter().map(|row| format!("{}{}{}\n", row.plural, dot(row), row.group())).collect();
         return context.print(&names);
     }
     let text = table(&found, output == "wide", args.no_headers);
     context.print(&text)
 }
 
-fn is_wanted(args: &Args, kind: &Kind) -> bool {
-    args.api_group.as_deref().is_none_or(|group| group == kind.resource.group())
-        && args.namespaced.is_none_or(|namespaced| namespaced == kind.namespaced)
-        && args.verbs.iter().all(|verb| VERBS.contains(&verb.as_str()))
-        && args.categories.iter().all(|category| kind.categories.contains(&category.as_str()))
+fn row_of_kind(kind: &'static Kind) -> DiscoveredResource {
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    DiscoveredResource {
+        api_version: kind.api_version(),
+        plural: kind.resource.plural().to_owned(),
+        kind: kind.kind.to_owned(),
+        namespaced: kind.namespaced,
+        short: texts(kind.short),
+        verbs: texts(&VERBS),
+        categories: texts(kind.categories),
+        is_preferred: true,
+    }
 }
 
-fn table(kinds: &[&Kind], wide: bool, no_headers: bool) -> String {
+fn is_wanted(args: &Args, row: &DiscoveredResource) -> bool {
+    row.is_preferred
+        && args.api_group.as_deref().is_none_or(|group| group == row.group())
+        && args.namespaced.is_none_or(|namespaced| namespaced == row.namespaced)
+        && args.verbs.iter().all(|verb| row.verbs.contains(verb))
+        && args.categories.iter().all(|category| row.categories.contains(category))
+}
+
+fn table(rows: &[DiscoveredResource], wide: bool, no_headers: bool) -> String {
     let mut text = String::new();
     if !no_headers {
         text.push_str("NAME\tSHORTNAMES\tAPIVERSION\tNAMESPACED\tKIND");
         text.push_str(if wide { "\tVERBS\tCATEGORIES\n" } else { "\n" });
     }
-    for kind in kinds {
-        let (short, version) = (kind.short.join(","), kind.api_version());
-        let name = kind.resource.plural();
-        text.push_str(&format!("{name}\t{short}\t{version}\t{}\t{}", kind.namespaced, kind.kind));
+    for row in rows {
+        let DiscoveredResource { api_version, plural, kind, namespaced, .. } = row;
+        text.push_str(&format!("{plural}\t{}\t{api_version}\t{namespaced}\t{kind}", row.short.join(",")));
         if wide {
-            text.push_str(&format!("\t{}\t{}", VERBS.join(","), kind.categories.join(",")));
+            text.push_str(&format!("\t{}\t{}", row.verbs.join(","), row.categories.join(",")));
         }
         text.push('\n');
     }

@@ -3,11 +3,15 @@
 use super::dry_run::DryRun;
 use super::targets::Target;
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::apply::three_way;
 use crate::apiserver::authorization::check_verb;
+use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, write_update};
-use crate::apiserver::{FieldValidation, WriteReply, read};
+use crate::apiserver::{ApiResult, FieldValidation, Transaction, WriteOptions, WriteReply, read};
+use crate::kinds::{Kind, merge_rules};
 use crate::object::{Object, Reason, Status};
+use serde_json::json;
 
 /// Changes the current version of an object. Errors name kubectl's `PatchOptions`, because kubectl
 /// sends a patch for this. With `--dry-run=client`, changes the copy in `target` and writes
@@ -41,12 +45,16 @@ pub fn change_part(
     let mut failed = None;
     let done = context.api()?.write(options.dry_run, |txn| {
         check_verb(txn, "patch", part.subresource(), &key)?;
-        let mut object = read::get(txn, &key)?;
+        let old = read::get(txn, &key)?;
+        let mut object = old.clone();
         if let Err(failure) = edit(&mut object) {
             failed = Some(failure);
             return Err(Status::new(Reason::BadRequest, "the edit failed"));
         }
-        write_update(txn, target.kind, &object, part, &options)
+        match txn.is_remote() {
+            true => patch_difference(txn, target.kind, (&old, &object), part, &options),
+            false => write_update(txn, target.kind, &object, part, &options),
+        }
     });
     if let Some(failure) = failed {
         return Err(failure);
@@ -54,4 +62,26 @@ pub fn change_part(
     let reply = done.map_err(Failure::from)?;
     context.warn(&reply.warnings);
     Ok(reply)
+}
+
+/// Sends an edit as a patch, as kubectl does: others may change other fields in the meantime.
+fn patch_difference(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    (old, new): (&Object, &Object),
+    part: UpdatePart,
+    options: &WriteOptions,
+) -> ApiResult<WriteReply> {
+    if old == new {
+        return Ok(WriteReply::unchanged(old.clone(), Vec::new()));
+    }
+    let merges = merge_rules::schema_for(old.api_version(), kind.kind).is_some() && part != UpdatePart::Scale;
+    let language = if merges { PatchType::Strategic } else { PatchType::Merge };
+    let change = match part {
+        // The body of this subresource is a Scale, whatever the kind.
+        UpdatePart::Scale => json!({"spec": {"replicas": new.int(&kind.replicas().0)}}),
+        _ => three_way(kind, Some(&old.0), new, old, true)?,
+    };
+    let options = WriteOptions { api_version: Some(old.api_version().to_owned()), ..options.clone() };
+    patch(txn, kind, &key_of(kind, old), language, &change, part, &options)
 }

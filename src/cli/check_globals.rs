@@ -1,8 +1,8 @@
-//! Checks the global flags: invalid values, identities, and servers other than the cluster's own.
+//! Checks the global flags: invalid values, identities, and verbs that need a state file.
 
-use super::contexts::{Location, USER};
+use super::contexts::{ServerEntries, USER};
 use super::program_name::is_kubectl_verb;
-use super::{CliResult, CommandContext, Failure, Globals, flags, rest};
+use super::{CliResult, CommandContext, Failure, Globals, flags, rest, server_verbs};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
 use std::path::Path;
 use std::time::Duration;
@@ -49,26 +49,34 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     if let Some(failure) = context.take_missing_cluster().filter(|_| !WITHOUT_CLUSTER.contains(&verb)) {
         return Err(failure);
     }
+    if let Some(entries) = context.take_server().filter(|_| !WITHOUT_CLUSTER.contains(&verb))
+        && !is_served_here(&entries, context)?
+    {
+        let config = entries.config(&globals)?;
+        server_verbs::check(verb, &config)?;
+        check_impersonation(&globals)?;
+        return context.connect(config);
+    }
     check_identity(context, verb)?;
     if ALL_READERS.contains(&verb) && context.is_impersonating() {
         check_reads_all(context)?;
     }
-    globals.server.filter(|server| !server.is_empty()).map_or(Ok(()), |server| check_server(&server, context))
+    Ok(())
 }
 
-/// Refuses a server other than this cluster's own: a command for another cluster is not run on this one.
-fn check_server(server: &str, context: &mut CommandContext) -> CliResult {
-    if !matches!(Location::parse(server, Path::new("")), Location::Server(_) | Location::Unknown(_)) {
-        return Ok(());
+/// Whether a server in a flag is that of the command's own state file, which then is opened without it: a command for another cluster is not
+/// run on this one.
+fn is_served_here(entries: &ServerEntries, context: &mut CommandContext) -> CliResult<bool> {
+    let globals = &context.globals;
+    let has_more =
+        [&globals.token, &globals.context, &globals.cluster, &globals.user].iter().any(|flag| flag.is_some());
+    let server = globals.server.clone().unwrap_or_default();
+    if has_more || globals.kubeconfig.is_some() || *entries != ServerEntries::default() || server.is_empty() {
+        return Ok(false);
     }
-    if context.existing()?.is_some() && rest::address(context)? == server.trim_end_matches('/') {
-        return Ok(());
-    }
-    Err(Failure::plain(format!(
-        "--server {server} is not supported: kloop's commands open the cluster's file, and send nothing to a server\nhint: the cluster is \
-         the file {}: leave the flag out, name another file with --state, or use kubectl for the server",
-        context.state().display()
-    )))
+    // A state file that cannot be opened serves nothing.
+    let has_state = context.existing().is_ok_and(|api| api.is_some());
+    Ok(has_state && rest::address(context)? == server.trim_end_matches('/'))
 }
 
 /// Refuses identities that cannot act: nobody who asks for fewer rights gets all of them.
@@ -78,23 +86,29 @@ fn check_identity(context: &CommandContext, verb: &str) -> CliResult {
     // `kloop node join` shows it to the server.
     if is_set(&globals.token) && verb != "node" {
         return Err(Failure::plain(
-            "--token is not supported: commands open the cluster's file, and who can open that is its administrator\nhint: leave the \
-             flag out, or send requests with the token to kloop serve",
+            "--token is not supported: the cluster is a file, and who can open that is its administrator\nhint: leave the flag out, or name \
+             the server that takes the token with --server",
         ));
     }
+    check_impersonation(globals)?;
     let user = globals.as_user.as_deref().filter(|user| !user.is_empty());
-    if user.is_none() && (!globals.as_group.is_empty() || is_set(&globals.as_uid)) {
-        return Err(Failure::plain(format!(
-            "requesting uid, groups or user-extra for {} without impersonating a user",
-            USER
-        )));
-    }
     if context.is_impersonating() && !is_kubectl_verb(verb) && !ALL_READERS.contains(&verb) && !API_ONLY.contains(&verb)
     {
         return Err(Failure::plain(format!(
             "{} is not supported by \"kloop {verb}\": it acts on this machine or on the whole state file, which the rights of a \
              user do not cover\nhint: who can open the state file is its administrator, without that",
             if user.is_some() { "--as" } else { "the context's user" }
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses groups or a uid without a user.
+fn check_impersonation(globals: &Globals) -> CliResult {
+    let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    if !is_set(&globals.as_user) && (!globals.as_group.is_empty() || is_set(&globals.as_uid)) {
+        return Err(Failure::plain(format!(
+            "requesting uid, groups or user-extra for {USER} without impersonating a user"
         )));
     }
     Ok(())

@@ -1,12 +1,13 @@
 //! The environment of a verb: the global flags, the API, and the output streams.
 
-use super::contexts::{self, ClusterChoice};
+use super::contexts::{self, ClusterChoice, ServerEntries};
 use super::dry_run::DryRun;
 use super::program_name::in_own_words;
 use super::progress_line::ProgressLine;
 use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::user::User;
-use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom};
+use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, remote};
+use crate::client::{ApiClient, ServerConfig};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status, Time, io_error_text};
@@ -28,6 +29,8 @@ pub struct CommandContext {
     cluster: ClusterChoice,
     /// The reason why they choose none.
     no_cluster: Option<Failure>,
+    /// The client of the server that is used in place of the state file.
+    client: Option<ApiClient>,
     /// Field manager: named after the verb, unless `--field-manager` is set.
     pub manager: FieldManager,
     api: Option<Api>,
@@ -74,6 +77,7 @@ impl CommandContext {
             globals,
             cluster,
             no_cluster,
+            client: None,
             manager: FieldManager { name: "kubectl".to_owned(), subresource: "" },
             api: None,
             placeholder: None,
@@ -138,6 +142,34 @@ impl CommandContext {
         self.no_cluster.take()
     }
 
+    /// Takes the entries of the server that the flags or the context choose.
+    pub fn take_server(&mut self) -> Option<ServerEntries> {
+        self.cluster.server.take()
+    }
+
+    /// Uses a server in place of the state file.
+    pub fn connect(&mut self, config: ServerConfig) -> CliResult {
+        let client = ApiClient::new(config).map_err(|error| Failure::plain(error.to_string()))?;
+        self.stored_kinds = remote::kinds_of(&client);
+        self.kinds = self.stored_kinds.layer();
+        self.cluster.state = PathBuf::from(":memory:");
+        (self.api, self.client) = (None, Some(client));
+        Ok(())
+    }
+
+    /// The client of the server that is used in place of a state file.
+    pub fn client(&self) -> Option<&ApiClient> {
+        self.client.as_ref()
+    }
+
+    /// The folder of the cluster on this machine, with files of its processes; `None` without a cluster, and for a server.
+    pub fn home(&mut self) -> CliResult<Option<PathBuf>> {
+        if self.client.is_some() {
+            return Ok(None);
+        }
+        Ok(self.existing()?.map(|api| api.store().home().to_owned()))
+    }
+
     /// Stores the default namespace of the state file; an empty one stands for `default`.
     pub fn set_default_namespace(&mut self, namespace: &str) -> CliResult {
         // Create the cluster first, so that its folder gets the right permissions.
@@ -182,6 +214,10 @@ impl CommandContext {
     }
 
     fn acting_user(&self) -> Option<User> {
+        if self.client.is_some() {
+            // The server makes the requests those of the other user.
+            return None;
+        }
         if let Some(name) = self.globals.as_user.as_deref().filter(|name| !name.is_empty()) {
             let uid = self.globals.as_uid.as_deref().unwrap_or_default();
             return Some(User::impersonated(name, uid, &self.globals.as_group, BTreeMap::new()));
@@ -195,6 +231,10 @@ impl CommandContext {
 
     /// Opens the state. Prints a hint when another process delays a write.
     fn open_api(&self, mode: OpenMode) -> Result<Api, OpenError> {
+        if let Some(client) = &self.client {
+            let timeout = self.globals.request_timeout().unwrap_or_default();
+            return Ok(Api::with_server(client.clone(), timeout)?.with_kinds(&self.stored_kinds));
+        }
         let mut api = Api::open(&self.state(), mode, &self.writer)?.with_kinds(&self.stored_kinds);
         api.on_wait(|busy| {
             let holder = busy.holder().unwrap_or_default();

@@ -32,6 +32,10 @@ pub fn is_needed_for(kind: &Kind) -> bool {
 }
 
 fn plane_state(context: &mut CommandContext) -> CliResult<PlaneState> {
+    if context.client().is_some() {
+        // That of a server is not on this machine.
+        return Ok(PlaneState::Runs);
+    }
     let Some(api) = context.existing()? else { return Ok(PlaneState::NoCluster) };
     if let Some(leader) = leader::read_leader(api.store().home()) {
         let is_stopped = i32::try_from(leader).is_ok_and(process::awaits_continue);
@@ -115,12 +119,12 @@ pub fn print_remedy_of_missing(context: &mut CommandContext, failure: &Failure) 
         return print_hint(context);
     }
     let Some((resource, name)) = failure.missing_object() else { return Ok(()) };
+    if context.is_impersonating() || context.client().is_some() {
+        return Ok(());
+    }
     let Some(kind) = context.kinds().all().find(|kind| kind.resource.0 == resource && kind.namespaced) else {
         return Ok(());
     };
-    if context.is_impersonating() {
-        return Ok(());
-    }
     let has_name = |object: &Object| object.name() == name;
     let found = context.read_view(|txn| txn.list(kind.resource, None))?;
     if let [only] = &found.into_iter().filter(has_name).collect::<Vec<_>>()[..] {

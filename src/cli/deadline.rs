@@ -13,12 +13,15 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_millis(500);
 /// The wait between two reads if there is no source of hints.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The wait between two reads from a server.
+const REMOTE_PAUSE: Duration = Duration::from_millis(250);
 /// Time for a control plane that the same script has started to come up.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
 /// Waits for changes of the state, up to a deadline.
 pub struct Deadline {
     hint: Option<WakeHint>,
+    pause: Duration,
     since: Instant,
     until: Option<Instant>,
     /// The cluster's folder, until the missing control plane was reported; `None` if there is
@@ -33,9 +36,11 @@ impl Deadline {
         // This fails for a path in a missing folder. Elsewhere a cluster may be created during the
         // wait.
         context.read_view(|_| Ok(()))?;
-        let hint = context.existing()?.and_then(|api| watch_hint(api.store()));
+        let is_remote = context.client().is_some();
+        let hint = context.existing()?.filter(|_| !is_remote).and_then(|api| watch_hint(api.store()));
         Ok(Deadline {
             hint,
+            pause: if is_remote { REMOTE_PAUSE } else { PAUSE },
             unreported: Cell::default(),
             since: Instant::now(),
             until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
@@ -46,7 +51,7 @@ impl Deadline {
     /// no control plane runs after a second, or at the deadline.
     pub fn with_control_plane(context: &mut CommandContext, timeout: Option<Duration>) -> CliResult<Deadline> {
         let deadline = Deadline::new(context, timeout)?;
-        let home = context.existing()?.map(|api| api.store().home().to_owned());
+        let home = context.home()?;
         Ok(Deadline { unreported: Cell::new(home), ..deadline })
     }
 
@@ -63,7 +68,7 @@ impl Deadline {
         }
         match &self.hint {
             Some(hint) => drop(hint.wait(remaining.min(LONGEST))),
-            None => std::thread::sleep(remaining.min(PAUSE)),
+            None => std::thread::sleep(remaining.min(self.pause)),
         }
         true
     }

@@ -291,7 +291,7 @@ fn wait(
     mut remaining: Vec<(&'static Kind, Key, String)>,
     timeout: Duration,
 ) -> CliResult {
-    let dir = context.api()?.store().home().to_owned();
+    let home = context.home()?;
     let deadline = Deadline::new(context, Some(timeout))?;
     let all = remaining.len();
     loop {
@@ -307,7 +307,7 @@ fn wait(
             context.end_progress();
             return Ok(());
         };
-        if leader::read_leader(&dir).is_none() {
+        if home.as_ref().is_some_and(|home| leader::read_leader(home).is_none()) {
             context.print_notice(&format!(
                 "hint: {} {:?} is marked for deletion; a control plane has to delete it (kloop reconcile --watch).",
                 kind.qualified_singular(),

@@ -109,7 +109,7 @@ fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Targe
 /// Describes all objects from one snapshot.
 fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> CliResult {
     let now = context.now();
-    let state = context.existing()?.map(|api| api.store().home().to_owned());
+    let state = context.home()?;
     let texts: Vec<String> = context.read_view(|txn| {
         let beside = SnapshotRelated { txn, state: state.as_deref(), now, show_events };
         Ok(found.iter().map(|target| describe(target.kind, &target.object, &beside)).collect())

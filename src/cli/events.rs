@@ -2,6 +2,7 @@
 
 use super::deadline::Deadline;
 use super::flags::PrintFlags;
+use super::server_watch::{self, WatchedObjects};
 use super::targets::{self, Targets};
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read::{self, ListSelection};
@@ -120,11 +121,17 @@ fn watch(
     args: &Args,
     context: &mut CommandContext,
     printer: &mut table::TablePrinter,
-    kind: &Kind,
+    kind: &'static Kind,
     namespace: Option<&str>,
     selection: &ListSelection,
     mut revision: u64,
 ) -> CliResult {
+    if context.client().is_some() {
+        let watched = WatchedObjects { kind, namespace: namespace.map(str::to_owned), selection: selection.clone() };
+        return server_watch::run(&watched, None, true, context, &mut |context, change, objects| {
+            print_news(args, context, printer, change, objects)
+        });
+    }
     let patience = Deadline::new(context, None)?;
     let watched = WatchSelection { kind, namespace, wanted: selection, local: None };
     loop {
@@ -133,14 +140,29 @@ fn watch(
             events_after(&snapshot, &watched, revision)?
         };
         for event in news {
-            if event.kind != EventKind::Deleted && is_of_type(args, &event.object) {
-                let text = printer.print(&events::table(&mut [event.object], context.now()), "event", false);
-                context.print(&text)?;
-            }
+            print_news(args, context, printer, event.kind, &[event.object])?;
         }
         if last == revision {
             patience.wait();
         }
         revision = last;
     }
+}
+
+/// Prints events that are new or have changed, each as a row.
+fn print_news(
+    args: &Args,
+    context: &mut CommandContext,
+    printer: &mut table::TablePrinter,
+    change: EventKind,
+    found: &[Object],
+) -> CliResult {
+    if change == EventKind::Deleted {
+        return Ok(());
+    }
+    for event in found.iter().filter(|event| is_of_type(args, event)) {
+        let text = printer.print(&events::table(&mut [event.clone()], context.now()), "event", false);
+        context.print(&text)?;
+    }
+    Ok(())
 }

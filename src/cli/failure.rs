@@ -184,6 +184,7 @@ impl From<String> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Api { status, .. } if status.exit_code == Some(1) => write!(f, "{status}"),
             Failure::Api { status, .. } if status.exit_code.is_some() => write!(f, "error: {status}"),
             Failure::Api { status, doing, hints } => {
                 f.write_str(&refusal(status, doing))?;

@@ -1,4 +1,4 @@
-//! Global flags: kloop's own, and those of kubectl that name a cluster, which for kloop is a file.
+//! Global flags: kloop's own, and those of kubectl that name a cluster, which is a state file or a server.
 
 use std::path::PathBuf;
 
@@ -32,10 +32,10 @@ pub struct Globals {
     /// Path to the file of contexts to use for CLI requests [default: $KLOOP_CONFIG, else ~/.config/kloop/config].
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The path of the cluster's file, as --state. An address of another API server is refused: commands open a file.
+    /// The address and port of the Kubernetes API server, or the path of the cluster's file, as --state.
     #[arg(short, long, global = true, value_name = "URL")]
     pub(super) server: Option<String>,
-    /// Bearer token of a kubectl command. Refused: who can open the cluster's file is its administrator.
+    /// Bearer token for authentication to the API server. A cluster that is a file takes none.
     #[arg(long, global = true, value_name = "TOKEN")]
     pub(super) token: Option<String>,
     /// Username to impersonate for the operation. User could be a regular user or a service account in a namespace.
@@ -66,33 +66,33 @@ impl Globals {
     }
 }
 
-/// Flags about a connection to a server. They have no effect, because commands open the cluster's file.
+/// Flags about the connection to a server. They have no effect where the cluster is a file.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct ConnectionFlags {
     /// Default cache directory of a kubectl command. Ignored: nothing is cached.
     #[arg(long, global = true, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Path to a cert file for the certificate authority. Ignored: the cluster is a file.
+    /// Path to a cert file for the certificate authority.
     #[arg(long, global = true, value_name = "FILE")]
-    certificate_authority: Option<PathBuf>,
-    /// Path to a client certificate file for TLS. Ignored: the cluster is a file.
+    pub(super) certificate_authority: Option<PathBuf>,
+    /// Path to a client certificate file for TLS.
     #[arg(long, global = true, value_name = "FILE")]
-    client_certificate: Option<PathBuf>,
-    /// Path to a client key file for TLS. Ignored: the cluster is a file.
+    pub(super) client_certificate: Option<PathBuf>,
+    /// Path to a client key file for TLS.
     #[arg(long, global = true, value_name = "FILE")]
-    client_key: Option<PathBuf>,
-    /// If true, opt-out of response compression for all requests to the server. Ignored: the cluster is a file.
+    pub(super) client_key: Option<PathBuf>,
+    /// If true, opt-out of response compression for all requests to the server. Ignored: no response is compressed.
     #[arg(long, global = true)]
     disable_compression: bool,
-    /// If true, the server's certificate will not be checked for validity. Ignored: the cluster is a file.
+    /// If true, the server's certificate will not be checked for validity. This will make your HTTPS connections insecure.
     #[arg(long, global = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    insecure_skip_tls_verify: Option<bool>,
+    pub(super) insecure_skip_tls_verify: Option<bool>,
     /// Require server version to match client version. They always match.
     #[arg(long, global = true)]
     match_server_version: bool,
-    /// Server name to use for server certificate validation. Ignored: the cluster is a file.
+    /// Server name to use for server certificate validation. If it is not provided, the hostname used to contact the server is used.
     #[arg(long, global = true, value_name = "NAME")]
-    tls_server_name: Option<String>,
+    pub(super) tls_server_name: Option<String>,
 }
 
 /// Whether the value of `-v` turns `--verbose` on: any level but zero.

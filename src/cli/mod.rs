@@ -82,6 +82,8 @@ mod rollout;
 mod run;
 mod scale;
 mod serve;
+mod server_verbs;
+mod server_watch;
 mod set;
 mod state;
 mod targets;

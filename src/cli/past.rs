@@ -36,6 +36,7 @@ impl AtFlag {
 
 /// Makes the command read the state at a revision.
 pub fn travel_to(context: &mut CommandContext, revision: u64) -> CliResult {
+    refuse_server(context)?;
     let api = context.require_existing()?;
     let at = api.read(|snapshot| past::read_time_of(snapshot, revision))?;
     let traveled = api.store_mut().travel_to(revision);
@@ -45,6 +46,17 @@ pub fn travel_to(context: &mut CommandContext, revision: u64) -> CliResult {
             Ok(())
         }
         Err(error) => Err(revision_failure(context, error)),
+    }
+}
+
+/// Refuses a cluster behind an API server, which has no history to read.
+fn refuse_server(context: &CommandContext) -> CliResult {
+    match context.client() {
+        Some(client) => Err(Failure::plain(format!(
+            "--at reads the history of a state file, and the cluster is the server {}: leave the flag out",
+            client.config().address
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -60,6 +72,7 @@ pub fn find_revision(context: &mut CommandContext, text: &str) -> CliResult<u64>
         Some(ago) => Time::now() - time::parse_duration(ago).map_err(|_| wrong())?,
         None => time::parse_rfc3339(text).map_err(|_| wrong())?,
     };
+    refuse_server(context)?;
     let api = context.require_existing()?;
     let (revision, floor) = api.read(|snapshot| Ok((past::find_revision_at(snapshot, at)?, snapshot.floor()?)))?;
     revision.ok_or_else(|| revision_failure(context, StoreError::Expired { floor }))

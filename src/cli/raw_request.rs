@@ -3,7 +3,8 @@
 //! Start reading at [`RawFlag::send`]. `get --raw` has lists and watches, and is a file of its own.
 
 use super::files::FileFlags;
-use super::{CliResult, CommandContext, Failure, input};
+use super::{CliResult, CommandContext, Failure, input, rest};
+use crate::client::ClientRequest;
 use crate::object::io_error_text;
 use crate::serve::{self, AnswerBody, ApiRequest};
 use std::io::Read;
@@ -33,6 +34,14 @@ impl RawFlag {
         let body = check(method, path, files, output)?.map(read_body).transpose()?.unwrap_or_default();
         let is_json = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         let content_type = if is_json { "application/json" } else { "application/yaml" };
+        if context.client().is_some() {
+            let method = method.parse().map_err(|_| Failure::plain(format!("{method:?} is no method of HTTP")))?;
+            let request = ClientRequest::new(method, path.as_str()).with_body(content_type, body);
+            if let Some(reply) = rest::send_to_server(context, request)? {
+                context.print(&String::from_utf8_lossy(&reply.body))?;
+            }
+            return Ok(true);
+        }
         let request = ApiRequest {
             host: "localhost".into(),
             content_type: content_type.into(),

@@ -1,12 +1,25 @@
-//! Requests to the REST API without a server, for commands that show its documents.
+//! Requests to the REST API, without a server where the cluster is a state file, for commands that show its documents.
 
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::remote::discovery::{self, DiscoveredResource};
+use crate::client::{ClientReply, ClientRequest};
 use crate::object::{Key, Resource};
 use crate::serve::{self, AnswerBody, ApiRequest};
 use serde_json::Value;
 
+/// Sends a request to the server that is used in place of a state file; `None` without one.
+pub fn send_to_server(context: &mut CommandContext, request: ClientRequest) -> CliResult<Option<ClientReply>> {
+    let Some(remote) = context.existing()?.and_then(|api| api.remote()) else { return Ok(None) };
+    Ok(Some(remote.send(request)?))
+}
+
 /// Returns the body of a GET request. Warnings are printed.
 pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult<Vec<u8>> {
+    let server_accept = if accept.is_empty() { "application/json" } else { accept };
+    if let Some(reply) = send_to_server(context, ClientRequest::get(path).accepting(server_accept))? {
+        context.warn(&reply.warnings);
+        return Ok(reply.body.into());
+    }
     let request = ApiRequest { host: "localhost".into(), accept: accept.into(), ..ApiRequest::new("GET", path) };
     let answer = serve::handle_request(context.api_for(true)?, &request)?;
     let quoted = |text: &str| text.split_once('"').and_then(|(_, rest)| Some(rest.rsplit_once('"')?.0.to_owned()));
@@ -33,6 +46,12 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
     }
 }
 
+/// Reads the resources of the server that is used in place of a state file; none without one.
+pub fn read_resources(context: &mut CommandContext) -> CliResult<Vec<DiscoveredResource>> {
+    let Some(remote) = context.existing()?.and_then(|api| api.remote()) else { return Ok(Vec::new()) };
+    Ok(discovery::read(remote)?)
+}
+
 /// Returns the document of a GET request.
 pub fn read_document(context: &mut CommandContext, path: &str, accept: &str) -> CliResult<Value> {
     let bytes = read(context, path, accept)?;
@@ -41,6 +60,9 @@ pub fn read_document(context: &mut CommandContext, path: &str, accept: &str) -> 
 
 /// Returns the address of the API: that of the server that runs, else the cluster's file.
 pub fn address(context: &mut CommandContext) -> CliResult<String> {
+    if let Some(client) = context.client() {
+        return Ok(client.config().address.to_string());
+    }
     let key = Key::new(Resource("endpoints"), "default", "kubernetes");
     let endpoints = context.read_view(|txn| txn.get(&key))?;
     let served = endpoints.and_then(|endpoints| {

@@ -1,7 +1,7 @@
 //! `kloop version`.
 
 use super::flags::PrintFlags;
-use super::{CliResult, CommandContext};
+use super::{CliResult, CommandContext, rest};
 use crate::kustomize;
 use crate::serve::KUBERNETES;
 use serde_json::json;
@@ -25,15 +25,35 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let kloop_version = concat!("kloop ", env!("CARGO_PKG_VERSION"));
+    let own = json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": kloop_version});
+    let server = match context.client() {
+        Some(_) if args.client => None,
+        Some(_) => Some(rest::read_document(context, "/version", "application/json")?),
+        None => Some(own.clone()).filter(|_| !args.client),
+    };
     if let Some(mut printer) = args.print.answer_printer()? {
-        let version = json!({"gitVersion": KUBERNETES, "major": "1", "minor": "36", "platform": "linux/amd64", "kloop": kloop_version});
-        let mut body = json!({"clientVersion": version, "kustomizeVersion": kustomize::VERSION});
-        if !args.client {
-            body["serverVersion"] = version;
+        let mut body = json!({"clientVersion": own, "kustomizeVersion": kustomize::VERSION});
+        if let Some(server) = server {
+            body["serverVersion"] = server;
         }
         return context.print(&printer.object(&body)?);
     }
     context.print_line(&format!("Client Version: {KUBERNETES} ({kloop_version})"))?;
     context.print_line(&format!("Kustomize Version: {}", kustomize::VERSION))?;
-    if args.client { Ok(()) } else { context.print_line(&format!("Server Version: {KUBERNETES} ({kloop_version})")) }
+    let Some(server) = server else { return Ok(()) };
+    let text = |field: &str| server[field].as_str().unwrap_or_default();
+    let more = Some(text("kloop")).filter(|kloop| !kloop.is_empty()).map(|kloop| format!(" ({kloop})"));
+    let line = format!("Server Version: {}{}", text("gitVersion"), more.unwrap_or_default());
+    let minor = text("minor").trim_end_matches('+').parse::<i64>();
+    let skew = minor.ok().filter(|minor| text("major") == "1" && (minor - MINOR).abs() > 1);
+    context.print_line(&line)?;
+    if let Some(minor) = skew {
+        context.print_notice(&format!(
+            "WARNING: version difference between client (1.{MINOR}) and server (1.{minor}) exceeds the supported minor version skew of +/-1"
+        ));
+    }
+    Ok(())
 }
+
+/// The minor version of the Kubernetes that kloop is a client of.
+const MINOR: i64 = 36;

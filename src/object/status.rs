@@ -146,7 +146,8 @@ pub struct Status {
     pub unknown: Vec<(String, Option<&'static str>)>,
     /// The field with a value of the wrong type, if that is the cause. Additional information of kloop.
     pub misfit: Option<String>,
-    /// The exit code of a command that fails because of the machine, such as a full disk.
+    /// The exit code of a command that fails because of the machine, such as a full disk; 1 for a server that gave no answer, whose message
+    /// is printed as it is.
     pub exit_code: Option<u8>,
     /// The code, reason and details that a webhook chose; they replace those of `reason`.
     pub foreign: Option<Box<ForeignStatus>>,

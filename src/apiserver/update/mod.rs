@@ -5,6 +5,7 @@ mod parts;
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::{check_creation, check_verb};
 use super::create::{check, create, decode, refuse, warn};
+use super::forward::{ForwardedAction, ForwardedWrite};
 use super::object_parts::{self, ObjectPart};
 use super::rules::metadata;
 use super::rules::names::key_of;
@@ -94,6 +95,10 @@ pub fn write_update(
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
+    let action = ForwardedAction::Update(body, options);
+    if let Some(reply) = txn.forward(&ForwardedWrite::from_body(kind, body, part.subresource(), action)) {
+        return reply;
+    }
     let kind = custom::current(txn, kind, body.api_version())?;
     let stored = if options.dry_run { txn.get_shared(&key_of(kind, body))? } else { None };
     let mut reply = replace(txn, kind, body, part, options)?;

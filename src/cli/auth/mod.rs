@@ -4,6 +4,7 @@
 
 mod can_i;
 mod reconcile;
+mod server_reviews;
 mod whoami;
 
 use super::{CliResult, CommandContext};

@@ -2,10 +2,12 @@
 //!
 //! Start reading at [`run`].
 
+use super::server_reviews;
+use crate::apiserver::user::User;
 use crate::cli::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext};
 use crate::show::columns;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Check self subject attributes.
@@ -25,7 +27,10 @@ pub struct Args {
 
 /// Prints the user.
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
-    let user = context.user();
+    let user = match server_reviews::ask_user(context)? {
+        Some(info) => user_of_info(&info),
+        None => User::clone(&context.user()),
+    };
     if let Some(mut printer) = args.print.answer_printer()? {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {},
@@ -44,4 +49,19 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
         let _ = writeln!(text, "Extra: {name}\t[{}]", values.join(" "));
     }
     context.print(&columns::align(&text, columns::TABLE))
+}
+
+/// Reads the user of a server's answer.
+fn user_of_info(info: &Value) -> User {
+    let text = |field: &str| info[field].as_str().unwrap_or_default();
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(|item| Some(item.as_str()?.to_owned())).collect()
+    };
+    let extra = info["extra"].as_object().into_iter().flatten().map(|(name, values)| (name.clone(), texts(values)));
+    User {
+        name: text("username").to_owned(),
+        uid: text("uid").to_owned(),
+        groups: texts(&info["groups"]),
+        extra: extra.collect(),
+    }
 }

@@ -23,17 +23,19 @@ pub struct GetClustersArgs {}
 kloop config get-users")]
 pub struct GetUsersArgs {}
 
-/// Set a cluster entry in kubeconfig: the name of a state file.
+/// Set a cluster entry in kubeconfig: the name of a state file or a server.
 ///
-/// Specifying a name that already exists will merge new fields on top of existing values for those fields. An address of a
-/// server is stored, too, but kloop's commands open state files only.
+/// Specifying a name that already exists will merge new fields on top of existing values for those fields.
 #[derive(clap::Args)]
 #[command(
     override_usage = "NAME [--server=FILE] [--certificate-authority=path/to/certificate/authority] \
                       [--insecure-skip-tls-verify=true] [--tls-server-name=example.com]",
     after_help = "\
 # Name a state file
-kloop config set-cluster shop --server=shop/state.db"
+kloop config set-cluster shop --server=shop/state.db
+
+# Name a server
+kloop config set-cluster prod --server=https://10.0.0.1:6443 --certificate-authority=ca.crt"
 )]
 pub struct SetClusterArgs {
     /// The cluster's name.
@@ -131,7 +133,7 @@ pub fn set_cluster(args: &SetClusterArgs, config: &LoadedConfig, context: &mut C
         && matches!(Location::parse(&server, Path::new("")), Location::Server(_) | Location::Unknown(_))
     {
         context.print_notice(&format!(
-            "hint: {server} is no state file: kloop's commands send nothing to a server, and refuse a context of this cluster"
+            "hint: {server} is no state file: commands in a context of this cluster send requests to that server"
         ));
     }
     Ok(())

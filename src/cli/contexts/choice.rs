@@ -1,8 +1,8 @@
-//! Chooses the state file of a command: from the flags, `$KLOOP_STATE`, and the file of contexts.
+//! Chooses the state file or the server of a command: from the flags, `$KLOOP_STATE`, and the file of contexts.
 //!
 //! A flag wins over `$KLOOP_STATE`, and that over the current context. Start reading at [`choose`].
 
-use super::{ConfigFile, Location, USER};
+use super::{ConfigFile, Location, ServerEntries, USER};
 use crate::cli::{CliResult, Failure, Globals, context_settings};
 use crate::serve::kubeconfig;
 use crate::store;
@@ -35,8 +35,10 @@ pub struct ClusterChoice {
     pub context: Option<String>,
     /// The namespace of that context.
     pub namespace: Option<String>,
-    /// The entry of its user.
+    /// The entry of its user, for a state file.
     pub user: Map<String, Value>,
+    /// The server that is used in place of the state file.
+    pub server: Option<ServerEntries>,
 }
 
 impl ClusterChoice {
@@ -53,6 +55,15 @@ fn state_in_flag(globals: &Globals) -> Option<PathBuf> {
         Location::Etcd(address) => Some(address.into()),
         _ => None,
     })
+}
+
+/// Whether `--server` is the address of a server.
+fn names_server(globals: &Globals) -> bool {
+    let location = |server: &str| Location::parse(server, Path::new(""));
+    globals
+        .server
+        .as_deref()
+        .is_some_and(|server| matches!(location(server), Location::Server(_) | Location::Unknown(_)))
 }
 
 /// Returns the state file that `--state` or `$KLOOP_STATE` names.
@@ -87,7 +98,11 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
             .map(state_file)
             .transpose()?,
         is_fixed: state_in_flag(globals).is_some(),
+        names_server: names_server(globals),
     };
+    if asked.is_fixed && asked.names_server {
+        return Err(Failure::plain("--state names a file, and --server a server\nhint: leave one of the flags out"));
+    }
     // An alias of whatever cluster the command has: the name in the kubeconfigs of `kloop serve`.
     asked.context = asked.context.filter(|name| name != kubeconfig::NAME);
     asked.cluster = asked.cluster.filter(|name| name != kubeconfig::NAME);
@@ -97,12 +112,14 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
     {
         (asked.context, asked.cluster) = (None, None);
         if asked.user.is_none() {
-            return Ok(ClusterChoice::without_context(state.clone()));
+            let server = asked.names_server.then(ServerEntries::default);
+            return Ok(ClusterChoice { server, ..ClusterChoice::without_context(state.clone()) });
         }
     }
     let read = ConfigFile::load(&ConfigFile::find_path(file))?;
     if let Some(file) = file.filter(|_| asked.own.is_none() && asked.context.is_none() && asked.cluster.is_none())
         && read.current.is_empty()
+        && !asked.names_server
     {
         let problem =
             format!("{} has no current context\nhint: name one of its contexts with --context", file.display());
@@ -130,6 +147,16 @@ struct AskedNames {
     own: Option<PathBuf>,
     /// Whether no context may choose another state file: a flag names it.
     is_fixed: bool,
+    /// Whether a flag names a server.
+    names_server: bool,
+}
+
+/// The place of a cluster.
+enum ClusterPlace {
+    /// A state file.
+    State(PathBuf),
+    /// A server, with the entry of its cluster.
+    Server(Map<String, Value>),
 }
 
 impl AskedNames {
@@ -146,36 +173,69 @@ impl AskedNames {
         let context = name.filter(|_| entry.is_some()).map(str::to_owned);
         let field = |field: &str| entry.map(|entry| ConfigFile::text(entry, field)).filter(|text| !text.is_empty());
         let cluster = self.cluster.as_deref().or_else(|| field("cluster"));
-        let chosen = match (cluster, &context) {
-            (Some(cluster), _) => self.state_of_cluster(cluster, context.as_deref(), &state, file)?,
-            (None, None) => state.clone(),
+        let place = match (cluster, &context) {
+            (Some(cluster), _) => self.place_of_cluster(cluster, context.as_deref(), &state, file)?,
+            (None, None) => ClusterPlace::State(state.clone()),
             (None, Some(context)) => {
                 return Err(Failure::plain(format!(
                     "context {context:?} has no cluster\nhint: kloop config set-context {context} --state FILE gives it the state file FILE"
                 )));
             }
         };
-        if self.is_fixed && !is_same_path(&chosen, &state) {
-            return Err(Failure::plain(format!(
-                "--state names the file {}, and the context another one: {}\nhint: leave one of the flags out",
-                state.display(),
-                chosen.display()
-            )));
-        }
         let user = self.user.as_deref().or_else(|| field("user"));
-        Ok(ClusterChoice {
-            user: user_entry(user, self.user.is_some(), context.as_deref(), file)?,
-            namespace: field("namespace").map(str::to_owned),
-            state: chosen,
-            context,
-        })
+        let namespace = field("namespace").map(str::to_owned);
+        match place {
+            ClusterPlace::Server(cluster) if !self.is_fixed => {
+                let user = user_entry(user, self.user.is_some(), context.as_deref(), file)?;
+                let server = Some(ServerEntries { cluster, user, folder: file.folder() });
+                Ok(ClusterChoice { namespace, state, context, server, user: Map::new() })
+            }
+            // A server in a flag has nothing to do with a context that is chosen without one.
+            ClusterPlace::State(_) if self.names_server && self.context.is_none() && self.cluster.is_none() => {
+                let user = self.user.as_deref();
+                let user = user_entry(user, self.user.is_some(), None, file)?;
+                let server = Some(ServerEntries { user, folder: file.folder(), ..ServerEntries::default() });
+                Ok(ClusterChoice { server, ..ClusterChoice::without_context(state) })
+            }
+            place => {
+                let chosen = self.check_place(place, &state)?;
+                let user = user_entry(user, self.user.is_some(), context.as_deref(), file)?;
+                check_user_of_state(self.user.as_deref().or_else(|| field("user")), &user)?;
+                Ok(ClusterChoice { user, namespace, state: chosen, context, server: None })
+            }
+        }
     }
 
-    /// Returns the state file of a cluster entry. `own`: the state file without an entry.
-    fn state_of_cluster(&self, name: &str, context: Option<&str>, own: &Path, file: &ConfigFile) -> CliResult<PathBuf> {
+    /// Refuses a context of another place than that which a flag names. Returns the state file.
+    fn check_place(&self, place: ClusterPlace, state: &Path) -> CliResult<PathBuf> {
+        let contradiction = |flag: &str, one: &str, other: &str| {
+            let hint = "hint: leave one of the flags out";
+            Err(Failure::plain(format!("{flag} names {one}, and the context another one: {other}\n{hint}")))
+        };
+        let own = || format!("the file {}", state.display());
+        match place {
+            ClusterPlace::Server(cluster) => contradiction("--state", &own(), ConfigFile::text(&cluster, "server")),
+            ClusterPlace::State(chosen) if self.names_server => {
+                contradiction("--server", "a server", &format!("the file {}", chosen.display()))
+            }
+            ClusterPlace::State(chosen) if self.is_fixed && !is_same_path(&chosen, state) => {
+                contradiction("--state", &own(), &chosen.display().to_string())
+            }
+            ClusterPlace::State(chosen) => Ok(chosen),
+        }
+    }
+
+    /// Returns the place of a cluster entry. `own`: the state file without an entry.
+    fn place_of_cluster(
+        &self,
+        name: &str,
+        context: Option<&str>,
+        own: &Path,
+        file: &ConfigFile,
+    ) -> CliResult<ClusterPlace> {
         let Some(entry) = file.clusters.get(name) else {
             return match context {
-                _ if is_name_of(own, name) => Ok(own.to_owned()),
+                _ if is_name_of(own, name) => Ok(ClusterPlace::State(own.to_owned())),
                 Some(context) if self.cluster.is_none() => Err(Failure::Bare(format!(
                     "Error in configuration: cluster {name:?} was not found for context {context:?}"
                 ))),
@@ -184,12 +244,9 @@ impl AskedNames {
         };
         let what = context.map_or_else(|| format!("cluster {name:?}"), |context| format!("context {context:?}"));
         let problem = match Location::parse(ConfigFile::text(entry, "server"), &file.folder()) {
-            Location::File(path) => return Ok(path),
-            Location::Etcd(address) => return state_file(address.into()),
-            Location::Server(server) => format!(
-                "{what} is the server {server}: kloop's commands open a state file, and send nothing to a server\nhint: use kubectl for \
-                 it, or choose a context of a state file (kloop config get-contexts)"
-            ),
+            Location::File(path) => return Ok(ClusterPlace::State(path)),
+            Location::Etcd(address) => return state_file(address.into()).map(ClusterPlace::State),
+            Location::Server(_) => return Ok(ClusterPlace::Server(entry.clone())),
             Location::Unknown(server) => {
                 format!("{what} has the server {server}, which is neither a file nor an address of HTTP")
             }
@@ -217,7 +274,7 @@ fn is_same_path(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// Returns the entry of a user. Refuses credentials: nobody who asks for fewer rights gets all of them.
+/// Returns the entry of a user.
 fn user_entry(
     name: Option<&str>,
     is_asked: bool,
@@ -236,12 +293,18 @@ fn user_entry(
             ))),
         };
     };
+    Ok(entry.clone())
+}
+
+/// Refuses credentials for a state file: nobody who asks for fewer rights gets all of them.
+fn check_user_of_state(name: Option<&str>, entry: &Map<String, Value>) -> CliResult {
     match CREDENTIALS.iter().find(|field| entry.contains_key(**field)) {
         Some(field) => Err(Failure::plain(format!(
-            "user {name:?} has a {field}, which a state file cannot check: who can open the file is its administrator\nhint: choose the \
-             user {USER:?} (--user={USER}), or act with the rights of another with --as"
+            "user {:?} has a {field}, which a state file cannot check: who can open the file is its administrator\nhint: choose the \
+             user {USER:?} (--user={USER}), or act with the rights of another with --as",
+            name.unwrap_or_default()
         ))),
-        None => Ok(entry.clone()),
+        None => Ok(()),
     }
 }
 
@@ -289,7 +352,8 @@ users:
         let path = folder.path().join("config");
         std::fs::write(&path, FILE).unwrap();
         let [context, cluster, user] = flags.map(|flag| Some(flag.to_owned()).filter(|flag| !flag.is_empty()));
-        let asked = AskedNames { context, cluster, user, own: state.map(PathBuf::from), is_fixed };
+        let own = state.map(PathBuf::from);
+        let asked = AskedNames { context, cluster, user, own, is_fixed, names_server: false };
         asked.resolve(&ConfigFile::load(&path).unwrap()).map_err(|failure| failure.to_string())
     }
 
@@ -299,7 +363,7 @@ users:
             state: "/a/shop.db".into(),
             context: Some("shop".into()),
             namespace: Some("blue".into()),
-            user: Map::new(),
+            ..ClusterChoice::default()
         };
         assert_eq!(chosen(None, false, ["", "", ""]).as_ref(), Ok(&shop), "the current context");
         assert_eq!(
@@ -320,13 +384,22 @@ users:
     }
 
     #[test]
+    fn context_chooses_a_server_with_the_credentials_of_its_user() {
+        let prod = chosen(None, false, ["prod", "", "bob"]).unwrap();
+        let server = prod.server.unwrap();
+        assert_eq!(server.cluster["server"], "https://10.0.0.1:6443");
+        assert_eq!((server.user["token"].as_str(), prod.user.is_empty()), (Some("x"), true));
+        assert!(chosen(None, false, ["", "prod", ""]).unwrap().server.is_some());
+        let error = chosen(Some("/b/x.db"), true, ["prod", "", ""]).unwrap_err();
+        assert!(
+            error.contains("--state names the file /b/x.db, and the context another one: https://10.0.0.1"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn context_that_leads_nowhere_is_refused() {
         for (flags, problem) in [
-            (
-                ["prod", "", ""],
-                "error: context \"prod\" is the server https://10.0.0.1:6443: kloop's commands open a state file",
-            ),
-            (["", "prod", ""], "error: context \"shop\" is the server https://10.0.0.1:6443"),
             (["odd", "", ""], "error: context \"odd\" has the server ftp://a, which is neither"),
             (
                 ["bare", "", ""],

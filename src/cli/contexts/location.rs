@@ -10,7 +10,7 @@ pub enum Location {
     File(PathBuf),
     /// A state on etcd.
     Etcd(String),
-    /// An API server, to which kloop's commands send nothing.
+    /// An API server.
     Server(String),
     /// A scheme that is neither.
     Unknown(String),

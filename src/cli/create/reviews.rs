@@ -1,7 +1,8 @@
 //! Reviews among manifests: they are answered and not stored.
 
 use crate::cli::files::Manifest;
-use crate::cli::{CliResult, CommandContext, Failure};
+use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::client::ClientRequest;
 use crate::object::Object;
 use crate::serve::{AnswerBody, ApiRequest, access, handle_request, review_path};
 
@@ -16,6 +17,10 @@ pub fn send(context: &mut CommandContext, manifest: &Manifest) -> Option<CliResu
 }
 
 fn ask(context: &mut CommandContext, review: &Object, path: &str) -> CliResult<Object> {
+    if let Some(reply) = rest::send_to_server(context, ClientRequest::post(path, &review.0))? {
+        context.warn(&reply.warnings);
+        return Ok(Object(reply.json().map_err(|error| Failure::plain(error.to_string()))?));
+    }
     let user = context.user();
     let mut request = ApiRequest::new("POST", path);
     request.content_type = "application/json".to_owned();

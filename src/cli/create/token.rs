@@ -1,8 +1,11 @@
 //! `kloop create token`.
 
+use crate::apiserver::remote::object_path;
 use crate::apiserver::tokens;
 use crate::cli::flags::{PrintFlags, signed_duration};
-use crate::cli::{CliResult, CommandContext, Failure};
+use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::client::ClientRequest;
+use crate::kinds;
 use crate::object::{Key, Object, Resource, Status};
 use serde_json::{Value, json};
 
@@ -107,6 +110,12 @@ fn request(args: &Args) -> CliResult<Object> {
 }
 
 fn issue(context: &mut CommandContext, key: &Key, request: &Object) -> CliResult<Object> {
+    let path = object_path(&kinds::service_account::KIND, "v1", (&key.namespace, &key.name), "token");
+    let mut body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
+    body["spec"] = request.0["spec"].clone();
+    if let Some(reply) = rest::send_to_server(context, ClientRequest::post(path, &body))? {
+        return Ok(Object(reply.json().map_err(|error| Failure::plain(error.to_string()))?));
+    }
     if context.existing()?.is_none() {
         return Err(Status::not_found(key.resource, &key.name).into());
     }

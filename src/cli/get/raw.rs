@@ -2,7 +2,8 @@
 
 use super::Args;
 use crate::cli::deadline::Deadline;
-use crate::cli::{CliResult, CommandContext, Failure};
+use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::client::ClientRequest;
 use crate::serve::{self, ActiveWatch, AnswerBody, ApiRequest};
 
 /// Handles the request, and prints the answer unchanged.
@@ -20,6 +21,9 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
     }
     if !path.starts_with('/') {
         return Err(Failure::plain(format!("parse {path:?}: invalid URI for request")));
+    }
+    if let Some(reply) = rest::send_to_server(context, ClientRequest::get(path).accepting("application/json, */*"))? {
+        return context.print(&String::from_utf8_lossy(&reply.body));
     }
     let request = ApiRequest { host: "localhost".into(), ..ApiRequest::new("GET", path) };
     match serve::handle_request(context.api_for(true)?, &request)?.body {

@@ -6,6 +6,7 @@ use crate::apiserver::local_api_services::LocalVersions;
 use crate::apiserver::read;
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::cli::deadline::Deadline;
+use crate::cli::server_watch::{self, WatchedObjects};
 use crate::cli::targets::{self, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
@@ -34,6 +35,12 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| kind.namespaced && !args.all_namespaces);
     let mut show = WatchPrinter::new(args, format, kind);
+    if context.client().is_some() {
+        let watched = WatchedObjects { kind, namespace: namespace.map(str::to_owned), selection };
+        return server_watch::run(&watched, name, args.watch_only, context, &mut |context, event, objects| {
+            show.print(context, event, objects)
+        });
+    }
     let mut revision = context.api()?.read(|snapshot| snapshot.revision())?;
     if !args.watch_only {
         let objects = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;

@@ -42,6 +42,7 @@ pub static ALL: &[Topic] = &topics! {
     "admission"
     "operators"
     "api"
+    "servers"
     "state"
     "environment"
     "security"

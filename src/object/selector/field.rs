@@ -1,6 +1,7 @@
 //! Field selectors: `status.phase=Running,metadata.name!=x` (apimachinery `fields.ParseSelector`).
 
 use super::SelectorError;
+use std::fmt;
 
 /// Comparison operator of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,19 @@ impl FieldSelector {
     /// Whether fields, looked up by path, satisfy every requirement. An absent field counts as empty text.
     pub fn matches(&self, get: impl Fn(&str) -> String) -> bool {
         self.requirements.iter().all(|(field, op, value)| (get(field) == *value) == (*op == FieldOp::Equals))
+    }
+}
+
+/// Prints the text that parses to the same selector.
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (field, op, value)) in self.requirements.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let op = if *op == FieldOp::Equals { "=" } else { "!=" };
+            let value = value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+            write!(f, "{comma}{field}{op}{value}")?;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,52 @@
+//! The verbs that work with a cluster behind an API server; the others need a state file.
+//!
+//! Start reading at [`check`].
+
+use super::{CliResult, Failure};
+use crate::client::ServerConfig;
+
+/// The verbs that read and change a cluster behind an API server.
+const SERVER_VERBS: [&str; 30] = [
+    "annotate",
+    "api-resources",
+    "api-versions",
+    "apply",
+    "auth",
+    "autoscale",
+    "certificate",
+    "cluster-info",
+    "cordon",
+    "create",
+    "delete",
+    "describe",
+    "diff",
+    "drain",
+    "edit",
+    "events",
+    "explain",
+    "expose",
+    "get",
+    "label",
+    "patch",
+    "replace",
+    "rollout",
+    "run",
+    "scale",
+    "set",
+    "taint",
+    "uncordon",
+    "version",
+    "wait",
+];
+
+/// Refuses a verb that needs a state file.
+pub fn check(verb: &str, config: &ServerConfig) -> CliResult {
+    if SERVER_VERBS.contains(&verb) {
+        return Ok(());
+    }
+    Err(Failure::plain(format!(
+        "\"kloop {verb}\" needs a state file, and the cluster is the server {}\nhint: leave out the flag or the context that chooses the \
+         server (kloop config get-contexts lists contexts), or name a file with --state",
+        config.address
+    )))
+}

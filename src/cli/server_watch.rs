@@ -1,0 +1,162 @@
+//! Watches of a server: the objects that are there, then each change, also over the end of one watch and the beginning of the next.
+//!
+//! Knows: a server ends watches after minutes, and forgets old revisions; then the objects are listed again, and those that have changed
+//! are reported. Start reading at [`run`].
+
+use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::read::ListSelection;
+use crate::apiserver::remote;
+use crate::apiserver::watch::EventKind;
+use crate::client::{ClientError, WatchLine};
+use crate::kinds::Kind;
+use crate::object::{Object, Reason, Status};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The longest wait for one event.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The wait before a list after a watch that failed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Maximum number of objects whose revisions are remembered, by which a list after a watch reports only what has changed.
+const MOST_REMEMBERED: usize = 1_000_000;
+
+/// The objects of a watch.
+pub struct WatchedObjects {
+    /// Their kind.
+    pub kind: &'static Kind,
+    /// Their namespace; `None` for all.
+    pub namespace: Option<String>,
+    /// Their selection.
+    pub selection: ListSelection,
+}
+
+/// Called with a change and its objects.
+pub type WatchReport<'r> = dyn FnMut(&mut CommandContext, EventKind, &[Object]) -> CliResult + 'r;
+
+/// Reports the objects and their changes until `--request-timeout` is over. `name`: of a single object, which has to exist.
+pub fn run(
+    watched: &WatchedObjects,
+    name: Option<String>,
+    changes_only: bool,
+    context: &mut CommandContext,
+    report: &mut WatchReport<'_>,
+) -> CliResult {
+    let until = context.globals.request_timeout()?.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut known: BTreeMap<String, Object> = BTreeMap::new();
+    let mut is_first = true;
+    loop {
+        let (objects, revision) = list(watched, context)?;
+        if is_first
+            && objects.is_empty()
+            && !changes_only
+            && let Some(name) = &name
+        {
+            return Err(Status::not_found(watched.kind.resource, name).into());
+        }
+        if !is_first || !changes_only {
+            report_difference(&known, &objects, is_first, context, report)?;
+        }
+        known = objects.into_iter().take(MOST_REMEMBERED).map(|object| (object.uid().to_owned(), object)).collect();
+        is_first = false;
+        if follow(watched, revision, until, &mut known, context, report)? {
+            return Ok(());
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn list(watched: &WatchedObjects, context: &mut CommandContext) -> CliResult<(Vec<Object>, String)> {
+    let remote = context.api()?.remote().ok_or_else(no_server)?;
+    Ok(remote.list_at_revision(watched.kind, watched.namespace.as_deref(), &watched.selection.query())?)
+}
+
+fn no_server() -> Failure {
+    Failure::plain("the cluster is no server; this is a bug")
+}
+
+/// Reports what a list has that is not known, and what is known and gone.
+fn report_difference(
+    known: &BTreeMap<String, Object>,
+    objects: &[Object],
+    is_first: bool,
+    context: &mut CommandContext,
+    report: &mut WatchReport<'_>,
+) -> CliResult {
+    if is_first {
+        return report(context, EventKind::Added, objects);
+    }
+    for object in objects {
+        match known.get(object.uid()) {
+            None => report(context, EventKind::Added, std::slice::from_ref(object))?,
+            Some(old) if old != object => report(context, EventKind::Modified, std::slice::from_ref(object))?,
+            Some(_) => {}
+        }
+    }
+    let is_gone = |old: &&Object| objects.iter().all(|object| object.uid() != old.uid());
+    known.values().filter(is_gone).try_for_each(|old| report(context, EventKind::Deleted, std::slice::from_ref(old)))
+}
+
+/// Reports changes until the watch ends. Returns whether the time is over.
+fn follow(
+    watched: &WatchedObjects,
+    mut revision: String,
+    until: Option<Instant>,
+    known: &mut BTreeMap<String, Object>,
+    context: &mut CommandContext,
+    report: &mut WatchReport<'_>,
+) -> CliResult<bool> {
+    loop {
+        let remote = context.api()?.remote().ok_or_else(no_server)?;
+        let query = watched.selection.query();
+        let watch = match remote.watch(watched.kind, watched.namespace.as_deref(), &query, &revision) {
+            // Listed again.
+            Err(status) if status.reason == Reason::Expired => return Ok(false),
+            watch => watch?,
+        };
+        loop {
+            let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(true);
+            }
+            match watch.next(left.min(LONGEST)) {
+                Ok(None) => {}
+                Ok(Some(line)) => revision = report_line(line, known, context, report)?,
+                // An end after minutes is usual: the next watch goes on.
+                Err(None) => break,
+                Err(Some(error)) if error.code() == 410 || error.is_temporary() => return Ok(false),
+                Err(Some(error)) => return Err(ended(context, error)),
+            }
+        }
+    }
+}
+
+fn ended(context: &CommandContext, error: ClientError) -> Failure {
+    match context.client() {
+        Some(client) => remote::refusal(client, error).into(),
+        None => Failure::plain(error.to_string()),
+    }
+}
+
+/// Reports an event. Returns the revision from which the next watch goes on.
+fn report_line(
+    line: WatchLine,
+    known: &mut BTreeMap<String, Object>,
+    context: &mut CommandContext,
+    report: &mut WatchReport<'_>,
+) -> CliResult<String> {
+    let object = Object(line.object);
+    let revision = object.text(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+    let event = match line.event.as_str() {
+        "ADDED" => EventKind::Added,
+        "MODIFIED" => EventKind::Modified,
+        "DELETED" => EventKind::Deleted,
+        _ => return Ok(revision),
+    };
+    report(context, event, std::slice::from_ref(&object))?;
+    match event {
+        EventKind::Deleted => drop(known.remove(object.uid())),
+        _ if known.len() < MOST_REMEMBERED => drop(known.insert(object.uid().to_owned(), object)),
+        _ => {}
+    }
+    Ok(revision)
+}

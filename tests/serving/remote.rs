@@ -1,0 +1,187 @@
+//! kloop's own verbs with a server in place of a state file, against `kloop serve`.
+
+use super::Server;
+use crate::cluster::{Cluster, Said};
+use std::fs;
+use std::path::PathBuf;
+
+/// A Deployment and a definition of a kind with an object of it.
+const WEB: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: busybox, command: [sleep, "1000"]}]}
+"#;
+
+const BOATS: &str = r#"
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.example.com}
+spec:
+  group: example.com
+  names: {kind: Boat, plural: boats, shortNames: [bt]}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+"#;
+
+/// A user of a server who has no state file of the cluster.
+struct RemoteUser<'a> {
+    /// The cluster behind the server.
+    cluster: &'a Cluster,
+    /// The user's folder.
+    folder: tempfile::TempDir,
+}
+
+impl<'a> RemoteUser<'a> {
+    /// Makes a folder with a kubeconfig of another name than those of kloop serve.
+    fn new(cluster: &'a Cluster) -> RemoteUser<'a> {
+        let text = fs::read_to_string(cluster.home().join("kubeconfig")).expect("kubeconfig");
+        let (_, text) = text.split_once('\n').expect("a comment");
+        let text = ["name", "cluster", "user", "current-context"]
+            .iter()
+            .fold(text.to_owned(), |text, field| text.replace(&format!("{field}: kloop"), &format!("{field}: far")));
+        let folder = tempfile::tempdir().expect("folder");
+        fs::write(folder.path().join("far.yaml"), text).expect("written");
+        RemoteUser { cluster, folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a command with the server's context.
+    fn run(&self, line: &str, stdin: &str) -> Said {
+        self.run_as(&format!("--kubeconfig far.yaml {line}"), stdin)
+    }
+
+    /// Runs a command that names its cluster itself.
+    fn run_as(&self, line: &str, stdin: &str) -> Said {
+        let mut command = self.cluster.program(env!("CARGO_BIN_EXE_kloop"));
+        command.current_dir(self.folder.path()).env_remove("KLOOP_STATE");
+        command.env("XDG_STATE_HOME", self.path("state")).env("KLOOP_CONFIG", self.path("config"));
+        self.cluster.run_program(command.args(line.split(' ')), stdin)
+    }
+
+    fn ok(&self, line: &str, stdin: &str) -> String {
+        let said = self.run(line, stdin);
+        assert_eq!(said.code, 0, "{line}: {}{}", said.out, said.err);
+        said.out
+    }
+
+    fn fails(&self, line: &str, problem: &str) {
+        let said = self.run(line, "");
+        assert!(said.code != 0 && said.err.starts_with(problem), "{line}: {}{}", said.out, said.err);
+    }
+}
+
+#[test]
+fn verbs_read_and_change_a_cluster_behind_a_server() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    assert_eq!(user.ok("create -f -", WEB), "deployment.apps/web created\n");
+    assert_eq!(cluster.read("deployment/web", "{.spec.replicas}"), "2");
+    assert_eq!(user.ok("get deploy -o name", ""), "deployment.apps/web\n");
+    assert!(user.ok("get deploy", "").contains("web    0/2     0            0"), "{}", user.ok("get deploy", ""));
+    assert!(user.ok("describe deploy web", "").contains("Replicas:               2 desired"));
+    user.ok("create configmap a --from-literal=k=v", "");
+    user.fails("create configmap a", "error: failed to create configmap: configmaps \"a\" already exists");
+    assert_eq!(user.ok("get cm a -o jsonpath={.data.k}", ""), "v");
+    assert_eq!(user.ok("get cm -l absent -o name", ""), "");
+    assert_eq!(user.ok("get cm --field-selector=metadata.name=a -o name", ""), "configmap/a\n");
+    assert_eq!(user.ok("delete cm a", ""), "configmap \"a\" deleted from default namespace\n");
+    user.fails("get cm a", "Error from server (NotFound): configmaps \"a\" not found\n");
+    user.fails("get cm a -n nowhere", "Error from server (NotFound): namespaces \"nowhere\" not found\n");
+    user.ok("create deployment dry --image=a --dry-run=server", "");
+    user.fails("get deploy dry", "Error from server (NotFound): ");
+    assert!(!user.path("state").exists(), "no state file is made");
+}
+
+#[test]
+fn kinds_of_the_server_are_known() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    user.fails("get boats", "error: the server doesn't have a resource type \"boats\"");
+    user.ok("create -f -", BOATS);
+    let boat = "apiVersion: example.com/v1\nkind: Boat\nmetadata: {name: ann}\nspec: {size: 7}\n";
+    assert_eq!(user.ok("create -f -", boat), "boat.example.com/ann created\n");
+    assert!(user.ok("get bt", "").starts_with("NAME   SIZE\nann    7\n"), "{}", user.ok("get bt", ""));
+    let listed = user.ok("api-resources --api-group=example.com --no-headers", "");
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["boats", "bt", "example.com/v1", "true", "Boat"]);
+    assert!(user.ok("api-versions", "").contains("example.com/v1\n"));
+    assert!(user.ok("version", "").contains("Server Version: v1."));
+}
+
+#[test]
+fn verbs_that_change_objects_send_patches() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    assert_eq!(user.ok("apply -f -", WEB), "deployment.apps/web created\n");
+    assert_eq!(user.ok("apply -f -", WEB), "deployment.apps/web unchanged\n");
+    let more = WEB.replace("replicas: 2", "replicas: 3");
+    let said = user.run("diff -f -", &more);
+    assert!(said.code == 1 && said.out.contains("-  replicas: 2\n+  replicas: 3\n"), "{}{}", said.out, said.err);
+    assert_eq!(user.ok("apply -f -", &more), "deployment.apps/web configured\n");
+    assert_eq!(user.ok("scale deploy web --replicas=1", ""), "deployment.apps/web scaled\n");
+    assert_eq!(user.ok("label deploy web tier=front", ""), "deployment.apps/web labeled\n");
+    assert_eq!(user.ok("set image deploy/web main=python", ""), "deployment.apps/web image updated\n");
+    assert_eq!(user.ok("patch deploy web -p {\"spec\":{\"paused\":true}}", ""), "deployment.apps/web patched\n");
+    assert_eq!(
+        user.ok("patch deploy web -p {\"spec\":{\"paused\":true}}", ""),
+        "deployment.apps/web patched (no change)\n"
+    );
+    let read = |path: &str| cluster.read("deployment/web", path);
+    assert_eq!(read("{.spec.replicas} {.metadata.labels.tier}"), "1 front");
+    assert_eq!(read("{.spec.template.spec.containers[0].image} {.spec.paused}"), "python true");
+    let managers = read("{range .metadata.managedFields[*]}{.manager} {end}");
+    assert!(managers.contains("kubectl-client-side-apply") && managers.contains("kubectl-label"), "{managers}");
+    let said = user.run("apply --server-side -f -", WEB);
+    assert!(said.err.starts_with("error: Apply failed with "), "{}{}", said.out, said.err);
+    assert_eq!(user.ok("apply --server-side --force-conflicts -f -", WEB), "deployment.apps/web serverside-applied\n");
+    assert_eq!(read("{.spec.replicas}"), "2");
+    assert_eq!(user.ok("auth can-i create pods", ""), "yes\n");
+    user.ok("wait --for=jsonpath={.spec.replicas}=2 deploy/web --timeout=20s", "");
+    user.fails("apply -f far.yaml", "error: ");
+}
+
+#[test]
+fn problems_with_a_server_are_named() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    let server = user.ok("config view -o jsonpath={.clusters[0].cluster.server}", "");
+    user.fails(
+        "get pods --token wrong",
+        "error: You must be logged in to the server (Unauthorized)\nhint: the server https",
+    );
+    user.fails("get pods --tls-server-name other", "Unable to connect to the server 127.0.0.1");
+    user.fails("get pods --as ann", "Error from server (Forbidden): pods is forbidden: User \"ann\" cannot list");
+    user.fails("get pods --at -1m", "error: --at reads the history of a state file");
+    user.fails(
+        "backup a.db",
+        &format!("error: \"kloop backup\" needs a state file, and the cluster is the server {server}\n"),
+    );
+    let unknown = user.run_as(&format!("get pods --server {server}"), "");
+    assert!(unknown.err.contains("x509: certificate signed by unknown authority"), "{}", unknown.err);
+    let both = user.run_as(&format!("get pods --server {server} --state a.db"), "");
+    assert!(both.err.starts_with("error: --state names a file, and --server a server\n"), "{}", both.err);
+    let own = user.run_as("get ns", "");
+    assert!(
+        !own.err.contains(&server) && own.code == 0,
+        "a command without a flag asks no server: {}{}",
+        own.out,
+        own.err
+    );
+}
