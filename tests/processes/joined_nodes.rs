@@ -139,6 +139,14 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     let summary: Value =
         serde_json::from_str(&text("/api/v1/nodes/worker/proxy/stats/summary").expect("answered")).expect("JSON");
     assert_eq!((&summary["node"]["nodeName"], &summary["pods"][0]["podRef"]["name"]), (&"worker".into(), &"a".into()));
+    // Commands at the control plane look for processes there.
+    for words in [&["logs", "a"][..], &["exec", "a", "--", "true"]] {
+        let said = cluster.run(words, "");
+        assert!(
+            said.code == 1 && said.err.contains("pod a runs on another machine, node worker"),
+            "{words:?}: {said:?}"
+        );
+    }
     // The kubelet answers nobody but the API server.
     let node = get(&cluster, "node/worker");
     let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
