@@ -11,6 +11,7 @@ mod connections;
 mod exchange;
 mod extensions;
 mod fair_turns;
+mod fresh_reads;
 pub mod guard;
 pub mod identity;
 mod log_tail;
@@ -572,8 +573,7 @@ impl ServerState {
             return Err(Status::new(Reason::InternalError, text));
         }
         if let Some(mut api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            // Other machines may have written.
-            return api.store_mut().follow().map(|()| api).map_err(|error| refused(&error));
+            return self.state.fresh_reads.wait(api.store_mut()).map(|()| api).map_err(|error| refused(&error));
         }
         Api::open(&self.state.path, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))

@@ -2,6 +2,7 @@
 //!
 //! Never: opens the database. Start reading at [`StatePlace::was_unchanged_lately`].
 
+use super::fresh_reads::FreshReads;
 use crate::reconcile::store_files::identity;
 use crate::store::read_replica_address;
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub struct StatePlace {
     pub identity: Option<(u64, u64)>,
     /// Whether other machines may write it, too, so that it has to be brought up to date before it is read.
     pub is_replica: bool,
+    /// Brings it up to date.
+    pub fresh_reads: FreshReads,
     started: Instant,
     /// The millisecond since the start in which the file was last seen unchanged.
     seen_at: AtomicU64,
@@ -26,7 +29,14 @@ impl StatePlace {
     pub fn new(path: PathBuf) -> StatePlace {
         let (identity, started) = (identity(&path), Instant::now());
         let is_replica = read_replica_address(&path).is_some();
-        StatePlace { path, identity, is_replica, started, seen_at: AtomicU64::new(u64::MAX) }
+        StatePlace {
+            path,
+            identity,
+            is_replica,
+            fresh_reads: FreshReads::default(),
+            started,
+            seen_at: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// Whether the file is still the same.
