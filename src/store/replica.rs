@@ -30,6 +30,10 @@ const LONGEST: u64 = 4096;
 /// Time that opening and writing wait for the log.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Looks for a commit of this machine, and the pauses before them. Only then a reader waits for the write lock.
+const OWN_COMMIT_LOOKS: u32 = 4;
+const OWN_COMMIT_PAUSE: Duration = Duration::from_millis(1);
+
 /// Settings of the replica itself, which the log does not have: its cluster, and the number of the last batch that it contains.
 pub(super) const CLUSTER: &str = "replica-cluster";
 pub(super) const POSITION: &str = "replica-position";
@@ -179,10 +183,22 @@ impl Store {
         self.replica = Some(replica);
         let ((cluster, position), tail) = read?;
         // Most calls find nothing new, and wait for no writer.
-        match tail.head == position && tail.cluster.is_some() && tail.cluster == cluster {
-            true => Ok(()),
-            false => self.write(PATIENCE).map(drop),
+        let is_known = tail.cluster.is_some() && tail.cluster == cluster;
+        if is_known && (tail.head == position || tail.head > position && self.wait_for_own_commit(tail.head)?) {
+            return Ok(());
         }
+        self.write(PATIENCE).map(drop)
+    }
+
+    /// Waits a moment for a batch that a process of this machine has just appended, and is about to commit. Returns whether it is there.
+    fn wait_for_own_commit(&self, head: u64) -> StoreResult<bool> {
+        for _ in 0..OWN_COMMIT_LOOKS {
+            std::thread::sleep(OWN_COMMIT_PAUSE);
+            if self.position()? >= head {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether the file is a replica.
