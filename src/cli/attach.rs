@@ -1,12 +1,16 @@
 //! `kloop attach`: connects the terminal to a running container. This needs no control plane.
 
+use super::logs::lines::{LineStyle, LineWriter};
+use super::logs::streams::{LogPlace, copy_log};
 use super::one_pod::{self, SessionFlags, SessionOptions};
+use super::server_session::{self, ServerSession};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::runtime::logs::{self, LogOptions};
 use crate::runtime::session::{self, AttachMode, SessionEnd, SessionStreams};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::sync::Arc;
 
 /// Attach to a process that is already running inside an existing container.
 #[derive(clap::Args)]
@@ -93,13 +97,23 @@ pub fn attach_session(
     // waits for the remaining output.
     let types_end = replay && has("tty") && streams.stdin && !streams.terminal;
     let mode = AttachMode { streams, replay, types_end };
-    let state = context.api()?.store().home().to_owned();
-    let ready = || {
+    let session = ServerSession { pod, container, subresource: "attach", command: &[], streams };
+    let tell = |context: &mut CommandContext| {
         if !options.quiet {
             context.print_notice(PROMPT);
         }
     };
-    match session::attach(&state, pod.local_uid(), container, mode, ready)? {
+    if context.client().is_some() {
+        tell(context);
+    }
+    let end = match server_session::run(context, &session, || ()) {
+        Some(ended) => ended?,
+        None => {
+            let state = context.api()?.store().home().to_owned();
+            session::attach(&state, pod.local_uid(), container, mode, || tell(context))?
+        }
+    };
+    match end {
         SessionEnd::Missing => Ok(AttachResult::Missing),
         SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
         SessionEnd::Signaled(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
@@ -146,6 +160,11 @@ fn has_ended(pod: &Object, container: &str) -> bool {
 }
 
 fn print_log(pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {
+    if context.client().is_some() {
+        let place = LogPlace::from_context(context)?;
+        let writer = LineWriter::new(None, Arc::new(LineStyle::default()));
+        return copy_log(&place, pod, container, &LogOptions::default(), writer);
+    }
     let state = context.api()?.store().home().to_owned();
     let Ok(log) = logs::open(&state, pod.local_uid(), container, LogOptions::default()) else { return Ok(()) };
     let mut out = std::io::stdout().lock();

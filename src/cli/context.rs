@@ -157,6 +157,22 @@ impl CommandContext {
         Ok(())
     }
 
+    /// Copies the objects of a server, for verbs that read a whole state. A state file needs no copy.
+    pub fn copy_server_objects(&mut self) -> CliResult {
+        if self.client.is_none() {
+            return Ok(());
+        }
+        let forbidden = self.api()?.copy_objects()?;
+        if !forbidden.is_empty() {
+            let names: Vec<&str> = forbidden.iter().map(|kind| kind.resource.plural()).collect();
+            self.print_notice(&format!(
+                "hint: this user may not list {}, which are taken not to be there",
+                names.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
     /// The client of the server that is used in place of a state file.
     pub fn client(&self) -> Option<&ApiClient> {
         self.client.as_ref()

@@ -3,6 +3,7 @@
 
 use super::files::FileFlags;
 use super::one_pod::{self, SessionFlags};
+use super::server_session::{self, ServerSession};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::runtime::session::{self, SessionEnd, SessionStreams};
@@ -83,8 +84,15 @@ fn run_in(
     streams: SessionStreams,
     context: &mut CommandContext,
 ) -> CliResult {
-    let state = context.api()?.store().home().to_owned();
-    match session::run(&state, pod.local_uid(), container, command, streams)? {
+    let session = ServerSession { pod, container, subresource: "exec", command, streams };
+    let end = match server_session::run(context, &session, || ()) {
+        Some(ended) => ended?,
+        None => {
+            let state = context.api()?.store().home().to_owned();
+            session::run(&state, pod.local_uid(), container, command, streams)?
+        }
+    };
+    match end {
         SessionEnd::Exited(0) | SessionEnd::Detached => Ok(()),
         SessionEnd::Exited(code) => {
             context.print_notice(&format!("command terminated with exit code {code}"));

@@ -6,7 +6,7 @@ use super::one_pod::{self, PodContainers, RestartRank};
 use super::targets;
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::authorization::check_verb;
-use crate::apiserver::log::{self, LogSource};
+use crate::apiserver::log;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::kinds::{self, Kind};
@@ -18,7 +18,7 @@ use lines::{LineStyle, LineWriter};
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
-use streams::{LogStreams, PrefixForm, Prefixes, copy_log};
+use streams::{LogPlace, LogStreams, PrefixForm, Prefixes, copy_log};
 
 pub mod lines;
 pub mod streams;
@@ -180,7 +180,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         )));
     }
     control_plane::print_hint(context)?;
-    let place = LogSource::from_api(context.api()?);
+    let place = LogPlace::from_context(context)?;
     let options = options(&args, context.now())?;
     let form = args.prefix_form(requests.len() > 1);
     if args.follow && !args.previous && (args.selector.is_some() || args.all_pods || requests.len() > 1) {

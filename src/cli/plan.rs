@@ -54,6 +54,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let mut printer = args.print.answer_printer()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "plan")?;
     let (machine, now) = (capacity::measure_capacity(None, &context.state()), context.now());
+    context.copy_server_objects()?;
     let store = context.existing()?.map(|api| api.store());
     let mut preview = Preview::new(store, machine, now)?;
     let (mut applied, mut steps) = (Vec::new(), Vec::new());

@@ -6,11 +6,12 @@ use super::{CliResult, Failure};
 use crate::client::ServerConfig;
 
 /// The verbs that read and change a cluster behind an API server.
-const SERVER_VERBS: [&str; 30] = [
+const SERVER_VERBS: [&str; 36] = [
     "annotate",
     "api-resources",
     "api-versions",
     "apply",
+    "attach",
     "auth",
     "autoscale",
     "certificate",
@@ -23,11 +24,15 @@ const SERVER_VERBS: [&str; 30] = [
     "drain",
     "edit",
     "events",
+    "exec",
     "explain",
     "expose",
     "get",
     "label",
+    "logs",
     "patch",
+    "plan",
+    "port-forward",
     "replace",
     "rollout",
     "run",
@@ -37,6 +42,7 @@ const SERVER_VERBS: [&str; 30] = [
     "uncordon",
     "version",
     "wait",
+    "why",
 ];
 
 /// Refuses a verb that needs a state file.

@@ -89,7 +89,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let key = Key::new(Resource("namespaces"), "", name);
         context.read_view(|txn| read::exact(txn, &key))?;
     }
+    context.copy_server_objects()?;
+    let is_remote = context.client().is_some();
     let answers = match context.existing()? {
+        Some(api) if is_remote => explain_copy(api.store(), keys.as_deref(), namespace.as_deref())?,
         Some(api) => explain_objects(api.store(), keys.as_deref(), namespace.as_deref())?,
         None if is_overview => return Err(OpenError::Absent { path: context.state() }.into()),
         None => Vec::new(),
@@ -118,6 +121,18 @@ fn explain_objects(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>)
         Some(keys) => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
     };
     Ok(chains.into_iter().map(|chain| with_ports(with_throttling(with_logs(chain, store), store), store)).collect())
+}
+
+/// Like [`explain_objects`], for the copy of a server's objects: nothing of its machines is known but what the objects say.
+fn explain_copy(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Vec<CauseChain>> {
+    let mut world = World::new(Time::now());
+    let snapshot = store.read().map_err(anyhow::Error::from)?;
+    store_tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
+    let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
+    Ok(match keys {
+        None => unmet(&mut world, namespace, &plane),
+        Some(keys) => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
+    })
 }
 
 fn print_answers(

@@ -5,6 +5,7 @@
 //! Never: knows a kind, decides what to send, touches a state file. Start reading at [`ApiClient`].
 
 mod address;
+mod body;
 mod connection;
 mod credentials;
 mod error;
@@ -19,6 +20,7 @@ mod transfer;
 mod watch;
 
 pub use address::ServerAddress;
+pub use body::ClientBody;
 pub use credentials::{Credentials, HeaderCredentials, ImpersonatedUser};
 pub use error::{ClientError, ClientResult};
 pub use exec_plugin::ExecPlugin;
@@ -65,6 +67,13 @@ impl ApiClient {
         self.transfers
             .wait(async move { watch::open(&connections, &path).await })?
             .map(|watch| watch.start(&self.transfers))
+    }
+
+    /// Makes a GET request whose answer comes in pieces, without a limit of time and size.
+    pub fn open_body(&self, path: &str) -> ClientResult<ClientBody> {
+        let (connections, path) = (self.connections.clone(), path.to_owned());
+        let opened = self.transfers.wait(async move { body::open(&connections, &path).await })?;
+        opened.map(|opened| opened.start(&self.transfers))
     }
 
     /// Opens a WebSocket for the streams of a container or the ports of a pod. `protocols`: acceptable subprotocols, the best one first.

@@ -34,6 +34,14 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
 "#;
 
+/// A pod that says when it runs.
+const READER: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: reader}
+spec: {containers: [{name: main, image: busybox, command: [sh, -c, 'echo ready; while sleep 1; do :; done']}]}
+"#;
+
 /// A user of a server who has no state file of the cluster.
 struct RemoteUser<'a> {
     /// The cluster behind the server.
@@ -154,6 +162,22 @@ fn verbs_that_change_objects_send_patches() {
     assert_eq!(user.ok("auth can-i create pods", ""), "yes\n");
     user.ok("wait --for=jsonpath={.spec.replicas}=2 deploy/web --timeout=20s", "");
     user.fails("apply -f far.yaml", "error: ");
+}
+
+#[test]
+fn streams_reach_containers_behind_a_server() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    user.ok("apply -f -", READER);
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    assert_eq!(user.ok("exec -i reader -- cat", "typed\n"), "typed\n");
+    let said = user.run("exec reader -- false", "");
+    assert_eq!((said.code, said.err.as_str()), (1, "command terminated with exit code 1\n"));
+    cluster.until("the log has a line", || user.ok("logs reader --tail=1", "") == "ready\n");
+    user.fails("logs nobody", "error: error from server (NotFound): pods \"nobody\" not found");
+    user.fails("exec reader -c other -- true", "error: unable to upgrade connection: container other is not valid");
 }
 
 #[test]

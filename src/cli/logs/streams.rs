@@ -5,9 +5,12 @@
 
 use super::lines::{LineStyle, LineWriter, colour};
 use crate::apiserver::log::{self, LogSource};
+use crate::apiserver::remote::{object_path, refusal};
 use crate::cli::one_pod::PodContainers;
-use crate::cli::{CliResult, Failure};
-use crate::object::Object;
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::client::{ApiClient, ClientRequest};
+use crate::kinds;
+use crate::object::{Object, time};
 use crate::runtime::logs::LogOptions;
 use colored::Colorize;
 use std::collections::HashMap;
@@ -30,7 +33,7 @@ type StreamKey = (String, String);
 
 /// Logs that are being followed, and those that have ended.
 pub struct LogStreams {
-    place: LogSource,
+    place: LogPlace,
     options: LogOptions,
     style: Arc<LineStyle>,
     prefixes: Prefixes,
@@ -44,7 +47,7 @@ pub struct LogStreams {
 
 impl LogStreams {
     /// Creates an empty set of streams, of which at most `most` are open at once.
-    pub fn new(place: LogSource, options: LogOptions, style: LineStyle, form: PrefixForm, most: usize) -> LogStreams {
+    pub fn new(place: LogPlace, options: LogOptions, style: LineStyle, form: PrefixForm, most: usize) -> LogStreams {
         let (report, ended) = channel();
         let style = Arc::new(LineStyle { whole_lines: true, ..style });
         let prefixes = Prefixes::new(form);
@@ -157,16 +160,65 @@ fn has_begun(pod: &Object, container: &str) -> bool {
     })
 }
 
+/// The place of a cluster's logs; can be sent to another thread.
+#[derive(Clone)]
+pub enum LogPlace {
+    /// Files of this machine.
+    Files(LogSource),
+    /// A server.
+    Server(ApiClient),
+}
+
+impl LogPlace {
+    /// That of the command's cluster.
+    pub fn from_context(context: &mut CommandContext) -> CliResult<LogPlace> {
+        match context.client() {
+            Some(client) => Ok(LogPlace::Server(client.clone())),
+            None => Ok(LogPlace::Files(LogSource::from_api(context.api()?))),
+        }
+    }
+}
+
+/// Returns the path of the request for a log.
+fn log_path(pod: &Object, container: &str, options: &LogOptions) -> String {
+    let path = object_path(&kinds::pod::KIND, "v1", (pod.namespace(), pod.name()), "log");
+    let mut request = ClientRequest::get(path).query("container", container);
+    let switches = [("follow", options.follow), ("previous", options.previous), ("timestamps", options.timestamps)];
+    for (name, _) in switches.into_iter().filter(|(_, is_set)| *is_set) {
+        request = request.query(name, "true");
+    }
+    let numbers = [("tailLines", options.tail.map(|lines| lines as u64)), ("limitBytes", options.limit_bytes)];
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            request = request.query(name, &number.to_string());
+        }
+    }
+    match options.since {
+        Some(since) => request.query("sinceTime", &time::rfc3339(since)).path,
+        None => request.path,
+    }
+}
+
 /// Copies a log to standard output until it ends.
 pub fn copy_log(
-    place: &LogSource,
+    place: &LogPlace,
     pod: &Object,
     container: &str,
     options: &LogOptions,
     mut writer: LineWriter,
 ) -> CliResult {
-    for piece in log::open(place, pod, container, options)?.into_iter().flatten() {
-        writer.write(&piece?)?;
+    match place {
+        LogPlace::Files(source) => {
+            for piece in log::open(source, pod, container, options)?.into_iter().flatten() {
+                writer.write(&piece?)?;
+            }
+        }
+        LogPlace::Server(client) => {
+            let problem = |error| Failure::from(refusal(client, error));
+            for piece in client.open_body(&log_path(pod, container, options)).map_err(problem)? {
+                writer.write(&piece.map_err(problem)?)?;
+            }
+        }
     }
     Ok(writer.finish()?)
 }

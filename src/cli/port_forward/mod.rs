@@ -1,6 +1,7 @@
 //! `kloop port-forward`: forwards ports of this machine to a pod. This needs no control plane.
 
 mod ports;
+mod server;
 
 use super::one_pod::{self, RestartRank};
 use super::targets;
@@ -202,6 +203,9 @@ async fn listen(requested: &PortPair, places: &[LocalAddress]) -> Result<Vec<(So
 
 fn serve(target: &Rc<Target>, word: &str, remote: u16, here: SocketAddr, listener: TcpListener) -> JoinHandle<()> {
     let (target, word) = (target.clone(), word.to_owned());
+    if target.api.remote().is_some() {
+        return spawn_local(server::serve(target, word, remote, here, listener));
+    }
     let places = move |_| {
         print_line(&format!("Handling connection for {}", here.port()));
         ready(target.address_of(&word).into_iter().collect())

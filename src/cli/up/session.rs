@@ -6,11 +6,10 @@
 use super::planes::OwnPlane;
 use super::report::{ReportedObject, UpReport, explain_plainly};
 use super::view::ProgressView;
-use crate::apiserver::log::LogSource;
 use crate::apiserver::rules::names::key_of;
 use crate::cli::apply::follow::Following;
 use crate::cli::logs::lines::LineStyle;
-use crate::cli::logs::streams::{LogStreams, PrefixForm};
+use crate::cli::logs::streams::{LogPlace, LogStreams, PrefixForm};
 use crate::cli::one_pod::PodContainers;
 use crate::cli::{CliResult, CommandContext, Failure, address, apply, why};
 use crate::diagnosis::convergence;
@@ -283,7 +282,7 @@ impl<'a> Session<'a> {
         self.view = ProgressView::for_changes("kloop | ");
         let namespace = self.context.namespace().to_owned();
         self.view.mark_shown(&self.progress, &namespace);
-        let place = LogSource::from_api(self.context.api()?);
+        let place = LogPlace::from_context(self.context)?;
         let options = LogOptions { follow: true, since: Some(self.started_at), ..LogOptions::default() };
         let mut streams = LogStreams::new(place, options, LineStyle::default(), PrefixForm::Column, MOST_LOGS);
         let mut seen: HashMap<Key, u64> = HashMap::new();

@@ -27,7 +27,7 @@ use signal_hook::consts::SIGPIPE;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use terminal::Terminal;
+pub use terminal::Terminal;
 
 /// The client's streams that the command gets.
 #[derive(Clone, Copy)]
