@@ -1,7 +1,6 @@
 //! The API server of one command: a store, and each verb as one transaction.
 
 use super::aggregation::documents::ExtensionDocuments;
-use super::aggregation::{API_SERVICES, Extension, may_be_extended, select_extensions};
 use super::authorization::cache::AccessCache;
 use super::conversion::{self, ConversionQuestion};
 use super::encoded_bodies::EncodedBodies;
@@ -11,9 +10,8 @@ use super::outside_client::OutsideClient;
 use super::remote::{RemoteCluster, RemoteTransaction};
 use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
-use super::stored::{object_of, objects_of, refused};
+use super::stored::{object_of, refused};
 use super::stored_bodies::{StoredBodies, StoredBody};
-use super::tokens::front_proxy::FrontProxy;
 use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
 use super::transaction::Transaction;
 use super::user::User;
@@ -305,38 +303,6 @@ impl Api {
         done.map(drop)
     }
 
-    /// The identity by which extension servers know this server; makes it when there is none yet.
-    pub fn front_proxy(&mut self) -> ApiResult<FrontProxy> {
-        FrontProxy::load(&mut self.store)
-    }
-
-    /// The APIServices whose version an extension server answers; the computed ones are not made for it.
-    pub fn extensions(&self) -> ApiResult<Vec<Extension>> {
-        let stored = self.read(|snapshot| snapshot.list(API_SERVICES, None))?;
-        Ok(select_extensions(&objects_of(stored)?))
-    }
-
-    /// The APIService of a version that an extension server answers.
-    pub fn find_extension(&self, group: &str, version: &str) -> ApiResult<Option<Extension>> {
-        if !may_be_extended(group) {
-            return Ok(None);
-        }
-        let key = Key::new(API_SERVICES, "", &format!("{version}.{group}"));
-        let stored = self.read(|snapshot| snapshot.get(&key))?;
-        Ok(stored.as_ref().map(object_of).transpose()?.and_then(|object| Extension::read(&object)))
-    }
-
-    /// The documents of extension servers that the server of this API has read.
-    pub fn extension_documents(&self) -> &ExtensionDocuments {
-        &self.extension_documents
-    }
-
-    /// The same API, with the documents of extension servers.
-    pub fn with_extension_documents(mut self, documents: &ExtensionDocuments) -> Api {
-        self.extension_documents = documents.clone();
-        self
-    }
-
     /// The administrator's token, which outlives every server; makes it when there is none yet.
     pub fn admin_token(&mut self) -> ApiResult<String> {
         keys::admin_token(&mut self.store)
@@ -608,6 +574,7 @@ pub fn random() -> u64 {
     Env::System.random()
 }
 
+mod extensions;
 mod server;
 #[cfg(test)]
 mod tests;
