@@ -151,9 +151,9 @@ fn verbs_that_change_objects_send_patches() {
         "deployment.apps/web patched (no change)\n"
     );
     let read = |path: &str| cluster.read("deployment/web", path);
-    assert_eq!(read("{.spec.replicas} {.metadata.labels.tier}"), "1 front");
-    assert_eq!(read("{.spec.template.spec.containers[0].image} {.spec.paused}"), "python true");
-    let managers = read("{range .metadata.managedFields[*]}{.manager} {end}");
+    assert_eq!(read("{.spec.replicas}/{.metadata.labels.tier}"), "1/front");
+    assert_eq!(read("{.spec.template.spec.containers[0].image}/{.spec.paused}"), "python/true");
+    let managers = read("{.metadata.managedFields[*].manager}");
     assert!(managers.contains("kubectl-client-side-apply") && managers.contains("kubectl-label"), "{managers}");
     let said = user.run("apply --server-side -f -", WEB);
     assert!(said.err.starts_with("error: Apply failed with "), "{}{}", said.out, said.err);
