@@ -176,6 +176,7 @@ impl Grants {
 /// Joins errors as Go's aggregate does.
 pub fn join_errors(errors: &[String]) -> String {
     match errors {
+        [] => String::new(),
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     }
