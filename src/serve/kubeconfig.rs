@@ -1,5 +1,6 @@
 //! The kubeconfig with the server's address and the clients' token.
 
+use crate::client::ServerAddress;
 use crate::object::io_error_text;
 use anyhow::{Context, bail};
 use base64::Engine;
@@ -7,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -32,10 +33,12 @@ pub struct ServerAccess<'a> {
     pub namespace: &'a str,
 }
 
-/// Whether a file was written by [`write`](fn@write).
-pub fn is_ours(path: &Path) -> bool {
-    let start = File::open(path).and_then(|file| std::io::read_to_string(file.take(MOST_BYTES)));
-    start.is_ok_and(|text| is_text_of_ours(&text))
+/// Whether a file was written by [`write`](fn@write) for a server that only this machine reaches. A file with another address may come from
+/// another machine, whose cluster is not this one's.
+pub fn leads_to_this_machine(path: &Path) -> bool {
+    let address = find_server(path).and_then(|url| ServerAddress::parse(&url, true).ok());
+    let is_loopback = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    address.is_some_and(|address| is_loopback(&address.host))
 }
 
 /// Whether a text is that of [`write`](fn@write). `kubectl config` writes the file anew without its first line: then the one cluster and
@@ -68,7 +71,8 @@ pub struct CertifiedAccess<'a> {
 
 /// Returns the address in a file that [`write`](fn@write) wrote.
 pub fn find_server(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok().filter(|text| is_text_of_ours(text))?;
+    let start = File::open(path).and_then(|file| std::io::read_to_string(file.take(MOST_BYTES)));
+    let text = start.ok().filter(|text| is_text_of_ours(text))?;
     let config: Value = serde_yaml::from_str(&text).ok()?;
     Some(config.pointer("/clusters/0/cluster/server")?.as_str()?.to_owned())
 }
@@ -164,11 +168,14 @@ mod tests {
         // `kubectl config set-context --current` drops comments.
         let text = fs::read_to_string(&path).unwrap().replace(FIRST_LINE, "").replace("default", "other");
         fs::write(&path, &text).unwrap();
-        assert!(is_ours(&path) && find_server(&path).as_deref() == Some("https://127.0.0.1:8001"));
+        assert_eq!(find_server(&path).as_deref(), Some("https://127.0.0.1:8001"));
+        assert!(leads_to_this_machine(&path));
+        fs::write(&path, text.replace("127.0.0.1", "10.0.0.1")).unwrap();
+        assert!(find_server(&path).is_some() && !leads_to_this_machine(&path), "it may be a copy of another machine's");
         let access = ServerAccess { address, authority: None, token: Some("three"), namespace: "default" };
         drop(write(&path, &access).unwrap());
         fs::write(&path, text.replacen("- cluster:", "- name: mine\n- cluster:", 1)).unwrap();
-        assert!(!is_ours(&path) && write(&path, &access).is_err(), "another cluster was added to it");
+        assert!(find_server(&path).is_none() && write(&path, &access).is_err(), "another cluster was added to it");
         fs::write(&path, "clusters: []\n").unwrap();
         let access = ServerAccess { address, authority: None, token: None, namespace: "default" };
         assert!(write(&path, &access).unwrap_err().to_string().contains("not written by kloop serve"));

@@ -85,7 +85,8 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
     if verb == "config" {
         return Ok(ClusterChoice::without_context(own_state(globals).unwrap_or_else(store::default_path)));
     }
-    let is_other = |file: &&Path| verb != "serve" && !file.as_os_str().is_empty() && !kubeconfig::is_ours(file);
+    let is_other =
+        |file: &&Path| verb != "serve" && !file.as_os_str().is_empty() && !kubeconfig::leads_to_this_machine(file);
     let file = globals.kubeconfig.as_deref().filter(is_other);
     let flag = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut asked = AskedNames {
