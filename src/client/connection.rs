@@ -21,7 +21,6 @@ use rustls::pki_types::ServerName;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -201,7 +200,7 @@ impl ServerConnections {
     /// Connects. Returns the connection, and whether the server chose HTTP/2.
     async fn connect(&self, key: &TlsClientKey, protocols: &[&[u8]]) -> ClientResult<(Box<dyn ClientStream>, bool)> {
         let connect = async {
-            let stream = dial(&self.config.address.host, self.config.address.port).await?;
+            let stream = relay::connect_to_host(&self.config.address.host, self.config.address.port).await?;
             // Small requests leave at once; what fails here only costs time.
             let _ = stream.set_nodelay(true);
             if !self.config.address.is_tls {
@@ -293,20 +292,6 @@ pub fn use_origin_form<B>(request: &mut Request<B>, config: &ServerConfig) {
         *request.uri_mut() = path;
         request.headers_mut().insert(HOST, host);
     }
-}
-
-/// Connects to the first address of a host that answers.
-async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
-    let missing = || format!("dial tcp: lookup {host}: no such host");
-    let places = tokio::net::lookup_host((host, port)).await.map_err(|_| missing())?;
-    let mut failed = missing();
-    for place in places {
-        match relay::connect(place).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
 }
 
 /// Formats an error of HTTP as Go does.

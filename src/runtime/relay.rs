@@ -94,6 +94,20 @@ pub async fn connect(place: SocketAddr) -> Result<TcpStream, String> {
     dial(place).await.map_err(|error| dial::error_of(&place.to_string(), &error))
 }
 
+/// Connects to the first address of a host that answers; the error has Go's wording.
+pub async fn connect_to_host(host: &str, port: u16) -> Result<TcpStream, String> {
+    let missing = || format!("dial tcp: lookup {host}: no such host");
+    let places = tokio::net::lookup_host((host, port)).await.map_err(|_| missing())?;
+    let mut failed = missing();
+    for place in places {
+        match connect(place).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 /// Connects. On loopback the system call alone decides, so waiting for writability, which costs a round through the event loop, is skipped.
 async fn dial(place: SocketAddr) -> io::Result<TcpStream> {
     let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

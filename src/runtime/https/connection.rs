@@ -123,16 +123,7 @@ async fn connect(target: &HttpsTarget) -> Result<TcpStream, String> {
         return relay::connect(place).await;
     }
     let host = target.host.trim_matches(['[', ']']);
-    let missing = || format!("dial tcp: lookup {host}: no such host");
-    let places = tokio::net::lookup_host((host, target.port)).await.map_err(|_| missing())?;
-    let mut failed = missing();
-    for place in places {
-        match relay::connect(place).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
+    relay::connect_to_host(host, target.port).await
 }
 
 fn request(target: &HttpsTarget, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
