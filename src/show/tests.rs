@@ -3,7 +3,7 @@
 use super::describe::describe;
 use super::print::{ObjectPrinter, OutputFlags, OutputFormat};
 use super::table::{Table, TableOptions, TablePrinter};
-use crate::kinds::view::{RelatedObjects, UNREAD_BY_CELLS, paths_read_by_cells};
+use crate::kinds::view::{RelatedObjects, UNREAD_BY_CELLS, part_read_by_cells, paths_read_by_cells};
 use crate::kinds::{self, Kind};
 use crate::object::sparse::FieldMask;
 use crate::object::{Object, Time, sparse};
@@ -85,6 +85,13 @@ impl CaseObjects {
         let mut printer = ObjectPrinter::new(format, flags.contains(&"--show-managed-fields"));
         if name.is_some() { printer.object(&values.remove(0)) } else { printer.list(values) }
     }
+}
+
+#[test]
+fn keys_of_users_are_read_for_cells_whatever_their_names() {
+    let map = r#"{"metadata": {"name": "a", "managedFields": []}, "data": {"env": "x", "managedFields": "y"}}"#;
+    let read = part_read_by_cells(&crate::kinds::config_map::KIND, false).read(map).unwrap();
+    assert_eq!(read["data"].as_object().map(serde_json::Map::len), Some(2), "{read}");
 }
 
 #[test]

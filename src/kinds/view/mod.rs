@@ -92,7 +92,8 @@ pub fn part_read_by_cells(kind: &Kind, has_own_columns: bool) -> ReadPart {
     match paths_read_by_cells(kind) {
         _ if kind.custom.is_some() => ReadPart::Whole,
         Some(paths) if !has_own_columns => ReadPart::Fields(FieldMask::from_paths(paths)),
-        _ => ReadPart::Without(UNREAD_BY_CELLS),
+        // A name such as `env` is also a key of labels, selectors and data, so that fields are not left out by name alone.
+        _ => ReadPart::Unmanaged,
     }
 }
 
