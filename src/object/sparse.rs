@@ -1,6 +1,6 @@
 //! Reads JSON without the fields that a reader does not need: skipping a field costs a scan, keeping it costs memory.
 //!
-//! Start reading at [`ReadPart`]. [`read_without`] is told what to leave out, and [`read_fields`] what to keep. [`read_field`] copies nothing.
+//! Start reading at [`ReadPart`]. [`read_fields`] is told what to keep. [`read_field`] copies nothing.
 
 use super::json_scan::find_member;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -18,8 +18,6 @@ pub enum ReadPart {
     Whole,
     /// Only these fields.
     Fields(FieldMask),
-    /// All but the fields of these names, wherever they are.
-    Without(&'static [&'static str]),
     /// All but `metadata.managedFields`.
     Unmanaged,
 }
@@ -30,7 +28,6 @@ impl ReadPart {
         match self {
             ReadPart::Whole => serde_json::from_str(text),
             ReadPart::Fields(mask) => read_fields(text, mask),
-            ReadPart::Without(names) => read_without(text, names),
             ReadPart::Unmanaged => {
                 let mut value: Value = serde_json::from_str(&cut_managed_fields(text))?;
                 if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -40,14 +37,6 @@ impl ReadPart {
             }
         }
     }
-}
-
-/// Reads a JSON text and leaves out all fields of these names, wherever they are.
-pub fn read_without(text: &str, names: &[&str]) -> serde_json::Result<Value> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let value = SparseValue(names).deserialize(&mut reader)?;
-    reader.end()?;
-    Ok(value)
 }
 
 /// Fields that are wanted, as a tree. Without any, the value is wanted as a whole.
@@ -71,6 +60,14 @@ impl FieldMask {
             }
         }
         mask
+    }
+
+    /// Returns the mask within a field; `None` for a field that is left out.
+    fn enter(&self, name: &str) -> Option<&FieldMask> {
+        if self.fields.is_empty() {
+            return Some(self);
+        }
+        self.fields.iter().find(|(known, _)| *known == name).map(|(_, mask)| mask)
     }
 }
 
@@ -136,31 +133,11 @@ impl<'a> Visitor<'a> for FieldSearch<'_, 'a> {
     }
 }
 
-/// The choice of fields at one place of a text.
-trait FieldFilter: Copy {
-    /// Returns the filter within a field; `None` for a field that is left out.
-    fn enter(self, name: &str) -> Option<Self>;
-}
-
-impl FieldFilter for &[&str] {
-    fn enter(self, name: &str) -> Option<Self> {
-        (!self.contains(&name)).then_some(self)
-    }
-}
-
-impl FieldFilter for &FieldMask {
-    fn enter(self, name: &str) -> Option<Self> {
-        if self.fields.is_empty() {
-            return Some(self);
-        }
-        self.fields.iter().find(|(known, _)| *known == name).map(|(_, mask)| mask)
-    }
-}
-
+/// Reads the fields of a mask.
 #[derive(Clone, Copy)]
-struct SparseValue<F>(F);
+struct SparseValue<'m>(&'m FieldMask);
 
-impl<'de, F: FieldFilter> DeserializeSeed<'de> for SparseValue<F> {
+impl<'de> DeserializeSeed<'de> for SparseValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -168,7 +145,7 @@ impl<'de, F: FieldFilter> DeserializeSeed<'de> for SparseValue<F> {
     }
 }
 
-impl<'de, F: FieldFilter> Visitor<'de> for SparseValue<F> {
+impl<'de> Visitor<'de> for SparseValue<'_> {
     type Value = Value;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -252,14 +229,6 @@ mod tests {
     }
 
     #[test]
-    fn named_fields_are_left_out_at_every_depth() {
-        let text = r#"{"a": [1, -2, 1.5, true, null, "x\n", {"skip": {"b": [1]}, "b": 2}], "skip": 3, "sk\u0069p": 4, "c": {}}"#;
-        let expected = json!({"a": [1, -2, 1.5, true, null, "x\n", {"b": 2}], "c": {}});
-        assert_eq!(read_without(text, &["skip"]).unwrap(), expected);
-        assert_eq!(read_without(text, &[]).unwrap(), serde_json::from_str::<Value>(text).unwrap());
-    }
-
-    #[test]
     fn only_wanted_fields_are_read() {
         let text = r#"{"a": {"b": 1, "c": [2]}, "list": [{"b": 1, "c": {"d": []}}, 7, []], "other": 3}"#;
         let mask = FieldMask::from_paths(&["a.b", "list.c", "missing.b"]);
@@ -274,8 +243,9 @@ mod tests {
 
     #[test]
     fn broken_text_is_refused() {
+        let mask = FieldMask::from_paths(&["a"]);
         for text in ["", "{", r#"{"a": }"#, r#"{"skip": [}"#, "1 2", r#"{"a": 1}x"#] {
-            assert!(read_without(text, &["skip"]).is_err(), "{text}");
+            assert!(read_fields(text, &mask).is_err(), "{text}");
         }
     }
 }

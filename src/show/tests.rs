@@ -3,7 +3,7 @@
 use super::describe::describe;
 use super::print::{ObjectPrinter, OutputFlags, OutputFormat};
 use super::table::{Table, TableOptions, TablePrinter};
-use crate::kinds::view::{RelatedObjects, UNREAD_BY_CELLS, part_read_by_cells, paths_read_by_cells};
+use crate::kinds::view::{RelatedObjects, part_read_by_cells, paths_read_by_cells};
 use crate::kinds::{self, Kind};
 use crate::object::sparse::FieldMask;
 use crate::object::{Object, Time, sparse};
@@ -64,10 +64,7 @@ impl CaseObjects {
             let tables = kinds.iter().map(|kind| {
                 let objects = found(kind);
                 let table = Table::for_kind(kind, &objects, now());
-                let sparse = objects.iter().map(|object| sparse::read_without(&object.0.to_string(), UNREAD_BY_CELLS));
-                let sparse: Vec<Object> = sparse.map(|body| Object(body.expect("a body"))).collect();
                 let cells = |table: Table<'_>| -> Vec<_> { table.rows.into_iter().map(|row| row.cells).collect() };
-                assert_eq!(cells(Table::for_kind(kind, &sparse, now())), cells(table.clone()), "{}", kind.resource);
                 if let Some(paths) = paths_read_by_cells(kind) {
                     let mask = FieldMask::from_paths(paths);
                     let read = |object: &Object| sparse::read_fields(&object.0.to_string(), &mask).map(Object);

@@ -58,30 +58,8 @@ use crate::kinds::Kind;
 use crate::object::sparse::{FieldMask, ReadPart};
 use crate::object::{Object, Time};
 
-/// Fields of stored bodies that no cell of a built-in kind reads, at any depth: lists of rows are read without them, which makes long lists
-/// several times as fast.
-pub const UNREAD_BY_CELLS: &[&str] = &[
-    "affinity",
-    "args",
-    "command",
-    "env",
-    "envFrom",
-    "imagePullSecrets",
-    "lifecycle",
-    "livenessProbe",
-    "managedFields",
-    "readinessProbe",
-    "securityContext",
-    "startupProbe",
-    "tolerations",
-    "topologySpreadConstraints",
-    "volumeDevices",
-    "volumeMounts",
-    "volumes",
-];
-
 /// Returns the paths of the fields that the cells of Kubernetes' columns read. Only the kind with the longest lists has them; `None` for the
-/// others, whose cells read all but [`UNREAD_BY_CELLS`].
+/// others, whose cells may read all of it.
 pub fn paths_read_by_cells(kind: &Kind) -> Option<&'static [&'static str]> {
     (kind.resource.0 == "pods").then_some(pod::READ_BY_CELLS)
 }
