@@ -11,10 +11,12 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time limit of a plugin.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// Pause between looks whether a plugin that has closed its output has ended; most end at once.
+const LOOK: Duration = Duration::from_millis(1);
 /// Maximum number of bytes that a plugin may print.
 const MOST_BYTES: u64 = 1 << 20;
 /// The versions of `ExecCredential`.
@@ -157,6 +159,7 @@ impl ExecPlugin {
 
 /// Reads what a program prints until it has ended. Ends it when the time is over.
 fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), String> {
+    let deadline = Instant::now() + limit;
     let Some(output) = child.stdout.take() else { return Err("it has no output".to_owned()) };
     let (sender, read) = channel();
     let reader = move || {
@@ -170,20 +173,34 @@ fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), 
         Ok(_) => read.recv_timeout(limit),
         Err(error) => Ok(Err(error)),
     };
+    let late = || format!("it did not end within {} s", limit.as_secs());
     let problem = match read {
         Ok(Ok(bytes)) if bytes.len() as u64 <= MOST_BYTES => {
-            return child.wait().map(|status| (bytes, status)).map_err(io_error_text);
+            // It may have closed its output without an end.
+            match wait_until(child, deadline).map_err(io_error_text)? {
+                Some(status) => return Ok((bytes, status)),
+                None => late(),
+            }
         }
         Ok(Ok(_)) => format!("it printed more than {MOST_BYTES} bytes"),
         Ok(Err(error)) => io_error_text(error),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            format!("it did not end within {} s", limit.as_secs())
-        }
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => late(),
     };
     // It may have ended meanwhile.
     let _ = child.kill();
     let _ = child.wait();
     Err(problem)
+}
+
+/// Waits for the end of a program; `None` when the time is over.
+fn wait_until(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        let status = child.try_wait()?;
+        if status.is_some() || Instant::now() >= deadline {
+            return Ok(status);
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 #[cfg(test)]
@@ -225,9 +242,11 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 
     #[test]
     fn plugin_that_does_not_end_is_ended() {
-        let mut child = Command::new("sleep").arg("1000").stdout(Stdio::piped()).spawn().unwrap();
-        let error = collect(&mut child, Duration::from_millis(50)).unwrap_err();
-        assert!(error.starts_with("it did not end within"), "{error}");
-        assert!(child.try_wait().unwrap().is_some());
+        for script in ["exec sleep 1000", "exec sleep 1000 >&-"] {
+            let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+            let error = collect(&mut child, Duration::from_millis(50)).unwrap_err();
+            assert!(error.starts_with("it did not end within"), "{script}: {error}");
+            assert!(child.try_wait().unwrap().is_some());
+        }
     }
 }

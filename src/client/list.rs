@@ -16,6 +16,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of objects of a list.
 const MOST_OBJECTS: usize = 2_000_000;
 
+/// Maximum number of pages that follow each other without an object.
+const MOST_EMPTY_PAGES: usize = 100;
+
 /// The objects of a list at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListedObjects {
@@ -33,6 +36,7 @@ pub struct ListedObjects {
 pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<ListedObjects> {
     let mut listed = ListedObjects::default();
     let mut next: Option<String> = None;
+    let mut empty = 0;
     loop {
         let mut page = ClientRequest::get(path).within(TIMEOUT);
         page = page.query("limit", PAGE);
@@ -50,9 +54,15 @@ pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<L
             read => read?.json()?,
         };
         next = body["metadata"]["continue"].as_str().filter(|token| !token.is_empty()).map(str::to_owned);
+        let before = listed.items.len();
         listed.add_page(connections, body)?;
         if next.is_none() {
             return Ok(listed);
+        }
+        empty = if listed.items.len() == before { empty + 1 } else { 0 };
+        if empty > MOST_EMPTY_PAGES {
+            let why = format!("the list goes on after {MOST_EMPTY_PAGES} pages without an object");
+            return Err(ClientError::Malformed { server: connections.authority(), why });
         }
     }
 }

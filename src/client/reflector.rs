@@ -13,7 +13,7 @@ use super::{list, watch};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
@@ -26,6 +26,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Pause after an answer that will hardly change soon: the client may not read the collection, or the server does not know it.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+/// A watch that ends sooner, without an event, has failed (client-go: errVeryShortWatch).
+const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Shortest time of one watch, in seconds; a random time is added, so that watches do not end together.
 const WATCH_SECONDS: u64 = 300;
 
@@ -124,38 +126,60 @@ struct Reflector {
 /// The reader is gone.
 struct Unread;
 
+/// The pauses of a reflector.
+struct ReflectorPauses {
+    next: Duration,
+}
+
+impl ReflectorPauses {
+    /// Returns the pause after a watch, or an attempt at one. `is_fruitful`: it lasted for a while or brought an event.
+    fn next_pause(&mut self, is_fruitful: bool, error: Option<&ClientError>) -> Duration {
+        if is_fruitful {
+            self.next = FIRST_PAUSE;
+        }
+        match error {
+            None if is_fruitful => Duration::ZERO,
+            Some(error) if !error.is_temporary() && error.code() != 410 => REFUSED_PAUSE,
+            _ => {
+                let pause = self.next;
+                self.next = (pause * 2).min(LONGEST_PAUSE);
+                pause
+            }
+        }
+    }
+}
+
 impl Reflector {
     async fn run(self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = ReflectorPauses { next: FIRST_PAUSE };
         let mut revision: Option<String> = None;
         loop {
-            let error = match self.go_on(&mut revision, &mut pause).await {
-                Ok(None) => continue,
-                Ok(Some(error)) => error,
-                Err(Unread) => return,
-            };
-            if error.code() == 410 {
-                revision = None;
-                continue;
+            let start = Instant::now();
+            let before = revision.clone();
+            let Ok(error) = self.go_on(&mut revision).await else { return };
+            // A list alone is no success: its watch may fail each time.
+            let is_fruitful = start.elapsed() >= SHORT_WATCH || before.is_some() && revision != before;
+            let pause = pauses.next_pause(is_fruitful, error.as_ref());
+            match error {
+                Some(error) if error.code() == 410 => revision = None,
+                Some(error) => {
+                    if self.report(ReflectedContent::Failed(error)).await.is_err() {
+                        return;
+                    }
+                }
+                None => {}
             }
-            let is_refused = !error.is_temporary();
-            if self.report(ReflectedContent::Failed(error)).await.is_err() {
-                return;
-            }
-            let wait = if is_refused { REFUSED_PAUSE } else { pause };
-            sleep(wait.mul_f64(0.5 + random_part())).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            sleep(pause.mul_f64(0.5 + random_part())).await;
         }
     }
 
     /// Lists if necessary, and watches until the watch ends. Returns the reason if that was a failure.
-    async fn go_on(&self, revision: &mut Option<String>, pause: &mut Duration) -> Result<Option<ClientError>, Unread> {
+    async fn go_on(&self, revision: &mut Option<String>) -> Result<Option<ClientError>, Unread> {
         let from = match revision {
             Some(from) => from.clone(),
             None => match list::list(&self.connections, &self.path).await {
                 Ok(listed) => {
                     self.report(ReflectedContent::Replaced(listed.items)).await?;
-                    *pause = FIRST_PAUSE;
                     revision.insert(listed.resource_version).clone()
                 }
                 Err(error) => return Ok(Some(error)),
@@ -177,7 +201,6 @@ impl Reflector {
                     if let Some(seen) = line.object["metadata"]["resourceVersion"].as_str() {
                         *revision = Some(seen.to_owned());
                     }
-                    *pause = FIRST_PAUSE;
                     if line.event != "BOOKMARK" {
                         self.report(ReflectedContent::Line(line)).await?;
                     }
@@ -195,4 +218,28 @@ impl Reflector {
 /// Returns a random number from 0 to 1.
 fn random_part() -> f64 {
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Status;
+
+    #[test]
+    fn pauses_grow_until_a_watch_is_fruitful() {
+        let gone = ClientError::from(Status::from_answer(410, b""));
+        let refused = ClientError::from(Status::from_answer(403, b""));
+        let mut pauses = ReflectorPauses { next: FIRST_PAUSE };
+        assert_eq!(pauses.next_pause(true, None), Duration::ZERO);
+        // Watches that end at once, and a server that has always forgotten the revision.
+        assert_eq!(pauses.next_pause(false, None), FIRST_PAUSE);
+        assert_eq!(pauses.next_pause(false, Some(&gone)), FIRST_PAUSE * 2);
+        assert_eq!(pauses.next_pause(false, Some(&refused)), REFUSED_PAUSE);
+        assert_eq!(pauses.next_pause(false, None), FIRST_PAUSE * 4);
+        for _ in 0..20 {
+            pauses.next_pause(false, None);
+        }
+        assert_eq!(pauses.next_pause(false, Some(&gone)), LONGEST_PAUSE);
+        assert_eq!(pauses.next_pause(true, Some(&gone)), FIRST_PAUSE);
+    }
 }

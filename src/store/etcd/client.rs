@@ -249,7 +249,10 @@ impl MemberLink {
     async fn watch(&self, key: &str, changed: &ChangeHandler) {
         loop {
             if let Ok((number, connection)) = self.open().await {
-                let _ = self.watch_at(&connection, key, changed).await;
+                if let Err(EtcdError::Unauthenticated(_)) = self.watch_at(&connection, key, changed).await {
+                    // The token has expired, and the next connection gets another one.
+                    self.token.replace(None);
+                }
                 self.leave(number);
             }
             changed(None);
