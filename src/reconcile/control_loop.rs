@@ -26,9 +26,11 @@ use crate::world::{Effect, Loop, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 use tracing::debug_span;
 
@@ -253,9 +255,16 @@ impl ControlLoop {
 
     fn load(&mut self) -> anyhow::Result<()> {
         let _span = debug_span!("load").entered();
-        let inventory = self.machine.as_mut().map(Machine::inventory).unwrap_or_default();
-        let snapshot = self.api.store().read()?;
-        self.plane.load(&snapshot, inventory, self.settings.backoff_seconds, Time::now())?;
+        let (machine, plane, snapshot) = (&mut self.machine, &mut self.plane, self.api.store().read()?);
+        let backoff = self.settings.backoff_seconds;
+        thread::scope(|scope| {
+            // Asking the shims takes as long as reading the store.
+            let work = || machine.as_mut().map(Machine::inventory).unwrap_or_default();
+            let asking = thread::Builder::new().name("inventory".into()).spawn_scoped(scope, work)?;
+            let inventory = || asking.join().unwrap_or_else(|panic| resume_unwind(panic));
+            Ok::<_, anyhow::Error>(plane.load(&snapshot, inventory, backoff, Time::now())?)
+        })?;
+        drop(snapshot);
         store_tail::compile_all(&self.plane.world, &self.plane.loops);
         Ok(())
     }

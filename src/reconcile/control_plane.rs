@@ -99,11 +99,12 @@ impl ControlPlane {
         }
     }
 
-    /// Loads everything again from the store and from the machine's inventory, and makes every key due.
-    pub fn load(
+    /// Loads everything again from the store and from the machine's inventory, which is asked for after the store was read, and makes every
+    /// key due.
+    pub fn load<I: IntoIterator<Item = (Str, PodFacts)>>(
         &mut self,
         read: &dyn StoreRead,
-        inventory: impl IntoIterator<Item = (Str, PodFacts)>,
+        inventory: impl FnOnce() -> I,
         backoff_seconds: i64,
         now: Time,
     ) -> Result<(), StoreError> {
@@ -114,7 +115,7 @@ impl ControlPlane {
         world.settings = ClusterSettings { network, backoff_seconds, root_ca, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);
         store_tail::load(read, &mut world)?;
-        for (uid, pod) in inventory {
+        for (uid, pod) in inventory() {
             world.facts.pods.insert(uid, pod);
         }
         world.facts.inventory_complete = true;

@@ -188,7 +188,7 @@ impl Simulation {
         self.plane = ControlPlane::new(name, now);
         self.plane.loops = self.plan.loops.clone();
         let inventory = self.machine.inventory();
-        self.plane.load(&self.api.store().read()?, inventory, self.plan.backoff_seconds, now)?;
+        self.plane.load(&self.api.store().read()?, || inventory, self.plan.backoff_seconds, now)?;
         Ok(())
     }
 

@@ -4,7 +4,8 @@ use super::resources::{NodeFields, ResourceRequests};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::edit::{self, TextEdit};
-use crate::object::{Key, Object, OwnerRef, Str, Time};
+use crate::object::sparse::{FieldMask, ReadPart};
+use crate::object::{Key, Object, OwnerRef, Resource, Str, Time};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -146,6 +147,28 @@ impl PodFields {
     }
 }
 
+/// Paths of the metadata that each row has.
+const METADATA: &[&str] = &[
+    "metadata.uid",
+    "metadata.resourceVersion",
+    "metadata.generation",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.labels",
+    "metadata.ownerReferences",
+    "metadata.finalizers",
+];
+
+/// Returns the part of a stored body that its row needs. A body of which the row keeps only the text is decoded where a plan reads it.
+fn part_of_row(resource: Resource) -> ReadPart {
+    match resource.0 {
+        kept if SEEN_WITH_EACH_POD.contains(&kept) => ReadPart::Whole,
+        "pods" | "nodes" | CLUSTER_ROLES => ReadPart::Unmanaged,
+        _ if selects_pods(resource) => ReadPart::Unmanaged,
+        _ => ReadPart::Fields(FieldMask::from_paths(METADATA)),
+    }
+}
+
 impl Row {
     /// The row of an object.
     pub fn new(key: Key, object: impl Into<Arc<Object>>) -> Row {
@@ -178,9 +201,10 @@ impl Row {
 
     /// Makes the row of a stored body, which stays text until somebody decodes it.
     pub fn from_text(key: Key, text: Str) -> Row {
-        let object = Object(serde_json::from_str(&text).unwrap_or(Value::Null));
-        let row = Row::new(key, object);
-        if row.is_kept_parsed() { row } else { Row { body: RowBody::Text(text), ..row } }
+        let part = part_of_row(key.resource);
+        let is_whole = part == ReadPart::Whole;
+        let row = Row::new(key, Object(part.read(&text).unwrap_or(Value::Null)));
+        if is_whole { row } else { Row { body: RowBody::Text(text), ..row } }
     }
 
     fn is_kept_parsed(&self) -> bool {
@@ -422,9 +446,46 @@ impl AffinityKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Resource;
     use crate::object::edit::ValueChange;
     use serde_json::json;
+
+    /// A row's fields, without its body.
+    fn index_of(row: &Row) -> String {
+        let Row { key, uid, revision, generation, created, deletion, labels, owners, finalizers, fields, .. } = row;
+        let metadata = (key, uid, revision, generation, created, deletion, labels, owners, finalizers);
+        let fields = match fields {
+            IndexFields::None => String::new(),
+            IndexFields::AggregatedRole => "aggregated".to_owned(),
+            IndexFields::Pod(pod) => format!("{:?}", (&pod.node, pod.phase, &pod.ip)),
+            IndexFields::Node(node) => format!("{node:?}"),
+            IndexFields::Workload(workload) => format!("{workload:?}"),
+        };
+        format!("{metadata:?} {fields}")
+    }
+
+    #[test]
+    fn a_row_from_text_is_the_row_of_the_object() {
+        let metadata = json!({
+            "name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7", "generation": 3,
+            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "labels": {"x": "1"}, "finalizers": ["example.com/x"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "v", "controller": true}],
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}],
+        });
+        let object = json!({
+            "metadata": metadata, "data": {"metadata": "mine"}, "aggregationRule": {"clusterRoleSelectors": [{}]},
+            "spec": {"nodeName": "n", "replicas": 2, "taints": [{"key": "t", "effect": "NoSchedule"}],
+                "selector": {"matchLabels": {"x": "1"}, "x": "1"}, "template": {"metadata": {"labels": {"x": "1"}}}},
+            "status": {"phase": "Running", "podIP": "127.0.0.9", "allocatable": {"cpu": "4"}},
+        });
+        for kind in crate::kinds::ALL {
+            let key = Key::new(kind.resource, "default", "a");
+            let text = Str::from(object.to_string());
+            let (row, whole) = (Row::from_text(key.clone(), text), Row::new(key, Object(object.clone())));
+            assert_eq!(index_of(&row), index_of(&whole), "{}", kind.resource);
+            assert_eq!(row.object().0, object, "{}", kind.resource);
+        }
+    }
 
     #[test]
     fn a_row_that_is_bound_in_its_text_is_the_row_of_the_bound_pod() {

@@ -115,7 +115,7 @@ impl Lab {
     /// Loads the state before a measurement.
     fn load(&mut self) {
         let snapshot = self.api.store().read().expect("a snapshot");
-        self.plane.load(&snapshot, [], 10, Time::now()).expect("loaded");
+        self.plane.load(&snapshot, || [], 10, Time::now()).expect("loaded");
     }
 
     /// Ticks until there is no work left and `done` returns true.
