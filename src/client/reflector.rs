@@ -160,14 +160,12 @@ impl Reflector {
             // A list alone is no success: its watch may fail each time.
             let is_fruitful = start.elapsed() >= SHORT_WATCH || before.is_some() && revision != before;
             let pause = pauses.next_pause(is_fruitful, error.as_ref());
-            match error {
-                Some(error) if error.code() == 410 => revision = None,
-                Some(error) => {
-                    if self.report(ReflectedContent::Failed(error)).await.is_err() {
-                        return;
-                    }
+            if let Some(error) = error {
+                if error.code() == 410 {
+                    revision = None;
+                } else if self.report(ReflectedContent::Failed(error)).await.is_err() {
+                    return;
                 }
-                None => {}
             }
             sleep(pause.mul_f64(0.5 + random_part())).await;
         }
