@@ -13,6 +13,7 @@ use crate::world::{
     WriteVerb,
 };
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Kinds whose objects loops create for every workload, Service or node, without a manifest.
@@ -261,6 +262,17 @@ fn event_text(event: &PlannedEvent, now: Time) -> String {
         }
         _ => event.message.clone(),
     }
+}
+
+/// Returns the line about control groups with processes of an earlier cluster, if there are any.
+pub fn unknown_processes(groups: &[PathBuf]) -> Option<String> {
+    let folder = groups.first()?.parent()?;
+    Some(format!(
+        "{} of a cluster that was at this path before still run, although its folder was removed; they are not touched (their \
+         processes are in the control groups below {})",
+        pods(groups.len()),
+        folder.display()
+    ))
 }
 
 /// So many pods, in words.

@@ -228,13 +228,7 @@ impl ControlLoop {
     /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them any more.
     fn log_unknown_processes(&mut self) {
         let groups = self.machine.as_ref().map(Machine::unknown_cgroups).unwrap_or_default();
-        let Some(first) = groups.first().and_then(|group| group.parent()) else { return };
-        let pods = super::activity_log::pods(groups.len());
-        let text = format!(
-            "{pods} of a cluster that was at this path before still run, although its folder was removed; \
-             they are not touched (their processes are in the control groups below {})",
-            first.display()
-        );
+        let Some(text) = super::activity_log::unknown_processes(groups) else { return };
         self.plane.log_text(Time::now(), &text);
     }
 
