@@ -27,9 +27,8 @@ impl LogSource {
 
 /// Opens a log; one of a container that has not been started is none, or refused with the reason why it waits.
 pub fn open(place: &LogSource, pod: &Object, container: &str, options: &LogOptions) -> ApiResult<Option<LogReader>> {
-    // While a container waits for its restart, its last attempt is both the current and the previous one.
-    let previous = options.previous && !waits_after_an_end(pod, container);
-    match logs::open(&place.home, pod.local_uid(), container, LogOptions { previous, ..options.clone() }) {
+    let options = &LogOptions { waits_after: waits_after(pod, container), ..options.clone() };
+    match logs::open(&place.home, pod.local_uid(), container, options.clone()) {
         Ok(logs) if options.follow && !options.previous => {
             Ok(Some(logs.follow_attempts(restarts(&place.state, pod, container))))
         }
@@ -89,14 +88,34 @@ fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
     })
 }
 
-fn waits_after_an_end(pod: &Object, container: &str) -> bool {
-    let is_so =
-        |status: &Value| status["state"]["waiting"].is_object() && status["lastState"]["terminated"].is_object();
-    status_of(pod, container).is_some_and(is_so)
+/// Returns the number of the ended attempt after which a container waits for its restart.
+fn waits_after(pod: &Object, container: &str) -> Option<u32> {
+    let status = status_of(pod, container).filter(|status| status["state"]["waiting"].is_object())?;
+    status["lastState"]["terminated"]["containerID"].as_str()?.rsplit('/').next()?.parse().ok()
 }
 
 fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
     statuses.find(|status| status["name"] == container)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn waiting_container_follows_the_attempt_of_its_last_state() {
+        let last = json!({"terminated": {"containerID": "kloop://u/c/3"}});
+        for (state, last, expected) in [
+            (json!({"waiting": {"reason": "CrashLoopBackOff"}}), &last, Some(3)),
+            (json!({"running": {}}), &last, None),
+            (json!({"waiting": {"reason": "ContainerCreating"}}), &json!({}), None),
+        ] {
+            let pod =
+                Object(json!({"status": {"containerStatuses": [{"name": "c", "state": state, "lastState": last}]}}));
+            assert_eq!(waits_after(&pod, "c"), expected, "{state}");
+        }
+    }
 }

@@ -245,6 +245,7 @@ fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
     Ok(LogOptions {
         follow: args.follow,
         previous: args.previous,
+        waits_after: None,
         since,
         tail: usize::try_from(tail).ok(),
         timestamps: args.timestamps,

@@ -84,6 +84,7 @@ fn log_options(request: &ApiRequest) -> ServeResult<LogOptions> {
     Ok(LogOptions {
         follow: request.flag("follow"),
         previous: request.flag("previous"),
+        waits_after: None,
         since: moment.transpose()?.or(seconds),
         tail: positive("tailLines", 0)?.and_then(|lines| usize::try_from(lines).ok()),
         timestamps: request.flag("timestamps"),

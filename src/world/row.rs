@@ -201,10 +201,9 @@ impl Row {
 
     /// Makes the row of a stored body, which stays text until somebody decodes it.
     pub fn from_text(key: Key, text: Str) -> Row {
-        let part = part_of_row(key.resource);
-        let is_whole = part == ReadPart::Whole;
-        let row = Row::new(key, Object(part.read(&text).unwrap_or(Value::Null)));
-        if is_whole { row } else { Row { body: RowBody::Text(text), ..row } }
+        let object = Object(part_of_row(key.resource).read(&text).unwrap_or(Value::Null));
+        let row = Row::new(key, object);
+        if row.is_kept_parsed() { row } else { Row { body: RowBody::Text(text), ..row } }
     }
 
     fn is_kept_parsed(&self) -> bool {

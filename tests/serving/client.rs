@@ -5,6 +5,8 @@ use crate::cluster::Cluster;
 use kloop::client::{ApiClient, ClientError, ClientRequest, PatchFormat, ReflectedContent, ServerConfig};
 use serde_json::{Map, Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,6 +56,32 @@ fn client_reads_and_writes_objects() {
     client.send(ClientRequest::delete(&path, &json!({}))).expect("deleted");
     let gone = client.send(ClientRequest::get(&path)).expect_err("gone");
     assert_eq!(gone.to_string(), "configmaps \"a\" not found");
+}
+
+/// Serves the same answer to each request, on a thread that ends with the test's process.
+fn serve_always(answer: &'static str) -> ApiClient {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut requests = BufReader::new(stream.try_clone().expect("a socket")).lines();
+            // Each request ends with an empty line.
+            while requests.any(|line| line.is_ok_and(|line| line.is_empty())) {
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
+                if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    ApiClient::new(ServerConfig::new(&format!("http://{address}")).expect("a configuration")).expect("a client")
+}
+
+#[test]
+fn list_without_an_end_is_refused() {
+    let page = r#"{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"continue": "x"}, "items": []}"#;
+    let error = serve_always(page).list(MAPS).expect_err("no end");
+    assert!(error.to_string().contains("pages without an object"), "{error}");
 }
 
 #[test]

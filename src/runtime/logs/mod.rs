@@ -34,6 +34,8 @@ pub struct LogOptions {
     pub follow: bool,
     /// The attempt before the newest.
     pub previous: bool,
+    /// The ended attempt after which the container waits, by its status: it is the previous one, too, until the next one has a log.
+    pub waits_after: Option<u32>,
     /// Only lines from this time on.
     pub since: Option<Time>,
     /// Only this many lines at the end.
@@ -114,7 +116,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
     }
     let pod = folder::pod(state, uid);
     let newest = newest(&pod, container).ok_or(LogMissing::Container)?;
-    let attempt = match options.previous {
+    let attempt = match options.previous && options.waits_after != Some(newest) {
         true => newest
             .checked_sub(1)
             .filter(|attempt| path(&pod, container, *attempt).exists())
@@ -451,6 +453,9 @@ mod tests {
         let table = [
             (all(), "one\ntwo\nthree\n\n"),
             (LogOptions { previous: true, ..all() }, "before\n"),
+            // The container waits after attempt 1; the next attempt has begun before its status was written.
+            (LogOptions { previous: true, waits_after: Some(1), ..all() }, "one\ntwo\nthree\n\n"),
+            (LogOptions { previous: true, waits_after: Some(0), ..all() }, "before\n"),
             (LogOptions { tail: Some(0), ..all() }, ""),
             (LogOptions { tail: Some(1), ..all() }, "\n"),
             (LogOptions { tail: Some(4), ..all() }, "two\nthree\n\n"),
