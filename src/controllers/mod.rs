@@ -34,6 +34,7 @@ pub mod horizontalpodautoscaler;
 pub mod job;
 pub mod kubernetesservice;
 pub mod namespace;
+pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod pod_gc;
 pub mod pod_resource_claims;
@@ -73,6 +74,7 @@ pub static ALL: &[&Loop] = &[
     &kubernetesservice::LOOP,
     &default_service_cidr::LOOP,
     &service_lb::LOOP,
+    &node_ipam::LOOP,
     &node_lifecycle::LOOP,
     &pod_gc::LOOP,
     &resourcequota::LOOP,

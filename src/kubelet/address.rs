@@ -3,10 +3,10 @@
 use super::actions::StartFailure;
 use super::pod::LocalPod;
 use crate::object::Str;
-
-/// Addresses of pods are 127.N.1.1 to 127.N.127.254: so many third and fourth parts.
-const THIRDS: u32 = 127;
-const FOURTHS: u32 = 254;
+use crate::world::ingress_routes;
+use crate::world::policy::Cidr;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 /// Attempts to find a free address for a simulated pod; it then shares one, as there may be more such pods than addresses and none of them
 /// listens. One attempt when half of the addresses are taken.
@@ -22,12 +22,13 @@ pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     if pod.spec.host_network == Some(true) || !(pod.world.settings.pod_network || pod.simulated) {
         return Some(node_address(pod).into());
     }
-    let start = hash(&pod.row.uid) % (THIRDS * FOURTHS);
-    let address_at = |step| Str::from(address_at(pod.world.settings.network, start + step));
+    let range = PodRange::new(pod_block(pod));
+    let start = hash(&pod.row.uid) % range.count();
+    let address_at = |step| Str::from(range.address_at(start + step).to_string());
     let looks = match pod.simulated {
-        true if pod.world.addresses() > (THIRDS * FOURTHS / 2) as usize => 1,
+        true if pod.world.addresses() > (range.count() / 2) as usize => 1,
         true => FEW,
-        false => THIRDS * FOURTHS,
+        false => range.count(),
     };
     let free = (0..looks).map(address_at).find(|ip| !is_taken(pod, ip));
     free.or_else(|| pod.simulated.then(|| address_at(0)))
@@ -42,11 +43,21 @@ pub fn node_address(pod: &LocalPod) -> String {
 
 /// Why the pod cannot start when no address is left.
 pub fn exhausted(pod: &LocalPod) -> StartFailure {
-    let network = pod.world.settings.network;
+    let range = PodRange::new(pod_block(pod));
+    let (first, last) = (range.address_at(0), range.address_at(range.count() - 1));
     StartFailure {
         reason: "FailedCreatePodSandBox",
-        message: format!("Failed to create pod sandbox: no address is free in 127.{network}.1.1-127.{network}.127.254"),
+        message: format!("Failed to create pod sandbox: no address is free in {first}-{last}"),
     }
+}
+
+/// Returns the block of addresses of the pod's node.
+fn pod_block(pod: &LocalPod) -> Cidr {
+    let own = ingress_routes::own_pods(pod.world.settings.network);
+    let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
+    let block = node.and_then(|node| node.node()?.pod_cidr);
+    // A node of a cluster with other addresses, such as one that has restored a backup, may have a block of those.
+    block.filter(|block| block.address.octets()[..2] == own.address.octets()[..2]).unwrap_or(own)
 }
 
 /// Whether a pod of the store has the address, or one that still runs although the store has no object of it.
@@ -55,9 +66,35 @@ fn is_taken(pod: &LocalPod, ip: &str) -> bool {
     pod.world.pods_at(ip).next().is_some() || (!pod.simulated && on_machine())
 }
 
-fn address_at(network: u8, place: u32) -> String {
-    let place = place % (THIRDS * FOURTHS);
-    format!("127.{network}.{}.{}", 1 + place / FOURTHS, 1 + place % FOURTHS)
+/// The addresses of a block that pods may have: their third bytes are 1 to 127, and none ends in 0 or 255.
+struct PodRange {
+    network: u8,
+    thirds: RangeInclusive<u32>,
+    fourths: RangeInclusive<u32>,
+}
+
+impl PodRange {
+    fn new(block: Cidr) -> PodRange {
+        let [_, network, third, fourth] = block.address.octets().map(u32::from);
+        let addresses = 1u32 << (32 - block.bits.clamp(16, 31));
+        let thirds = third.max(1)..=(third + (addresses / 256).max(1) - 1).min(127);
+        let fourths = fourth.max(1)..=(fourth + addresses.min(256) - 1).min(254);
+        PodRange { network: network as u8, thirds, fourths }
+    }
+
+    fn width(&self) -> u32 {
+        self.fourths.end() - self.fourths.start() + 1
+    }
+
+    fn count(&self) -> u32 {
+        (self.thirds.end() + 1).saturating_sub(*self.thirds.start()).max(1) * self.width()
+    }
+
+    fn address_at(&self, place: u32) -> Ipv4Addr {
+        let place = place % self.count();
+        let (third, fourth) = (self.thirds.start() + place / self.width(), self.fourths.start() + place % self.width());
+        Ipv4Addr::new(127, self.network, third as u8, fourth as u8)
+    }
 }
 
 /// FNV-1a: the same in every process and version.
@@ -72,12 +109,31 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn addresses_stay_in_the_range() {
-        let last = THIRDS * FOURTHS - 1;
-        for (place, ip) in [(0, "127.77.1.1"), (253, "127.77.1.254"), (254, "127.77.2.1"), (last, "127.77.127.254")] {
-            assert_eq!(address_at(77, place), ip);
+    fn addresses_stay_in_the_block() {
+        let ends = |block: &str| {
+            let range = PodRange::new(block.parse().unwrap());
+            let at = |place| range.address_at(place).to_string();
+            assert_eq!(at(range.count()), at(0), "{block}");
+            [at(0), at(range.count() - 1)].join(" ")
+        };
+        assert_eq!(ends("127.77.0.0/18"), "127.77.1.1 127.77.63.254");
+        assert_eq!(ends("127.77.64.0/24"), "127.77.64.1 127.77.64.254");
+        assert_eq!(ends("127.77.64.0/25"), "127.77.64.1 127.77.64.127");
+        assert_eq!(ends("127.77.127.128/25"), "127.77.127.128 127.77.127.254");
+        assert_eq!(PodRange::new("127.77.0.0/18".parse().unwrap()).address_at(254).to_string(), "127.77.2.1");
+    }
+
+    #[test]
+    fn pod_gets_an_address_of_its_nodes_block() {
+        for (block, expected) in
+            [("127.77.90.0/25", "127.77.90."), ("10.1.0.0/24", "127.77."), ("127.5.90.0/25", "127.77.")]
+        {
+            let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+            machine.put("nodes", json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"podCIDR": block}}));
+            machine.settle();
+            let ip = machine.status()["podIP"].as_str().unwrap().to_owned();
+            assert!(ip.starts_with(expected), "{block}: {ip}");
         }
-        assert_eq!(address_at(77, last + 1), "127.77.1.1");
     }
 
     #[test]

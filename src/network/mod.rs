@@ -8,13 +8,15 @@
 mod host_ports;
 pub mod ingress;
 pub mod names;
+mod node_links;
 pub mod policy;
 mod routes;
 
 pub use host_ports::LOOP as HOST_PORTS;
 pub use ingress::LOOP as INGRESS;
+pub use node_links::LOOP as NODE_LINKS;
 pub use policy::LOOP as POLICIES;
 pub use routes::LOOP;
 
 /// Every loop of this module, in the order of execution.
-pub const ALL: [&crate::world::Loop; 4] = [&POLICIES, &LOOP, &INGRESS, &HOST_PORTS];
+pub const ALL: [&crate::world::Loop; 5] = [&POLICIES, &NODE_LINKS, &LOOP, &INGRESS, &HOST_PORTS];

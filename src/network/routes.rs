@@ -1,5 +1,6 @@
 //! kube-proxy: selects the endpoints of each Service: the ready ones, or else terminating ones that still serve.
 
+use super::node_links::find_link;
 use crate::object::{Key, Object, Str};
 use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
 use crate::world::resources::SIMULATED;
@@ -26,13 +27,17 @@ const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 /// Default idle time after which session affinity ends, in seconds.
 const AFFINITY_SECONDS: u32 = 10_800;
 
-fn concerns(_world: &World, row: &Row) -> Vec<Key> {
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         SERVICES => vec![row.key.clone()],
         SLICES => {
             let service = row.label(SERVICE_NAME);
             let key = |name| Key::new(crate::object::Resource(SERVICES), &row.key.namespace, name);
             service.map(key).into_iter().collect()
+        }
+        // Endpoints on a machine that is linked become reachable.
+        "nodes" if row.node().is_some_and(|node| node.link.is_some()) => {
+            world.list(SERVICES).map(|row| row.key.clone()).collect()
         }
         _ => Vec::new(),
     }
@@ -149,7 +154,7 @@ fn number(slice: &Object, name: &str) -> Option<i64> {
     slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64())
 }
 
-/// Removes pods on other machines: their addresses are of loopback, which leads to this machine.
+/// Removes pods on other machines without a link: their addresses are of loopback, which leads to this machine.
 fn drop_other_machines(world: &World, slice: &mut Object) {
     if let Some(Value::Array(endpoints)) = slice.0.get_mut("endpoints") {
         endpoints.retain(|endpoint| {
@@ -160,22 +165,28 @@ fn drop_other_machines(world: &World, slice: &mut Object) {
     }
 }
 
-/// Whether a node is another machine: one that has joined, or any other for a machine that has joined itself, and so knows no other Node.
+/// Whether a node is another machine that is not linked: one that has joined, or any other for a machine that has joined itself, and so
+/// knows the Nodes of linked machines only.
 fn is_other_machine(world: &World, node: &str) -> bool {
     let is_joined = |row: &Row| row.node().is_some_and(|node| node.is_joined);
-    let is_ours = world.facts.nodes.get(node).is_some_and(|facts| facts.ours);
-    !is_ours
+    let has_joined = || world.list("nodes").any(|row| is_joined(row) && is_here(world, &row.key.name));
+    !is_here(world, node)
         && match world.find("nodes", "", node) {
-            Some(row) => is_joined(row),
+            Some(row) => find_link(world, row).is_none() && (is_joined(row) || has_joined()),
             None => world.list("nodes").any(|row| is_joined(row)),
         }
 }
 
-/// Removes endpoints on simulated nodes; all other nodes are this machine.
+fn is_here(world: &World, node: &str) -> bool {
+    world.facts.nodes.get(node).is_some_and(|facts| facts.ours)
+}
+
+/// Removes endpoints on simulated nodes and on linked machines; all other nodes are this machine.
 fn keep_local(world: &World, slice: &mut Object) {
     let is_elsewhere = |node: &str| {
-        let node = world.find("nodes", "", node).and_then(|row| row.node());
-        node.is_some_and(|node| node.runtime.as_deref() == Some(SIMULATED))
+        let Some(row) = world.find("nodes", "", node) else { return false };
+        let is_simulated = row.node().is_some_and(|node| node.runtime.as_deref() == Some(SIMULATED));
+        is_simulated || find_link(world, row).is_some()
     };
     if let Some(Value::Array(endpoints)) = slice.0.get_mut("endpoints") {
         endpoints.retain(|endpoint| !endpoint["nodeName"].as_str().is_some_and(is_elsewhere));
@@ -397,6 +408,31 @@ mod tests {
         put_node(&mut joined, "far");
         joined.facts.nodes.insert("far".into(), own);
         assert_eq!(http(&mut joined), ["10.0.0.7:8080", "127.9.1.3:8080"]);
+    }
+
+    #[test]
+    fn pods_on_linked_machines_are_reached() {
+        let on = |ip: &str, node: &str| json!({"addresses": [ip], "nodeName": node, "conditions": {"ready": true}});
+        let mut world = world(json!([on("127.9.1.2", "here"), on("127.9.64.3", "far"), on("127.9.65.3", "unlinked")]));
+        let own = crate::world::NodeFacts { ours: true, ..crate::world::NodeFacts::default() };
+        world.facts.nodes.insert("here".into(), own);
+        for (name, block, link) in
+            [("here", "127.9.0.0/18", true), ("far", "127.9.64.0/25", true), ("unlinked", "127.9.65.0/25", false)]
+        {
+            let mut notes = json!({crate::world::resources::MACHINE: "m"});
+            if link {
+                notes[crate::world::resources::LINK] = "10.0.0.1:10245".into();
+            }
+            let node =
+                json!({"metadata": {"name": name, "uid": name, "annotations": notes}, "spec": {"podCIDR": block}});
+            world.put(Key::new(Resource("nodes"), "", name), node.to_string().into());
+        }
+        assert_eq!(http(&mut world), ["127.9.1.2:8080", "127.9.64.3:8080"]);
+        let key = Key::new(Resource(SERVICES), "default", "web");
+        let mut service = world.get(&key).unwrap().object();
+        service.set(&["spec", "internalTrafficPolicy"], "Local");
+        world.put(key, service.0.to_string().into());
+        assert_eq!(http(&mut world), ["127.9.1.2:8080"], "the traffic stays on this machine");
     }
 
     #[test]

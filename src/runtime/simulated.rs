@@ -386,6 +386,8 @@ impl Host for SimulatedMachine {
             Effect::Build { .. }
             | Effect::Route { .. }
             | Effect::SetIngress { .. }
+            | Effect::AcceptLinks(_)
+            | Effect::SetNodeLink { .. }
             | Effect::SetNetworkPolicy { .. }
             | Effect::Expose { .. }
             | Effect::Refresh { .. }

@@ -1,6 +1,7 @@
 //! Ways into the cluster from the rest of the machine: the HTTP routes of Ingresses, the host ports of pods, and the addresses on which
 //! kloop could or could not listen.
 
+use super::policy::Cidr;
 use crate::object::{Key, Str, Time};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -96,6 +97,11 @@ pub fn api_server(network: u8) -> Ipv4Addr {
 /// Address at which a control plane serves the API to pods.
 pub fn pod_api(network: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, network, 255, 2)
+}
+
+/// The block of the addresses of pods on the machine of the control plane: 127.N.1.1 to 127.N.63.254.
+pub fn own_pods(network: u8) -> Cidr {
+    Cidr { address: Ipv4Addr::new(127, network, 0, 0), bits: 18 }
 }
 
 /// The range that Services get their addresses from.

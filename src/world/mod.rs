@@ -17,6 +17,7 @@ mod label_index;
 pub mod limits;
 pub mod loop_memory;
 mod node_cache;
+pub mod node_links;
 pub mod orders;
 pub mod plan;
 pub mod pod_affinity_index;

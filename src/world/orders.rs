@@ -6,6 +6,7 @@
 use super::World;
 use super::facts::FilePatterns;
 use super::ingress_routes::{HostPort, IngressRoute};
+use super::node_links::{LinkEnd, NodeLink};
 use super::plan::{Effect, Route};
 use super::policy::NetworkPolicyRules;
 use crate::object::{Key, Str};
@@ -23,6 +24,10 @@ pub struct Orders {
     pub exposed: BTreeMap<Key, Vec<HostPort>>,
     /// The rules of each NetworkPolicy.
     pub policies: BTreeMap<Key, Arc<NetworkPolicyRules>>,
+    /// This machine's end of the links to other machines.
+    pub link_end: Option<LinkEnd>,
+    /// The links to other machines, by node.
+    pub node_links: BTreeMap<Str, NodeLink>,
     /// The files to watch, by the name of the Image object.
     pub watched: BTreeMap<Str, FilePatterns>,
 }
@@ -40,6 +45,8 @@ impl Orders {
                 keep(&mut self.exposed, pod, Some(ports).filter(|ports| !ports.is_empty()))
             }
             Effect::SetNetworkPolicy { policy, rules } => keep(&mut self.policies, policy, rules.as_ref()),
+            Effect::AcceptLinks(end) => self.link_end.clone_from(end),
+            Effect::SetNodeLink { node, link } => keep(&mut self.node_links, node, link.as_ref()),
             Effect::Watch { image, files } => {
                 keep(&mut self.watched, image, Some(files).filter(|files| !files.globs.is_empty()));
             }

@@ -4,6 +4,7 @@ use super::facts::{FilePatterns, ProbeKind};
 use super::ingress_routes::{HostPort, IngressRoute};
 use super::limits::{Limits, StorageLimit};
 use super::loop_memory::Memory;
+use super::node_links::{LinkEnd, NodeLink};
 use super::pod_term::PodTerm;
 use super::policy::NetworkPolicyRules;
 use super::start::{Start, StartImage};
@@ -179,6 +180,15 @@ pub enum Effect {
         policy: Key,
         /// All of its rules; `None` when it has none any more.
         rules: Option<std::sync::Arc<NetworkPolicyRules>>,
+    },
+    /// Sets this machine's own end of the links to other machines; `None` when it has none.
+    AcceptLinks(Option<LinkEnd>),
+    /// Sets the link to another machine.
+    SetNodeLink {
+        /// The node.
+        node: Str,
+        /// The link; `None` when there is none any more.
+        link: Option<NodeLink>,
     },
     /// Measures what pods use; the answers become facts.
     Measure {

@@ -309,6 +309,8 @@ impl Facts {
             Effect::Route { .. }
             | Effect::SetIngress { .. }
             | Effect::Expose { .. }
+            | Effect::AcceptLinks(_)
+            | Effect::SetNodeLink { .. }
             | Effect::SetNetworkPolicy { .. }
             | Effect::DeleteVolume { .. }
             | Effect::Measure { .. } => {}

@@ -1,10 +1,12 @@
 //! Resources in the scheduler's units: requests of pods, allocatable resources of nodes.
 
+use super::policy::Cidr;
 use super::taint::Taint;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// CPU that a container without a request counts as when nodes are scored (Kubernetes: DefaultMilliCPURequest).
 const SCORED_CPU_MILLI: i64 = 100;
@@ -192,6 +194,10 @@ pub struct NodeFields {
     pub stopped: Option<Str>,
     /// Whether a machine has joined as this node: annotation [`MACHINE`].
     pub is_joined: bool,
+    /// `spec.podCIDR`: the block of its pods' addresses.
+    pub pod_cidr: Option<Cidr>,
+    /// Annotation [`LINK`]: where its machine accepts links to the pods of other machines.
+    pub link: Option<SocketAddr>,
     /// `status.images`: the size of each, by each of its names.
     pub images: BTreeMap<Str, i64>,
 }
@@ -249,6 +255,9 @@ pub const STOPPED: &str = "kloop.dev/stopped";
 /// Annotation with the identity of the machine that has joined as a node.
 pub const MACHINE: &str = "kloop.dev/machine";
 
+/// Annotation with the address and port at which the machine of a node accepts links of other machines.
+pub const LINK: &str = "kloop.dev/node-link";
+
 impl NodeFields {
     /// Reads them from a node.
     pub fn from_node(node: &Object) -> NodeFields {
@@ -265,6 +274,8 @@ impl NodeFields {
             runtime: node.annotation(RUNTIME).map(Str::from),
             stopped: node.annotation(STOPPED).map(Str::from),
             is_joined: node.annotation(MACHINE).is_some(),
+            pod_cidr: node.text(&["spec", "podCIDR"]).and_then(|block| block.parse().ok()),
+            link: node.annotation(LINK).and_then(|address| address.parse().ok()),
             images: images(node),
             ready: ready.and_then(|one| match one["status"].as_str() {
                 Some("True") => Some(true),

@@ -5,6 +5,7 @@
 //! Start reading at [`Machine::open`], then [`shard`].
 
 mod facts;
+mod link_end;
 mod removal;
 mod shard;
 mod shim_link;
@@ -23,6 +24,8 @@ use crate::world::policy::Cidr;
 use crate::world::start::StartImage;
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
+pub use link_end::LinkCertificates;
+use link_end::OwnLinkEnd;
 use removal::Remover;
 use shard::{LinkBudget, Shard, ShardCommand, ShardInbox};
 use std::collections::HashMap;
@@ -95,6 +98,8 @@ pub struct Machine {
     unknown_cgroups: Vec<PathBuf>,
     /// Signs the tokens in volumes.
     volume_signer: VolumeSigner,
+    /// This machine's end of the links to other machines.
+    link_end: OwnLinkEnd,
 }
 
 impl Machine {
@@ -146,6 +151,7 @@ impl Machine {
             watching: None,
             unknown_cgroups: Vec::new(),
             volume_signer: VolumeSigner::default(),
+            link_end: OwnLinkEnd::default(),
         };
         let (state, report) = (machine.context.state.clone(), machine.context.report.clone());
         machine.storage_watcher.start(state, move |over| report(over));
@@ -255,6 +261,11 @@ impl Machine {
         self.volume_signer = VolumeSigner::new(source);
     }
 
+    /// Uses these certificates for the links to other machines.
+    pub fn set_link_certificates(&mut self, certificates: LinkCertificates) {
+        self.link_end.set_certificates(certificates, &self.network_publisher);
+    }
+
     fn publish(&self, command: GatewayCommand) {
         self.network_publisher.order(PublishCommand::Gateway(command));
     }
@@ -325,6 +336,10 @@ impl Host for Machine {
             }
             Effect::SetIngress { ingress, ingress_route } => {
                 return self.publish(GatewayCommand::Ingress(ingress.clone(), ingress_route.as_deref().cloned()));
+            }
+            Effect::AcceptLinks(end) => return self.link_end.set_end(end.as_ref(), &self.network_publisher),
+            Effect::SetNodeLink { node, link } => {
+                return self.publish(GatewayCommand::NodeLink(node.clone(), link.clone()));
             }
             Effect::Watch { image, files } => return self.watch(image, files),
             Effect::Build { image } => {

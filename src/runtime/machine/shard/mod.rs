@@ -346,6 +346,8 @@ impl Shard {
             Effect::Measure { pods } => pods.iter().for_each(|uid| self.measure(uid)),
             Effect::Route { .. }
             | Effect::SetIngress { .. }
+            | Effect::AcceptLinks(_)
+            | Effect::SetNodeLink { .. }
             | Effect::SetNetworkPolicy { .. }
             | Effect::Expose { .. }
             | Effect::Watch { .. }

@@ -90,6 +90,7 @@ impl SentCommands {
     fn record(&mut self, command: &GatewayCommand) {
         match command {
             GatewayCommand::Hello { .. } | GatewayCommand::Ask(_) => {}
+            GatewayCommand::LinkIdentity(_) | GatewayCommand::NodeLink(..) => {}
             GatewayCommand::Route(key, route) if route.is_empty() => drop(self.routes.remove(key)),
             GatewayCommand::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
             GatewayCommand::Ingress(key, None) => drop(self.ingress_routes.remove(key)),

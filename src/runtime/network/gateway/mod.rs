@@ -15,6 +15,7 @@ use super::{ingress, proxy, resolver};
 use crate::object::{Key, Str};
 use crate::world::Report;
 use crate::world::ingress_routes::{BlockedListener, HostPort, IngressListeners, IngressRoute};
+use crate::world::node_links::{LinkIdentity, NodeLink};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -70,6 +71,10 @@ pub enum GatewayCommand {
     Answer(u8),
     /// Asks for the listeners of a Service or pod, some of which were blocked.
     Ask(Key),
+    /// This machine's own end of the links to other machines.
+    LinkIdentity(Box<LinkIdentity>),
+    /// The link to the machine of this node; `None` when it is gone.
+    NodeLink(Str, Option<NodeLink>),
     /// The whole configuration was sent: entries of earlier leaders that were not sent again are removed.
     Settled,
 }
@@ -360,6 +365,7 @@ impl Gateway {
             }
             GatewayCommand::Answer(_) => {}
             GatewayCommand::Ask(key) => drop(self.proxy.send(proxy::ProxyCommand::Ask(key))),
+            GatewayCommand::LinkIdentity(_) | GatewayCommand::NodeLink(..) => {}
             GatewayCommand::NodePorts(blocks) => self.outside = proxy::host_addresses::addresses(&blocks),
             GatewayCommand::Settled => {
                 let unsent: Vec<Key> = self.route_keys.difference(&self.sent_keys).cloned().collect();
