@@ -1,11 +1,13 @@
 //! `kloop reconcile`: runs the control plane until the cluster has converged, or until stopped.
 
+mod flags;
+
 use super::log_writer::LogWriter;
-use super::{CliResult, CommandContext, Failure, contexts, globals, input, serve};
+use super::{CliResult, CommandContext, Failure, contexts, globals, serve};
 use crate::apiserver::Api;
 use crate::diagnosis::convergence;
 use crate::joined_node;
-use crate::object::{Time, io_error_text, time, yaml};
+use crate::object::{Time, time};
 use crate::reconcile::activity_log::pods;
 use crate::reconcile::candidate::{self, Candidate};
 use crate::reconcile::control_loop::WakeUp;
@@ -17,14 +19,12 @@ use crate::runtime::image::Environment;
 use crate::runtime::{capacity, descriptors};
 use crate::serve::http::HttpServer;
 use crate::store;
-use crate::world::policy::Cidr;
 use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
 use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -68,6 +68,9 @@ pub struct Args {
     /// Name of this machine's node [default: the host's name].
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
+    /// Address of this machine for others: with it, pods here and pods of machines that join (kloop node join) reach each other.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "no_local_node")]
+    node_ip: Option<std::net::IpAddr>,
     /// Folder of manifests of static pods, which run on this machine's node as long as their files exist.
     #[arg(long, value_name = "DIR", conflicts_with = "no_local_node")]
     manifests: Option<std::path::PathBuf>,
@@ -126,46 +129,6 @@ pub struct Args {
     audit: serve::AuditFlags,
 }
 
-/// Parses `--env`. A name without a value takes the value from this environment, and is left out if
-/// there is none.
-fn variables(texts: &[String]) -> CliResult<Vec<(String, String)>> {
-    let mut found = Vec::new();
-    for text in texts {
-        let (name, value) = text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
-        if name.is_empty() {
-            return Err(Failure::plain(format!(
-                "invalid argument {text:?} for \"--env\" flag: write NAME=VALUE or NAME"
-            )));
-        }
-        let value = value.map(str::to_owned).or_else(|| std::env::var(name).ok());
-        found.extend(value.map(|value| (name.to_owned(), value)));
-    }
-    Ok(found)
-}
-
-/// Checks the scheduler's configuration and returns it as JSON.
-fn configuration(path: &Path) -> CliResult<String> {
-    let refuse = |what: String| Failure::plain(format!("{}: {what}", path.display()));
-    let bytes =
-        input::read(path).map_err(|error| refuse(format!("cannot be read: {error}", error = io_error_text(error))))?;
-    let text = yaml::decode_bytes(&bytes).map_err(|error| refuse(error.to_string()))?;
-    let documents = yaml::documents(&text).map_err(|error| refuse(error.to_string()))?;
-    let [document] = &documents[..] else {
-        return Err(refuse(format!("expected one document, found {}", documents.len())));
-    };
-    crate::scheduler::config::profiles(&document.value).map_err(refuse)?;
-    Ok(document.value.to_string())
-}
-
-/// Parses a flag's blocks of addresses.
-fn blocks(texts: &[String]) -> CliResult<Vec<Cidr>> {
-    let refused = |text: &str| {
-        let what = "write a block of IPv4 addresses, as in 192.168.0.0/16";
-        Failure::plain(format!("invalid argument {text:?} for \"--nodeport-addresses\" flag: {what}"))
-    };
-    texts.iter().map(|text| text.parse().map_err(|()| refused(text))).collect()
-}
-
 /// Parses the eviction flags.
 fn lines(args: &Args, transition: SignedDuration) -> CliResult<EvictionThresholds> {
     let words = EvictionFlags {
@@ -217,6 +180,9 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     check_is_cluster(context)?;
     let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
     let mut settings = settings(&args, context)?;
+    if let (Some(node), Some(address)) = (&mut settings.node, args.node_ip) {
+        flags::set_address(node, address, context)?;
+    }
     check_descriptors()?;
     let server = match args.serve {
         Some(port) => {
@@ -277,11 +243,11 @@ fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings>
         loops: loops::enabled_loops(&args.controllers).map_err(Failure::plain)?,
         backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
         backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
-        environment: Environment::inherited().with_variables(variables(&args.env)?),
+        environment: Environment::inherited().with_variables(flags::variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|max| *max > 0),
-        scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), configuration)?,
+        scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), flags::configuration)?,
         manifests: args.manifests.clone(),
-        node_ports: blocks(&args.nodeport_addresses)?,
+        node_ports: flags::blocks(&args.nodeport_addresses)?,
         eviction: lines(
             args,
             duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,
@@ -291,6 +257,8 @@ fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings>
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
         pod_api: None,
         token_source: None,
+        link_certificates: None,
+        host_network: false,
     })
 }
 

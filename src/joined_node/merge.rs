@@ -3,6 +3,7 @@
 //! Pure: values in, values out. Never: sends or stores anything. Start reading at [`merge_pod`], then [`status_patch`].
 
 use crate::object::Object;
+use crate::world::resources::{LINK, MACHINE};
 use serde_json::{Map, Value, json};
 
 /// Conditions of a pod that its kubelet writes. Others are the server's.
@@ -97,6 +98,20 @@ pub fn merge_node(mut server: Object, local: Option<&Object>) -> Object {
     server
 }
 
+/// Returns the Node of another machine as the node stores it: what its link needs; `None` for one without a link.
+pub fn copy_linked_node(server: &Object) -> Option<Object> {
+    let (link, block) = (server.annotation(LINK)?, server.text(&["spec", "podCIDR"])?);
+    let mut annotations = json!({LINK: link});
+    if let Some(machine) = server.annotation(MACHINE) {
+        annotations[MACHINE] = machine.into();
+    }
+    Some(Object(json!({
+        "metadata": {"name": server.name(), "uid": server.uid(), "annotations": annotations},
+        "spec": {"podCIDR": block, "podCIDRs": [block]},
+        "status": {"addresses": server.0["status"]["addresses"]},
+    })))
+}
+
 /// Returns any other object as the node stores it.
 pub fn copy(mut server: Object) -> Object {
     server.unset(&["metadata", "finalizers"]);
@@ -153,6 +168,22 @@ mod tests {
         assert_eq!(merge_pod(server.clone(), Some(&other)).0["status"], server.0["status"]);
         let ended = pod(json!({"phase": "Failed", "reason": "NodeLost"}));
         assert_eq!(merge_pod(ended.clone(), Some(&local)).0["status"], ended.0["status"]);
+    }
+
+    #[test]
+    fn node_of_another_machine_is_kept_for_its_link() {
+        let node = |annotations: Value, spec: Value| {
+            let status = json!({"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}], "conditions": [{"type": "Ready"}]});
+            copy_linked_node(&Object(
+                json!({"metadata": {"name": "n", "uid": "1", "labels": {"a": "b"}, "annotations": annotations}, "spec": spec, "status": status}),
+            ))
+        };
+        let (link, block) =
+            (json!({LINK: "10.0.0.2:1", "other": "x"}), json!({"podCIDR": "127.9.64.0/25", "taints": []}));
+        let kept = node(link.clone(), block.clone()).unwrap();
+        assert_eq!(kept.0["metadata"], json!({"name": "n", "uid": "1", "annotations": {LINK: "10.0.0.2:1"}}));
+        assert_eq!(kept.0["status"].as_object().unwrap().len(), 1);
+        assert!(node(json!({}), block).is_none() && node(link, json!({})).is_none());
     }
 
     #[test]

@@ -30,6 +30,8 @@ const COLLECTIONS: [(&str, &str); 6] = [
 /// The names of the reflectors of the node's pods and of the node.
 const PODS: &str = "pods";
 const NODES: &str = "nodes";
+/// The name of the reflector of all Nodes, of which those of linked machines are kept.
+const LINKED_NODES: &str = "linked-nodes";
 
 /// Time to wait for changes before other work.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -102,6 +104,9 @@ impl Mirror {
         let node = &self.context.node;
         self.reflectors.start(PODS, &format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"));
         self.reflectors.start(NODES, &format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"));
+        if self.context.is_linked {
+            self.reflectors.start(LINKED_NODES, "/api/v1/nodes");
+        }
         for (name, path) in COLLECTIONS {
             self.reflectors.start(name, path);
         }
@@ -207,9 +212,14 @@ impl Mirror {
         let mut copy = CopyTxn::new(txn);
         for (source, objects, is_whole) in writes {
             let is_pods = *source == *PODS;
-            // Without its Node the node could not end its pods.
-            if is_whole && *source != *NODES {
-                copy.remove_others(&source, &objects).map_err(|error| error.to_string())?;
+            match &*source {
+                // Without its Node the node could not end its pods.
+                NODES => {}
+                LINKED_NODES if is_whole => {
+                    copy.remove_other_nodes(&objects, &context.node).map_err(|error| error.to_string())?
+                }
+                source if is_whole => copy.remove_others(source, &objects).map_err(|error| error.to_string())?,
+                _ => {}
             }
             for object in objects.into_iter().filter(|object| !is_pods || !held.contains(object.uid())) {
                 write_one(&mut copy, &context, &source, object).map_err(|error| error.to_string())?;
@@ -267,6 +277,9 @@ fn write_one(
     source: &str,
     object: Object,
 ) -> Result<(), crate::store::StoreError> {
+    if source == LINKED_NODES {
+        return write_linked_node(copy, context, object);
+    }
     let resource = source.split('/').next().unwrap_or(source);
     let Some(kind) = kinds::by_resource(Resource::intern(resource)) else { return Ok(()) };
     let key = key_of(kind, &object);
@@ -290,4 +303,22 @@ fn write_one(
         _ => merge::copy(object),
     };
     copy.put(kind, &key, merged, local.as_ref())
+}
+
+/// Writes the Node of another machine as far as it is about its link.
+fn write_linked_node(
+    copy: &mut CopyTxn<'_>,
+    context: &NodeContext,
+    object: Object,
+) -> Result<(), crate::store::StoreError> {
+    let kind = &kinds::node::KIND;
+    let key = key_of(kind, &object);
+    match merge::copy_linked_node(&object).filter(|_| !is_gone(&object)) {
+        _ if *key.name == *context.node => Ok(()),
+        Some(node) => {
+            let local = copy.get(&key)?;
+            copy.put(kind, &key, node, local.as_ref())
+        }
+        None => copy.remove(&key, object.uid()),
+    }
 }

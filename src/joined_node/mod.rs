@@ -10,6 +10,7 @@ mod identity;
 mod merge;
 mod mirror;
 mod node_context;
+mod pod_network;
 mod references;
 mod registration;
 mod server_pods;
@@ -30,6 +31,7 @@ use crate::store::OpenMode;
 use discovery::JoinTarget;
 use identity::{CLIENT_SIGNER, NodeCertificateRequest, SERVING_SIGNER};
 use node_context::NodeContext;
+pub use pod_network::NodeNetwork;
 use registration::Heartbeat;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -56,12 +58,18 @@ pub struct JoiningMachine {
 pub struct ServingIdentity {
     /// The certificate and its key.
     pub key: TlsClientKey,
+    /// The certificate that it shows as a client.
+    pub client: TlsClientKey,
     /// The authority of its clients, PEM.
     pub authority: Arc<[u8]>,
 }
 
 /// A node that has joined.
 pub struct JoinedNode {
+    /// Its machine.
+    pub capacity: MachineCapacity,
+    /// The network of its pods.
+    pub network: NodeNetwork,
     context: Arc<NodeContext>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -84,42 +92,60 @@ pub fn known_membership(state: &Path) -> Result<Option<(String, String)>, String
 
 /// Joins a cluster, or takes up the membership of an earlier run. `target`: the server and the token; `None` for the server of the
 /// earlier run. Nothing is left on this machine when it fails before the server has accepted the node.
-pub fn join(target: Option<&JoinTarget>, machine: &JoiningMachine, log: NodeLog) -> Result<JoinedNode, String> {
-    let identity = identity_path(&machine.state);
-    let config = match (identity::load(&identity)?, target) {
-        (Some((name, config)), target) if name == machine.capacity.name && is_same_server(&config, target) => config,
-        (Some((name, config)), _) => {
-            return Err(format!(
-                "{} is the state of the node {name} of {}: name another file with --state to join another \
-                 cluster, or by another name",
-                machine.state.display(),
-                config.address,
-            ));
-        }
-        (None, _) if machine.state.exists() => {
-            return Err(format!(
-                "{} is the state of a cluster of its own: name another file with --state",
-                machine.state.display()
-            ));
-        }
-        (None, Some(target)) => obtain_identity(target, &machine.capacity.name)?,
-        (None, None) => return Err("this machine has joined no cluster yet: give the server and a --token".to_owned()),
-    };
+pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeLog) -> Result<JoinedNode, String> {
+    let config = find_config(target, &machine)?;
     let client = ApiClient::new(config.clone()).map_err(|error| error.to_string())?;
-    let uid = match stored_uid(machine).filter(|_| is_away(&client)) {
+    let known_uid = stored_uid(&machine).filter(|_| is_away(&client));
+    let server = Some(&client).filter(|_| known_uid.is_none());
+    if let Some(client) = server {
+        check_version(client, false)?;
+    }
+    let network = pod_network::choose_network(server, &mut machine.capacity, &machine.state, &log)?;
+    let identity = identity_path(&machine.state);
+    let uid = match known_uid {
         // The server is told later.
         Some(uid) => uid,
         None => {
-            check_version(&client, false)?;
             let node = node::registration(&machine.capacity, Time::now());
-            let registered = registration::register(&client, &node, &machine_id(machine))?;
-            open_state(&machine.state, &registered)?;
+            let mut registered = registration::register(&client, &node, &machine_id(&machine))?;
+            if let NodeNetwork::Linked(_) = network {
+                registered = pod_network::wait_for_block(&client, registered, &log)?;
+            }
+            open_state(&machine.state, &registered, network)?;
             identity::store(&identity, &config, &machine.capacity.name)?;
             registered.uid().to_owned()
         }
     };
-    let context = NodeContext::new(&machine.capacity.name, (machine.state.clone(), identity), client, log);
-    JoinedNode::start(Arc::new(context), &uid)
+    let context = NodeContext::new(
+        &machine.capacity.name,
+        (machine.state.clone(), identity),
+        client,
+        machine.capacity.link_address.is_some(),
+        log,
+    );
+    JoinedNode::start(Arc::new(context), &uid, (machine.capacity, network))
+}
+
+/// Returns the configuration of the node's client: that of an earlier run, or a new one.
+fn find_config(target: Option<&JoinTarget>, machine: &JoiningMachine) -> Result<ServerConfig, String> {
+    let identity = identity_path(&machine.state);
+    match (identity::load(&identity)?, target) {
+        (Some((name, config)), target) if name == machine.capacity.name && is_same_server(&config, target) => {
+            Ok(config)
+        }
+        (Some((name, config)), _) => Err(format!(
+            "{} is the state of the node {name} of {}: name another file with --state to join another \
+                 cluster, or by another name",
+            machine.state.display(),
+            config.address,
+        )),
+        (None, _) if machine.state.exists() => Err(format!(
+            "{} is the state of a cluster of its own: name another file with --state",
+            machine.state.display()
+        )),
+        (None, Some(target)) => obtain_identity(target, &machine.capacity.name),
+        (None, None) => Err("this machine has joined no cluster yet: give the server and a --token".to_owned()),
+    }
 }
 
 /// Returns the uid of the Node in the state of an earlier run.
@@ -181,7 +207,7 @@ fn machine_id(machine: &JoiningMachine) -> String {
 }
 
 /// Opens the node's own state, and puts the Node there with the uid that it has at the server.
-fn open_state(state: &Path, node: &Object) -> Result<(), String> {
+fn open_state(state: &Path, node: &Object, network: NodeNetwork) -> Result<(), String> {
     let mut api = Api::open(state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
     let txn = api.store_mut().write(PATIENCE).map_err(|error| error.to_string())?;
     let mut copy = CopyTxn::new(txn);
@@ -191,15 +217,22 @@ fn open_state(state: &Path, node: &Object) -> Result<(), String> {
     let merged = merge::merge_node(node.clone(), local.as_ref());
     copy.put(kind, &key, merged, local.as_ref()).map_err(|error| error.to_string())?;
     copy.mark(node.name()).map_err(|error| error.to_string())?;
+    if let NodeNetwork::Linked(network) = network {
+        copy.set_network(network).map_err(|error| error.to_string())?;
+    }
     copy.commit().map_err(|error| error.to_string())
 }
 
 impl JoinedNode {
-    fn start(context: Arc<NodeContext>, uid: &str) -> Result<JoinedNode, String> {
+    fn start(
+        context: Arc<NodeContext>,
+        uid: &str,
+        (capacity, network): (MachineCapacity, NodeNetwork),
+    ) -> Result<JoinedNode, String> {
         let mirror = mirror::Mirror::open(context.clone())?;
         let upstream = upstream::Upstream::open(context.clone())?;
         let heartbeat = Heartbeat::new(context.clone(), uid, node_status(&context)?);
-        let mut node = JoinedNode { context, threads: Vec::new() };
+        let mut node = JoinedNode { capacity, network, context, threads: Vec::new() };
         node.spawn("mirror", move || mirror.run())?;
         node.spawn("upstream", move || upstream.run())?;
         node.spawn("heartbeat", move || heartbeat.run())?;
@@ -227,7 +260,8 @@ impl JoinedNode {
             let order = NodeCertificateRequest { node: &context.node, signer: SERVING_SIGNER, addresses: &[address] };
             let key = identity::request_certificate(&client, &order)?;
             let authority = client.config().authorities.clone().ok_or("the cluster's authority is not known")?;
-            Ok(ServingIdentity { key, authority })
+            let client = client.config().credentials.key.clone();
+            Ok(ServingIdentity { key, client, authority })
         }
     }
 
@@ -271,7 +305,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state.db");
         drop(Api::open(&state, OpenMode::Create, "test").unwrap());
-        let error = join(None, &machine(state.clone()), Box::new(|_| {})).err().unwrap();
+        let error = join(None, machine(state.clone()), Box::new(|_| {})).err().unwrap();
         assert!(error.contains("is the state of a cluster of its own"), "{error}");
         assert!(!is_copy(&state));
     }
@@ -286,11 +320,11 @@ mod tests {
             authority: None,
             trusts_any: false,
         };
-        let machine = machine(folder.path().join("node/state.db"));
-        let error = join(Some(&target), &machine, Box::new(|_| {})).err().unwrap();
+        let machine = || self::machine(folder.path().join("node/state.db"));
+        let error = join(Some(&target), machine(), Box::new(|_| {})).err().unwrap();
         assert!(error.contains("was refused"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let error = join(None, &machine, Box::new(|_| {})).err().unwrap();
+        let error = join(None, machine(), Box::new(|_| {})).err().unwrap();
         assert!(error.contains("has joined no cluster yet"), "{error}");
     }
 

@@ -24,6 +24,8 @@ pub struct NodeContext {
     pub state: PathBuf,
     /// The file with the node's certificate.
     pub identity: PathBuf,
+    /// Whether the machine is linked with others.
+    pub is_linked: bool,
     /// The pods of the node as the server has them.
     pub pods: ServerPods,
     /// Tokens for pods.
@@ -37,11 +39,18 @@ pub struct NodeContext {
 
 impl NodeContext {
     /// Makes the shared state.
-    pub fn new(node: &str, (state, identity): (PathBuf, PathBuf), client: ApiClient, log: NodeLog) -> NodeContext {
+    pub fn new(
+        node: &str,
+        (state, identity): (PathBuf, PathBuf),
+        client: ApiClient,
+        is_linked: bool,
+        log: NodeLog,
+    ) -> NodeContext {
         NodeContext {
             node: node.to_owned(),
             state,
             identity,
+            is_linked,
             pods: ServerPods::default(),
             tokens: IssuedTokens::default(),
             client_number: AtomicU64::new(0),

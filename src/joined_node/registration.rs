@@ -9,7 +9,7 @@ use super::node_context::NodeContext;
 use crate::client::{ApiClient, ClientError, ClientRequest, PatchFormat};
 use crate::object::time::Shift;
 use crate::object::{Object, Time, time};
-use crate::reconcile::node::MACHINE;
+use crate::reconcile::node::{LINK, MACHINE};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub fn register(client: &ApiClient, node: &Object, machine: &str) -> Result<Obje
     let name = node.name();
     let get = || client.send(ClientRequest::get(node_path(name))).and_then(|reply| reply.json());
     match get() {
-        Ok(found) => take_up(client, Object(found), machine),
+        Ok(found) => take_up(client, Object(found), machine).and_then(|found| announce_link(client, found, node)),
         Err(error) if error.code() == 404 => {
             let mut node = node.clone();
             node.set(&["metadata", "annotations", MACHINE], machine);
@@ -49,6 +49,18 @@ pub fn register(client: &ApiClient, node: &Object, machine: &str) -> Result<Obje
         }
         Err(error) => Err(format!("cannot read the node {name}: {error}")),
     }
+}
+
+/// Tells where the machine accepts links, if a Node that is there says otherwise.
+fn announce_link(client: &ApiClient, found: Object, node: &Object) -> Result<Object, String> {
+    let (known, link) = (found.annotation(LINK), node.annotation(LINK));
+    if known == link {
+        return Ok(found);
+    }
+    let patch = json!({"metadata": {"annotations": {LINK: link}}});
+    let told = client.send(ClientRequest::patch(node_path(found.name()), PatchFormat::Merge, &patch));
+    let told = told.and_then(|reply| reply.json());
+    told.map(Object).map_err(|error| format!("cannot tell where node {} accepts links: {error}", found.name()))
 }
 
 /// Takes up a Node that is there, unless another machine has it.

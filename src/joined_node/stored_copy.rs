@@ -4,7 +4,7 @@
 //! Never: changes an object that is not a copy. Start reading at [`CopyTxn`].
 
 use super::merge;
-use crate::apiserver::JOINED_NODE;
+use crate::apiserver::{JOINED_NODE, NETWORK};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Resource, Time};
 use crate::store::{CommitError, StoreError, StoreRead, Txn};
@@ -97,6 +97,12 @@ impl<'a> CopyTxn<'a> {
         Ok(())
     }
 
+    /// Removes the Nodes that the server has not, but not the node's own.
+    pub fn remove_other_nodes(&mut self, objects: &[Object], own: &str) -> Result<(), StoreError> {
+        let own = Object(json!({"metadata": {"name": own}}));
+        self.remove_others("nodes", &[objects, &[own]].concat())
+    }
+
     /// Makes a namespace where the server lets the node read none: writes of the kubelet need one.
     pub fn ensure_namespace(&mut self, name: &str) -> Result<(), StoreError> {
         let kind = &kinds::namespace::KIND;
@@ -115,6 +121,12 @@ impl<'a> CopyTxn<'a> {
     pub fn mark(&mut self, node: &str) -> Result<(), StoreError> {
         self.has_changed = true;
         self.txn.set_meta(JOINED_NODE, node)
+    }
+
+    /// Gives the state the addresses 127.N.0.0/16 of the cluster that the node has joined.
+    pub fn set_network(&mut self, network: u8) -> Result<(), StoreError> {
+        self.has_changed = true;
+        self.txn.set_meta(NETWORK, &network.to_string())
     }
 
     /// Commits, if anything has changed.

@@ -2,10 +2,10 @@
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::leader::{Leadership, LocalLock};
-use super::metrics::LoopMetrics;
 use super::queue::Item;
 use super::retry::retry_while_busy;
-use super::run_end::{ConvergenceCheck, Idle, RunEnd, RunUntil};
+use super::run_end::{Idle, RunEnd, RunUntil};
+pub use super::settings::ControlSettings;
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, node, node_lease, plane_notes, store_tail};
@@ -14,21 +14,16 @@ use crate::apiserver::{Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Str, Time};
-use crate::runtime::token_signer::{TokenSource, claim_signer, token_source};
-use crate::runtime::{
-    self, capacity::MachineCapacity, contain::contain, image::Environment, machine::Host, machine::Machine,
-    manifests::ManifestWatch, pressure_stats,
-};
+use crate::runtime::machine::{Host, LinkCertificates, Machine};
+use crate::runtime::token_signer::{claim_signer, token_source};
+use crate::runtime::{self, contain::contain, manifests::ManifestWatch, pressure_stats};
 use crate::store::{HintWatch, OpenMode, Retention, StoreError, WakeHint, name_holder};
-use crate::world::policy::Cidr;
-use crate::world::pressure::EvictionThresholds;
-use crate::world::{Effect, Loop, Report, World};
+use crate::world::{Effect, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,45 +38,6 @@ const UNSYNCED: Duration = Duration::from_millis(20);
 /// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Settings of a control plane.
-#[derive(Clone)]
-pub struct ControlSettings {
-    /// The cluster's file.
-    pub state: PathBuf,
-    /// This machine as a node; none with `--no-local-node`.
-    pub node: Option<MachineCapacity>,
-    /// The binary that is run as the shim; `None` for the running one.
-    pub shim: Option<PathBuf>,
-    /// The loops that run.
-    pub loops: Vec<&'static Loop>,
-    /// First pause of the restart backoff, in seconds.
-    pub backoff_seconds: i64,
-    /// Its longest pause, in seconds.
-    pub backoff_cap_seconds: i64,
-    /// Base environment of every container.
-    pub environment: Environment,
-    /// Maximum number of processes of one pod; `None` for no limit.
-    pub pids_per_pod: Option<i64>,
-    /// The configuration of the scheduler's profiles, as JSON that was checked; empty for Kubernetes' own.
-    pub scheduler: String,
-    /// The folder of static pods' manifests.
-    pub manifests: Option<PathBuf>,
-    /// The blocks of this machine's addresses, beside localhost, at which node ports answer.
-    pub node_ports: Vec<Cidr>,
-    /// Thresholds at which this machine's nodes evict pods.
-    pub eviction: EvictionThresholds,
-    /// Decides whether a run until convergence is over.
-    pub convergence: ConvergenceCheck,
-    /// Measurements of its ticks, which others may read.
-    pub metrics: Arc<LoopMetrics>,
-    /// Called each time that nothing is left to do for now.
-    pub on_idle: Option<fn(Idle)>,
-    /// Address of the API server for pods, if one runs in this process.
-    pub pod_api: Option<std::net::SocketAddr>,
-    /// Source of the tokens of pods, where the cluster's keys are elsewhere.
-    pub token_source: Option<TokenSource>,
-}
-
 /// Wake-ups of the control loop.
 pub enum WakeUp {
     /// Another process wrote to the store.
@@ -90,6 +46,8 @@ pub enum WakeUp {
     Report(Report),
     /// The manifests of static pods have changed.
     Manifests(Vec<manifests::ManifestFile>),
+    /// The certificates for links to other machines have arrived.
+    LinkCertificates(Box<LinkCertificates>),
     /// A webhook has answered a question of a plan.
     Answer(Item, QuestionId, Answer),
     /// The user wants it to end.
@@ -150,7 +108,8 @@ impl ControlLoop {
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(shim_program(&settings));
         let missing_capabilities: Vec<_> =
-            node::missing_capabilities(pod_network, is_none || runtime::process::has_pidfds()).collect();
+            node::missing_capabilities(pod_network || settings.host_network, is_none || runtime::process::has_pidfds())
+                .collect();
         let machine = match &settings.node {
             Some(capacity) => {
                 retry_while_busy(|| Ok(node::register(&mut api, capacity, &missing_capabilities)?))
@@ -187,6 +146,7 @@ impl ControlLoop {
             leadership,
         };
         control.configure(pod_network)?;
+        control.take_link_certificates()?;
         for missing in &missing_capabilities {
             control.plane.log_text(Time::now(), missing.message);
         }
@@ -217,11 +177,25 @@ impl ControlLoop {
             world.resolver = machine.resolver();
             world.unlimited = machine.unlimited();
         }
-        world.pod_network = pod_network;
+        world.pod_network = pod_network && !self.settings.host_network;
         world.pod_api = self.settings.pod_api.map(|address| address.to_string().into());
         world.pids_per_pod = self.settings.pids_per_pod;
         world.eviction = self.settings.eviction.clone();
         world.memory = self.settings.node.as_ref().map_or(0, |node| node.memory);
+        Ok(())
+    }
+
+    /// Gives the machine its certificates for links to other machines: those that its source will have, or else ones of the cluster's keys.
+    fn take_link_certificates(&mut self) -> anyhow::Result<()> {
+        let (Some(machine), Some(node)) = (&mut self.machine, &self.settings.node) else { return Ok(()) };
+        match (&self.settings.link_certificates, node.link_address) {
+            (Some(feed), _) => feed.subscribe(self.outbox.clone()),
+            (None, Some(address)) => {
+                let keys = retry_while_busy(|| Ok(self.api.keys()?))?;
+                machine.set_link_certificates(keys.link_certificates(&node.name, address.ip())?);
+            }
+            (None, None) => {}
+        }
         Ok(())
     }
 
@@ -428,6 +402,9 @@ impl ControlLoop {
         match wake {
             WakeUp::Report(report) => self.plane.handle_report(report, now),
             WakeUp::Manifests(files) => self.plane.take_manifests(&files, now),
+            WakeUp::LinkCertificates(new) => {
+                self.machine.iter_mut().for_each(|machine| machine.set_link_certificates((*new).clone()));
+            }
             WakeUp::Store => self.log_may_have_changed = true,
             WakeUp::Answer(item, id, answer) => self.plane.handle_answer(&item, id, answer, now),
             WakeUp::Stop => self.stopping = true,

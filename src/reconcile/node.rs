@@ -10,7 +10,7 @@ use crate::world::{NodeFacts, Row, World};
 use serde_json::{Map, Value, json};
 
 /// Values of the annotation [`RUNTIME`] are [`SIMULATED`] and [`LOCAL`]. Other nodes are not run by kloop, except this machine's own Node.
-pub use crate::world::resources::{MACHINE, RUNTIME, SIMULATED, STOPPED};
+pub use crate::world::resources::{LINK, MACHINE, RUNTIME, SIMULATED, STOPPED};
 
 /// Runtime of an additional node whose pods run on this machine.
 pub const LOCAL: &str = "local";
@@ -83,6 +83,15 @@ pub fn register(
         if node.annotation(STOPPED).is_some() {
             return Ok(());
         }
+        let link = capacity.link_address.map(|address| address.to_string());
+        if node.annotation(LINK) != link.as_deref() {
+            match link {
+                Some(link) => node.set(&["metadata", "annotations", LINK], link),
+                None => _ = node.unset(&["metadata", "annotations", LINK]),
+            }
+            update(txn, kind, &node, UpdatePart::Main, &WriteOptions::default())?;
+            node = txn.get(&key)?.unwrap_or(node);
+        }
         let mut new_status = status;
         // A condition with the same status keeps its transition time.
         if let Some(since) = ready_since(&node) {
@@ -119,7 +128,12 @@ fn object(capacity: &MachineCapacity) -> Object {
         .into_iter()
         .map(|(label, value)| (label.to_owned(), value.into()))
         .collect();
-    Object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": capacity.name, "labels": labels}}))
+    let mut node =
+        Object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": capacity.name, "labels": labels}}));
+    if let Some(address) = capacity.link_address {
+        node.set(&["metadata", "annotations", LINK], address.to_string());
+    }
+    node
 }
 
 fn status(capacity: &MachineCapacity, now: Time) -> Value {

@@ -2,7 +2,7 @@
 
 use rustix::system::uname;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 /// Pods that this machine offers to run, unless settings say otherwise.
@@ -35,6 +35,8 @@ pub struct MachineCapacity {
     pub address: IpAddr,
     /// The port where it serves as a kubelet; 0 for none.
     pub kubelet_port: u16,
+    /// Where it accepts links of other machines; `None` when it is not linked.
+    pub link_address: Option<SocketAddr>,
 }
 
 /// This machine, under a name of its own or the host's; the state's file system is what its pods write to.
@@ -54,6 +56,7 @@ pub fn measure_capacity(name: Option<&str>, state: &Path) -> MachineCapacity {
         boot_id: read("/proc/sys/kernel/random/boot_id"),
         address: Ipv4Addr::LOCALHOST.into(),
         kubelet_port: 0,
+        link_address: None,
     }
 }
 

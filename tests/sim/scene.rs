@@ -109,6 +109,7 @@ pub fn machine() -> MachineCapacity {
         boot_id: "b".into(),
         address: std::net::Ipv4Addr::LOCALHOST.into(),
         kubelet_port: 0,
+        link_address: None,
     }
 }
 

@@ -6,12 +6,17 @@
 use crate::apiserver::{ApiResult, refused};
 use crate::object::{Reason, Status};
 use crate::runtime::certificate_authority::CertificateAuthority;
+use crate::runtime::https::trust::TlsClientKey;
+use crate::runtime::machine::LinkCertificates;
 use crate::runtime::token_signer::{self, TokenSigner};
 use crate::store::{OVERTAKEN, Store, StoreError, StoreRead};
 use crate::world::CertificateSigner;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +81,26 @@ impl ClusterKeys {
     pub fn issuer(&self) -> ApiResult<Issuer<'static, KeyPair>> {
         let key = KeyPair::from_pem(&self.authority_key).map_err(|error| internal(&error.into()))?;
         Ok(Issuer::new(authority_params(AUTHORITY_NAME).map_err(|error| internal(&error))?, key))
+    }
+}
+
+impl ClusterKeys {
+    /// Makes the certificates of the machine of a node for its links to others: one for both ends, valid for this address.
+    pub fn link_certificates(&self, node: &str, address: IpAddr) -> ApiResult<LinkCertificates> {
+        let make = || {
+            let mut params = CertificateParams::new([address.to_string()])?;
+            params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+            params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+            params.use_authority_key_identifier_extension = true;
+            let key = KeyPair::generate()?;
+            Ok::<_, anyhow::Error>((params, key))
+        };
+        let (params, key) = make().map_err(|error| internal(&error))?;
+        let signed = params.signed_by(&key, &self.issuer()?).map_err(|error| internal(&error.into()))?;
+        let own = TlsClientKey { certificate: signed.pem().into(), key: key.serialize_pem().into() };
+        Ok(LinkCertificates { client: own.clone(), server: own, authority: self.authority.as_str().into() })
     }
 }
 

@@ -203,6 +203,8 @@ fn start_definition_loop(mut api: Api, state: &Path) -> CliResult<ControlLoop> {
         on_idle: None,
         pod_api: None,
         token_source: None,
+        link_certificates: None,
+        host_network: false,
     };
     Ok(ControlLoop::start(api, leadership, settings)?)
 }

@@ -4,11 +4,13 @@ use crate::cli::contexts;
 use crate::cli::reconcile;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::joined_node::discovery::JoinTarget;
-use crate::joined_node::{self, JoinedNode, JoiningMachine};
+use crate::joined_node::{self, JoinedNode, JoiningMachine, NodeNetwork};
 use crate::object::io_error_text;
 use crate::reconcile::ControlSettings;
+use crate::reconcile::link_certificates::LinkCertificateFeed;
 use crate::reconcile::loops;
 use crate::runtime::capacity::{self, MachineCapacity};
+use crate::runtime::machine::LinkCertificates;
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::{HttpServer, identity};
 use crate::store;
@@ -65,20 +67,23 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     reconcile::check_descriptors()?;
     let known = joined_node::known_membership(&state).map_err(Failure::plain)?;
     let (capacity, listener) = measure(&args, &state, known)?;
-    let machine = JoiningMachine { state, capacity: capacity.clone() };
+    let machine = JoiningMachine { state, capacity };
     let log = Box::new(|text: &str| reconcile::log_by("node", text));
-    let node = joined_node::join(target.as_ref(), &machine, log).map_err(Failure::plain)?;
-    context.print_notice(&format!("node {} has joined {}", capacity.name, node.server()));
+    let node = joined_node::join(target.as_ref(), machine, log).map_err(Failure::plain)?;
+    context.print_notice(&format!("node {} has joined {}", node.capacity.name, node.server()));
     let (_stop, stopped) = oneshot::channel();
-    serve_kubelet(&node, listener, &capacity, (context.state(), stopped))?;
-    let outcome = run_loops(&node, capacity, context);
+    let certificates = LinkCertificateFeed::default();
+    serve_kubelet(&node, listener, certificates.clone(), (context.state(), stopped))?;
+    let outcome = run_loops(&node, certificates, context);
     node.stop();
     outcome
 }
 
-fn run_loops(node: &JoinedNode, capacity: MachineCapacity, context: &mut CommandContext) -> CliResult {
+fn run_loops(node: &JoinedNode, certificates: LinkCertificateFeed, context: &mut CommandContext) -> CliResult {
     let settings = ControlSettings {
-        node: Some(capacity),
+        node: Some(node.capacity.clone()),
+        link_certificates: Some(certificates),
+        host_network: node.network == NodeNetwork::Host,
         loops: loops::node_loops(),
         token_source: Some(node.token_source()),
         ..reconcile::default_settings(context)?
@@ -86,17 +91,19 @@ fn run_loops(node: &JoinedNode, capacity: MachineCapacity, context: &mut Command
     reconcile::run_until_stopped(&settings, context)
 }
 
-/// Serves logs, streams and measurements of the node on a thread of its own, once the node has a certificate for that.
+/// Serves logs, streams and measurements of the node on a thread of its own, once the node has a certificate for that; links use it, too.
 fn serve_kubelet(
     node: &JoinedNode,
     listener: TcpListener,
-    capacity: &MachineCapacity,
+    certificates: LinkCertificateFeed,
     (state, stopped): (PathBuf, oneshot::Receiver<()>),
 ) -> CliResult {
-    let obtain = node.serving_identity(capacity.address.to_string());
-    let guard = AccessGuard::Kubelet(capacity.name.clone());
+    let obtain = node.serving_identity(node.capacity.address.to_string());
+    let guard = AccessGuard::Kubelet(node.capacity.name.clone());
     let serve = move || -> anyhow::Result<()> {
         let own = obtain().map_err(anyhow::Error::msg)?;
+        let authority = String::from_utf8_lossy(&own.authority).into();
+        certificates.provide(LinkCertificates { client: own.client, server: own.key.clone(), authority });
         let tls = identity::read_certificate(own.key.certificate.as_bytes(), own.key.key.as_bytes(), &own.authority)?;
         let server = HttpServer {
             state,

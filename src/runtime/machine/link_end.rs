@@ -6,6 +6,8 @@ use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::network::gateway::GatewayCommand;
 use crate::runtime::network::publisher::{NetworkPublisher, PublishCommand};
 use crate::world::node_links::{LinkEnd, LinkIdentity};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 /// The certificates of a machine that is linked.
@@ -17,6 +19,19 @@ pub struct LinkCertificates {
     pub server: TlsClientKey,
     /// The cluster's authority, PEM.
     pub authority: Arc<str>,
+}
+
+/// The usual port for links.
+const PORT: u16 = 10_245;
+
+/// Chooses where a machine with this address accepts links: where it did before, as its gateway may still listen there, or else at the
+/// usual port, or any.
+pub fn choose_link_address(address: IpAddr, before: Option<SocketAddr>) -> io::Result<SocketAddr> {
+    if let Some(before) = before.filter(|before| before.ip() == address) {
+        return Ok(before);
+    }
+    let free = TcpListener::bind((address, PORT)).or_else(|_| TcpListener::bind((address, 0)))?;
+    free.local_addr()
 }
 
 /// What is known so far of this machine's end.
