@@ -14,7 +14,8 @@ use crate::apiserver::{Api, api};
 use crate::kubelet::manifests;
 use crate::object::time::Shift;
 use crate::object::{Str, Time};
-use crate::runtime::machine::{Host, LinkCertificates, Machine};
+use crate::runtime::https::trust::LinkCertificates;
+use crate::runtime::machine::{Host, Machine};
 use crate::runtime::token_signer::{claim_signer, token_source};
 use crate::runtime::{self, contain::contain, manifests::ManifestWatch, pressure_stats};
 use crate::store::{HintWatch, OpenMode, Retention, StoreError, WakeHint, name_holder};
@@ -189,7 +190,11 @@ impl ControlLoop {
     fn take_link_certificates(&mut self) -> anyhow::Result<()> {
         let (Some(machine), Some(node)) = (&mut self.machine, &self.settings.node) else { return Ok(()) };
         match (&self.settings.link_certificates, node.link_address) {
-            (Some(feed), _) => feed.subscribe(self.outbox.clone()),
+            (Some(feed), _) => {
+                let outbox = self.outbox.clone();
+                // A control loop that has ended needs none.
+                feed.subscribe(move |new| drop(outbox.send(WakeUp::LinkCertificates(Box::new(new)))));
+            }
             (None, Some(address)) => {
                 let keys = retry_while_busy(|| Ok(self.api.keys()?))?;
                 machine.set_link_certificates(keys.link_certificates(&node.name, address.ip())?);

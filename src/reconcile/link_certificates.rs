@@ -2,10 +2,11 @@
 //!
 //! Never: obtains one. Start reading at [`LinkCertificateFeed`].
 
-use super::control_loop::WakeUp;
-use crate::runtime::machine::LinkCertificates;
-use std::sync::mpsc::Sender;
+use crate::runtime::https::trust::LinkCertificates;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Receives the certificates.
+type CertificateSink = Box<dyn Fn(LinkCertificates) + Send>;
 
 /// The certificates, and the control loop that waits for them. Either may come first.
 #[derive(Clone, Default)]
@@ -14,7 +15,7 @@ pub struct LinkCertificateFeed(Arc<Mutex<FeedState>>);
 #[derive(Default)]
 struct FeedState {
     certificates: Option<LinkCertificates>,
-    subscriber: Option<Sender<WakeUp>>,
+    subscriber: Option<CertificateSink>,
 }
 
 impl LinkCertificateFeed {
@@ -25,10 +26,10 @@ impl LinkCertificateFeed {
         state.send();
     }
 
-    /// Sends the certificates to this control loop from now on, in place of an earlier one.
-    pub(super) fn subscribe(&self, subscriber: Sender<WakeUp>) {
+    /// Gives the certificates to this control loop from now on, in place of an earlier one.
+    pub(super) fn subscribe(&self, subscriber: impl Fn(LinkCertificates) + Send + 'static) {
         let mut state = self.lock();
-        state.subscriber = Some(subscriber);
+        state.subscriber = Some(Box::new(subscriber));
         state.send();
     }
 
@@ -40,8 +41,7 @@ impl LinkCertificateFeed {
 impl FeedState {
     fn send(&self) {
         if let (Some(certificates), Some(subscriber)) = (&self.certificates, &self.subscriber) {
-            // A control loop that has ended needs none.
-            let _ = subscriber.send(WakeUp::LinkCertificates(Box::new(certificates.clone())));
+            subscriber(certificates.clone());
         }
     }
 }
@@ -61,22 +61,13 @@ mod tests {
         };
         let feed = LinkCertificateFeed::default();
         let (sender, inbox) = channel();
-        feed.subscribe(sender);
+        feed.subscribe(move |new| sender.send(new.authority.to_string()).unwrap());
         assert!(inbox.try_recv().is_err());
         feed.provide(certificates("first"));
         let (sender, later) = channel();
-        feed.subscribe(sender);
+        feed.subscribe(move |new| sender.send(new.authority.to_string()).unwrap());
         feed.provide(certificates("second"));
-        let authorities = |inbox: std::sync::mpsc::Receiver<WakeUp>| {
-            let names = inbox.try_iter().map(|wake_up| match wake_up {
-                WakeUp::LinkCertificates(certificates) => certificates.authority.to_string(),
-                _ => String::new(),
-            });
-            names.collect::<Vec<_>>()
-        };
-        assert_eq!(
-            (authorities(inbox), authorities(later)),
-            (vec!["first".into()], vec!["first".into(), "second".into()])
-        );
+        assert_eq!(inbox.try_iter().collect::<Vec<_>>(), ["first"]);
+        assert_eq!(later.try_iter().collect::<Vec<_>>(), ["first", "second"]);
     }
 }

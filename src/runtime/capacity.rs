@@ -35,7 +35,7 @@ pub struct MachineCapacity {
     pub address: IpAddr,
     /// The port where it serves as a kubelet; 0 for none.
     pub kubelet_port: u16,
-    /// Where it accepts links of other machines; `None` when it is not linked.
+    /// The address at which it accepts links of other machines; `None` when it is not linked.
     pub link_address: Option<SocketAddr>,
 }
 

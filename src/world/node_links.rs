@@ -14,14 +14,14 @@ pub struct NodeLink {
     pub node: Str,
     /// The block of its pods' addresses.
     pub pods: Cidr,
-    /// Where it accepts links.
+    /// The address at which it accepts links.
     pub address: SocketAddr,
 }
 
 /// The place of this machine among the linked ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkEnd {
-    /// Where it accepts links.
+    /// The address at which it accepts links.
     pub address: SocketAddr,
     /// The block of its own pods' addresses.
     pub pods: Cidr,
@@ -30,7 +30,7 @@ pub struct LinkEnd {
 /// This machine's own end of all links. All texts are PEM.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkIdentity {
-    /// Where it accepts links.
+    /// The address at which it accepts links.
     pub address: SocketAddr,
     /// The block of its own pods' addresses.
     pub pods: Cidr,

@@ -1,11 +1,11 @@
 //! Nodes that belong to a cluster whose API server is elsewhere: two clusters' folders, of which one is a copy of the other.
 
-use crate::cluster::{Cluster, Plane};
+use super::machines::{ControlPlane, NetworkNamespace, join};
+use crate::cluster::Cluster;
 use kloop::client::{ApiClient, ClientRequest, ServerConfig};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 const POD: &str = r#"
@@ -29,40 +29,6 @@ spec:
 "#;
 
 const RESTARTS: &str = "{.status.containerStatuses[0].restartCount}";
-
-/// A control plane with an API server, on a machine that runs no pods.
-struct ControlPlane<'a> {
-    cluster: &'a Cluster,
-    _plane: Plane<'a>,
-    _server: Plane<'a>,
-}
-
-impl<'a> ControlPlane<'a> {
-    fn start(cluster: &'a Cluster) -> ControlPlane<'a> {
-        ControlPlane::start_at(cluster, "127.0.0.1")
-    }
-
-    fn start_at(cluster: &'a Cluster, address: &str) -> ControlPlane<'a> {
-        let plane = cluster.watch_with(&["--no-local-node"]);
-        plane.until_says("ready: ");
-        let server = cluster.background(&["serve", "--port=0", "--address", address]);
-        server.until_says("KUBECONFIG=");
-        ControlPlane { cluster, _plane: plane, _server: server }
-    }
-
-    /// Returns the arguments that join a machine.
-    fn join_command(&self) -> Vec<String> {
-        let command = self.cluster.ok("node token create");
-        command.split_whitespace().skip(1).map(str::to_owned).collect()
-    }
-}
-
-fn join<'a>(machine: &'a Cluster, command: &[String], name: &str) -> Plane<'a> {
-    let words: Vec<&str> = command.iter().map(String::as_str).chain(["--node-name", name]).collect();
-    let node = machine.background(&words);
-    node.until_says("ready: ");
-    node
-}
 
 /// Runs a join that has to fail; returns its error.
 #[track_caller]
@@ -165,7 +131,7 @@ fn joined_node_goes_on_while_its_server_is_away() {
     cluster.apply(&POD.replace("sleep 1000", "sleep 2; exit 3"));
     cluster.ok("wait --for=condition=PodReadyToStartContainers pod/a --timeout=60s");
     let port = command[2].rsplit_once(':').expect("a port").1.to_owned();
-    assert_eq!(plane._server.end("TERM"), 0);
+    assert_eq!(plane.server.end("TERM"), 0);
     // It restarts the container by itself.
     let has_restarted = |cluster: &Cluster| cluster.read("pod/a", RESTARTS).parse::<u32>().is_ok_and(|count| count > 0);
     machine.until("the container has restarted", || has_restarted(&machine));
@@ -217,67 +183,15 @@ fn wrong_joins_are_refused_and_leave_nothing() {
     assert!(fs::read_dir(machine.home()).expect("a folder").count() < 2, "only files of no cluster");
 }
 
-/// A machine: a network namespace with an address of its own, connected to the test's.
-struct NetworkNamespace {
-    name: String,
-    link: String,
-    /// Addresses of the test's side and of the machine.
-    addresses: [String; 2],
-}
-
-impl NetworkNamespace {
-    /// Makes one; `None` where this machine does not let the test.
-    fn make() -> Option<NetworkNamespace> {
-        let id = std::process::id();
-        let (name, link) = (format!("kloop-{id}"), format!("kl{id}"));
-        // A block for documentation and tests, divided by process.
-        let place = |last: u32| format!("198.18.{}.{}", id % 250, (id / 250 % 60) * 4 + last);
-        let made = NetworkNamespace { name, link, addresses: [place(1), place(2)] };
-        let [own, other] = &made.addresses;
-        let (name, link) = (&made.name, &made.link);
-        let peer = format!("{link}p");
-        let lines = [
-            format!("netns add {name}"),
-            format!("link add {link} type veth peer name {peer} netns {name}"),
-            format!("addr add {own}/30 dev {link}"),
-            format!("link set {link} up"),
-            format!("-n {name} addr add {other}/30 dev {peer}"),
-            format!("-n {name} link set {peer} up"),
-            format!("-n {name} link set lo up"),
-        ];
-        let run =
-            |line: &String| Command::new("ip").args(line.split(' ')).output().is_ok_and(|ran| ran.status.success());
-        lines.iter().all(run).then_some(made)
-    }
-
-    /// Returns a program that runs in this machine.
-    fn program(&self, cluster: &Cluster, words: &[&str]) -> Command {
-        let mut command = cluster.program("ip");
-        command.args(["netns", "exec", &self.name, env!("CARGO_BIN_EXE_kloop")]).args(words);
-        command
-    }
-}
-
-impl Drop for NetworkNamespace {
-    fn drop(&mut self) {
-        // Either may be missing after a failure.
-        drop(Command::new("ip").args(["link", "del", &self.link]).output());
-        drop(Command::new("ip").args(["netns", "del", &self.name]).output());
-    }
-}
-
 #[test]
 fn machine_with_an_address_of_its_own_joins() {
-    let Some(network) = NetworkNamespace::make() else {
-        skip!("no namespaces can be had here with `ip netns`");
-        return;
-    };
+    let Some(network) = NetworkNamespace::make() else { return };
     let [own, other] = &network.addresses;
     let (cluster, machine) = (Cluster::new(), Cluster::new());
     let plane = ControlPlane::start_at(&cluster, own);
     let command = plane.join_command();
     let words: Vec<&str> = command.iter().map(String::as_str).chain(["--node-name", "far"]).collect();
-    let node = machine.background_program(network.program(&machine, &words));
+    let node = machine.background_program(network.command(&machine, &words));
     node.until_says("ready: ");
     cluster.apply(POD);
     cluster.ok("wait --for=condition=Ready pod/a --timeout=60s");
@@ -287,13 +201,9 @@ fn machine_with_an_address_of_its_own_joins() {
     let log = || client.send(ClientRequest::get("/api/v1/namespaces/default/pods/a/log"));
     cluster.until("the log comes from there", || log().is_ok_and(|log| log.body.starts_with(b"hello far")));
     // The connection breaks, and comes back.
-    let cut = |word: &str| {
-        let ran = Command::new("ip").args(["link", "set", &network.link, word]).status();
-        assert!(ran.expect("ip runs").success());
-    };
-    cut("down");
+    network.set_link("down");
     cluster.ok("delete pod/a --wait=false");
-    cut("up");
+    network.set_link("up");
     cluster.until("the pod has ended", || cluster.kloop("get pod/a").code == 1);
     assert_eq!(node.end("TERM"), 0);
 }

@@ -6,8 +6,7 @@
 use crate::apiserver::{ApiResult, refused};
 use crate::object::{Reason, Status};
 use crate::runtime::certificate_authority::CertificateAuthority;
-use crate::runtime::https::trust::TlsClientKey;
-use crate::runtime::machine::LinkCertificates;
+use crate::runtime::https::trust::{LinkCertificates, TlsClientKey};
 use crate::runtime::token_signer::{self, TokenSigner};
 use crate::store::{OVERTAKEN, Store, StoreError, StoreRead};
 use crate::world::CertificateSigner;

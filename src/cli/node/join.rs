@@ -10,7 +10,7 @@ use crate::reconcile::ControlSettings;
 use crate::reconcile::link_certificates::LinkCertificateFeed;
 use crate::reconcile::loops;
 use crate::runtime::capacity::{self, MachineCapacity};
-use crate::runtime::machine::LinkCertificates;
+use crate::runtime::https::trust::LinkCertificates;
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::{HttpServer, identity};
 use crate::store;

@@ -105,6 +105,17 @@ impl TlsClientKey {
     }
 }
 
+/// The certificates of a machine that is linked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LinkCertificates {
+    /// The certificate that it shows as a client of other machines.
+    pub client: TlsClientKey,
+    /// The certificate that it shows as a server.
+    pub server: TlsClientKey,
+    /// The cluster's authority, PEM.
+    pub authority: Arc<str>,
+}
+
 fn read_certificates(text: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(text).filter_map(Result::ok).collect();
     (!certificates.is_empty()).then_some(certificates)

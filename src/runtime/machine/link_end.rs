@@ -2,24 +2,12 @@
 //!
 //! Knows: the gateway needs both, and they arrive in any order. Never: opens a connection. Start reading at [`OwnLinkEnd`].
 
-use crate::runtime::https::trust::TlsClientKey;
+use crate::runtime::https::trust::LinkCertificates;
 use crate::runtime::network::gateway::GatewayCommand;
 use crate::runtime::network::publisher::{NetworkPublisher, PublishCommand};
 use crate::world::node_links::{LinkEnd, LinkIdentity};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
-
-/// The certificates of a machine that is linked.
-#[derive(Clone, PartialEq, Eq)]
-pub struct LinkCertificates {
-    /// The certificate that it shows as a client of other machines.
-    pub client: TlsClientKey,
-    /// The certificate that it shows as a server.
-    pub server: TlsClientKey,
-    /// The cluster's authority, PEM.
-    pub authority: Arc<str>,
-}
 
 /// The usual port for links.
 const PORT: u16 = 10_245;
@@ -34,7 +22,7 @@ pub fn choose_link_address(address: IpAddr, before: Option<SocketAddr>) -> io::R
     free.local_addr()
 }
 
-/// What is known so far of this machine's end.
+/// The known parts of this machine's end.
 #[derive(Default)]
 pub struct OwnLinkEnd {
     end: Option<LinkEnd>,
@@ -77,6 +65,7 @@ impl OwnLinkEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::https::trust::TlsClientKey;
 
     #[test]
     fn identity_is_complete_with_place_and_certificates() {

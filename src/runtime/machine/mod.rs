@@ -11,6 +11,7 @@ mod shard;
 mod shim_link;
 mod zygote_handle;
 
+use super::https::trust::LinkCertificates;
 use super::network::gateway::{GatewayCommand, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand};
 use super::probe::ProbeRoute;
@@ -25,7 +26,7 @@ use crate::world::start::StartImage;
 use crate::world::{Effect, PodFacts, Report};
 use anyhow::{Context as _, Result};
 use link_end::OwnLinkEnd;
-pub use link_end::{LinkCertificates, choose_link_address};
+pub use link_end::choose_link_address;
 use removal::Remover;
 use shard::{LinkBudget, Shard, ShardCommand, ShardInbox};
 use std::collections::HashMap;

@@ -1,0 +1,115 @@
+//! Pods of several machines that reach each other: addresses, Services, names and policies across a link.
+
+use super::machines::{ControlPlane, NetworkNamespace};
+use crate::cluster::{Cluster, Plane};
+
+/// A server on a node, behind a Service of its name: it prints the address of each client, and answers with its own name.
+fn server(name: &str, node: &str) -> String {
+    format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{app: {name}}}}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: python
+    ports: [{{containerPort: 8080}}]
+    readinessProbe: {{tcpSocket: {{port: 8080}}, periodSeconds: 1}}
+    command:
+    - python3
+    - -uc
+    - |
+      import socket
+      listener = socket.create_server(("", 8080))
+      while True:
+          client, (address, _) = listener.accept()
+          text = b""
+          while part := client.recv(65536):
+              text += part
+          client.sendall(("{name} got %d bytes from %s" % (len(text), address)).encode())
+          client.close()
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{selector: {{app: {name}}}, ports: [{{port: 80, targetPort: 8080}}]}}
+"#
+    )
+}
+
+/// Program of a client: sends some bytes to HOST PORT, half-closes, and prints the answer or the error.
+const CLIENT: &str = r#"
+import socket, sys
+try:
+    server = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
+    server.sendall(b"x" * 100000)
+    server.shutdown(socket.SHUT_WR)
+    answer = b""
+    while part := server.recv(65536):
+        answer += part
+    print(answer.decode())
+except OSError as error:
+    print("error", error.errno)
+"#;
+
+/// Two linked machines.
+struct Machines<'a> {
+    cluster: &'a Cluster,
+    machine: &'a Cluster,
+    network: &'a NetworkNamespace,
+    _plane: ControlPlane<'a>,
+    _node: Plane<'a>,
+}
+
+impl<'a> Machines<'a> {
+    fn start(cluster: &'a Cluster, machine: &'a Cluster, network: &'a NetworkNamespace) -> Machines<'a> {
+        let plane = ControlPlane::start_linked(cluster, &network.addresses[0]);
+        let command = plane.join_command();
+        let words: Vec<&str> = command.iter().map(String::as_str).chain(["--node-name", "far"]).collect();
+        let node = machine.background_program(network.command(machine, &words));
+        node.until_says("ready: ");
+        Machines { cluster, machine, network, _plane: plane, _node: node }
+    }
+
+    /// Runs the client in the pod `near` of the first machine or the pod `far` of the second one.
+    fn ask(&self, from: &str, host: &str, port: u16) -> String {
+        let words = ["exec", from, "--", "python3", "-c", CLIENT, host, &port.to_string()];
+        let said = match from {
+            "near" => self.cluster.run(&words, ""),
+            _ => self.machine.run_program(&mut self.network.command(self.machine, &words), ""),
+        };
+        format!("{}{}", said.out, said.err).trim().to_owned()
+    }
+
+    fn address(&self, pod: &str) -> String {
+        self.cluster.read(&format!("pod/{pod}"), "{.status.podIP}")
+    }
+}
+
+#[test]
+fn pods_of_linked_machines_reach_each_other() {
+    let Some(network) = NetworkNamespace::make() else { return };
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let machines = Machines::start(&cluster, &machine, &network);
+    cluster.apply(&server("near", "main"));
+    cluster.apply(&server("far", "far"));
+    cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
+    let (near, far) = (machines.address("near"), machines.address("far"));
+    let prefix = |address: &str| address.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+    assert_eq!(prefix(&near), prefix(&far), "{near} {far}: addresses of one cluster");
+    // By address, by the Service's address and by its name; the server sees the client pod's own address.
+    let expected = format!("far got 100000 bytes from {near}");
+    cluster.until("the link is there", || machines.ask("near", &far, 8080) == expected);
+    let service = cluster.read("service/far", "{.spec.clusterIP}");
+    cluster.until("the Service leads there", || machines.ask("near", &service, 80) == expected);
+    assert_eq!(machines.ask("near", "far", 80), expected);
+    // The other way round.
+    let expected = format!("near got 100000 bytes from {far}");
+    cluster.until("the link back is there", || machines.ask("far", &near, 8080) == expected);
+    cluster.until("the Service leads back", || machines.ask("far", "near", 80) == expected);
+    // Nobody listens there.
+    assert!(machines.ask("near", &far, 8081).starts_with("error "));
+}
