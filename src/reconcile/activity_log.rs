@@ -237,6 +237,18 @@ fn event_level(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
     if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Problem }
 }
 
+/// A line about a link to another machine.
+pub fn link_line(node: &str, problem: Option<&str>) -> String {
+    match (node, problem) {
+        ("", None) => "accepts links of other machines".to_owned(),
+        ("", Some(why)) => {
+            format!("links of other machines cannot be accepted, pods there do not reach pods here: {why}")
+        }
+        (node, None) => format!("the link to node {node} is up"),
+        (node, Some(why)) => format!("the link to node {node} is down, its pods cannot be reached: {why}"),
+    }
+}
+
 /// The level of a report's line. A container that ends by the signal of a usual stop is no problem.
 pub fn report_level(report: &Report) -> LogLevel {
     const TERMINATED: i32 = 128 + 15;
@@ -329,6 +341,7 @@ pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
         | Report::NotDiscarded { .. }
         | Report::Sources { .. }
         | Report::IngressListeners(_)
+        | Report::LinkState { .. }
         | Report::SharedNetwork(_)
         | Report::Denied { .. }
         | Report::Unbound { .. }

@@ -236,6 +236,9 @@ impl ControlPlane {
                 );
                 return self.log_text(now, &text);
             }
+            Report::LinkState { node, problem } => {
+                self.log_text(now, &activity_log::link_line(node, problem.as_deref()));
+            }
             Report::NotDiscarded { why } => return self.log_text(now, &format!("{why}; kloop tries again")),
             _ => {}
         }

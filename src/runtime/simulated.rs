@@ -466,6 +466,7 @@ mod tests {
             | Report::Blocked { .. }
             | Report::NotDiscarded { .. }
             | Report::Findable { .. }
+            | Report::LinkState { .. }
             | Report::SharedNetwork(_) => "measured".into(),
             Report::NotRemoved { .. } => "not removed".into(),
             Report::Removed { .. } => "removed".into(),

@@ -19,6 +19,8 @@ pub struct Facts {
     pub nodes: HashMap<Str, NodeFacts>,
     /// Addresses that could not be listened on, by Service or pod; an empty list where there were some.
     pub blocked: BTreeMap<Key, Vec<BlockedListener>>,
+    /// Why links are down, by node; the empty name stands for the links that this machine accepts.
+    pub broken_links: BTreeMap<Str, Str>,
     /// Addresses on which the Ingress proxy listens.
     pub ingress_listeners: IngressListeners,
     /// The content of the files that an Image object watches, by its name, with the patterns that were looked at.

@@ -125,6 +125,13 @@ pub enum Report {
     },
     /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
     SharedNetwork(u8),
+    /// A link to another machine broke, or works again.
+    LinkState {
+        /// The node; empty for the links that this machine accepts.
+        node: Str,
+        /// Why it is down.
+        problem: Option<String>,
+    },
     /// The addresses on which the Ingress proxy listens have changed.
     IngressListeners(IngressListeners),
     /// Nothing is left of a pod.
@@ -196,6 +203,14 @@ impl Facts {
             }
             Report::IngressListeners(listeners) => {
                 self.ingress_listeners = listeners;
+                None
+            }
+            Report::LinkState { node, problem: Some(why) } => {
+                self.broken_links.insert(node, why.into());
+                None
+            }
+            Report::LinkState { node, problem: None } => {
+                self.broken_links.remove(&node);
                 None
             }
             Report::SharedNetwork(_) | Report::NotDiscarded { .. } => None,

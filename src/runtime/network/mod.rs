@@ -18,6 +18,7 @@ mod decide;
 mod filter;
 pub mod gateway;
 mod ingress;
+mod links;
 pub mod listener_channel;
 pub mod policies;
 mod proxy;
@@ -42,6 +43,7 @@ use crate::world::policy::DeniedConnection;
 use crate::world::start::DnsTarget;
 use affinity::AffinitySession;
 use decide::{CallDecision, SocketCall};
+use links::request::RemoteAddresses;
 use routes::EndpointChoice;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -84,6 +86,8 @@ pub struct FilterListener {
     chance: RandomState,
     /// Addresses at which the gateway was found to accept datagrams, and when.
     open: HashMap<SocketAddrV4, Instant>,
+    /// Addresses of other machines at which the gateway listens.
+    remote: RemoteAddresses,
     /// The connection that policies have just denied.
     denied: Option<DeniedConnection>,
     /// A port that could not be bound and is not reported yet, and those reported lately.
@@ -102,7 +106,7 @@ impl FilterListener {
     ) -> FilterListener {
         seccomp_notify::enable_sync_wake_up(&listener);
         let (tables, callers, chance) = (NetworkTables::for_state(state), CallerHandles::default(), RandomState::new());
-        let (open, said) = (HashMap::new(), HashMap::new());
+        let (open, said, remote) = (HashMap::new(), HashMap::new(), RemoteAddresses::new(state));
         FilterListener {
             listener,
             own,
@@ -114,6 +118,7 @@ impl FilterListener {
             choices: 0,
             chance,
             open,
+            remote,
             denied: None,
             unbound: None,
             said,
@@ -194,7 +199,10 @@ impl FilterListener {
             CallDecision::Pod(to) if *to.ip() == self.own && self.is_kept_off(&socket, to.port()) => {
                 self.forbid(&socket, SocketAddrV4::new(Ipv4Addr::LOCALHOST, to.port()))
             }
-            CallDecision::Pod(to) => self.forbid(&socket, to).or_else(|| self.as_asked(notice, &socket, to)),
+            CallDecision::Pod(to) => {
+                let refused = self.forbid(&socket, to).or_else(|| self.prepare(&socket, to));
+                refused.or_else(|| self.as_asked(notice, &socket, to))
+            }
             CallDecision::Service(to) => self.service(notice, &socket, to),
             CallDecision::Names => self.names(notice, &socket, decide::v4(asked)?),
         }
@@ -346,7 +354,7 @@ impl FilterListener {
         for at in 0..choice.endpoints.len() {
             let endpoint = choice.endpoints[at];
             let reached = self.reach(notice, socket, self.own, endpoint);
-            if matches!(reached, Some(Err(Errno::CONNREFUSED))) {
+            if matches!(reached, Some(Err(Errno::CONNREFUSED | Errno::HOSTUNREACH))) {
                 continue;
             }
             if matches!(reached, None | Some(Ok(_) | Err(Errno::INPROGRESS))) {
@@ -366,11 +374,13 @@ impl FilterListener {
     }
 
     fn reach(&mut self, notice: &SeccompNotice, socket: &CallerSocket, from: Ipv4Addr, to: SocketAddrV4) -> CallResult {
-        let refused = self.forbid(socket, to);
-        if refused.is_some() {
-            return refused;
-        }
-        self.carry(notice, socket, from, to)
+        let refused = self.forbid(socket, to).or_else(|| self.prepare(socket, to));
+        refused.or_else(|| self.carry(notice, socket, from, to))
+    }
+
+    /// Prepares a connection to an address of another machine; the error when that cannot be reached.
+    fn prepare(&mut self, socket: &CallerSocket, to: SocketAddrV4) -> CallResult {
+        self.remote.prepare(&self.tables, to, socket.is_stream).err().map(Err)
     }
 
     /// When only the source address differs from the request, the kernel completes the call, and waits where that takes

@@ -6,6 +6,7 @@ use super::{GatewayCommand, GatewayNews, MOMENT, WORD, build, socket};
 use crate::object::{Key, Str};
 use crate::world::Report;
 use crate::world::ingress_routes::{HostPort, IngressRoute};
+use crate::world::node_links::{LinkIdentity, NodeLink};
 use crate::world::plan::Route;
 use crate::world::policy::Cidr;
 use rustix::process::WaitOptions;
@@ -82,6 +83,8 @@ struct SentCommands {
     /// Services and pods with blocked listeners: a new gateway does not know them.
     blocked: BTreeSet<Key>,
     node_ports: Vec<Cidr>,
+    identity: Option<Box<LinkIdentity>>,
+    links: BTreeMap<Str, NodeLink>,
     network: Option<u8>,
     is_settled: bool,
 }
@@ -90,7 +93,9 @@ impl SentCommands {
     fn record(&mut self, command: &GatewayCommand) {
         match command {
             GatewayCommand::Hello { .. } | GatewayCommand::Ask(_) => {}
-            GatewayCommand::LinkIdentity(_) | GatewayCommand::NodeLink(..) => {}
+            GatewayCommand::LinkIdentity(identity) => self.identity = Some(identity.clone()),
+            GatewayCommand::NodeLink(node, None) => drop(self.links.remove(node)),
+            GatewayCommand::NodeLink(node, Some(link)) => drop(self.links.insert(node.clone(), link.clone())),
             GatewayCommand::Route(key, route) if route.is_empty() => drop(self.routes.remove(key)),
             GatewayCommand::Route(key, route) => drop(self.routes.insert(key.clone(), route.clone())),
             GatewayCommand::Ingress(key, None) => drop(self.ingress_routes.remove(key)),
@@ -118,8 +123,19 @@ impl SentCommands {
             .map(GatewayCommand::Answer)
             .into_iter()
             .chain(self.is_settled.then_some(GatewayCommand::Settled));
+        let identity = self.identity.clone().map(GatewayCommand::LinkIdentity).into_iter();
+        let links = self.links.values().map(|link| GatewayCommand::NodeLink(link.node.clone(), Some(link.clone())));
+        let links = identity.chain(links);
         let asked = self.blocked.iter().cloned().map(GatewayCommand::Ask);
-        first.chain(pods).chain(routes).chain(ingress_routes).chain(exposed).chain(asked).chain(last).collect()
+        first
+            .chain(pods)
+            .chain(routes)
+            .chain(ingress_routes)
+            .chain(exposed)
+            .chain(links)
+            .chain(asked)
+            .chain(last)
+            .collect()
     }
 }
 
@@ -203,6 +219,7 @@ impl GatewayConnection {
                     Ok(GatewayNews::Listeners(listeners)) => report(Report::IngressListeners(listeners)),
                     Ok(GatewayNews::Shared(Some(network))) => report(Report::SharedNetwork(network)),
                     Ok(GatewayNews::Shared(None)) => {}
+                    Ok(GatewayNews::Link(node, problem)) => report(Report::LinkState { node, problem }),
                     Ok(GatewayNews::Blocked(about, listeners)) => {
                         let _ = sender.send(LinkMessage::Blocked(about.clone(), !listeners.is_empty()));
                         report(Report::Blocked { about, listeners });
@@ -236,6 +253,10 @@ impl GatewayConnection {
 impl SentCommands {
     /// Whether no configuration needs a gateway yet.
     fn is_empty(&self) -> bool {
-        self.network.is_none() && self.routes.is_empty() && self.ingress_routes.is_empty() && self.exposed.is_empty()
+        self.identity.is_none()
+            && self.network.is_none()
+            && self.routes.is_empty()
+            && self.ingress_routes.is_empty()
+            && self.exposed.is_empty()
     }
 }

@@ -11,6 +11,7 @@
 pub mod link;
 
 use super::super::folder;
+use super::links::NodeLinks;
 use super::{ingress, proxy, resolver};
 use crate::object::{Key, Str};
 use crate::world::Report;
@@ -86,6 +87,8 @@ pub enum GatewayNews {
     Listeners(IngressListeners),
     /// Listeners of a Service, or of a pod, that could not be opened.
     Blocked(Key, Vec<BlockedListener>),
+    /// Why the link to a node is down, or cannot be accepted here where the name is empty; `None` once it works.
+    Link(Str, Option<String>),
     /// The N of 127.N.0.0/16 when another cluster uses these addresses too; `None` when no other does.
     Shared(Option<u8>),
 }
@@ -171,6 +174,7 @@ struct NewsOutbox {
     leader: Option<UnixStream>,
     listeners: IngressListeners,
     blocked: BTreeMap<Key, Vec<BlockedListener>>,
+    broken_links: BTreeMap<Str, String>,
 }
 
 impl NewsOutbox {
@@ -178,6 +182,8 @@ impl NewsOutbox {
         self.send_news(&news);
         match news {
             GatewayNews::Shared(_) => {}
+            GatewayNews::Link(node, Some(why)) => drop(self.broken_links.insert(node, why)),
+            GatewayNews::Link(node, None) => drop(self.broken_links.remove(&node)),
             GatewayNews::Listeners(listeners) => self.listeners = listeners,
             // Without a leader, a listener that becomes free is reported to the next one.
             GatewayNews::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
@@ -199,7 +205,9 @@ impl NewsOutbox {
         self.send_news(&GatewayNews::Listeners(self.listeners.clone()));
         let blocked: Vec<GatewayNews> =
             self.blocked.iter().map(|(key, blocked)| GatewayNews::Blocked(key.clone(), blocked.clone())).collect();
-        blocked.iter().for_each(|news| self.send_news(news));
+        let broken = self.broken_links.iter().map(|(node, why)| GatewayNews::Link(node.clone(), Some(why.clone())));
+        let all: Vec<GatewayNews> = blocked.into_iter().chain(broken).collect();
+        all.iter().for_each(|news| self.send_news(news));
         self.blocked.retain(|_, blocked| !blocked.is_empty());
     }
 }
@@ -223,6 +231,11 @@ struct Gateway {
     route_keys: HashSet<Key>,
     /// Keys that the current leader has sent.
     sent_keys: HashSet<Key>,
+    /// Links to other machines; `None` before there are any.
+    links: Option<NodeLinks>,
+    /// Nodes with a link, and those that the current leader has sent.
+    linked_nodes: HashSet<Str>,
+    sent_nodes: HashSet<Str>,
     is_over: bool,
 }
 
@@ -251,6 +264,9 @@ impl Gateway {
             ingress: ingress::IngressProxy::default(),
             route_keys: HashSet::new(),
             sent_keys: HashSet::new(),
+            links: None,
+            linked_nodes: HashSet::new(),
+            sent_nodes: HashSet::new(),
             is_over: false,
         })
     }
@@ -314,6 +330,7 @@ impl Gateway {
         let partial_line = reader.buffer().to_vec();
         self.epoch = epoch;
         self.sent_keys.clear();
+        self.sent_nodes.clear();
         locked(&self.outbox).set_leader(writer);
         self.leader = Some(LeaderConnection { stream, partial_line });
         // Lines that arrived with the first message are already buffered.
@@ -365,13 +382,34 @@ impl Gateway {
             }
             GatewayCommand::Answer(_) => {}
             GatewayCommand::Ask(key) => drop(self.proxy.send(proxy::ProxyCommand::Ask(key))),
-            GatewayCommand::LinkIdentity(_) | GatewayCommand::NodeLink(..) => {}
+            GatewayCommand::LinkIdentity(identity) => {
+                self.links().iter().for_each(|links| links.set_identity((*identity).clone()));
+            }
+            GatewayCommand::NodeLink(node, link) => self.set_link(node, link),
             GatewayCommand::NodePorts(blocks) => self.outside = proxy::host_addresses::addresses(&blocks),
             GatewayCommand::Settled => {
                 let unsent: Vec<Key> = self.route_keys.difference(&self.sent_keys).cloned().collect();
                 unsent.into_iter().for_each(|key| self.remove_key(key));
+                let unsent: Vec<Str> = self.linked_nodes.difference(&self.sent_nodes).cloned().collect();
+                unsent.into_iter().for_each(|node| self.set_link(node, None));
             }
         }
+    }
+
+    /// Returns the links, and starts their thread at the first call.
+    fn links(&mut self) -> Option<&NodeLinks> {
+        if self.links.is_none() {
+            let outbox = self.outbox.clone();
+            let report = Arc::new(move |node, problem| locked(&outbox).send(GatewayNews::Link(node, problem)));
+            self.links = NodeLinks::start(&self.state, report).ok();
+        }
+        self.links.as_ref()
+    }
+
+    fn set_link(&mut self, node: Str, link: Option<NodeLink>) {
+        self.sent_nodes.insert(node.clone());
+        let _ = if link.is_some() { self.linked_nodes.insert(node.clone()) } else { self.linked_nodes.remove(&node) };
+        self.links().iter().for_each(|links| links.set_link(node.clone(), link.clone()));
     }
 
     fn record_key(&mut self, key: &Key, has_route: bool) {

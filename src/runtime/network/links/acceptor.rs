@@ -1,0 +1,178 @@
+//! The end of a link that accepts: connects to pods of this machine for clients on others.
+//!
+//! Knows: a client's certificate tells its node, and a node speaks for the addresses of its own pods only. NetworkPolicies of this machine
+//! apply. Never: connects to an address outside of this machine's block. Start reading at [`accept_links`].
+
+use super::dialer::SOURCE;
+use super::{AGAIN, BUFFER, CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkTable, STREAM_WINDOW, STREAMS, certificates};
+use crate::network::policy::table::PolicyFlow;
+use crate::object::io_error_text;
+use crate::runtime::low_ports;
+use crate::runtime::network::policies;
+use crate::runtime::network::tables::NetworkTables;
+use crate::world::node_links::LinkIdentity;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http2::Builder;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Maximum number of connections that are not proven yet, and of all links. Others wait.
+const HANDSHAKES: usize = 64;
+const LINKS: usize = 1024;
+/// Time limit of a handshake, and of connecting to a pod.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Accepts links until this task is aborted.
+pub async fn accept_links(table: Arc<LinkTable>, identity: Arc<LinkIdentity>) {
+    let acceptor = match certificates::acceptor(&identity) {
+        Ok(acceptor) => acceptor,
+        Err(why) => return (table.report)("".into(), Some(why)),
+    };
+    let mut logged = None;
+    let listener = loop {
+        match TcpListener::bind(identity.address).await {
+            Ok(listener) => break listener,
+            Err(error) => {
+                let why = format!("cannot listen on {}: {}", identity.address, io_error_text(error));
+                if logged.as_ref() != Some(&why) {
+                    (table.report)("".into(), Some(why.clone()));
+                    logged = Some(why);
+                }
+                sleep(AGAIN).await;
+            }
+        }
+    };
+    (table.report)("".into(), None);
+    let (handshakes, links) = (Arc::new(Semaphore::new(HANDSHAKES)), Arc::new(Semaphore::new(LINKS)));
+    let mut tasks = tokio::task::JoinSet::new();
+    loop {
+        let Ok(permit) = handshakes.clone().acquire_owned().await else { return };
+        let Ok(link) = links.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let serve = serve_link(table.clone(), acceptor.clone(), stream, permit);
+                tasks.spawn(async move {
+                    serve.await;
+                    drop(link);
+                });
+            }
+            // Usually descriptors have run out.
+            Err(_) => sleep(Duration::from_millis(10)).await,
+        }
+        while tasks.try_join_next().is_some() {}
+    }
+}
+
+async fn serve_link(table: Arc<LinkTable>, acceptor: TlsAcceptor, stream: TcpStream, permit: OwnedSemaphorePermit) {
+    let _ = stream.set_nodelay(true);
+    let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await else { return };
+    let Some(node) = certificates::node_of(stream.get_ref().1.peer_certificates()) else { return };
+    drop(permit);
+    let node: Arc<str> = node.into();
+    let service = service_fn(move |request| answer(table.clone(), node.clone(), request));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE);
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// A refusal: the status and its reason.
+type Refusal = (StatusCode, String);
+
+async fn answer(
+    table: Arc<LinkTable>,
+    node: Arc<str>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (status, text) = match connect_to_pod(&table, &node, &request).await {
+        Ok(mut server) => {
+            tokio::spawn(async move {
+                if let Ok(client) = hyper::upgrade::on(request).await {
+                    let mut client = TokioIo::new(client);
+                    let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+                }
+            });
+            (StatusCode::OK, String::new())
+        }
+        Err(refusal) => refusal,
+    };
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+async fn connect_to_pod(table: &LinkTable, node: &str, request: &Request<Incoming>) -> Result<TcpStream, Refusal> {
+    let (to, source) = destination(table, node, request)?;
+    let unreachable = |error: io::Error| (StatusCode::BAD_GATEWAY, format!("{to}: {}", io_error_text(error)));
+    let connect = async {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(source) = source {
+            socket.bind(SocketAddrV4::new(source, 0).into())?;
+        }
+        socket.connect(low_ports::moved_address(to).into()).await
+    };
+    let connected = timeout(PATIENCE, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let stream = connected.map_err(unreachable)?;
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+/// Returns the pod's address and port, and the address of the client's pod, if the node may ask for that.
+fn destination(
+    table: &LinkTable,
+    node: &str,
+    request: &Request<Incoming>,
+) -> Result<(SocketAddrV4, Option<Ipv4Addr>), Refusal> {
+    let refuse = |why: String| (StatusCode::FORBIDDEN, why);
+    if request.method() != Method::CONNECT {
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "a link carries connections only".to_owned()));
+    }
+    let to = request.uri().authority().and_then(|authority| authority.as_str().parse::<SocketAddrV4>().ok());
+    let to = to.ok_or_else(|| (StatusCode::BAD_REQUEST, "no address and port of a pod".to_owned()))?;
+    let is_here = table.own_block().is_some_and(|own| own.contains(*to.ip())) && table.peer_of(*to.ip()).is_none();
+    if !is_here {
+        return Err(refuse(format!("{} is no address of this machine's pods", to.ip())));
+    }
+    let block = table.block_of(node).ok_or_else(|| refuse(format!("node {node} is not linked")))?;
+    let source = request.headers().get(SOURCE).map(|source| source.to_str().unwrap_or_default().parse::<Ipv4Addr>());
+    let source = match source {
+        None => None,
+        Some(Ok(source)) if block.contains(source) && !table.own_block().is_some_and(|own| own.contains(source)) => {
+            Some(source)
+        }
+        Some(_) => return Err(refuse(format!("node {node} does not speak for this client"))),
+    };
+    if let Some(from) = source {
+        check_policies(table, &PolicyFlow { from, to, protocol: "tcp" })?;
+    }
+    Ok((to, source))
+}
+
+fn check_policies(table: &LinkTable, flow: &PolicyFlow<'_>) -> Result<(), Refusal> {
+    let tables = NetworkTables::for_state(&table.state);
+    match policies::denial(&tables, flow) {
+        Ok(None) => Ok(()),
+        Ok(Some(denial)) => {
+            Err((StatusCode::FORBIDDEN, format!("denied by NetworkPolicy {}", denial.policies.join(", "))))
+        }
+        Err(error) => Err((StatusCode::SERVICE_UNAVAILABLE, io_error_text(error))),
+    }
+}

@@ -1,0 +1,167 @@
+//! The end of a link that dials: one HTTP/2 connection to a machine, made again when it breaks.
+//!
+//! Knows: each carried connection is a CONNECT request for the pod's address (RFC 9113, 8.5). Never: repeats a request whose connection has
+//! broken. Start reading at [`Peer::open`].
+
+use super::{CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkReport, STREAM_WINDOW, certificates};
+use crate::object::io_error_text;
+use crate::runtime::https::trust::handshake_error;
+use crate::world::node_links::{LinkIdentity, NodeLink};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::upgrade::Upgraded;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+/// Header with the address of the client's pod.
+pub const SOURCE: &str = "kloop-source";
+
+/// Time limit for making the connection, and for the answer to a request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// First and longest pause before a broken link is made again.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Longest reason of a refusal that is read.
+const LONGEST_REASON: usize = 1024;
+
+/// Another machine, and the connection to it. Dropped, it closes the connection.
+pub struct Peer {
+    /// The link.
+    pub link: NodeLink,
+    state: Arc<Mutex<PeerState>>,
+    task: AbortHandle,
+}
+
+#[derive(Default)]
+struct PeerState {
+    sender: Option<SendRequest<Empty<Bytes>>>,
+    /// The reason why there is no connection.
+    problem: Option<String>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Peer {
+    /// Starts to connect.
+    pub fn start(link: NodeLink, identity: &LinkIdentity, report: LinkReport) -> Arc<Peer> {
+        let state: Arc<Mutex<PeerState>> = Arc::default();
+        let connector = certificates::connector(identity);
+        let keep = keep_connected(link.clone(), connector, state.clone(), report);
+        Arc::new(Peer { link, state, task: tokio::spawn(keep).abort_handle() })
+    }
+
+    /// Why the link is down; `None` while it is up, or not known yet.
+    pub fn problem(&self) -> Option<String> {
+        locked(&self.state).problem.clone()
+    }
+
+    /// Opens a connection to a pod of that machine, for a client with this address.
+    pub async fn open(&self, to: SocketAddrV4, source: Option<Ipv4Addr>) -> Result<Upgraded, String> {
+        let sender = locked(&self.state).sender.clone();
+        let Some(mut sender) = sender else {
+            return Err(self.problem().unwrap_or_else(|| "the link is not up yet".to_owned()));
+        };
+        let mut request = Request::connect(to.to_string());
+        if let Some(source) = source {
+            request = request.header(SOURCE, source.to_string());
+        }
+        let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
+        let answer = timeout(PATIENCE, sender.send_request(request)).await;
+        let mut response = answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())?;
+        if response.status() != StatusCode::OK {
+            let body = Limited::new(response.body_mut(), LONGEST_REASON).collect().await;
+            let reason = body.map(|body| body.to_bytes()).unwrap_or_default();
+            return Err(String::from_utf8_lossy(&reason).into_owned());
+        }
+        hyper::upgrade::on(response).await.map_err(|error| error.to_string())
+    }
+}
+
+fn locked(state: &Mutex<PeerState>) -> MutexGuard<'_, PeerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Connects, again and again.
+async fn keep_connected(
+    link: NodeLink,
+    connector: Result<TlsConnector, String>,
+    state: Arc<Mutex<PeerState>>,
+    report: LinkReport,
+) {
+    let note = |problem: Option<String>| {
+        let is_news = {
+            let mut state = locked(&state);
+            // The first connection is news, too.
+            let is_news = state.problem != problem || (problem.is_none() && state.sender.is_some());
+            state.problem.clone_from(&problem);
+            is_news
+        };
+        if is_news {
+            report(link.node.clone(), problem);
+        }
+    };
+    let connector = match connector {
+        Ok(connector) => connector,
+        Err(why) => return note(Some(why)),
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let connected = timeout(PATIENCE, connect(&link, &connector)).await;
+        match connected.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            Ok((sender, connection)) => {
+                pause = FIRST_PAUSE;
+                locked(&state).sender = Some(sender);
+                note(None);
+                let ended = connection.await;
+                locked(&state).sender = None;
+                note(Some(ended.err().unwrap_or_else(|| "the other machine has closed the connection".to_owned())));
+            }
+            Err(why) => note(Some(why)),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The task of a connection; it ends with the connection.
+type LinkConnection = std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+async fn connect(
+    link: &NodeLink,
+    connector: &TlsConnector,
+) -> Result<(SendRequest<Empty<Bytes>>, LinkConnection), String> {
+    let failed = |error: std::io::Error| format!("dial tcp {}: {}", link.address, io_error_text(error));
+    let stream = TcpStream::connect(link.address).await.map_err(failed)?;
+    let _ = stream.set_nodelay(true);
+    let name = ServerName::IpAddress(link.address.ip().into());
+    let stream = connector.connect(name, stream).await.map_err(|error| handshake_error(&error))?;
+    let node = certificates::node_of(stream.get_ref().1.peer_certificates());
+    if node.as_deref() != Some(&*link.node) {
+        let found = node.map_or_else(|| "no node".to_owned(), |node| format!("node {node}"));
+        return Err(format!("{found} answers at {}", link.address));
+    }
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    Ok((sender, Box::pin(async { connection.await.map_err(|error| error.to_string()) })))
+}

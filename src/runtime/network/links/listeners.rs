@@ -1,0 +1,141 @@
+//! Sockets of the gateway at addresses of other machines' pods, opened when a shim asks for one.
+//!
+//! Never: listens at an address of this machine's own block. Start reading at [`answer_requests`].
+
+use super::request::LISTENS;
+use super::{BUFFER, LinkTable};
+use crate::runtime::{low_ports, relay};
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional_with_sizes};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+/// Maximum number of sockets. The one that was asked for the longest time ago makes room.
+const MOST: usize = 4096;
+/// Time without a request after which a socket is closed. Shims ask again every few seconds while they connect.
+const IDLE: Duration = Duration::from_secs(300);
+/// Longest line of a request, and the time for it.
+const LONGEST: u64 = 64;
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum number of requests at once.
+const REQUESTS: usize = 256;
+
+/// The open sockets.
+#[derive(Default)]
+struct OpenListeners(Mutex<HashMap<SocketAddrV4, OpenListener>>);
+
+struct OpenListener {
+    used: Instant,
+    task: AbortHandle,
+}
+
+impl Drop for OpenListener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Answers the requests of shims until the gateway ends.
+pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
+    let (open, limit) = (Arc::new(OpenListeners::default()), Arc::new(Semaphore::new(REQUESTS)));
+    loop {
+        let Ok(permit) = limit.clone().acquire_owned().await else { return };
+        match requests.accept().await {
+            Ok((stream, _)) => {
+                let (open, table) = (open.clone(), table.clone());
+                tokio::spawn(async move {
+                    let _ = timeout(PATIENCE, answer(stream, &open, &table)).await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn answer(mut stream: UnixStream, open: &OpenListeners, table: &Arc<LinkTable>) -> io::Result<()> {
+    let mut line = String::new();
+    BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line).await?;
+    let asked = line.trim_end().strip_prefix("tcp ").and_then(|to| to.parse().ok());
+    let answer = match asked {
+        Some(to) => open.listen(to, table).await.map_or_else(|why| why, |()| LISTENS.to_owned()),
+        None => "unknown".to_owned(),
+    };
+    stream.write_all(format!("{answer}\n").as_bytes()).await
+}
+
+impl OpenListeners {
+    /// Listens at an address of another machine; the error is a word for the shim.
+    async fn listen(&self, to: SocketAddrV4, table: &Arc<LinkTable>) -> Result<(), String> {
+        let peer = table.peer_of(*to.ip()).ok_or("unlinked")?;
+        if peer.problem().is_some() {
+            return Err("down".to_owned());
+        }
+        {
+            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|_, listener| listener.used.elapsed() < IDLE && !listener.task.is_finished());
+            if let Some(known) = open.get_mut(&to) {
+                known.used = Instant::now();
+                return Ok(());
+            }
+            if open.len() >= MOST {
+                let oldest = open.iter().min_by_key(|(_, listener)| listener.used).map(|(place, _)| *place);
+                oldest.iter().for_each(|place| drop(open.remove(place)));
+            }
+        }
+        let listener = TcpListener::bind(low_ports::moved_address(to)).await;
+        let listener = match listener {
+            Ok(listener) => listener,
+            // Another request has opened it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_open(to) => return Ok(()),
+            Err(_) => return Err("taken".to_owned()),
+        };
+        let task = tokio::spawn(serve(listener, to, table.clone())).abort_handle();
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(to, OpenListener { used: Instant::now(), task });
+        Ok(())
+    }
+
+    fn is_open(&self, to: SocketAddrV4) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&to)
+    }
+}
+
+/// Accepts clients until the address belongs to no other machine any more.
+async fn serve(listener: TcpListener, to: SocketAddrV4, table: Arc<LinkTable>) {
+    relay::accept(listener, move |client, from| drop(tokio::spawn(carry(client, from, to, table.clone())))).await;
+}
+
+/// Carries a client's connection to the pod; resets it when that cannot be reached.
+async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table: Arc<LinkTable>) {
+    let _ = client.set_nodelay(true);
+    let source = pod_address(from).filter(|from| table.own_block().is_some_and(|own| own.contains(*from)));
+    let opened = match table.peer_of(*to.ip()) {
+        Some(peer) => peer.open(to, source).await,
+        None => Err("the address belongs to no other machine".to_owned()),
+    };
+    match opened {
+        Ok(server) => {
+            let mut server = TokioIo::new(server);
+            let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+        }
+        Err(why) => {
+            tracing::debug!("{to}: {why}");
+            let _ = client.set_zero_linger();
+        }
+    }
+}
+
+fn pod_address(from: SocketAddr) -> Option<Ipv4Addr> {
+    match from.ip() {
+        IpAddr::V4(ip) if low_ports::is_pod(ip) => Some(ip),
+        _ => None,
+    }
+}
