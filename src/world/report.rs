@@ -205,14 +205,7 @@ impl Facts {
                 self.ingress_listeners = listeners;
                 None
             }
-            Report::LinkState { node, problem: Some(why) } => {
-                self.broken_links.insert(node, why.into());
-                None
-            }
-            Report::LinkState { node, problem: None } => {
-                self.broken_links.remove(&node);
-                None
-            }
+            Report::LinkState { node, problem } => self.record_link(node, problem),
             Report::SharedNetwork(_) | Report::NotDiscarded { .. } => None,
             Report::Removed { pod_uid } => Some(self.pods.remove(&pod_uid)?.key()),
             Report::NotRemoved { pod_uid, why } => {
@@ -255,6 +248,14 @@ impl Facts {
                 })
             }
         }
+    }
+
+    fn record_link(&mut self, node: Str, problem: Option<String>) -> Option<Key> {
+        match problem {
+            Some(why) => _ = self.broken_links.insert(node, why.into()),
+            None => _ = self.broken_links.remove(&node),
+        }
+        None
     }
 
     fn record_sources(&mut self, image: Str, sources: (FilePatterns, SourceDigests)) -> Option<Key> {

@@ -110,6 +110,9 @@ fn pods_of_linked_machines_reach_each_other() {
     let expected = format!("near got 100000 bytes from {far}");
     cluster.until("the link back is there", || machines.ask("far", &near, 8080) == expected);
     cluster.until("the Service leads back", || machines.ask("far", "near", 80) == expected);
+    // Programs of the machine that are in no pod have no address of one.
+    let host = cluster.run_program(cluster.program("python3").args(["-c", CLIENT, &service, "80"]), "");
+    assert_eq!(host.out.trim(), "far got 100000 bytes from 127.0.0.1", "{}", host.err);
     // Nobody listens there.
     assert!(machines.ask("near", &far, 8081).starts_with("error "));
 }

@@ -261,7 +261,7 @@ impl Gateway {
             claim: None,
             proxy: proxy::start(state, Box::new(report_blocked))?,
             outside: Vec::new(),
-            ingress: ingress::IngressProxy::default(),
+            ingress: ingress::IngressProxy::new(state),
             route_keys: HashSet::new(),
             sent_keys: HashSet::new(),
             links: None,

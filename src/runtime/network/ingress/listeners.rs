@@ -246,7 +246,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let (mut client, server) = tokio::io::duplex(1 << 16);
-            let visit = IngressClient::new(Arc::default(), "127.0.0.1:9".parse().unwrap(), "https", 443);
+            let visit = IngressClient::new(SharedIngress::for_tests(), "127.0.0.1:9".parse().unwrap(), "https", 443);
             let served = spawn_local(serve_http2(server, visit, Duration::from_millis(20)));
             // The preface and empty settings only.
             client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();

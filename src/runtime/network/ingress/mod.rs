@@ -33,7 +33,6 @@ const ALIASES: usize = 8;
 pub type ListenersCallback = Box<dyn Fn(Report) + Send>;
 
 /// Handle of the proxy, which ends when this is dropped.
-#[derive(Default)]
 pub struct IngressProxy {
     shared: Arc<SharedIngress>,
     /// Wakes the thread; `None` before the first Ingress.
@@ -41,7 +40,6 @@ pub struct IngressProxy {
 }
 
 /// State shared between the thread and its callers.
-#[derive(Default)]
 struct SharedIngress {
     known: Mutex<IngressState>,
     /// Connections to endpoints: one pool per thread.
@@ -85,6 +83,12 @@ enum RequestRoute {
 }
 
 impl IngressProxy {
+    /// Makes the proxy of the cluster with this folder; nothing runs before the first Ingress.
+    pub fn new(state: &Path) -> IngressProxy {
+        let pools = std::array::from_fn(|_| pool::EndpointPool::new(state));
+        IngressProxy { shared: Arc::new(SharedIngress { known: Mutex::default(), pools }), changed: None }
+    }
+
     /// Sets the route of a Service.
     pub fn route_service(&self, service: &Key, route: &Route) {
         let mut known = self.shared.lock_state();
@@ -144,6 +148,12 @@ impl IngressProxy {
 }
 
 impl SharedIngress {
+    /// One of no cluster.
+    #[cfg(test)]
+    fn for_tests() -> Arc<SharedIngress> {
+        IngressProxy::new(Path::new("/nonexistent")).shared
+    }
+
     fn lock_state(&self) -> MutexGuard<'_, IngressState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,6 +4,7 @@
 //! it is free. The oldest connections are checked first, because they are most likely free. So no task has to wait for the end of a body.
 
 use crate::runtime::low_ports;
+use crate::runtime::network::links;
 use crate::runtime::probe::dial;
 use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
@@ -13,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -30,8 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 type IdleConnections = HashMap<SocketAddr, VecDeque<EndpointSender>>;
 
 /// The connections of a thread.
-#[derive(Default)]
-pub struct EndpointPool(Mutex<IdleConnections>);
+pub struct EndpointPool {
+    idle: Mutex<IdleConnections>,
+    /// The cluster's folder.
+    state: PathBuf,
+}
 
 /// A connection to an endpoint, by protocol.
 enum EndpointSender {
@@ -68,8 +73,13 @@ impl EndpointSender {
 }
 
 impl EndpointPool {
+    /// Makes an empty pool for the cluster with this folder.
+    pub fn new(state: &Path) -> EndpointPool {
+        EndpointPool { idle: Mutex::default(), state: state.to_owned() }
+    }
+
     fn lock_idle(&self) -> MutexGuard<'_, IdleConnections> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Closes the connections to a removed endpoint.
@@ -98,7 +108,7 @@ impl EndpointPool {
                 let was_kept = kept.is_some();
                 let mut sender = match kept {
                     Some(sender) => sender,
-                    None => match connect(&address, is_h2).await {
+                    None => match self.connect(&address, is_h2).await {
                         Ok(sender) => sender,
                         Err(error) => {
                             why = error;
@@ -130,6 +140,14 @@ impl EndpointPool {
             }
         }
         Err(why)
+    }
+
+    async fn connect(&self, address: &SocketAddr, is_h2: bool) -> Result<EndpointSender, String> {
+        if let SocketAddr::V4(to) = address {
+            links::request::prepare_once(&self.state, *to)
+                .map_err(|errno| dial::error_of(&address.to_string(), &errno.into()))?;
+        }
+        connect(address, is_h2).await
     }
 
     fn take_idle(&self, address: &SocketAddr) -> Option<EndpointSender> {
@@ -218,7 +236,7 @@ mod tests {
                     stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
                 }
             });
-            let pool = EndpointPool::default();
+            let pool = EndpointPool::new(Path::new("/nonexistent"));
             for (method, code) in [("GET", Some(204)), ("DELETE", Some(204)), ("POST", None)] {
                 let request = Request::builder().method(method).uri("/").body(Either::Right(Empty::new())).unwrap();
                 let answer = pool.send(places, request, false).await;

@@ -1,7 +1,7 @@
 //! The end of a link that dials: one HTTP/2 connection to a machine, made again when it breaks.
 //!
 //! Knows: each carried connection is a CONNECT request for the pod's address (RFC 9113, 8.5). Never: repeats a request whose connection has
-//! broken. Start reading at [`Peer::open`].
+//! broken. Start reading at [`LinkedPeer::open`].
 
 use super::{CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkReport, STREAM_WINDOW, certificates};
 use crate::object::io_error_text;
@@ -34,33 +34,33 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_REASON: usize = 1024;
 
 /// Another machine, and the connection to it. Dropped, it closes the connection.
-pub struct Peer {
+pub struct LinkedPeer {
     /// The link.
     pub link: NodeLink,
-    state: Arc<Mutex<PeerState>>,
+    state: Arc<Mutex<LinkedPeerState>>,
     task: AbortHandle,
 }
 
 #[derive(Default)]
-struct PeerState {
+struct LinkedPeerState {
     sender: Option<SendRequest<Empty<Bytes>>>,
     /// The reason why there is no connection.
     problem: Option<String>,
 }
 
-impl Drop for Peer {
+impl Drop for LinkedPeer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Peer {
+impl LinkedPeer {
     /// Starts to connect.
-    pub fn start(link: NodeLink, identity: &LinkIdentity, report: LinkReport) -> Arc<Peer> {
-        let state: Arc<Mutex<PeerState>> = Arc::default();
+    pub fn start(link: NodeLink, identity: &LinkIdentity, report: LinkReport) -> Arc<LinkedPeer> {
+        let state: Arc<Mutex<LinkedPeerState>> = Arc::default();
         let connector = certificates::connector(identity);
         let keep = keep_connected(link.clone(), connector, state.clone(), report);
-        Arc::new(Peer { link, state, task: tokio::spawn(keep).abort_handle() })
+        Arc::new(LinkedPeer { link, state, task: tokio::spawn(keep).abort_handle() })
     }
 
     /// Why the link is down; `None` while it is up, or not known yet.
@@ -90,7 +90,7 @@ impl Peer {
     }
 }
 
-fn locked(state: &Mutex<PeerState>) -> MutexGuard<'_, PeerState> {
+fn locked(state: &Mutex<LinkedPeerState>) -> MutexGuard<'_, LinkedPeerState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -98,7 +98,7 @@ fn locked(state: &Mutex<PeerState>) -> MutexGuard<'_, PeerState> {
 async fn keep_connected(
     link: NodeLink,
     connector: Result<TlsConnector, String>,
-    state: Arc<Mutex<PeerState>>,
+    state: Arc<Mutex<LinkedPeerState>>,
     report: LinkReport,
 ) {
     let note = |problem: Option<String>| {

@@ -126,10 +126,8 @@ async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table:
             let mut server = TokioIo::new(server);
             let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
         }
-        Err(why) => {
-            tracing::debug!("{to}: {why}");
-            let _ = client.set_zero_linger();
-        }
+        // The client learns no more than that its connection broke.
+        Err(_) => _ = client.set_zero_linger(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::runtime::folder;
 use crate::runtime::network::tables;
 use crate::world::node_links::{LinkIdentity, NodeLink};
 use crate::world::policy::Cidr;
-use dialer::Peer;
+use dialer::LinkedPeer;
 use request::{FOLDER, REMOTE};
 use std::collections::BTreeMap;
 use std::io;
@@ -91,7 +91,7 @@ struct LinkTable {
 struct LinkParts {
     identity: Option<Arc<LinkIdentity>>,
     wanted: BTreeMap<Str, NodeLink>,
-    peers: BTreeMap<Str, Arc<Peer>>,
+    peers: BTreeMap<Str, Arc<LinkedPeer>>,
     acceptor: Option<AbortHandle>,
 }
 
@@ -133,7 +133,7 @@ impl LinkTable {
         // New certificates need new connections.
         let wanted: Vec<NodeLink> = parts.wanted.values().cloned().collect();
         for link in wanted {
-            parts.peers.insert(link.node.clone(), Peer::start(link, &identity, self.report.clone()));
+            parts.peers.insert(link.node.clone(), LinkedPeer::start(link, &identity, self.report.clone()));
         }
     }
 
@@ -149,7 +149,7 @@ impl LinkTable {
         };
         parts.wanted.insert(node.clone(), link.clone());
         if let Some(identity) = parts.identity.clone() {
-            parts.peers.insert(node, Peer::start(link, &identity, self.report.clone()));
+            parts.peers.insert(node, LinkedPeer::start(link, &identity, self.report.clone()));
         }
     }
 
@@ -168,7 +168,7 @@ impl LinkTable {
     }
 
     /// Returns the machine that an address belongs to; `None` for one of this machine, or of none.
-    fn peer_of(&self, address: Ipv4Addr) -> Option<Arc<Peer>> {
+    fn peer_of(&self, address: Ipv4Addr) -> Option<Arc<LinkedPeer>> {
         let parts = self.lock();
         let own = parts.identity.as_ref()?.pods;
         let peer = parts.peers.values().filter(|peer| peer.link.pods.contains(address));

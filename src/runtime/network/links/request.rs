@@ -107,6 +107,11 @@ impl RemoteAddresses {
     }
 }
 
+/// Prepares a single connection of the gateway itself, as [`RemoteAddresses::prepare`] does.
+pub fn prepare_once(state: &Path, to: SocketAddrV4) -> Result<(), Errno> {
+    RemoteAddresses::new(state).prepare(&NetworkTables::for_state(state), to, true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,1 +1,212 @@
+//! Two ends of a link in one process: a dialer against an acceptor with certificates of a test's own authority.
 
+use super::acceptor::accept_links;
+use super::dialer::LinkedPeer;
+use super::*;
+use crate::network::policy::table;
+use crate::world::policy::NetworkPolicyRules;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener as StdListener};
+use std::sync::atomic::{AtomicU8, Ordering};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// An authority for both ends.
+struct TestAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: Str,
+}
+
+impl TestAuthority {
+    fn new() -> TestAuthority {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        TestAuthority { issuer: Issuer::new(params, key), pem: pem.into() }
+    }
+
+    fn identity(&self, node: &str, pods: Cidr, address: SocketAddr) -> LinkIdentity {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([address.ip().to_string()]).unwrap();
+        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+        params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
+        let certificate: Str = params.signed_by(&key, &self.issuer).unwrap().pem().into();
+        let key: Str = key.serialize_pem().into();
+        LinkIdentity {
+            address,
+            pods,
+            client_certificate: certificate.clone(),
+            client_key: key.clone(),
+            server_certificate: certificate,
+            server_key: key,
+            authority: self.pem.clone(),
+        }
+    }
+}
+
+/// A machine `far` that accepts links, with a server at an address of one of its pods; `near` is the other machine.
+struct Ends {
+    authority: TestAuthority,
+    far: NodeLink,
+    near: NodeLink,
+    server: TcpListener,
+    state: TempDir,
+}
+
+impl Ends {
+    async fn start() -> Ends {
+        // A network of its own for each test, as they run at once in one process.
+        static NETWORKS: AtomicU8 = AtomicU8::new(0);
+        let network = 240 + NETWORKS.fetch_add(1, Ordering::Relaxed) % 14;
+        let block = |third: u8| Cidr { address: Ipv4Addr::new(127, network, third, 0), bits: 25 };
+        let address = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let server = TcpListener::bind((Ipv4Addr::new(127, network, 64, 7), 0)).await.unwrap();
+        let far = NodeLink { node: "far".into(), pods: block(64), address };
+        let near = NodeLink { node: "near".into(), pods: block(65), address: "127.0.0.1:1".parse().unwrap() };
+        let state = tempfile::tempdir().unwrap();
+        let authority = TestAuthority::new();
+        let table = LinkTable { state: state.path().to_owned(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
+        let table = Arc::new(table);
+        let identity = Arc::new(authority.identity("far", far.pods, address));
+        table.lock().identity = Some(identity.clone());
+        table.lock().wanted.insert("near".into(), near.clone());
+        tokio::spawn(accept_links(table, identity));
+        Ends { authority, far, near, server, state }
+    }
+
+    /// Starts the other end, as a node with certificates of an authority.
+    fn dial(&self, node: &str, authority: &TestAuthority) -> (Arc<LinkedPeer>, UnboundedReceiver<Option<String>>) {
+        let (sender, states) = unbounded_channel();
+        let identity = authority.identity(node, self.near.pods, self.near.address);
+        let report = Arc::new(move |_, problem| drop(sender.send(problem)));
+        (LinkedPeer::start(self.far.clone(), &identity, report), states)
+    }
+
+    async fn linked(&self) -> Arc<LinkedPeer> {
+        let (peer, mut states) = self.dial("near", &self.authority);
+        while states.recv().await.unwrap().is_some() {}
+        peer
+    }
+
+    fn server(&self) -> SocketAddrV4 {
+        match self.server.local_addr().unwrap() {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(_) => unreachable!(),
+        }
+    }
+
+    /// An address of a pod of the machine `near`.
+    fn client(&self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.near.pods.address) + 9)
+    }
+}
+
+#[tokio::test]
+async fn connection_is_carried_both_ways_from_the_clients_address() {
+    let ends = Ends::start().await;
+    let peer = ends.linked().await;
+    let client = peer.open(ends.server(), Some(ends.client())).await.unwrap();
+    let (mut server, from) = ends.server.accept().await.unwrap();
+    assert_eq!(from.ip(), ends.client());
+    let mut client = hyper_util::rt::TokioIo::new(client);
+    let sent = vec![7; 3 << 20];
+    let send = async {
+        client.write_all(&sent).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        answer
+    };
+    let serve = async {
+        let mut received = Vec::new();
+        // The end of what the client sends arrives, and the other direction still works.
+        server.read_to_end(&mut received).await.unwrap();
+        server.write_all(b"thanks").await.unwrap();
+        server.shutdown().await.unwrap();
+        received.len()
+    };
+    let (answer, received) = tokio::join!(send, serve);
+    assert_eq!((&answer[..], received), (&b"thanks"[..], sent.len()));
+    // A program outside of pods has no address of one.
+    let _client = peer.open(ends.server(), None).await.unwrap();
+    let (_, from) = ends.server.accept().await.unwrap();
+    assert_eq!(from.ip(), Ipv4Addr::LOCALHOST);
+}
+
+#[tokio::test]
+async fn node_speaks_for_its_own_pods_and_reaches_those_of_the_other() {
+    let ends = Ends::start().await;
+    let peer = ends.linked().await;
+    let (server, client) = (ends.server(), ends.client());
+    let open = async |to: SocketAddrV4, source| peer.open(to, source).await.err().unwrap_or_default();
+    let foreign = open(server, Some(Ipv4Addr::from(u32::from(*server.ip()) + 1))).await;
+    assert!(foreign.contains("does not speak for this client"), "{foreign}");
+    let localhost = open(server, Some(Ipv4Addr::LOCALHOST)).await;
+    assert!(localhost.contains("does not speak for this client"), "{localhost}");
+    for outside in [Ipv4Addr::LOCALHOST, client, Ipv4Addr::new(192, 0, 2, 1)] {
+        let refused = open(SocketAddrV4::new(outside, server.port()), Some(client)).await;
+        assert!(refused.contains("is no address of this machine's pods"), "{refused}");
+    }
+    let closed = open(SocketAddrV4::new(*server.ip(), 1), Some(client)).await;
+    assert!(closed.contains("refused"), "{closed}");
+    assert_eq!(open(server, Some(client)).await, "");
+}
+
+#[tokio::test]
+async fn stranger_is_not_served() {
+    let ends = Ends::start().await;
+    let (_stranger, mut states) = ends.dial("near", &TestAuthority::new());
+    assert!(states.recv().await.unwrap().unwrap().contains("certificate"), "of another authority");
+    // A node that is not linked gets a connection, and nothing by it.
+    let (peer, mut states) = ends.dial("other", &ends.authority);
+    while states.recv().await.unwrap().is_some() {}
+    let refused = peer.open(ends.server(), None).await.err().unwrap();
+    assert_eq!(refused, "node other is not linked");
+    // Another node answers at the address.
+    let mut wrong = ends.far.clone();
+    wrong.node = "wrong".into();
+    let (sender, mut states) = unbounded_channel();
+    let identity = ends.authority.identity("near", ends.near.pods, ends.near.address);
+    let _peer = LinkedPeer::start(wrong, &identity, Arc::new(move |_, problem| drop(sender.send(problem))));
+    assert!(states.recv().await.unwrap().unwrap().starts_with("node far answers at "));
+}
+
+#[tokio::test]
+async fn policies_of_the_pods_machine_apply() {
+    let ends = Ends::start().await;
+    let peer = ends.linked().await;
+    let rules = NetworkPolicyRules { subjects: vec![*ends.server().ip()], ingress: Some(Vec::new()), egress: None };
+    let folder = ends.state.path().join("policies");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("default_closed"), table::text(&rules)).unwrap();
+    std::fs::write(folder.join(ends.server().ip().to_string()), "default_closed\n").unwrap();
+    let refused = peer.open(ends.server(), Some(ends.client())).await.err().unwrap();
+    assert_eq!(refused, "denied by NetworkPolicy default/closed");
+}
+
+#[tokio::test]
+async fn broken_link_is_reported_and_made_again() {
+    let authority = TestAuthority::new();
+    let place = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = place.local_addr().unwrap();
+    let block = |third: u8| Cidr { address: Ipv4Addr::new(127, 254, third, 0), bits: 25 };
+    let far = NodeLink { node: "far".into(), pods: block(64), address };
+    let near = authority.identity("near", block(65), "127.0.0.1:1".parse().unwrap());
+    let (sender, mut states) = unbounded_channel();
+    drop(place);
+    let peer = LinkedPeer::start(far.clone(), &near, Arc::new(move |_, problem| drop(sender.send(problem))));
+    assert!(states.recv().await.unwrap().unwrap().contains("refused"));
+    assert!(peer.problem().is_some());
+    let state = tempfile::tempdir().unwrap();
+    let table = LinkTable { state: state.path().to_owned(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
+    let identity = Arc::new(authority.identity("far", far.pods, address));
+    let accepting = tokio::spawn(accept_links(Arc::new(table), identity));
+    assert_eq!(states.recv().await.unwrap(), None, "it is up");
+    assert_eq!(peer.problem(), None);
+    accepting.abort();
+    assert!(states.recv().await.unwrap().is_some(), "it is down");
+}

@@ -10,6 +10,7 @@ pub mod host_addresses;
 
 use super::super::{ports, relay};
 use super::affinity::SessionAffinity;
+use super::links::request::RemoteAddresses;
 use super::random::random_number;
 use super::routes::{self, EndpointChoice};
 use super::tables::NetworkTables;
@@ -63,6 +64,8 @@ pub fn start(state: &Path, tell: BlockedPortsCallback) -> io::Result<ProxyComman
 struct ProxyContext {
     /// Routes of Services.
     tables: Rc<NetworkTables>,
+    /// Addresses of other machines at which the gateway listens.
+    remote: Rc<RefCell<RemoteAddresses>>,
     /// Worker threads.
     hands: Rc<RefCell<WorkerPool>>,
     /// Session affinity.
@@ -72,7 +75,8 @@ struct ProxyContext {
 impl ProxyContext {
     fn new(state: &Path) -> ProxyContext {
         let hands = Rc::new(RefCell::new(WorkerPool::new("proxy")));
-        ProxyContext { tables: Rc::new(NetworkTables::for_state(state)), hands, affinity: Arc::default() }
+        let remote = Rc::new(RefCell::new(RemoteAddresses::new(state)));
+        ProxyContext { tables: Rc::new(NetworkTables::for_state(state)), remote, hands, affinity: Arc::default() }
     }
 }
 
@@ -253,7 +257,7 @@ impl ListenAddress {
     async fn open(&self, to: ProxyTarget, context: &ProxyContext) -> io::Result<OpenListener> {
         let to = Rc::new(Cell::new(to));
         let affinity = context.affinity.clone();
-        let places = self.places(to.clone(), context.tables.clone(), affinity.clone());
+        let places = self.places(to.clone(), context);
         let task = if self.is_udp {
             let socket = UdpSocket::bind(self.at).await?;
             spawn_local(datagrams::serve(socket, places, affinity))
@@ -280,15 +284,19 @@ impl ListenAddress {
     fn places(
         &self,
         to: Rc<Cell<ProxyTarget>>,
-        tables: Rc<NetworkTables>,
-        affinity: Arc<SessionAffinity>,
+        context: &ProxyContext,
     ) -> impl Fn(SocketAddr) -> EndpointChoice + use<> {
+        let ProxyContext { tables, remote, affinity, .. } = context;
+        let (tables, remote, affinity) = (tables.clone(), remote.clone(), affinity.clone());
         let is_tcp = !self.is_udp;
-        let text = move |service: Ipv4Addr| {
-            tables.refresh();
-            tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
+        let text = {
+            let tables = tables.clone();
+            move |service: Ipv4Addr| {
+                tables.refresh();
+                tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
+            }
         };
-        move |client| match (to.get(), client.ip()) {
+        let choose = move |client: SocketAddr| match (to.get(), client.ip()) {
             (ProxyTarget::Pod(place), _) => EndpointChoice::pick_endpoint(vec![place], 0),
             (ProxyTarget::Service(service, port), IpAddr::V4(client)) => {
                 routes::choose(&text(service), port, is_tcp, client, random_number()).preferred(&affinity)
@@ -297,6 +305,11 @@ impl ListenAddress {
                 routes::choose_for_node(&text(service), port, is_tcp, client, random_number()).preferred(&affinity)
             }
             (_, IpAddr::V6(_)) => EndpointChoice::default(),
+        };
+        move |client| {
+            let mut choice = choose(client);
+            choice.endpoints.retain(|to| remote.borrow_mut().prepare(&tables, *to, is_tcp).is_ok());
+            choice
         }
     }
 }
