@@ -14,9 +14,10 @@ use std::sync::Arc;
 pub const LOOP: Loop = Loop { name: "node-ipam-controller", root: NODES, concerns, plan, ..Loop::BASE };
 
 const NODES: &str = "nodes";
+const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
-/// The binding by which nodes read all Nodes, as kube-proxy does in other clusters.
-const BINDING: &str = "kloop:node-links";
+/// The role and the binding by which nodes read all Nodes, and for NetworkPolicies all pods, as the agents of network plugins do.
+const ACCESS: &str = "kloop:node-links";
 
 /// Third bytes of the addresses that blocks are taken from.
 const THIRDS: std::ops::RangeInclusive<u8> = 64..=127;
@@ -37,8 +38,11 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let Some(node) = row.node().filter(|node| node.link.is_some()) else { return plan };
-    if world.find(BINDINGS, "", BINDING).is_none() {
-        plan.write(WriteVerb::Create(binding()), "linked machines read each other's Nodes");
+    if world.find(ROLES, "", ACCESS).is_none() {
+        plan.write(WriteVerb::Create(role()), "linked machines read each other's Nodes and pods");
+    }
+    if world.find(BINDINGS, "", ACCESS).is_none() {
+        plan.write(WriteVerb::Create(binding()), "linked machines read each other's Nodes and pods");
     }
     if node.pod_cidr.is_some() {
         return plan;
@@ -78,11 +82,18 @@ fn free_block(world: &World, bits: u8) -> Option<Cidr> {
     blocks.find(|block| !taken.iter().any(|taken| overlaps(block, taken)) && !has_pods(block))
 }
 
+fn role() -> Object {
+    Object(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ACCESS},
+        "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}],
+    }))
+}
+
 fn binding() -> Object {
     let group = "rbac.authorization.k8s.io";
     Object(json!({
-        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": BINDING},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "system:node-proxier"},
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": ACCESS},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": ACCESS},
         "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
     }))
 }
@@ -119,7 +130,7 @@ mod tests {
         assert_eq!(block(&cluster, "y"), "127.77.126.0/24");
         assert_eq!(block(&cluster, "z"), "127.77.127.0/25");
         assert_eq!(block(&cluster, "a"), serde_json::Value::Null, "it is not linked");
-        assert_eq!(cluster.value(super::BINDINGS, super::BINDING, "/roleRef/name"), "system:node-proxier");
+        assert_eq!(cluster.value(super::BINDINGS, super::ACCESS, "/roleRef/name"), super::ACCESS);
     }
 
     #[test]

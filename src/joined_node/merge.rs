@@ -112,6 +112,22 @@ pub fn copy_linked_node(server: &Object) -> Option<Object> {
     })))
 }
 
+/// Returns a pod of another machine as the node stores it: what NetworkPolicies need of it.
+pub fn copy_linked_pod(server: &Object) -> Object {
+    let ports = |container: &Value| json!({"name": container["name"], "image": "", "ports": container["ports"]});
+    let containers: Vec<Value> = server.items(&["spec", "containers"]).iter().map(ports).collect();
+    let metadata = &server.0["metadata"];
+    let (spec, status) = (&server.0["spec"], &server.0["status"]);
+    Object(json!({
+        "metadata": {
+            "name": server.name(), "namespace": server.namespace(), "uid": server.uid(), "labels": metadata["labels"],
+            "deletionTimestamp": metadata["deletionTimestamp"],
+        },
+        "spec": {"nodeName": spec["nodeName"], "hostNetwork": spec["hostNetwork"], "containers": containers},
+        "status": {"phase": status["phase"], "podIP": status["podIP"], "podIPs": status["podIPs"]},
+    }))
+}
+
 /// Returns any other object as the node stores it.
 pub fn copy(mut server: Object) -> Object {
     server.unset(&["metadata", "finalizers"]);

@@ -22,11 +22,15 @@ use std::time::{Duration, Instant};
 const COLLECTIONS: [(&str, &str); 6] = [
     ("services", "/api/v1/services"),
     ("endpointslices.discovery.k8s.io", "/apis/discovery.k8s.io/v1/endpointslices"),
-    ("networkpolicies.networking.k8s.io", "/apis/networking.k8s.io/v1/networkpolicies"),
+    (POLICIES, "/apis/networking.k8s.io/v1/networkpolicies"),
     ("namespaces", "/api/v1/namespaces"),
     ("runtimeclasses.node.k8s.io", "/apis/node.k8s.io/v1/runtimeclasses"),
     ("images.kloop.dev", "/apis/kloop.dev/v1/images"),
 ];
+/// The name of the collection of NetworkPolicies: pods of other machines are copied once there is one.
+const POLICIES: &str = "networkpolicies.networking.k8s.io";
+/// The name of the reflector of the pods of other machines.
+const LINKED_PODS: &str = "linked-pods";
 /// The names of the reflectors of the node's pods and of the node.
 const PODS: &str = "pods";
 const NODES: &str = "nodes";
@@ -154,9 +158,19 @@ impl Mirror {
         if writes.is_empty() && self.waiting.is_empty() {
             return Ok(());
         }
+        self.note_policies(&writes);
         self.note_pods(&writes);
         self.start_references();
         self.write(writes)
+    }
+
+    /// Starts to copy the pods of other machines when there is a NetworkPolicy, which selects pods by their labels.
+    fn note_policies(&mut self, writes: &[(Arc<str>, Vec<Object>, bool)]) {
+        let has_policy = writes.iter().any(|(source, objects, _)| **source == *POLICIES && !objects.is_empty());
+        if has_policy && self.context.is_linked {
+            let node = &self.context.node;
+            self.reflectors.start(LINKED_PODS, &format!("/api/v1/pods?fieldSelector=spec.nodeName!%3D{node}"));
+        }
     }
 
     /// Notes the objects that new pods need, and fetches their tokens.
@@ -217,6 +231,12 @@ impl Mirror {
                 NODES => {}
                 LINKED_NODES if is_whole => {
                     copy.remove_other_nodes(&objects, &context.node).map_err(|error| error.to_string())?
+                }
+                PODS if is_whole => {
+                    copy.remove_other_pods(&objects, |node| node == context.node).map_err(|error| error.to_string())?
+                }
+                LINKED_PODS if is_whole => {
+                    copy.remove_other_pods(&objects, |node| node != context.node).map_err(|error| error.to_string())?
                 }
                 source if is_whole => copy.remove_others(source, &objects).map_err(|error| error.to_string())?,
                 _ => {}
@@ -280,6 +300,9 @@ fn write_one(
     if source == LINKED_NODES {
         return write_linked_node(copy, context, object);
     }
+    if source == LINKED_PODS {
+        return write_linked_pod(copy, object);
+    }
     let resource = source.split('/').next().unwrap_or(source);
     let Some(kind) = kinds::by_resource(Resource::intern(resource)) else { return Ok(()) };
     let key = key_of(kind, &object);
@@ -321,4 +344,15 @@ fn write_linked_node(
         }
         None => copy.remove(&key, object.uid()),
     }
+}
+
+/// Writes a pod of another machine as far as NetworkPolicies are about it.
+fn write_linked_pod(copy: &mut CopyTxn<'_>, object: Object) -> Result<(), crate::store::StoreError> {
+    let kind = &kinds::pod::KIND;
+    let key = key_of(kind, &object);
+    if is_gone(&object) {
+        return copy.remove(&key, object.uid());
+    }
+    let local = copy.get(&key)?;
+    copy.put(kind, &key, merge::copy_linked_pod(&object), local.as_ref())
 }

@@ -103,6 +103,19 @@ impl<'a> CopyTxn<'a> {
         self.remove_others("nodes", &[objects, &[own]].concat())
     }
 
+    /// Removes the pods that the server has not, of the nodes that are meant.
+    pub fn remove_other_pods(&mut self, objects: &[Object], is_meant: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+        let there: HashSet<&str> = objects.iter().map(Object::uid).collect();
+        for stored in self.txn.list(Resource("pods"), None)? {
+            let Ok(local) = serde_json::from_str(&stored.body).map(Object) else { continue };
+            let is_meant = is_meant(local.text(&["spec", "nodeName"]).unwrap_or_default());
+            if is_meant && !there.contains(local.uid()) {
+                self.remove_local(&stored.key, &local)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a namespace where the server lets the node read none: writes of the kubelet need one.
     pub fn ensure_namespace(&mut self, name: &str) -> Result<(), StoreError> {
         let kind = &kinds::namespace::KIND;

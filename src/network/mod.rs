@@ -14,7 +14,7 @@ mod routes;
 
 pub use host_ports::LOOP as HOST_PORTS;
 pub use ingress::LOOP as INGRESS;
-pub use node_links::LOOP as NODE_LINKS;
+pub use node_links::{CONDITION as LINKS_CONDITION, LOOP as NODE_LINKS};
 pub use policy::LOOP as POLICIES;
 pub use routes::LOOP;
 

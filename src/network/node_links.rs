@@ -5,12 +5,24 @@
 
 use crate::object::{Key, Str};
 use crate::world::node_links::{LinkEnd, NodeLink};
-use crate::world::{Effect, Loop, Plan, Row, World};
+use crate::world::{AppliedReport, Effect, Loop, Plan, Row, World, WriteVerb};
+use serde_json::{Value, json};
 
 /// The loop.
-pub const LOOP: Loop = Loop { name: "node-links", root: NODES, concerns, plan, ..Loop::BASE };
+pub const LOOP: Loop = Loop { name: "node-links", root: NODES, concerns, plan, reports: Some(reports), ..Loop::BASE };
+
+fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
+    match report {
+        AppliedReport::Links => own_nodes(world).map(|row| row.key.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
 
 const NODES: &str = "nodes";
+/// The condition of a Node whose machine is linked: False while a link is down.
+pub const CONDITION: &str = "NodeLinks";
+/// Maximum number of links that the condition names.
+const SHOWN: usize = 4;
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let has_order = world.orders.node_links.contains_key(&row.key.name);
@@ -27,6 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         if end.is_some() && end != world.orders.link_end {
             plan.effects.push(Effect::AcceptLinks(end));
         }
+        row.filter(|_| end.is_some()).into_iter().for_each(|row| report_links(world, row, &mut plan));
         return plan;
     }
     let link = row.and_then(|row| find_link(world, row));
@@ -34,6 +47,47 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.effects.push(Effect::SetNodeLink { node: key.name.clone(), link });
     }
     plan
+}
+
+/// Plans the condition of this machine's Node that tells which links are down.
+fn report_links(world: &World, row: &Row, plan: &mut Plan) {
+    let is_wanted = |node: &Str| node.is_empty() || world.orders.node_links.contains_key(node);
+    let broken: Vec<String> = world
+        .facts
+        .broken_links
+        .iter()
+        .filter(|(node, _)| is_wanted(node))
+        .map(|(node, why)| if node.is_empty() { why.to_string() } else { format!("to node {node}: {why}") })
+        .collect();
+    let (status, reason, message) = match &broken[..] {
+        [] => ("True", "LinksUp", "pods of other machines can be reached".to_owned()),
+        [first, rest @ ..] => {
+            let shown = rest.iter().take(SHOWN - 1).fold(first.clone(), |text, next| format!("{text}; {next}"));
+            let more = broken.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            ("False", "LinkDown", format!("link down, pods there cannot be reached: {shown}{more}"))
+        }
+    };
+    let mut node = row.object();
+    let known = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == CONDITION).cloned();
+    let is_same = known.as_ref().is_some_and(|known| known["status"] == status && known["message"] == *message);
+    if is_same || known.is_none() && broken.is_empty() {
+        return;
+    }
+    let now = world.now.to_string();
+    let since = known.filter(|known| known["status"] == status).map(|known| known["lastTransitionTime"].clone());
+    let condition = json!({
+        "type": CONDITION, "status": status, "reason": reason, "message": message,
+        "lastHeartbeatTime": now, "lastTransitionTime": since.unwrap_or_else(|| now.clone().into()),
+    });
+    let others = node.items(&["status", "conditions"]).iter().filter(|one| one["type"] != CONDITION);
+    let conditions: Vec<Value> = others.cloned().chain([condition]).collect();
+    node.set(&["status", "conditions"], conditions);
+    plan.write(WriteVerb::Status(node), "the Node tells which links to other machines are down");
+}
+
+fn own_nodes(world: &World) -> impl Iterator<Item = &Row> {
+    world.list(NODES).filter(|row| is_ours(world, &row.key.name)).map(|row| &**row)
 }
 
 fn is_ours(world: &World, node: &Str) -> bool {
@@ -51,8 +105,7 @@ pub(super) fn find_link(world: &World, row: &Row) -> Option<NodeLink> {
         return None;
     }
     let LinkEnd { address, pods } = link_end(row)?;
-    let mut own = world.list(NODES).filter(|row| is_ours(world, &row.key.name));
-    let is_linked = own.any(|row| link_end(row).is_some());
+    let is_linked = own_nodes(world).any(|row| link_end(row).is_some());
     is_linked.then(|| NodeLink { node: row.key.name.clone(), pods, address })
 }
 
@@ -99,6 +152,18 @@ mod tests {
         assert_eq!(effects, [Effect::SetNodeLink { node: "there".into(), link: Some(link) }]);
         world.note_order(&effects[0]);
         assert_eq!(plan(&world, &there), Plan::default());
+        world.facts.broken_links.insert("there".into(), "no answer in time".into());
+        let down = plan(&world, &here);
+        let WriteVerb::Status(node) = &down.writes[0].verb else { panic!("{:?}", down.writes) };
+        let condition = &node.items(&["status", "conditions"])[0];
+        assert_eq!((&condition["type"], &condition["status"]), (&CONDITION.into(), &"False".into()));
+        assert_eq!(condition["message"], "link down, pods there cannot be reached: to node there: no answer in time");
+        world.put(here.clone(), node.0.to_string().into());
+        assert_eq!(plan(&world, &here), Plan::default(), "it is told once");
+        world.facts.broken_links.clear();
+        let WriteVerb::Status(node) = &plan(&world, &here).writes[0].verb else { panic!() };
+        assert_eq!(node.items(&["status", "conditions"])[0]["status"], "True");
+        world.put(here.clone(), node.0.to_string().into());
         world.remove(&there);
         let gone = Effect::SetNodeLink { node: "there".into(), link: None };
         assert_eq!(plan(&world, &there).effects, [gone]);

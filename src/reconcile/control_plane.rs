@@ -250,13 +250,14 @@ impl ControlPlane {
             Report::Sources { .. } | Report::Build { .. } => AppliedReport::Image,
             _ => AppliedReport::Pod,
         };
-        let (about, is_about_listeners) = (report.blocked_object(), matches!(report, Report::IngressListeners(_)));
-        let key = self.world.facts.apply_report(report).or(about);
-        let applied = match key.clone() {
-            Some(key) => of_key(key),
-            None if is_about_listeners => AppliedReport::IngressListeners,
-            None => return,
+        let about = report.blocked_object();
+        let of_machine = match &report {
+            Report::IngressListeners(_) => Some(AppliedReport::IngressListeners),
+            Report::LinkState { .. } => Some(AppliedReport::Links),
+            _ => None,
         };
+        let key = self.world.facts.apply_report(report).or(about);
+        let Some(applied) = key.clone().map(of_key).or(of_machine) else { return };
         if let (Some(by), Some(text)) = (self.queue_reported(&applied, now), text) {
             self.news.push(LogLine { at: now, by, about: key, text, level });
         }

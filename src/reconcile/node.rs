@@ -4,6 +4,7 @@ use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::controllers::node_lifecycle::report;
 use crate::kinds;
+use crate::network::LINKS_CONDITION;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime::capacity::MachineCapacity;
 use crate::world::{NodeFacts, Row, World};
@@ -52,9 +53,9 @@ pub fn logged_capabilities(node: &Object) -> impl Iterator<Item = &str> {
     let conditions = node.items(&["status", "conditions"]).iter();
     conditions
         .filter(|condition| {
-            [NO_FILTER, NOT_HELD]
+            [NO_FILTER.condition, NOT_HELD.condition, LINKS_CONDITION]
                 .iter()
-                .any(|lack| condition["type"] == lack.condition && condition["status"] == "False")
+                .any(|lack| condition["type"] == *lack && condition["status"] == "False")
         })
         .filter_map(|condition| condition["message"].as_str())
 }

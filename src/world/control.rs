@@ -44,6 +44,8 @@ pub enum AppliedReport {
     Blocked(Key),
     /// The listeners of the Ingress proxy have changed.
     IngressListeners,
+    /// A link to another machine broke, or works again.
+    Links,
     /// The resource levels of this machine cross a threshold of eviction, or have crossed it until now.
     Pressure,
 }

@@ -116,3 +116,55 @@ fn pods_of_linked_machines_reach_each_other() {
     // Nobody listens there.
     assert!(machines.ask("near", &far, 8081).starts_with("error "));
 }
+
+#[test]
+fn policies_apply_to_pods_of_linked_machines() {
+    let Some(network) = NetworkNamespace::make() else { return };
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let machines = Machines::start(&cluster, &machine, &network);
+    cluster.apply(&server("near", "main"));
+    cluster.apply(&server("far", "far"));
+    cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
+    let (near, far) = (machines.address("near"), machines.address("far"));
+    cluster.until("the link is there", || machines.ask("near", &far, 8080).starts_with("far got"));
+    cluster.until("the link back is there", || machines.ask("far", &near, 8080).starts_with("near got"));
+    let policy = |name: &str, spec: &str| {
+        format!("{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: {name}}}, spec: {spec}}}")
+    };
+    // Nobody may connect to `far`, as EACCES (13) tells at the client; then pods with a label may.
+    cluster.apply(&policy("closed", "{podSelector: {matchLabels: {app: far}}, policyTypes: [Ingress]}"));
+    cluster.until("the policy denies", || machines.ask("near", &far, 8080) == "error 13");
+    let open =
+        "{podSelector: {matchLabels: {app: far}}, ingress: [{from: [{podSelector: {matchLabels: {friend: 'yes'}}}]}]}";
+    cluster.apply(&policy("open", open));
+    cluster.ok("label pod near friend=yes");
+    cluster.until("the policy allows", || machines.ask("near", &far, 8080).starts_with("far got"));
+    // A policy of the client is known at its own machine.
+    let egress = "{podSelector: {matchLabels: {app: far}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: other}}}]}]}";
+    cluster.apply(&policy("leave", egress));
+    cluster.until("the client's policy denies", || machines.ask("far", &near, 8080) == "error 13");
+    cluster.ok("label pod near app=other --overwrite");
+    cluster.until("the client's policy allows", || machines.ask("far", &near, 8080).starts_with("near got"));
+}
+
+#[test]
+fn broken_link_is_named_and_comes_back() {
+    let Some(network) = NetworkNamespace::make() else { return };
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let machines = Machines::start(&cluster, &machine, &network);
+    cluster.apply(&server("near", "main"));
+    cluster.apply(&server("far", "far"));
+    cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
+    let far = machines.address("far");
+    cluster.until("the link is there", || machines.ask("near", &far, 8080).starts_with("far got"));
+    network.set_link("down");
+    let condition = "{.status.conditions[?(@.type==\"NodeLinks\")].status}";
+    cluster.until_reads("node/main", condition, "False");
+    let why = cluster.kloop("why node/main").out;
+    assert!(why.contains("link down, pods there cannot be reached: to node far: "), "{why}");
+    // No route to the host (EHOSTUNREACH), at once.
+    cluster.until("the client is told", || machines.ask("near", &far, 8080) == "error 113");
+    network.set_link("up");
+    cluster.until_reads("node/main", condition, "True");
+    cluster.until("the link is back", || machines.ask("near", &far, 8080).starts_with("far got"));
+}
