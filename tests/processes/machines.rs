@@ -65,8 +65,9 @@ impl NetworkNamespace {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let (id, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let (name, link) = (format!("kloop-{id}-{number}"), format!("kl{id}-{number}"));
-        // A block for tests (RFC 2544), divided by process.
-        let place = |last: u32| format!("198.{}.{}.{}", 18 + number % 2, id % 250, (id / 250 % 60) * 4 + last);
+        // A block for tests (RFC 2544), divided by process and machine.
+        let block = (id / 250 % 15) * 4 + number % 4;
+        let place = |last: u32| format!("198.{}.{}.{}", 18 + number / 4 % 2, id % 250, block * 4 + last);
         let made = NetworkNamespace { name, link, addresses: [place(1), place(2)] };
         let [own, other] = &made.addresses;
         let (name, link) = (&made.name, &made.link);

@@ -168,3 +168,63 @@ fn broken_link_is_named_and_comes_back() {
     cluster.until_reads("node/main", condition, "True");
     cluster.until("the link is back", || machines.ask("near", &far, 8080).starts_with("far got"));
 }
+
+/// A server and a client of datagrams.
+const ECHO: &str = r#"
+import socket
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+door.bind(("", 8080))
+while True:
+    text, (address, port) = door.recvfrom(1000)
+    door.sendto(text + b" from " + address.encode(), (address, port))
+"#;
+const SENDER: &str = r#"
+import socket, sys
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+door.settimeout(0.5)
+try:
+    door.sendto(b"hello", (sys.argv[1], int(sys.argv[2])))
+    text, (address, port) = door.recvfrom(1000)
+    print(text.decode(), "by", address, port)
+except OSError as error:
+    print("error", error)
+"#;
+
+#[test]
+fn datagrams_reach_pods_of_linked_machines() {
+    let Some(network) = NetworkNamespace::make() else { return };
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let _machines = Machines::start(&cluster, &machine, &network);
+    let echo = ECHO.replace('\n', "\n      ");
+    cluster.apply(&format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: echo, labels: {{app: echo}}}}
+spec:
+  nodeName: far
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: python
+    command:
+    - python3
+    - -c
+    - |{echo}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: echo}}
+spec: {{selector: {{app: echo}}, ports: [{{port: 80, targetPort: 8080, protocol: UDP}}]}}
+"#
+    ));
+    cluster.apply(&server("near", "main"));
+    cluster.ok("wait --for=condition=Ready pod/near pod/echo --timeout=60s");
+    let (near, echo) = (cluster.read("pod/near", "{.status.podIP}"), cluster.read("pod/echo", "{.status.podIP}"));
+    let ask =
+        |host: &str, port: &str| cluster.run(&["exec", "near", "--", "python3", "-c", SENDER, host, port], "").out;
+    let expected = format!("hello from {near} by {echo} 8080\n");
+    cluster.until("datagrams come back", || ask(&echo, "8080") == expected);
+    let service = cluster.read("service/echo", "{.spec.clusterIP}");
+    cluster.until("the Service answers", || ask(&service, "80") == format!("hello from {near} by {service} 80\n"));
+}

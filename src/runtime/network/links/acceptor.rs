@@ -3,8 +3,10 @@
 //! Knows: a client's certificate tells its node, and a node speaks for the addresses of its own pods only. NetworkPolicies of this machine
 //! apply. Never: connects to an address outside of this machine's block. Start reading at [`accept_links`].
 
-use super::dialer::SOURCE;
-use super::{AGAIN, BUFFER, CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkTable, STREAM_WINDOW, STREAMS, certificates};
+use super::dialer::{Carried, PROTOCOL, SOURCE, UDP};
+use super::{
+    AGAIN, BUFFER, CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkTable, STREAM_WINDOW, STREAMS, certificates, datagrams,
+};
 use crate::network::policy::table::PolicyFlow;
 use crate::object::io_error_text;
 use crate::runtime::low_ports;
@@ -15,6 +17,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
+use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
@@ -23,7 +26,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -103,11 +106,10 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (status, text) = match connect_to_pod(&table, &node, &request).await {
-        Ok(mut server) => {
+        Ok(server) => {
             tokio::spawn(async move {
                 if let Ok(client) = hyper::upgrade::on(request).await {
-                    let mut client = TokioIo::new(client);
-                    let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+                    server.carry(TokioIo::new(client)).await;
                 }
             });
             (StatusCode::OK, String::new())
@@ -119,20 +121,49 @@ async fn answer(
     Ok(response)
 }
 
-async fn connect_to_pod(table: &LinkTable, node: &str, request: &Request<Incoming>) -> Result<TcpStream, Refusal> {
-    let (to, source) = destination(table, node, request)?;
-    let unreachable = |error: io::Error| (StatusCode::BAD_GATEWAY, format!("{to}: {}", io_error_text(error)));
-    let connect = async {
-        let socket = TcpSocket::new_v4()?;
-        if let Some(source) = source {
-            socket.bind(SocketAddrV4::new(source, 0).into())?;
+/// A socket that is connected to a pod.
+enum PodSocket {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+}
+
+impl PodSocket {
+    /// Connects, from this address.
+    async fn connect(to: SocketAddrV4, source: Option<Ipv4Addr>, carried: Carried) -> io::Result<PodSocket> {
+        let to = low_ports::moved_address(to);
+        let from = SocketAddrV4::new(source.unwrap_or(Ipv4Addr::LOCALHOST), 0);
+        if carried == Carried::Datagrams {
+            let socket = UdpSocket::bind(from).await?;
+            socket.connect(to).await?;
+            return Ok(PodSocket::Udp(socket));
         }
-        socket.connect(low_ports::moved_address(to).into()).await
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(from.into())?;
+        let stream = socket.connect(to.into()).await?;
+        let _ = stream.set_nodelay(true);
+        Ok(PodSocket::Tcp(stream))
+    }
+
+    async fn carry(self, mut client: TokioIo<Upgraded>) {
+        match self {
+            PodSocket::Tcp(mut server) => {
+                let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+            }
+            PodSocket::Udp(socket) => datagrams::relay_socket(client, socket).await,
+        }
+    }
+}
+
+async fn connect_to_pod(table: &LinkTable, node: &str, request: &Request<Incoming>) -> Result<PodSocket, Refusal> {
+    let carried = match request.headers().get(PROTOCOL) {
+        Some(protocol) if protocol == UDP => Carried::Datagrams,
+        Some(_) => return Err((StatusCode::BAD_REQUEST, "unknown protocol".to_owned())),
+        None => Carried::Connection,
     };
-    let connected = timeout(PATIENCE, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let stream = connected.map_err(unreachable)?;
-    let _ = stream.set_nodelay(true);
-    Ok(stream)
+    let (to, source) = destination(table, node, request, carried)?;
+    let connected = timeout(PATIENCE, PodSocket::connect(to, source, carried)).await;
+    let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    connected.map_err(|error| (StatusCode::BAD_GATEWAY, format!("{to}: {}", io_error_text(error))))
 }
 
 /// Returns the pod's address and port, and the address of the client's pod, if the node may ask for that.
@@ -140,6 +171,7 @@ fn destination(
     table: &LinkTable,
     node: &str,
     request: &Request<Incoming>,
+    carried: Carried,
 ) -> Result<(SocketAddrV4, Option<Ipv4Addr>), Refusal> {
     let refuse = |why: String| (StatusCode::FORBIDDEN, why);
     if request.method() != Method::CONNECT {
@@ -161,7 +193,8 @@ fn destination(
         Some(_) => return Err(refuse(format!("node {node} does not speak for this client"))),
     };
     if let Some(from) = source {
-        check_policies(table, &PolicyFlow { from, to, protocol: "tcp" })?;
+        let protocol = if carried == Carried::Datagrams { "udp" } else { "tcp" };
+        check_policies(table, &PolicyFlow { from, to, protocol })?;
     }
     Ok((to, source))
 }

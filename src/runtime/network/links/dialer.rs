@@ -25,6 +25,19 @@ use tokio_rustls::TlsConnector;
 /// Header with the address of the client's pod.
 pub const SOURCE: &str = "kloop-source";
 
+/// Header with the protocol of what is carried, when it is not TCP.
+pub const PROTOCOL: &str = "kloop-protocol";
+pub const UDP: &str = "udp";
+
+/// The content of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// The bytes of a TCP connection.
+    Connection,
+    /// Datagrams of UDP.
+    Datagrams,
+}
+
 /// Time limit for making the connection, and for the answer to a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// First and longest pause before a broken link is made again.
@@ -68,8 +81,8 @@ impl LinkedPeer {
         locked(&self.state).problem.clone()
     }
 
-    /// Opens a connection to a pod of that machine, for a client with this address.
-    pub async fn open(&self, to: SocketAddrV4, source: Option<Ipv4Addr>) -> Result<Upgraded, String> {
+    /// Opens a stream to a pod of that machine, for a client with this address.
+    pub async fn open(&self, to: SocketAddrV4, source: Option<Ipv4Addr>, carried: Carried) -> Result<Upgraded, String> {
         let sender = locked(&self.state).sender.clone();
         let Some(mut sender) = sender else {
             return Err(self.problem().unwrap_or_else(|| "the link is not up yet".to_owned()));
@@ -77,6 +90,9 @@ impl LinkedPeer {
         let mut request = Request::connect(to.to_string());
         if let Some(source) = source {
             request = request.header(SOURCE, source.to_string());
+        }
+        if carried == Carried::Datagrams {
+            request = request.header(PROTOCOL, UDP);
         }
         let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
         let answer = timeout(PATIENCE, sender.send_request(request)).await;

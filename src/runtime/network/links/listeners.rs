@@ -2,17 +2,18 @@
 //!
 //! Never: listens at an address of this machine's own block. Start reading at [`answer_requests`].
 
+use super::dialer::Carried;
 use super::request::LISTENS;
-use super::{BUFFER, LinkTable};
+use super::{BUFFER, LinkTable, datagrams, pod_source};
 use crate::runtime::{low_ports, relay};
 use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
@@ -29,7 +30,14 @@ const REQUESTS: usize = 256;
 
 /// The open sockets.
 #[derive(Default)]
-struct OpenListeners(Mutex<HashMap<SocketAddrV4, OpenListener>>);
+struct OpenListeners(Mutex<HashMap<ListenedAddress, OpenListener>>);
+
+/// An address of another machine, and what is carried from there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ListenedAddress {
+    to: SocketAddrV4,
+    is_udp: bool,
+}
 
 struct OpenListener {
     used: Instant,
@@ -63,9 +71,16 @@ pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
 async fn answer(mut stream: UnixStream, open: &OpenListeners, table: &Arc<LinkTable>) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line).await?;
-    let asked = line.trim_end().strip_prefix("tcp ").and_then(|to| to.parse().ok());
+    let asked = line.trim_end().split_once(' ').and_then(|(protocol, to)| {
+        let is_udp = match protocol {
+            "tcp" => false,
+            "udp" => true,
+            _ => return None,
+        };
+        Some(ListenedAddress { to: to.parse().ok()?, is_udp })
+    });
     let answer = match asked {
-        Some(to) => open.listen(to, table).await.map_or_else(|why| why, |()| LISTENS.to_owned()),
+        Some(place) => open.listen(place, table).await.map_or_else(|why| why, |()| LISTENS.to_owned()),
         None => "unknown".to_owned(),
     };
     stream.write_all(format!("{answer}\n").as_bytes()).await
@@ -73,15 +88,15 @@ async fn answer(mut stream: UnixStream, open: &OpenListeners, table: &Arc<LinkTa
 
 impl OpenListeners {
     /// Listens at an address of another machine; the error is a word for the shim.
-    async fn listen(&self, to: SocketAddrV4, table: &Arc<LinkTable>) -> Result<(), String> {
-        let peer = table.peer_of(*to.ip()).ok_or("unlinked")?;
+    async fn listen(&self, place: ListenedAddress, table: &Arc<LinkTable>) -> Result<(), String> {
+        let peer = table.peer_of(*place.to.ip()).ok_or("unlinked")?;
         if peer.problem().is_some() {
             return Err("down".to_owned());
         }
         {
             let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             open.retain(|_, listener| listener.used.elapsed() < IDLE && !listener.task.is_finished());
-            if let Some(known) = open.get_mut(&to) {
+            if let Some(known) = open.get_mut(&place) {
                 known.used = Instant::now();
                 return Ok(());
             }
@@ -90,21 +105,32 @@ impl OpenListeners {
                 oldest.iter().for_each(|place| drop(open.remove(place)));
             }
         }
-        let listener = TcpListener::bind(low_ports::moved_address(to)).await;
-        let listener = match listener {
-            Ok(listener) => listener,
+        let task = match place.open(table).await {
+            Ok(task) => task,
+            // A datagram to a client of the other machine is an answer: the socket of its flow takes it.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && place.is_udp => return Ok(()),
             // Another request has opened it meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_open(to) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_open(place) => return Ok(()),
             Err(_) => return Err("taken".to_owned()),
         };
-        let task = tokio::spawn(serve(listener, to, table.clone())).abort_handle();
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(to, OpenListener { used: Instant::now(), task });
+        open.insert(place, OpenListener { used: Instant::now(), task });
         Ok(())
     }
 
-    fn is_open(&self, to: SocketAddrV4) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&to)
+    fn is_open(&self, place: ListenedAddress) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&place)
+    }
+}
+
+impl ListenedAddress {
+    async fn open(self, table: &Arc<LinkTable>) -> io::Result<AbortHandle> {
+        let at = low_ports::moved_address(self.to);
+        let task = match self.is_udp {
+            true => tokio::spawn(datagrams::serve(UdpSocket::bind(at).await?, self.to, table.clone())),
+            false => tokio::spawn(serve(TcpListener::bind(at).await?, self.to, table.clone())),
+        };
+        Ok(task.abort_handle())
     }
 }
 
@@ -116,9 +142,9 @@ async fn serve(listener: TcpListener, to: SocketAddrV4, table: Arc<LinkTable>) {
 /// Carries a client's connection to the pod; resets it when that cannot be reached.
 async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table: Arc<LinkTable>) {
     let _ = client.set_nodelay(true);
-    let source = pod_address(from).filter(|from| table.own_block().is_some_and(|own| own.contains(*from)));
+    let source = pod_source(&table, from);
     let opened = match table.peer_of(*to.ip()) {
-        Some(peer) => peer.open(to, source).await,
+        Some(peer) => peer.open(to, source, Carried::Connection).await,
         None => Err("the address belongs to no other machine".to_owned()),
     };
     match opened {
@@ -128,12 +154,5 @@ async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table:
         }
         // The client learns no more than that its connection broke.
         Err(_) => _ = client.set_zero_linger(),
-    }
-}
-
-fn pod_address(from: SocketAddr) -> Option<Ipv4Addr> {
-    match from.ip() {
-        IpAddr::V4(ip) if low_ports::is_pod(ip) => Some(ip),
-        _ => None,
     }
 }

@@ -8,6 +8,7 @@
 
 mod acceptor;
 mod certificates;
+mod datagrams;
 mod dialer;
 mod listeners;
 pub mod request;
@@ -15,15 +16,15 @@ pub mod request;
 mod tests;
 
 use crate::object::Str;
-use crate::runtime::folder;
 use crate::runtime::network::tables;
+use crate::runtime::{folder, low_ports};
 use crate::world::node_links::{LinkIdentity, NodeLink};
 use crate::world::policy::Cidr;
 use dialer::LinkedPeer;
 use request::{FOLDER, REMOTE};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -185,4 +186,11 @@ impl LinkTable {
     fn block_of(&self, node: &str) -> Option<Cidr> {
         self.lock().wanted.get(node).map(|link| link.pods)
     }
+}
+
+/// Returns the address of a client that is a pod of this machine; `None` for any other program.
+fn pod_source(table: &LinkTable, client: SocketAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V4(address) = client.ip() else { return None };
+    let is_own = low_ports::is_pod(address) && table.own_block().is_some_and(|own| own.contains(address));
+    is_own.then_some(address)
 }

@@ -1,7 +1,7 @@
 //! Two ends of a link in one process: a dialer against an acceptor with certificates of a test's own authority.
 
 use super::acceptor::accept_links;
-use super::dialer::LinkedPeer;
+use super::dialer::{Carried, LinkedPeer};
 use super::*;
 use crate::network::policy::table;
 use crate::world::policy::NetworkPolicyRules;
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener as StdListener};
 use std::sync::atomic::{AtomicU8, Ordering};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// An authority for both ends.
@@ -109,7 +109,7 @@ impl Ends {
 async fn connection_is_carried_both_ways_from_the_clients_address() {
     let ends = Ends::start().await;
     let peer = ends.linked().await;
-    let client = peer.open(ends.server(), Some(ends.client())).await.unwrap();
+    let client = peer.open(ends.server(), Some(ends.client()), Carried::Connection).await.unwrap();
     let (mut server, from) = ends.server.accept().await.unwrap();
     assert_eq!(from.ip(), ends.client());
     let mut client = hyper_util::rt::TokioIo::new(client);
@@ -132,9 +132,33 @@ async fn connection_is_carried_both_ways_from_the_clients_address() {
     let (answer, received) = tokio::join!(send, serve);
     assert_eq!((&answer[..], received), (&b"thanks"[..], sent.len()));
     // A program outside of pods has no address of one.
-    let _client = peer.open(ends.server(), None).await.unwrap();
+    let _client = peer.open(ends.server(), None, Carried::Connection).await.unwrap();
     let (_, from) = ends.server.accept().await.unwrap();
     assert_eq!(from.ip(), Ipv4Addr::LOCALHOST);
+}
+
+#[tokio::test]
+async fn datagrams_keep_their_borders_and_addresses() {
+    let ends = Ends::start().await;
+    let peer = ends.linked().await;
+    let server = UdpSocket::bind((*ends.server().ip(), 0)).await.unwrap();
+    let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
+    let door = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let at = door.local_addr().unwrap();
+    let table = LinkTable { state: PathBuf::new(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
+    table.lock().identity = Some(Arc::new(ends.authority.identity("near", ends.near.pods, at)));
+    table.lock().peers.insert("far".into(), peer);
+    tokio::spawn(datagrams::serve(door, to, Arc::new(table)));
+    let client = UdpSocket::bind((ends.client(), 0)).await.unwrap();
+    let mut bytes = [0; 16];
+    for (sent, answer) in [("one", "eins"), ("", "null"), ("three", "drei")] {
+        client.send_to(sent.as_bytes(), at).await.unwrap();
+        let (length, from) = server.recv_from(&mut bytes).await.unwrap();
+        assert_eq!((&bytes[..length], from.ip()), (sent.as_bytes(), ends.client().into()));
+        server.send_to(answer.as_bytes(), from).await.unwrap();
+        let (length, from) = client.recv_from(&mut bytes).await.unwrap();
+        assert_eq!((&bytes[..length], from), (answer.as_bytes(), at));
+    }
 }
 
 #[tokio::test]
@@ -142,7 +166,8 @@ async fn node_speaks_for_its_own_pods_and_reaches_those_of_the_other() {
     let ends = Ends::start().await;
     let peer = ends.linked().await;
     let (server, client) = (ends.server(), ends.client());
-    let open = async |to: SocketAddrV4, source| peer.open(to, source).await.err().unwrap_or_default();
+    let open =
+        async |to: SocketAddrV4, source| peer.open(to, source, Carried::Connection).await.err().unwrap_or_default();
     let foreign = open(server, Some(Ipv4Addr::from(u32::from(*server.ip()) + 1))).await;
     assert!(foreign.contains("does not speak for this client"), "{foreign}");
     let localhost = open(server, Some(Ipv4Addr::LOCALHOST)).await;
@@ -164,7 +189,7 @@ async fn stranger_is_not_served() {
     // A node that is not linked gets a connection, and nothing by it.
     let (peer, mut states) = ends.dial("other", &ends.authority);
     while states.recv().await.unwrap().is_some() {}
-    let refused = peer.open(ends.server(), None).await.err().unwrap();
+    let refused = peer.open(ends.server(), None, Carried::Connection).await.err().unwrap();
     assert_eq!(refused, "node other is not linked");
     // Another node answers at the address.
     let mut wrong = ends.far.clone();
@@ -184,7 +209,7 @@ async fn policies_of_the_pods_machine_apply() {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("default_closed"), table::text(&rules)).unwrap();
     std::fs::write(folder.join(ends.server().ip().to_string()), "default_closed\n").unwrap();
-    let refused = peer.open(ends.server(), Some(ends.client())).await.err().unwrap();
+    let refused = peer.open(ends.server(), Some(ends.client()), Carried::Connection).await.err().unwrap();
     assert_eq!(refused, "denied by NetworkPolicy default/closed");
 }
 

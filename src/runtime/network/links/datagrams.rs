@@ -1,0 +1,149 @@
+//! Datagrams over a link: each client and destination have a stream of their own, on which a length of two bytes precedes each datagram.
+//!
+//! Knows: a flow ends when nothing has passed for [`IDLE`]. Never: waits for room: datagrams that find none are dropped, as in any network.
+//! Start reading at [`serve`], then [`relay_socket`].
+
+use super::dialer::Carried;
+use super::{LinkTable, pod_source};
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep_until};
+
+/// Idle time after which a flow is forgotten (conntrack: 30 s, 120 s for streams).
+const IDLE: Duration = Duration::from_secs(60);
+/// Maximum number of flows of one socket.
+const FLOWS: usize = 1024;
+/// Datagrams of a flow that wait for its stream.
+const WAITING: usize = 64;
+/// The largest datagram.
+const LONGEST: usize = 65_535;
+
+/// Serves a socket at the address of another machine's pod until its task is aborted.
+pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>) {
+    let socket = Arc::new(socket);
+    let mut flows: HashMap<SocketAddr, Sender<Vec<u8>>> = HashMap::new();
+    let mut bytes = vec![0; LONGEST];
+    loop {
+        let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
+        let datagram = bytes[..length].to_vec();
+        if let Some(flow) = flows.get(&client).filter(|flow| !flow.is_closed()) {
+            let _ = flow.try_send(datagram);
+            continue;
+        }
+        flows.retain(|_, flow| !flow.is_closed());
+        if flows.len() >= FLOWS {
+            continue;
+        }
+        let (sender, datagrams) = channel(WAITING);
+        let _ = sender.try_send(datagram);
+        flows.insert(client, sender);
+        tokio::spawn(carry_flow(socket.clone(), client, to, datagrams, table.clone()));
+    }
+}
+
+/// Carries the datagrams of one client.
+async fn carry_flow(
+    socket: Arc<UdpSocket>,
+    client: SocketAddr,
+    to: SocketAddrV4,
+    mut datagrams: Receiver<Vec<u8>>,
+    table: Arc<LinkTable>,
+) {
+    let Some(peer) = table.peer_of(*to.ip()) else { return };
+    let Ok(stream) = peer.open(to, pod_source(&table, client), Carried::Datagrams).await else { return };
+    let (mut reader, mut writer) = split(TokioIo::new(stream));
+    let clock = FlowClock::start();
+    let there = async {
+        while let Some(datagram) = datagrams.recv().await {
+            clock.touch();
+            if write_frame(&mut writer, &datagram).await.is_err() {
+                return;
+            }
+        }
+    };
+    let back = async {
+        let mut bytes = vec![0; LONGEST];
+        while let Ok(length) = read_frame(&mut reader, &mut bytes).await {
+            clock.touch();
+            let _ = socket.send_to(&bytes[..length], client).await;
+        }
+    };
+    end_with_first(there, back, &clock).await;
+}
+
+/// Carries datagrams between a stream and a connected socket.
+pub async fn relay_socket(stream: impl AsyncRead + AsyncWrite, socket: UdpSocket) {
+    let (mut reader, mut writer) = split(stream);
+    let clock = FlowClock::start();
+    let there = async {
+        let mut bytes = vec![0; LONGEST];
+        while let Ok(length) = read_frame(&mut reader, &mut bytes).await {
+            clock.touch();
+            // A server that is not there yet may come.
+            let _ = socket.send(&bytes[..length]).await;
+        }
+    };
+    let back = async {
+        let mut bytes = vec![0; LONGEST];
+        loop {
+            // An error tells that no server was there at the last datagram.
+            let Ok(length) = socket.recv(&mut bytes).await else { continue };
+            clock.touch();
+            if write_frame(&mut writer, &bytes[..length]).await.is_err() {
+                return;
+            }
+        }
+    };
+    end_with_first(there, back, &clock).await;
+}
+
+/// Runs both directions until one ends, or both are idle.
+async fn end_with_first(there: impl Future<Output = ()>, back: impl Future<Output = ()>, clock: &FlowClock) {
+    tokio::select! {
+        () = there => {}
+        () = back => {}
+        () = clock.wait_until_idle() => {}
+    }
+}
+
+/// The time of a flow's last datagram.
+struct FlowClock(Mutex<Instant>);
+
+impl FlowClock {
+    fn start() -> FlowClock {
+        FlowClock(Mutex::new(Instant::now()))
+    }
+
+    fn touch(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    async fn wait_until_idle(&self) {
+        loop {
+            let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + IDLE;
+            if Instant::now() >= end {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+async fn write_frame(writer: &mut (impl AsyncWrite + Unpin), datagram: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(datagram.len()).map_err(io::Error::other)?;
+    writer.write_all(&[&length.to_be_bytes()[..], datagram].concat()).await?;
+    writer.flush().await
+}
+
+async fn read_frame(reader: &mut (impl AsyncRead + Unpin), bytes: &mut [u8]) -> io::Result<usize> {
+    let length = usize::from(reader.read_u16().await?);
+    reader.read_exact(&mut bytes[..length]).await?;
+    Ok(length)
+}
