@@ -125,6 +125,13 @@ fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliRes
         context.globals.namespace = Some(namespace.to_owned());
     }
     let pod = one_pod::find(remote.pod.unwrap_or_default(), "0s", context)?;
+    if context.client().is_some() {
+        return Err(Failure::plain(format!(
+            "pod {} runs on another machine, and kloop cp copies on its own machine only\nhint: use kubectl cp with the server of kloop \
+             serve, or run the command there",
+            pod.name()
+        )));
+    }
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
     let options = json!({
         "kind": "PodExecOptions", "apiVersion": "v1", "container": container, "command": ["tar"], "stdout": true, "stderr": true,

@@ -1,5 +1,6 @@
 //! Finds the pod and the container for a command: POD or TYPE/NAME, and the default container.
 
+use super::contexts::{ConfigFile, ServerEntries};
 use super::deadline::Deadline;
 use super::files::{self, FileFlags};
 use super::targets::{self, Targets};
@@ -7,12 +8,17 @@ use super::{CliResult, CommandContext, Failure, flags};
 use crate::apiserver::connect::connect;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
+use crate::client::{ApiClient, ClientRequest};
 use crate::joined_node;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Time};
 use crate::reconcile::node::MACHINE;
 use crate::runtime::session::{self, SessionStreams};
 use serde_json::Value;
+use std::time::Duration;
+
+/// Time for the first answer of the server of `kloop serve`.
+const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Flags of verbs that open a session in a container.
 #[derive(clap::Args)]
@@ -125,7 +131,7 @@ pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResul
     Ok(pod)
 }
 
-/// Refuses a pod whose processes are on another machine, unless a server reaches them.
+/// Uses the cluster's API server from now on for a pod whose processes are on another machine. Refuses that pod when none runs here.
 pub fn check_is_here(pod: &Object, context: &mut CommandContext) -> CliResult {
     if context.client().is_some() {
         return Ok(());
@@ -139,11 +145,29 @@ pub fn check_is_here(pod: &Object, context: &mut CommandContext) -> CliResult {
     if !is_joined || joined_node::is_copy(&context.state()) {
         return Ok(());
     }
+    if connect_to_own_server(context)? {
+        return Ok(());
+    }
     Err(Failure::plain(format!(
-        "pod {} runs on another machine, node {node}, which this command does not reach\nhint: run it there, or use kubectl with the \
-         server of kloop serve",
+        "pod {} runs on another machine, node {node}, which only the API server reaches\nhint: run kloop serve here, or the command there",
         pod.name()
     )))
+}
+
+/// Uses the server of `kloop serve` in place of the state file, with the flags of the command. Returns whether it runs.
+fn connect_to_own_server(context: &mut CommandContext) -> CliResult<bool> {
+    let Some(home) = context.home()? else { return Ok(false) };
+    let file = ConfigFile::load(&home.join("kubeconfig"))?;
+    let Some(entries) = ServerEntries::from_current_context(&file) else { return Ok(false) };
+    let config = entries.config(&context.globals)?;
+    let client = ApiClient::new(config.clone()).map_err(|error| Failure::plain(error.to_string()))?;
+    if client.send(ClientRequest::get("/version").within(SERVER_PATIENCE)).is_err() {
+        return Ok(false);
+    }
+    // Stays the one of the state file.
+    context.default_namespace();
+    context.connect(config)?;
+    Ok(true)
 }
 
 fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {

@@ -265,6 +265,11 @@ impl JoinedNode {
         }
     }
 
+    /// Gives each renewed certificate of the node to this function.
+    pub fn report_renewals(&self, sink: impl Fn(TlsClientKey) + Send + Sync + 'static) {
+        self.context.report_renewals(Box::new(sink));
+    }
+
     /// The URL of the server.
     pub fn server(&self) -> String {
         self.context.client().config().address.to_string()

@@ -105,14 +105,15 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     let summary: Value =
         serde_json::from_str(&text("/api/v1/nodes/worker/proxy/stats/summary").expect("answered")).expect("JSON");
     assert_eq!((&summary["node"]["nodeName"], &summary["pods"][0]["podRef"]["name"]), (&"worker".into(), &"a".into()));
-    // Commands at the control plane look for processes there.
-    for words in [&["logs", "a"][..], &["exec", "a", "--", "true"]] {
-        let said = cluster.run(words, "");
-        assert!(
-            said.code == 1 && said.err.contains("pod a runs on another machine, node worker"),
-            "{words:?}: {said:?}"
-        );
-    }
+    // Commands at the control plane go through the server, too.
+    assert_eq!(cluster.ok("logs a --tail=2"), "hello worker\ndefault\n");
+    let echoed = cluster.run(&["exec", "-i", "a", "--", "sh", "-c", "cat; exit 4"], "typed\n");
+    assert_eq!((echoed.code, echoed.out.as_str()), (4, "typed\n"), "{}", echoed.err);
+    let said = cluster.kloop("cp a:/etc/hostname /dev/null");
+    assert!(said.code == 1 && said.err.contains("copies on its own machine only"), "{said:?}");
+    // A user has the same rights there.
+    let refused = cluster.kloop("logs a --as=nobody");
+    assert!(refused.code == 1 && refused.err.contains("Forbidden"), "{refused:?}");
     // The kubelet answers nobody but the API server.
     let node = get(&cluster, "node/worker");
     let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
@@ -120,6 +121,9 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     let direct = ApiClient::new(ServerConfig { is_verified: false, ..direct }).expect("a client");
     let refused = direct.send(ClientRequest::get("/containerLogs/default/a/main")).expect_err("refused");
     assert_eq!(refused.code(), 401);
+    assert_eq!(plane.server.end("TERM"), 0);
+    let said = cluster.kloop("exec a -- true");
+    assert!(said.code == 1 && said.err.contains("pod a runs on another machine, node worker"), "{said:?}");
 }
 
 #[test]

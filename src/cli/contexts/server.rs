@@ -2,7 +2,8 @@
 //!
 //! Never: connects. Start reading at [`ServerEntries`].
 
-use super::Location;
+use super::config_file::Entries;
+use super::{ConfigFile, Location};
 use crate::cli::{CliResult, Failure, Globals};
 use crate::client::ServerConfig;
 use serde_json::{Map, Value};
@@ -23,6 +24,14 @@ pub struct ServerEntries {
 }
 
 impl ServerEntries {
+    /// Returns the entries of the current context of a file; `None` without one.
+    pub fn from_current_context(file: &ConfigFile) -> Option<ServerEntries> {
+        let context = file.contexts.get(&file.current)?;
+        let entry = |entries: &Entries, field: &str| entries.get(ConfigFile::text(context, field)).cloned();
+        let user = entry(&file.users, "user").unwrap_or_default();
+        Some(ServerEntries { cluster: entry(&file.clusters, "cluster")?, user, folder: file.folder() })
+    }
+
     /// Returns the configuration of a client, with the flags of the command.
     pub fn config(&self, globals: &Globals) -> CliResult<ServerConfig> {
         let (mut cluster, mut user) = (self.cluster.clone(), self.user.clone());

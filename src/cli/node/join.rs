@@ -73,6 +73,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.print_notice(&format!("node {} has joined {}", node.capacity.name, node.server()));
     let (_stop, stopped) = oneshot::channel();
     let certificates = LinkCertificateFeed::default();
+    let renewals = certificates.clone();
+    node.report_renewals(move |client| renewals.renew_client(client));
     serve_kubelet(&node, listener, certificates.clone(), (context.state(), stopped))?;
     let outcome = run_loops(&node, certificates, context);
     node.stop();
