@@ -57,7 +57,7 @@ pub mod wire;
 pub use machine::{Host, Machine};
 pub use network::{
     gateway::WORD as GATEWAY, gateway::is_free as is_network_free, gateway::runs as has_gateway, is_key_of_another,
-    listener_channel::is_possible as has_pod_network, resolver_address,
+    listener_channel::is_possible as has_pod_network, own_addresses, resolver_address,
 };
 
 use std::process::ExitCode;

@@ -34,6 +34,7 @@ mod worker_pool;
 pub use affinity::SessionAffinity;
 pub use ingress::is_key_of_another;
 pub use listener_channel::ListenerChannel;
+pub use proxy::host_addresses::own_addresses;
 pub use resolver::resolver_address;
 
 use super::{low_ports, ports};

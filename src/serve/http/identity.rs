@@ -5,6 +5,7 @@
 
 use super::client_certificate::ClientAuthority;
 use crate::apiserver::tokens::keys::ClusterKeys;
+use crate::runtime::own_addresses;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -45,11 +46,10 @@ pub struct ServerCertificate {
     pub authority: String,
 }
 
-/// Makes a certificate for this machine's own names and the listening address.
+/// Makes a certificate for this machine's own names and the listening address; for all of its IPv4 addresses where it listens on every one.
 /// Clients in pods reach it by the names and the address of the Service `kubernetes`.
 pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> anyhow::Result<ServerCertificate> {
-    let addresses = [address.to_string(), service.to_string()];
-    let mut server = CertificateParams::new([&NAMES.map(str::to_owned)[..], &addresses].concat())?;
+    let mut server = CertificateParams::new(certificate_names(address, service))?;
     server.distinguished_name.push(DnType::CommonName, "kloop");
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -60,6 +60,15 @@ pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> 
     let secret = PrivateKeyDer::Pkcs8(own.serialize_der().into());
     let tls = configure(vec![shown.der().clone()], secret, keys.authority.as_bytes())?;
     Ok(ServerCertificate { tls, authority: keys.authority.clone() })
+}
+
+fn certificate_names(address: IpAddr, service: IpAddr) -> Vec<String> {
+    let mut names = NAMES.map(str::to_owned).to_vec();
+    names.extend([address.to_string(), service.to_string()]);
+    if address.is_unspecified() {
+        names.extend(own_addresses().iter().map(ToString::to_string));
+    }
+    names
 }
 
 /// Reads a certificate with its chain and key, and the authority of the clients, all in PEM format.
@@ -80,4 +89,36 @@ fn configure(
     let mut config = config.with_single_cert(chain, secret)?;
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(ServerTls { acceptor: TlsAcceptor::from(Arc::new(config)), clients })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::Api;
+    use std::net::Ipv4Addr;
+    use x509_cert::Certificate;
+    use x509_cert::der::Decode;
+    use x509_cert::ext::pkix::SubjectAltName;
+    use x509_cert::ext::pkix::name::GeneralName;
+
+    #[test]
+    fn certificate_for_every_address_names_those_of_the_machine() {
+        let keys = Api::in_memory("test").unwrap().keys().unwrap();
+        let names = |address: Ipv4Addr| {
+            let made = certificate_names(address.into(), Ipv4Addr::new(127, 9, 128, 1).into());
+            let own = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(made).unwrap().signed_by(&own, &keys.issuer().unwrap()).unwrap();
+            let certificate = Certificate::from_der(params.der()).unwrap();
+            let (_, names) = certificate.tbs_certificate.get::<SubjectAltName>().unwrap().unwrap();
+            let addresses = names.0.into_iter().filter_map(|name| match name {
+                GeneralName::IpAddress(bytes) => <[u8; 4]>::try_from(bytes.as_bytes()).ok().map(Ipv4Addr::from),
+                _ => None,
+            });
+            addresses.collect::<Vec<_>>()
+        };
+        let fixed = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(127, 9, 128, 1)];
+        assert_eq!(names(fixed[1]), fixed);
+        let all = names(Ipv4Addr::UNSPECIFIED);
+        assert!(own_addresses().iter().all(|own| all.contains(own)), "{all:?}");
+    }
 }

@@ -14,6 +14,11 @@ pub fn addresses(within: &[Cidr]) -> Vec<Ipv4Addr> {
     all.into_iter().filter(is_meant).collect()
 }
 
+/// Returns all of the machine's addresses, except loopback.
+pub fn own_addresses() -> Vec<Ipv4Addr> {
+    addresses(&[Cidr { address: Ipv4Addr::UNSPECIFIED, bits: 0 }])
+}
+
 /// Returns the local addresses from the kernel's routing table: each is in the line before `/32 host LOCAL`.
 fn local(trie: &str) -> BTreeSet<Ipv4Addr> {
     let lines: Vec<&str> = trie.lines().map(str::trim).collect();
