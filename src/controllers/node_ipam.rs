@@ -1,7 +1,7 @@
 //! Blocks of addresses for the pods of linked machines (`pkg/controller/nodeipam`), and the right of nodes to read where the others are.
 //!
 //! Knows: the pods of a cluster have the addresses 127.N.1.1 to 127.N.127.254. The machine of the control plane has the lower half of them,
-//! each machine that joins gets a block out of the upper half. Never: changes the block of a Node. Start reading at [`plan`].
+//! each machine that joins, or shares the state, gets a block out of the upper half. Never: changes the block of a Node. Start reading at [`plan`].
 
 use crate::object::{Key, Object};
 use crate::world::policy::Cidr;
@@ -47,11 +47,9 @@ fn plan(world: &World, key: &Key) -> Plan {
     if node.pod_cidr.is_some() {
         return plan;
     }
-    let block = match node.is_joined {
-        true => free_block(world, if node.pods <= FEW_PODS { 25 } else { 24 }),
-        false => Some(ingress_routes::own_pods(world.settings.network)),
-    };
-    match block {
+    let own =
+        Some(ingress_routes::own_pods(world.settings.network)).filter(|own| !node.is_joined && is_free(world, own));
+    match own.or_else(|| free_block(world, if node.pods <= FEW_PODS { 25 } else { 24 })) {
         Some(block) => {
             let mut node = row.object();
             node.set(&["spec", "podCIDR"], block.to_string());
@@ -66,20 +64,24 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
+/// Whether no Node has addresses of a block.
+fn is_free(world: &World, block: &Cidr) -> bool {
+    let overlaps = |other: Cidr| block.contains(other.address) || other.contains(block.address);
+    !world.list(NODES).filter_map(|row| row.node()?.pod_cidr).any(overlaps)
+}
+
 /// Returns the last block of this prefix length that belongs to no node and has the address of no pod.
 fn free_block(world: &World, bits: u8) -> Option<Cidr> {
-    let taken: Vec<Cidr> = world.list(NODES).filter_map(|row| row.node()?.pod_cidr).collect();
     let network = world.settings.network;
     let size = 1u32 << (32 - bits);
     let halves = move |third: u8| (0..256 / size).rev().map(move |half| (third, (half * size) as u8));
     let blocks = THIRDS.rev().flat_map(halves);
     let mut blocks = blocks.map(|(third, last)| Cidr { address: Ipv4Addr::new(127, network, third, last), bits });
-    let overlaps = |one: &Cidr, other: &Cidr| one.contains(other.address) || other.contains(one.address);
     let has_pods = |block: &Cidr| {
         let first = u32::from(block.address);
         (first..first + size).any(|ip| world.pods_at(&Ipv4Addr::from(ip).to_string()).next().is_some())
     };
-    blocks.find(|block| !taken.iter().any(|taken| overlaps(block, taken)) && !has_pods(block))
+    blocks.find(|block| is_free(world, block) && !has_pods(block))
 }
 
 fn role() -> Object {
@@ -129,6 +131,10 @@ mod tests {
         assert_eq!(block(&cluster, "x"), "127.77.127.128/25");
         assert_eq!(block(&cluster, "y"), "127.77.126.0/24");
         assert_eq!(block(&cluster, "z"), "127.77.127.0/25");
+        // Another machine of a state on etcd is no joined one.
+        node(&mut cluster, "second", false, 110);
+        cluster.settle();
+        assert_eq!(block(&cluster, "second"), "127.77.125.128/25");
         assert_eq!(block(&cluster, "a"), serde_json::Value::Null, "it is not linked");
         assert_eq!(cluster.value(super::BINDINGS, super::ACCESS, "/roleRef/name"), super::ACCESS);
     }

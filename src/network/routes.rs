@@ -165,14 +165,15 @@ fn drop_other_machines(world: &World, slice: &mut Object) {
     }
 }
 
-/// Whether a node is another machine that is not linked: one that has joined, or any other for a machine that has joined itself, and so
+/// Whether a node is another machine that is not linked: one that has joined, one with an end of links of its own, or any other for a machine that has joined itself, and so
 /// knows the Nodes of linked machines only.
 fn is_other_machine(world: &World, node: &str) -> bool {
     let is_joined = |row: &Row| row.node().is_some_and(|node| node.is_joined);
+    let has_end = |row: &Row| row.node().is_some_and(|node| node.link.is_some());
     let has_joined = || world.list("nodes").any(|row| is_joined(row) && is_here(world, &row.key.name));
     !is_here(world, node)
         && match world.find("nodes", "", node) {
-            Some(row) => find_link(world, row).is_none() && (is_joined(row) || has_joined()),
+            Some(row) => find_link(world, row).is_none() && (is_joined(row) || has_end(row) || has_joined()),
             None => world.list("nodes").any(|row| is_joined(row)),
         }
 }

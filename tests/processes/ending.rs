@@ -11,6 +11,7 @@ fn stop_signal_precedes_the_kill() {
     let script = r#"trap 'echo bye > "$HOME/bye"; exit 0' TERM; echo up; while :; do sleep 0.1; done"#;
     cluster.apply(&on_host_files(&pod("polite", "Always", 30, script)));
     cluster.until("the container is up", || cluster.log("polite", "main") == "up\n");
+    cluster.until_reads("pod/polite", "{.status.phase}", "Running");
     let pid = cluster.pid("polite");
     let told = cluster.ok("describe pod polite");
     assert!(told.lines().any(|line| line.split_whitespace().eq(["Process", "ID:", &pid.to_string()])), "{told}");

@@ -1,6 +1,6 @@
 //! Several machines share one cluster on a real etcd with three members, which fail. Each machine is a folder of its own.
 
-mod members;
+pub mod members;
 
 use super::{deployment, pod_with};
 use crate::cluster::{Cluster, is_alive, signal};

@@ -1,7 +1,9 @@
 //! Pods of several machines that reach each other: addresses, Services, names and policies across a link.
 
+use super::etcd::members::Members;
 use super::machines::{ControlPlane, NetworkNamespace};
 use crate::cluster::{Cluster, Plane};
+use std::process::Command;
 
 /// A server on a node, behind a Service of its name: it prints the address of each client, and answers with its own name.
 fn server(name: &str, node: &str) -> String {
@@ -76,17 +78,48 @@ impl<'a> Machines<'a> {
 
     /// Runs the client in the pod `near` of the first machine or the pod `far` of the second one.
     fn ask(&self, from: &str, host: &str, port: u16) -> String {
-        let words = ["exec", from, "--", "python3", "-c", CLIENT, host, &port.to_string()];
-        let said = match from {
-            "near" => self.cluster.run(&words, ""),
-            _ => self.machine.run_program(&mut self.network.command(self.machine, &words), ""),
-        };
-        format!("{}{}", said.out, said.err).trim().to_owned()
+        match from {
+            "near" => ask(self.cluster.command(), self.cluster, from, host, port),
+            _ => ask(self.network.command(self.machine, &[]), self.machine, from, host, port),
+        }
     }
 
     fn address(&self, pod: &str) -> String {
         self.cluster.read(&format!("pod/{pod}"), "{.status.podIP}")
     }
+}
+
+/// Runs the client in a pod with this command of its machine.
+fn ask(mut kloop: Command, machine: &Cluster, from: &str, host: &str, port: u16) -> String {
+    kloop.args(["exec", from, "--", "python3", "-c", CLIENT, host, &port.to_string()]);
+    let said = machine.run_program(&mut kloop, "");
+    format!("{}{}", said.out, said.err).trim().to_owned()
+}
+
+#[test]
+fn machines_that_share_a_state_are_linked() {
+    let Some(network) = NetworkNamespace::make() else { return };
+    let Some(etcd) = Members::start_at(&network.addresses[0]) else { return };
+    let [one, two] = [etcd.machine("shop"), etcd.machine("shop")];
+    let [here, there] = &network.addresses;
+    let first = one.watch_with(&["--node-name=main", "--node-ip", here]);
+    first.until_says("ready: node main");
+    let words = ["reconcile", "--watch", "--node-name=far", "--node-ip", there];
+    let second = two.background_program(network.command(&two, &words));
+    second.until_says("runs the pods of node far meanwhile");
+    one.apply(&server("near", "main"));
+    one.apply(&server("far", "far"));
+    one.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
+    let [near, far] = ["near", "far"].map(|pod| one.read(&format!("pod/{pod}"), "{.status.podIP}"));
+    let to_far = || ask(one.command(), &one, "near", "far", 80);
+    let to_near = || ask(network.command(&two, &[]), &two, "far", "near", 80);
+    one.until("the Service leads there", || to_far() == format!("far got 100000 bytes from {near}"));
+    one.until("the Service leads back", || to_near() == format!("near got 100000 bytes from {far}"));
+    // The link outlives the control plane of a machine.
+    first.end("KILL");
+    second.until_says("ready: node far");
+    assert_eq!(to_near(), format!("near got 100000 bytes from {far}"));
+    assert_eq!(second.end("TERM"), 0);
 }
 
 #[test]

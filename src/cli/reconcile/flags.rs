@@ -58,7 +58,8 @@ pub fn set_address(node: &mut MachineCapacity, address: IpAddr, context: &mut Co
         )));
     }
     let key = Key::new(Resource("nodes"), "", &node.name);
-    let stored = context.read_view(|txn| txn.get(&key))?;
+    // Makes a new cluster first.
+    let stored = context.api()?.read_view(|txn| txn.get(&key))?;
     let before = stored.and_then(|node| NodeFields::from_node(&node).link);
     let link = choose_link_address(address, before);
     node.link_address =

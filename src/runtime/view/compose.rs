@@ -13,6 +13,7 @@ use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use rustix::process::{getegid, geteuid};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -217,7 +218,8 @@ impl ViewComposer<'_> {
         let is_done = |path: &Path| done.iter().any(|done| path.starts_with(done));
         below.retain(|path| !is_done(path) && !self.hides(path));
         for path in &below {
-            if path.is_dir() { self.build_folder(path)? } else { self.bind(path)? }
+            let built = if path.is_dir() { self.build_folder(path) } else { self.bind(path) };
+            unless_gone(path, built)?;
         }
         Ok(())
     }
@@ -278,5 +280,25 @@ impl ViewComposer<'_> {
         // A folder that this user cannot enter, or with nothing that it could change.
         let _ = self.bind(path);
         Ok(())
+    }
+}
+
+/// Accepts that a mount could not be shown when it is gone: the machine may unmount it, and remove its mount point, at any moment.
+fn unless_gone(path: &Path, built: Result<(), String>) -> Result<(), String> {
+    let is_gone = || fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    built.or_else(|why| if is_gone() { Ok(()) } else { Err(why) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_that_is_gone_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let failed = || Err("cannot bind it".to_owned());
+        assert_eq!(unless_gone(&folder.path().join("gone"), failed()), Ok(()));
+        assert_eq!(unless_gone(folder.path(), failed()), failed());
+        assert_eq!(unless_gone(folder.path(), Ok(())), Ok(()));
     }
 }

@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The members, which end with the test.
 pub struct Members {
     folder: tempfile::TempDir,
+    /// The address at which clients reach them.
+    host: String,
     /// The ports of each member: for clients, and for the other members.
     ports: [(u16, u16); 3],
     children: Mutex<[Option<Child>; 3]>,
@@ -26,15 +28,20 @@ pub struct Members {
 impl Members {
     /// Starts three members; `None`, with a loud notice, where etcd is not installed.
     pub fn start() -> Option<Members> {
-        Members::start_members(false)
+        Members::start_members("127.0.0.1", false)
+    }
+
+    /// Starts three members that clients reach at another address of this machine.
+    pub fn start_at(host: &str) -> Option<Members> {
+        Members::start_members(host, false)
     }
 
     /// Starts three members that ask clients for certificates.
     pub fn start_with_tls() -> Option<Members> {
-        Members::start_members(true)
+        Members::start_members("127.0.0.1", true)
     }
 
-    fn start_members(has_tls: bool) -> Option<Members> {
+    fn start_members(host: &str, has_tls: bool) -> Option<Members> {
         let version = Command::new("etcd").arg("--version").stdin(Stdio::null()).output();
         if !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).starts_with("etcd Version")) {
             skip!("etcd is not installed");
@@ -44,7 +51,7 @@ impl Members {
         for _ in 0..5 {
             let ports = [(); 3].map(|()| (free_port(), free_port()));
             let folder = tempfile::tempdir().expect("a folder");
-            let members = Members { folder, ports, children: Mutex::default(), has_tls };
+            let members = Members { folder, host: host.to_owned(), ports, children: Mutex::default(), has_tls };
             if has_tls {
                 write_certificates(members.folder.path());
             }
@@ -59,7 +66,7 @@ impl Members {
     fn spawn(&self, member: usize) {
         let scheme = if self.has_tls { "https" } else { "http" };
         let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let client_url = format!("{scheme}://127.0.0.1:{}", self.ports[member].0);
+        let client_url = format!("{scheme}://{}:{}", self.host, self.ports[member].0);
         let peers: Vec<String> =
             self.ports.iter().enumerate().map(|(index, (_, peer))| format!("m{index}={}", url(*peer))).collect();
         let file = |name: &str| self.folder.path().join(name);
@@ -105,7 +112,7 @@ impl Members {
 
     /// The address with other files of TLS.
     pub fn address_with(&self, prefix: &str, authority: &str, client: &str) -> String {
-        let members: Vec<String> = self.ports.iter().map(|(port, _)| format!("127.0.0.1:{port}")).collect();
+        let members: Vec<String> = self.ports.iter().map(|(port, _)| format!("{}:{port}", self.host)).collect();
         let address = format!("etcd://{}/{prefix}", members.join(","));
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         match self.has_tls {
