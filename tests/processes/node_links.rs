@@ -2,7 +2,7 @@
 
 use super::etcd::members::Members;
 use super::machines::{ControlPlane, NetworkNamespace};
-use crate::cluster::{Cluster, Plane};
+use crate::cluster::{Cluster, Plane, signal};
 use std::process::Command;
 
 /// A server on a node, behind a Service of its name: it prints the address of each client, and answers with its own name.
@@ -198,6 +198,13 @@ fn broken_link_is_named_and_comes_back() {
     // No route to the host (EHOSTUNREACH), at once.
     cluster.until("the client is told", || machines.ask("near", &far, 8080) == "error 113");
     network.set_link("up");
+    cluster.until_reads("node/main", condition, "True");
+    cluster.until("the link is back", || machines.ask("near", &far, 8080).starts_with("far got"));
+    // A machine that hangs answers no ping.
+    let gateways = machine.gateways();
+    gateways.iter().for_each(|gateway| signal(*gateway, "STOP"));
+    cluster.until_reads("node/main", condition, "False");
+    gateways.iter().for_each(|gateway| signal(*gateway, "CONT"));
     cluster.until_reads("node/main", condition, "True");
     cluster.until("the link is back", || machines.ask("near", &far, 8080).starts_with("far got"));
 }

@@ -20,20 +20,24 @@ use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum number of connections that are not proven yet, and of all links. Others wait.
-const HANDSHAKES: usize = 64;
-const LINKS: usize = 1024;
+/// Maximum number of connections that are not proven yet, from one address; others are closed at once.
+const HANDSHAKES: usize = 8;
+/// Maximum number of links of one node: a new one may come before the end of the old one is noticed.
+const LINKS: usize = 4;
+/// Maximum number of all connections; more wait.
+const MOST: usize = 1024;
 /// Time limit of a handshake, and of connecting to a pod.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -58,17 +62,18 @@ pub async fn accept_links(table: Arc<LinkTable>, identity: Arc<LinkIdentity>) {
         }
     };
     (table.report)("".into(), None);
-    let (handshakes, links) = (Arc::new(Semaphore::new(HANDSHAKES)), Arc::new(Semaphore::new(LINKS)));
+    let counts = LinkCounts::default();
+    let all = Arc::new(Semaphore::new(MOST));
     let mut tasks = tokio::task::JoinSet::new();
     loop {
-        let Ok(permit) = handshakes.clone().acquire_owned().await else { return };
-        let Ok(link) = links.clone().acquire_owned().await else { return };
+        let Ok(permit) = all.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let serve = serve_link(table.clone(), acceptor.clone(), stream, permit);
+            Ok((stream, from)) => {
+                let Some(handshake) = counts.take(from.ip().to_string(), HANDSHAKES) else { continue };
+                let serve = serve_link(table.clone(), acceptor.clone(), stream, (counts.clone(), handshake));
                 tasks.spawn(async move {
                     serve.await;
-                    drop(link);
+                    drop(permit);
                 });
             }
             // Usually descriptors have run out.
@@ -78,11 +83,49 @@ pub async fn accept_links(table: Arc<LinkTable>, identity: Arc<LinkIdentity>) {
     }
 }
 
-async fn serve_link(table: Arc<LinkTable>, acceptor: TlsAcceptor, stream: TcpStream, permit: OwnedSemaphorePermit) {
+/// Numbers of connections, by address before the handshake and by node after it.
+#[derive(Clone, Default)]
+struct LinkCounts(Arc<Mutex<HashMap<String, usize>>>);
+
+/// One of the connections; it counts until this is dropped.
+struct CountedLink(LinkCounts, String);
+
+impl LinkCounts {
+    /// Counts one more, unless there are so many.
+    fn take(&self, by: String, most: usize) -> Option<CountedLink> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(by.clone()).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(CountedLink(self.clone(), by))
+    }
+}
+
+impl Drop for CountedLink {
+    fn drop(&mut self) {
+        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.1);
+            }
+        }
+    }
+}
+
+async fn serve_link(
+    table: Arc<LinkTable>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    (counts, handshake): (LinkCounts, CountedLink),
+) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await else { return };
     let Some(node) = certificates::node_of(stream.get_ref().1.peer_certificates()) else { return };
-    drop(permit);
+    let Some(_link) = counts.take(format!("node {node}"), LINKS) else { return };
+    drop(handshake);
     let node: Arc<str> = node.into();
     let service = service_fn(move |request| answer(table.clone(), node.clone(), request));
     let mut builder = Builder::new(TokioExecutor::new());

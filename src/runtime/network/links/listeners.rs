@@ -5,7 +5,7 @@
 use super::dialer::Carried;
 use super::request::LISTENS;
 use super::{BUFFER, LinkTable, datagrams, pod_source};
-use crate::runtime::{low_ports, relay};
+use crate::runtime::{descriptors, low_ports, relay};
 use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
 use std::io;
@@ -18,8 +18,10 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-/// Maximum number of sockets. The one that was asked for the longest time ago makes room.
+/// Maximum number of sockets, and the part of the descriptors that they may take. The one that was asked for the longest time ago makes
+/// room, first among those that were asked for once: a program that tries all ports does not close those that others use.
 const MOST: usize = 4096;
+const PART: usize = 4;
 /// Time without a request after which a socket is closed. Shims ask again every few seconds while they connect.
 const IDLE: Duration = Duration::from_secs(300);
 /// Longest line of a request, and the time for it.
@@ -41,6 +43,7 @@ struct ListenedAddress {
 
 struct OpenListener {
     used: Instant,
+    is_reused: bool,
     task: AbortHandle,
 }
 
@@ -97,13 +100,10 @@ impl OpenListeners {
             let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             open.retain(|_, listener| listener.used.elapsed() < IDLE && !listener.task.is_finished());
             if let Some(known) = open.get_mut(&place) {
-                known.used = Instant::now();
+                (known.used, known.is_reused) = (Instant::now(), true);
                 return Ok(());
             }
-            if open.len() >= MOST {
-                let oldest = open.iter().min_by_key(|(_, listener)| listener.used).map(|(place, _)| *place);
-                oldest.iter().for_each(|place| drop(open.remove(place)));
-            }
+            make_room(&mut open, MOST.min(descriptors::soft_limit() / PART));
         }
         let task = match place.open(table).await {
             Ok(task) => task,
@@ -114,12 +114,21 @@ impl OpenListeners {
             Err(_) => return Err("taken".to_owned()),
         };
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(place, OpenListener { used: Instant::now(), task });
+        open.insert(place, OpenListener { used: Instant::now(), is_reused: false, task });
         Ok(())
     }
 
     fn is_open(&self, place: ListenedAddress) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&place)
+    }
+}
+
+/// Closes sockets until there is room for one more.
+fn make_room(open: &mut HashMap<ListenedAddress, OpenListener>, most: usize) {
+    while open.len() >= most.max(1) {
+        let oldest = open.iter().min_by_key(|(_, listener)| (listener.is_reused, listener.used));
+        let Some(place) = oldest.map(|(place, _)| *place) else { return };
+        open.remove(&place);
     }
 }
 
@@ -154,5 +163,33 @@ async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table:
         }
         // The client learns no more than that its connection broke.
         Err(_) => _ = client.set_zero_linger(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn port_that_is_used_again_outlives_those_that_were_tried_once() {
+        let place = |port| ListenedAddress { to: SocketAddrV4::new([127, 9, 64, 1].into(), port), is_udp: false };
+        let start = Instant::now();
+        let listener = |port: u16, is_reused| {
+            let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
+            (place(port), OpenListener { used: start + Duration::from_secs(port.into()), is_reused, task })
+        };
+        let mut open: HashMap<_, _> =
+            [(1, true), (2, false), (3, false)].map(|(port, used)| listener(port, used)).into();
+        let ports = |open: &HashMap<ListenedAddress, OpenListener>| {
+            let mut ports: Vec<u16> = open.keys().map(|place| place.to.port()).collect();
+            ports.sort_unstable();
+            ports
+        };
+        make_room(&mut open, 4);
+        assert_eq!(ports(&open), [1, 2, 3], "there is room");
+        make_room(&mut open, 3);
+        assert_eq!(ports(&open), [1, 3], "the oldest of those that were tried once");
+        make_room(&mut open, 1);
+        assert!(open.is_empty());
     }
 }

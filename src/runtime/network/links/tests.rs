@@ -235,3 +235,19 @@ async fn broken_link_is_reported_and_made_again() {
     accepting.abort();
     assert!(states.recv().await.unwrap().is_some(), "it is down");
 }
+
+#[tokio::test]
+async fn node_has_few_links_at_once() {
+    let ends = Ends::start().await;
+    let mut peers = Vec::new();
+    for _ in 0..4 {
+        peers.push(ends.linked().await);
+    }
+    let (_peer, mut states) = ends.dial("near", &ends.authority);
+    // It is closed right after the handshake, again and again.
+    let down = async { while states.recv().await.unwrap().is_none() {} };
+    down.await;
+    assert!(peers[0].open(ends.server(), None, Carried::Connection).await.is_ok(), "the others stay");
+    peers.clear();
+    while states.recv().await.unwrap().is_some() {}
+}
