@@ -12,7 +12,6 @@ use crate::object::io_error_text;
 use crate::runtime::low_ports;
 use crate::runtime::network::policies;
 use crate::runtime::network::tables::NetworkTables;
-use crate::world::node_links::LinkIdentity;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http2::Builder;
@@ -23,14 +22,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 /// Maximum number of connections that are not proven yet, from one address; others are closed at once.
 const HANDSHAKES: usize = 8;
@@ -42,17 +40,13 @@ const MOST: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Accepts links until this task is aborted.
-pub async fn accept_links(table: Arc<LinkTable>, identity: Arc<LinkIdentity>) {
-    let acceptor = match certificates::acceptor(&identity) {
-        Ok(acceptor) => acceptor,
-        Err(why) => return (table.report)("".into(), Some(why)),
-    };
+pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
     let mut logged = None;
     let listener = loop {
-        match TcpListener::bind(identity.address).await {
+        match TcpListener::bind(address).await {
             Ok(listener) => break listener,
             Err(error) => {
-                let why = format!("cannot listen on {}: {}", identity.address, io_error_text(error));
+                let why = format!("cannot listen on {address}: {}", io_error_text(error));
                 if logged.as_ref() != Some(&why) {
                     (table.report)("".into(), Some(why.clone()));
                     logged = Some(why);
@@ -61,7 +55,7 @@ pub async fn accept_links(table: Arc<LinkTable>, identity: Arc<LinkIdentity>) {
             }
         }
     };
-    (table.report)("".into(), None);
+    (table.report)("".into(), table.acceptor().err());
     let counts = LinkCounts::default();
     let all = Arc::new(Semaphore::new(MOST));
     let mut tasks = tokio::task::JoinSet::new();
@@ -70,7 +64,7 @@ pub async fn accept_links(table: Arc<LinkTable>, identity: Arc<LinkIdentity>) {
         match listener.accept().await {
             Ok((stream, from)) => {
                 let Some(handshake) = counts.take(from.ip().to_string(), HANDSHAKES) else { continue };
-                let serve = serve_link(table.clone(), acceptor.clone(), stream, (counts.clone(), handshake));
+                let serve = serve_link(table.clone(), stream, (counts.clone(), handshake));
                 tasks.spawn(async move {
                     serve.await;
                     drop(permit);
@@ -115,13 +109,9 @@ impl Drop for CountedLink {
     }
 }
 
-async fn serve_link(
-    table: Arc<LinkTable>,
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-    (counts, handshake): (LinkCounts, CountedLink),
-) {
+async fn serve_link(table: Arc<LinkTable>, stream: TcpStream, (counts, handshake): (LinkCounts, CountedLink)) {
     let _ = stream.set_nodelay(true);
+    let Ok(acceptor) = table.acceptor() else { return };
     let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await else { return };
     let Some(node) = certificates::node_of(stream.get_ref().1.peer_certificates()) else { return };
     let Some(_link) = counts.take(format!("node {node}"), LINKS) else { return };

@@ -21,8 +21,23 @@ const PROTOCOL: &[u8] = b"h2";
 const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 
-/// Returns the TLS side of the end that accepts links.
-pub fn acceptor(identity: &LinkIdentity) -> Result<TlsAcceptor, String> {
+/// TLS of both ends; an error where the certificates cannot be used.
+#[derive(Clone)]
+pub struct LinkTls {
+    /// Of the end that accepts links.
+    pub acceptor: Result<TlsAcceptor, String>,
+    /// Of the end that dials.
+    pub connector: Result<TlsConnector, String>,
+}
+
+impl LinkTls {
+    /// Reads the certificates of this machine.
+    pub fn new(identity: &LinkIdentity) -> LinkTls {
+        LinkTls { acceptor: acceptor(identity), connector: connector(identity) }
+    }
+}
+
+fn acceptor(identity: &LinkIdentity) -> Result<TlsAcceptor, String> {
     let config = server_config(identity).map_err(|error| error.to_string())?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -43,8 +58,7 @@ fn server_config(identity: &LinkIdentity) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Returns the TLS side of the end that dials.
-pub fn connector(identity: &LinkIdentity) -> Result<TlsConnector, String> {
+fn connector(identity: &LinkIdentity) -> Result<TlsConnector, String> {
     let own = TlsClientKey { certificate: (&*identity.client_certificate).into(), key: (&*identity.client_key).into() };
     Trust::new(Some(identity.authority.as_bytes()))?.connector_as(own, &[PROTOCOL])
 }

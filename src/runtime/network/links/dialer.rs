@@ -6,7 +6,7 @@
 use super::{CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkReport, STREAM_WINDOW, certificates};
 use crate::object::io_error_text;
 use crate::runtime::https::trust::handshake_error;
-use crate::world::node_links::{LinkIdentity, NodeLink};
+use crate::world::node_links::NodeLink;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{Builder, SendRequest};
@@ -51,8 +51,12 @@ pub struct LinkedPeer {
     /// The link.
     pub link: NodeLink,
     state: Arc<Mutex<LinkedPeerState>>,
+    connector: SharedConnector,
     task: AbortHandle,
 }
+
+/// TLS of the next connection.
+type SharedConnector = Arc<Mutex<Result<TlsConnector, String>>>;
 
 #[derive(Default)]
 struct LinkedPeerState {
@@ -69,11 +73,16 @@ impl Drop for LinkedPeer {
 
 impl LinkedPeer {
     /// Starts to connect.
-    pub fn start(link: NodeLink, identity: &LinkIdentity, report: LinkReport) -> Arc<LinkedPeer> {
+    pub fn start(link: NodeLink, connector: Result<TlsConnector, String>, report: LinkReport) -> Arc<LinkedPeer> {
         let state: Arc<Mutex<LinkedPeerState>> = Arc::default();
-        let connector = certificates::connector(identity);
-        let keep = keep_connected(link.clone(), connector, state.clone(), report);
-        Arc::new(LinkedPeer { link, state, task: tokio::spawn(keep).abort_handle() })
+        let connector: SharedConnector = Arc::new(Mutex::new(connector));
+        let keep = keep_connected(link.clone(), connector.clone(), state.clone(), report);
+        Arc::new(LinkedPeer { link, state, connector, task: tokio::spawn(keep).abort_handle() })
+    }
+
+    /// Uses other certificates from the next connection on.
+    pub fn set_connector(&self, connector: Result<TlsConnector, String>) {
+        *locked(&self.connector) = connector;
     }
 
     /// Why the link is down; `None` while it is up, or not known yet.
@@ -106,14 +115,14 @@ impl LinkedPeer {
     }
 }
 
-fn locked(state: &Mutex<LinkedPeerState>) -> MutexGuard<'_, LinkedPeerState> {
+fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Connects, again and again.
 async fn keep_connected(
     link: NodeLink,
-    connector: Result<TlsConnector, String>,
+    connector: SharedConnector,
     state: Arc<Mutex<LinkedPeerState>>,
     report: LinkReport,
 ) {
@@ -129,13 +138,11 @@ async fn keep_connected(
             report(link.node.clone(), problem);
         }
     };
-    let connector = match connector {
-        Ok(connector) => connector,
-        Err(why) => return note(Some(why)),
-    };
     let mut pause = FIRST_PAUSE;
     loop {
-        let connected = timeout(PATIENCE, connect(&link, &connector)).await;
+        let connector = locked(&connector).clone();
+        let connect = async { connect(&link, &connector?).await };
+        let connected = timeout(PATIENCE, connect).await;
         match connected.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok((sender, connection)) => {
                 pause = FIRST_PAUSE;

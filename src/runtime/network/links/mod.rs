@@ -20,6 +20,7 @@ use crate::runtime::network::tables;
 use crate::runtime::{folder, low_ports};
 use crate::world::node_links::{LinkIdentity, NodeLink};
 use crate::world::policy::Cidr;
+use certificates::LinkTls;
 use dialer::LinkedPeer;
 use request::{FOLDER, REMOTE};
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// Interval for trying to listen again after a failure.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -91,6 +93,8 @@ struct LinkTable {
 #[derive(Default)]
 struct LinkParts {
     identity: Option<Arc<LinkIdentity>>,
+    /// TLS of new links, by the present certificates.
+    tls: Option<LinkTls>,
     wanted: BTreeMap<Str, NodeLink>,
     peers: BTreeMap<Str, Arc<LinkedPeer>>,
     acceptor: Option<AbortHandle>,
@@ -126,15 +130,23 @@ impl LinkTable {
         if parts.identity.as_deref() == Some(&identity) {
             return;
         }
+        let place = |identity: &LinkIdentity| (identity.address, identity.pods);
+        let has_moved = parts.identity.as_deref().is_none_or(|before| place(before) != place(&identity));
+        let tls = LinkTls::new(&identity);
         let identity = Arc::new(identity);
-        parts.identity = Some(identity.clone());
-        let accept = acceptor::accept_links(self.clone(), identity.clone());
+        (parts.identity, parts.tls) = (Some(identity.clone()), Some(tls.clone()));
+        if !has_moved {
+            // Connections that are there stay. New ones use the new certificates.
+            parts.peers.values().for_each(|peer| peer.set_connector(tls.connector.clone()));
+            return;
+        }
+        let accept = acceptor::accept_links(self.clone(), identity.address);
         let before = parts.acceptor.replace(tokio::spawn(accept).abort_handle());
         before.iter().for_each(AbortHandle::abort);
-        // New certificates need new connections.
         let wanted: Vec<NodeLink> = parts.wanted.values().cloned().collect();
         for link in wanted {
-            parts.peers.insert(link.node.clone(), LinkedPeer::start(link, &identity, self.report.clone()));
+            let peer = LinkedPeer::start(link.clone(), tls.connector.clone(), self.report.clone());
+            parts.peers.insert(link.node, peer);
         }
     }
 
@@ -149,8 +161,8 @@ impl LinkTable {
             return;
         };
         parts.wanted.insert(node.clone(), link.clone());
-        if let Some(identity) = parts.identity.clone() {
-            parts.peers.insert(node, LinkedPeer::start(link, &identity, self.report.clone()));
+        if let Some(tls) = parts.tls.clone() {
+            parts.peers.insert(node, LinkedPeer::start(link, tls.connector, self.report.clone()));
         }
     }
 
@@ -176,6 +188,10 @@ impl LinkTable {
         let peer = peer.max_by_key(|peer| peer.link.pods.bits)?;
         let is_own = own.contains(address) && own.bits > peer.link.pods.bits;
         (!is_own).then(|| peer.clone())
+    }
+
+    fn acceptor(&self) -> Result<TlsAcceptor, String> {
+        self.lock().tls.as_ref().map_or_else(|| Err("no certificate".to_owned()), |tls| tls.acceptor.clone())
     }
 
     fn own_block(&self) -> Option<Cidr> {

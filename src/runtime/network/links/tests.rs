@@ -72,9 +72,10 @@ impl Ends {
         let table = LinkTable { state: state.path().to_owned(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
         let table = Arc::new(table);
         let identity = Arc::new(authority.identity("far", far.pods, address));
-        table.lock().identity = Some(identity.clone());
+        table.lock().tls = Some(LinkTls::new(&identity));
+        table.lock().identity = Some(identity);
         table.lock().wanted.insert("near".into(), near.clone());
-        tokio::spawn(accept_links(table, identity));
+        tokio::spawn(accept_links(table, address));
         Ends { authority, far, near, server, state }
     }
 
@@ -83,7 +84,7 @@ impl Ends {
         let (sender, states) = unbounded_channel();
         let identity = authority.identity(node, self.near.pods, self.near.address);
         let report = Arc::new(move |_, problem| drop(sender.send(problem)));
-        (LinkedPeer::start(self.far.clone(), &identity, report), states)
+        (LinkedPeer::start(self.far.clone(), LinkTls::new(&identity).connector, report), states)
     }
 
     async fn linked(&self) -> Arc<LinkedPeer> {
@@ -196,7 +197,11 @@ async fn stranger_is_not_served() {
     wrong.node = "wrong".into();
     let (sender, mut states) = unbounded_channel();
     let identity = ends.authority.identity("near", ends.near.pods, ends.near.address);
-    let _peer = LinkedPeer::start(wrong, &identity, Arc::new(move |_, problem| drop(sender.send(problem))));
+    let _peer = LinkedPeer::start(
+        wrong,
+        LinkTls::new(&identity).connector,
+        Arc::new(move |_, problem| drop(sender.send(problem))),
+    );
     assert!(states.recv().await.unwrap().unwrap().starts_with("node far answers at "));
 }
 
@@ -223,13 +228,17 @@ async fn broken_link_is_reported_and_made_again() {
     let near = authority.identity("near", block(65), "127.0.0.1:1".parse().unwrap());
     let (sender, mut states) = unbounded_channel();
     drop(place);
-    let peer = LinkedPeer::start(far.clone(), &near, Arc::new(move |_, problem| drop(sender.send(problem))));
+    let peer = LinkedPeer::start(
+        far.clone(),
+        LinkTls::new(&near).connector,
+        Arc::new(move |_, problem| drop(sender.send(problem))),
+    );
     assert!(states.recv().await.unwrap().unwrap().contains("refused"));
     assert!(peer.problem().is_some());
     let state = tempfile::tempdir().unwrap();
     let table = LinkTable { state: state.path().to_owned(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
-    let identity = Arc::new(authority.identity("far", far.pods, address));
-    let accepting = tokio::spawn(accept_links(Arc::new(table), identity));
+    table.lock().tls = Some(LinkTls::new(&authority.identity("far", far.pods, address)));
+    let accepting = tokio::spawn(accept_links(Arc::new(table), address));
     assert_eq!(states.recv().await.unwrap(), None, "it is up");
     assert_eq!(peer.problem(), None);
     accepting.abort();
@@ -250,4 +259,32 @@ async fn node_has_few_links_at_once() {
     assert!(peers[0].open(ends.server(), None, Carried::Connection).await.is_ok(), "the others stay");
     peers.clear();
     while states.recv().await.unwrap().is_some() {}
+}
+
+#[tokio::test]
+async fn renewed_certificates_leave_connections_alone() {
+    let ends = Ends::start().await;
+    let table = Arc::new(LinkTable {
+        state: ends.state.path().to_owned(),
+        report: Arc::new(|_, _| ()),
+        parts: Mutex::default(),
+    });
+    let place = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    table.set_identity(ends.authority.identity("near", ends.near.pods, place));
+    table.set_link("far".into(), Some(ends.far.clone()));
+    let peer = table.peer_of(*ends.server().ip()).unwrap();
+    let client = loop {
+        match peer.open(ends.server(), None, Carried::Connection).await {
+            Ok(client) => break client,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    let (mut server, _) = ends.server.accept().await.unwrap();
+    table.set_identity(ends.authority.identity("near", ends.near.pods, place));
+    assert!(Arc::ptr_eq(&peer, &table.peer_of(*ends.server().ip()).unwrap()), "the same link");
+    let mut client = hyper_util::rt::TokioIo::new(client);
+    client.write_all(b"still there").await.unwrap();
+    let mut bytes = [0; 11];
+    server.read_exact(&mut bytes).await.unwrap();
+    assert_eq!(&bytes, b"still there");
 }
