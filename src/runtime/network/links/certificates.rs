@@ -21,12 +21,12 @@ const PROTOCOL: &[u8] = b"h2";
 const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 
-/// TLS of both ends; an error where the certificates cannot be used.
+/// TLS of both ends of links; an error where the certificates cannot be used.
 #[derive(Clone)]
 pub struct LinkTls {
-    /// Of the end that accepts links.
+    /// TLS of the end that accepts links.
     pub acceptor: Result<TlsAcceptor, String>,
-    /// Of the end that dials.
+    /// TLS of the end that dials.
     pub connector: Result<TlsConnector, String>,
 }
 
