@@ -25,13 +25,14 @@ const WAITING: usize = 64;
 /// The largest datagram.
 const LONGEST: usize = 65_535;
 
-/// Serves a socket at the address of another machine's pod until its task is aborted.
-pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>) {
+/// Serves a socket at the address of another machine's pod until its task is aborted. `used`: told of each datagram.
+pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>, used: Arc<UseClock>) {
     let socket = Arc::new(socket);
     let mut flows: HashMap<SocketAddr, Sender<Vec<u8>>> = HashMap::new();
     let mut bytes = vec![0; LONGEST];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
+        used.touch();
         let datagram = bytes[..length].to_vec();
         if let Some(flow) = flows.get(&client).filter(|flow| !flow.is_closed()) {
             let _ = flow.try_send(datagram);
@@ -59,7 +60,7 @@ async fn carry_flow(
     let Some(peer) = table.peer_of(*to.ip()) else { return };
     let Ok(stream) = peer.open(to, pod_source(&table, client), Carried::Datagrams).await else { return };
     let (mut reader, mut writer) = split(TokioIo::new(stream));
-    let clock = FlowClock::start();
+    let clock = UseClock::start();
     let there = async {
         while let Some(datagram) = datagrams.recv().await {
             clock.touch();
@@ -81,7 +82,7 @@ async fn carry_flow(
 /// Carries datagrams between a stream and a connected socket.
 pub async fn relay_socket(stream: impl AsyncRead + AsyncWrite, socket: UdpSocket) {
     let (mut reader, mut writer) = split(stream);
-    let clock = FlowClock::start();
+    let clock = UseClock::start();
     let there = async {
         let mut bytes = vec![0; LONGEST];
         while let Ok(length) = read_frame(&mut reader, &mut bytes).await {
@@ -105,7 +106,7 @@ pub async fn relay_socket(stream: impl AsyncRead + AsyncWrite, socket: UdpSocket
 }
 
 /// Runs both directions until one ends, or both are idle.
-async fn end_with_first(there: impl Future<Output = ()>, back: impl Future<Output = ()>, clock: &FlowClock) {
+async fn end_with_first(there: impl Future<Output = ()>, back: impl Future<Output = ()>, clock: &UseClock) {
     tokio::select! {
         () = there => {}
         () = back => {}
@@ -113,21 +114,28 @@ async fn end_with_first(there: impl Future<Output = ()>, back: impl Future<Outpu
     }
 }
 
-/// The time of a flow's last datagram.
-struct FlowClock(Mutex<Instant>);
+/// The time at which something was last used.
+pub struct UseClock(Mutex<Instant>);
 
-impl FlowClock {
-    fn start() -> FlowClock {
-        FlowClock(Mutex::new(Instant::now()))
+impl UseClock {
+    /// Starts now.
+    pub fn start() -> UseClock {
+        UseClock(Mutex::new(Instant::now()))
     }
 
-    fn touch(&self) {
+    /// Notes a use.
+    pub fn touch(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Returns the time of the last use.
+    pub fn last(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn wait_until_idle(&self) {
         loop {
-            let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + IDLE;
+            let end = self.last() + IDLE;
             if Instant::now() >= end {
                 return;
             }

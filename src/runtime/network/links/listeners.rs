@@ -2,6 +2,7 @@
 //!
 //! Never: listens at an address of this machine's own block. Start reading at [`answer_requests`].
 
+use super::datagrams::UseClock;
 use super::dialer::Carried;
 use super::request::LISTENS;
 use super::{BUFFER, LinkTable, datagrams, pod_source};
@@ -16,13 +17,13 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bi
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// Maximum number of sockets, and the part of the descriptors that they may take. The one that was asked for the longest time ago makes
 /// room, first among those that were asked for once: a program that tries all ports does not close those that others use.
 const MOST: usize = 4096;
 const PART: usize = 4;
-/// Time without a request after which a socket is closed. Shims ask again every few seconds while they connect.
+/// Time without a request, or a datagram, after which a socket is closed. Shims ask again every few seconds while they connect.
 const IDLE: Duration = Duration::from_secs(300);
 /// Longest line of a request, and the time for it.
 const LONGEST: u64 = 64;
@@ -42,7 +43,7 @@ struct ListenedAddress {
 }
 
 struct OpenListener {
-    used: Instant,
+    used: Arc<UseClock>,
     is_reused: bool,
     task: AbortHandle,
 }
@@ -98,14 +99,16 @@ impl OpenListeners {
         }
         {
             let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            open.retain(|_, listener| listener.used.elapsed() < IDLE && !listener.task.is_finished());
+            open.retain(|_, listener| listener.used.last().elapsed() < IDLE && !listener.task.is_finished());
             if let Some(known) = open.get_mut(&place) {
-                (known.used, known.is_reused) = (Instant::now(), true);
+                known.used.touch();
+                known.is_reused = true;
                 return Ok(());
             }
             make_room(&mut open, MOST.min(descriptors::soft_limit() / PART));
         }
-        let task = match place.open(table).await {
+        let used = Arc::new(UseClock::start());
+        let task = match place.open(table, used.clone()).await {
             Ok(task) => task,
             // A datagram to a client of the other machine is an answer: the socket of its flow takes it.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && place.is_udp => return Ok(()),
@@ -114,7 +117,7 @@ impl OpenListeners {
             Err(_) => return Err("taken".to_owned()),
         };
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(place, OpenListener { used: Instant::now(), is_reused: false, task });
+        open.insert(place, OpenListener { used, is_reused: false, task });
         Ok(())
     }
 
@@ -126,17 +129,17 @@ impl OpenListeners {
 /// Closes sockets until there is room for one more.
 fn make_room(open: &mut HashMap<ListenedAddress, OpenListener>, most: usize) {
     while open.len() >= most.max(1) {
-        let oldest = open.iter().min_by_key(|(_, listener)| (listener.is_reused, listener.used));
+        let oldest = open.iter().min_by_key(|(_, listener)| (listener.is_reused, listener.used.last()));
         let Some(place) = oldest.map(|(place, _)| *place) else { return };
         open.remove(&place);
     }
 }
 
 impl ListenedAddress {
-    async fn open(self, table: &Arc<LinkTable>) -> io::Result<AbortHandle> {
+    async fn open(self, table: &Arc<LinkTable>, used: Arc<UseClock>) -> io::Result<AbortHandle> {
         let at = low_ports::moved_address(self.to);
         let task = match self.is_udp {
-            true => tokio::spawn(datagrams::serve(UdpSocket::bind(at).await?, self.to, table.clone())),
+            true => tokio::spawn(datagrams::serve(UdpSocket::bind(at).await?, self.to, table.clone(), used)),
             false => tokio::spawn(serve(TcpListener::bind(at).await?, self.to, table.clone())),
         };
         Ok(task.abort_handle())
@@ -173,11 +176,11 @@ mod tests {
     #[tokio::test]
     async fn port_that_is_used_again_outlives_those_that_were_tried_once() {
         let place = |port| ListenedAddress { to: SocketAddrV4::new([127, 9, 64, 1].into(), port), is_udp: false };
-        let start = Instant::now();
         let listener = |port: u16, is_reused| {
             let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
-            (place(port), OpenListener { used: start + Duration::from_secs(port.into()), is_reused, task })
+            (place(port), OpenListener { used: Arc::new(UseClock::start()), is_reused, task })
         };
+        // Started one after the other.
         let mut open: HashMap<_, _> =
             [(1, true), (2, false), (3, false)].map(|(port, used)| listener(port, used)).into();
         let ports = |open: &HashMap<ListenedAddress, OpenListener>| {
@@ -189,6 +192,10 @@ mod tests {
         assert_eq!(ports(&open), [1, 2, 3], "there is room");
         make_room(&mut open, 3);
         assert_eq!(ports(&open), [1, 3], "the oldest of those that were tried once");
+        open.insert(place(4), listener(4, false).1);
+        open[&place(3)].used.touch();
+        make_room(&mut open, 3);
+        assert_eq!(ports(&open), [1, 3], "a datagram is a use");
         make_room(&mut open, 1);
         assert!(open.is_empty());
     }

@@ -149,7 +149,7 @@ async fn datagrams_keep_their_borders_and_addresses() {
     let table = LinkTable { state: PathBuf::new(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
     table.lock().identity = Some(Arc::new(ends.authority.identity("near", ends.near.pods, at)));
     table.lock().peers.insert("far".into(), peer);
-    tokio::spawn(datagrams::serve(door, to, Arc::new(table)));
+    tokio::spawn(datagrams::serve(door, to, Arc::new(table), Arc::new(datagrams::UseClock::start())));
     let client = UdpSocket::bind((ends.client(), 0)).await.unwrap();
     let mut bytes = [0; 16];
     for (sent, answer) in [("one", "eins"), ("", "null"), ("three", "drei")] {
