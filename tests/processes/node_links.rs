@@ -84,6 +84,14 @@ impl<'a> Machines<'a> {
         }
     }
 
+    /// Runs the servers `near` and `far`, one on each machine. Returns their addresses.
+    fn run_servers(&self) -> [String; 2] {
+        self.cluster.apply(&server("near", "main"));
+        self.cluster.apply(&server("far", "far"));
+        self.cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
+        ["near", "far"].map(|pod| self.address(pod))
+    }
+
     fn address(&self, pod: &str) -> String {
         self.cluster.read(&format!("pod/{pod}"), "{.status.podIP}")
     }
@@ -127,10 +135,7 @@ fn pods_of_linked_machines_reach_each_other() {
     let Some(network) = NetworkNamespace::make() else { return };
     let (cluster, machine) = (Cluster::new(), Cluster::new());
     let machines = Machines::start(&cluster, &machine, &network);
-    cluster.apply(&server("near", "main"));
-    cluster.apply(&server("far", "far"));
-    cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
-    let (near, far) = (machines.address("near"), machines.address("far"));
+    let [near, far] = machines.run_servers();
     let prefix = |address: &str| address.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
     assert_eq!(prefix(&near), prefix(&far), "{near} {far}: addresses of one cluster");
     // By address, by the Service's address and by its name; the server sees the client pod's own address.
@@ -155,10 +160,7 @@ fn policies_apply_to_pods_of_linked_machines() {
     let Some(network) = NetworkNamespace::make() else { return };
     let (cluster, machine) = (Cluster::new(), Cluster::new());
     let machines = Machines::start(&cluster, &machine, &network);
-    cluster.apply(&server("near", "main"));
-    cluster.apply(&server("far", "far"));
-    cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
-    let (near, far) = (machines.address("near"), machines.address("far"));
+    let [near, far] = machines.run_servers();
     cluster.until("the link is there", || machines.ask("near", &far, 8080).starts_with("far got"));
     cluster.until("the link back is there", || machines.ask("far", &near, 8080).starts_with("near got"));
     let policy = |name: &str, spec: &str| {
@@ -185,10 +187,7 @@ fn broken_link_is_named_and_comes_back() {
     let Some(network) = NetworkNamespace::make() else { return };
     let (cluster, machine) = (Cluster::new(), Cluster::new());
     let machines = Machines::start(&cluster, &machine, &network);
-    cluster.apply(&server("near", "main"));
-    cluster.apply(&server("far", "far"));
-    cluster.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
-    let far = machines.address("far");
+    let [_, far] = machines.run_servers();
     cluster.until("the link is there", || machines.ask("near", &far, 8080).starts_with("far got"));
     network.set_link("down");
     let condition = "{.status.conditions[?(@.type==\"NodeLinks\")].status}";
@@ -267,4 +266,19 @@ spec: {{selector: {{app: echo}}, ports: [{{port: 80, targetPort: 8080, protocol:
     cluster.until("datagrams come back", || ask(&echo, "8080") == expected);
     let service = cluster.read("service/echo", "{.spec.clusterIP}");
     cluster.until("the Service answers", || ask(&service, "80") == format!("hello from {near} by {service} 80\n"));
+}
+
+#[test]
+fn address_that_others_do_not_reach_is_refused_and_makes_no_cluster() {
+    let cluster = Cluster::new();
+    for (address, why) in [
+        ("127.0.0.1", "write an address of this machine that other machines reach"),
+        // An address for documentation (RFC 5737).
+        ("192.0.2.1", "cannot listen on 192.0.2.1 (--node-ip): "),
+        ("nowhere", "invalid IP address syntax"),
+    ] {
+        let said = cluster.run(&["reconcile", "--node-ip", address], "");
+        assert!(said.code == 1 && said.err.contains(why), "{address}: {said:?}");
+    }
+    assert!(!cluster.home().join("state.db").exists());
 }

@@ -6,7 +6,7 @@ use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::machine::choose_link_address;
 use crate::world::policy::Cidr;
 use crate::world::resources::NodeFields;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 
 /// Parses `--env`. A name without a value takes the value from this environment, and is left out if
@@ -57,12 +57,13 @@ pub fn set_address(node: &mut MachineCapacity, address: IpAddr, context: &mut Co
             "invalid argument \"{address}\" for \"--node-ip\" flag: write an address of this machine that other machines reach"
         )));
     }
+    let cannot = |error| Failure::plain(format!("cannot listen on {address} (--node-ip): {}", io_error_text(error)));
+    // An address of another machine changes nothing.
+    TcpListener::bind((address, 0)).map_err(cannot)?;
     let key = Key::new(Resource("nodes"), "", &node.name);
     // Makes a new cluster first.
     let stored = context.api()?.read_view(|txn| txn.get(&key))?;
     let before = stored.and_then(|node| NodeFields::from_node(&node).link);
-    let link = choose_link_address(address, before);
-    node.link_address =
-        Some(link.map_err(|error| Failure::plain(format!("cannot listen on {address}: {}", io_error_text(error))))?);
+    node.link_address = Some(choose_link_address(address, before).map_err(cannot)?);
     Ok(())
 }

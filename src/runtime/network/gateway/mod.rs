@@ -174,7 +174,7 @@ struct NewsOutbox {
     leader: Option<UnixStream>,
     listeners: IngressListeners,
     blocked: BTreeMap<Key, Vec<BlockedListener>>,
-    broken_links: BTreeMap<Str, String>,
+    broken_links: BTreeMap<Str, Option<String>>,
 }
 
 impl NewsOutbox {
@@ -182,8 +182,9 @@ impl NewsOutbox {
         self.send_news(&news);
         match news {
             GatewayNews::Shared(_) => {}
-            GatewayNews::Link(node, Some(why)) => drop(self.broken_links.insert(node, why)),
-            GatewayNews::Link(node, None) => drop(self.broken_links.remove(&node)),
+            // Without a leader, a link that works again is reported to the next one.
+            GatewayNews::Link(node, None) if self.leader.is_some() => drop(self.broken_links.remove(&node)),
+            GatewayNews::Link(node, problem) => drop(self.broken_links.insert(node, problem)),
             GatewayNews::Listeners(listeners) => self.listeners = listeners,
             // Without a leader, a listener that becomes free is reported to the next one.
             GatewayNews::Blocked(key, blocked) if blocked.is_empty() && self.leader.is_some() => {
@@ -205,10 +206,11 @@ impl NewsOutbox {
         self.send_news(&GatewayNews::Listeners(self.listeners.clone()));
         let blocked: Vec<GatewayNews> =
             self.blocked.iter().map(|(key, blocked)| GatewayNews::Blocked(key.clone(), blocked.clone())).collect();
-        let broken = self.broken_links.iter().map(|(node, why)| GatewayNews::Link(node.clone(), Some(why.clone())));
+        let broken = self.broken_links.iter().map(|(node, why)| GatewayNews::Link(node.clone(), why.clone()));
         let all: Vec<GatewayNews> = blocked.into_iter().chain(broken).collect();
         all.iter().for_each(|news| self.send_news(news));
         self.blocked.retain(|_, blocked| !blocked.is_empty());
+        self.broken_links.retain(|_, why| why.is_some());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::object::io_error_text;
 use crate::runtime::low_ports;
 use crate::runtime::network::policies;
 use crate::runtime::network::tables::NetworkTables;
+use crate::world::policy::Cidr;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http2::Builder;
@@ -27,15 +28,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Maximum number of connections that are not proven yet, from one address; others are closed at once.
+/// Maximum number of connections that are not proven yet, from one address; others are closed at once. And of all; others wait.
 const HANDSHAKES: usize = 8;
+const ALL_HANDSHAKES: usize = 256;
 /// Maximum number of links of one node: a new one may come before the end of the old one is noticed.
 const LINKS: usize = 4;
-/// Maximum number of all connections; more wait.
-const MOST: usize = 1024;
 /// Time limit of a handshake, and of connecting to a pod.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -57,18 +57,15 @@ pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
     };
     (table.report)("".into(), table.acceptor().err());
     let counts = LinkCounts::default();
-    let all = Arc::new(Semaphore::new(MOST));
+    let all = Arc::new(Semaphore::new(ALL_HANDSHAKES));
     let mut tasks = tokio::task::JoinSet::new();
     loop {
         let Ok(permit) = all.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let Some(handshake) = counts.take(from.ip().to_string(), HANDSHAKES) else { continue };
-                let serve = serve_link(table.clone(), stream, (counts.clone(), handshake));
-                tasks.spawn(async move {
-                    serve.await;
-                    drop(permit);
-                });
+                let Some(handshake) = counts.count_link(from.ip().to_string(), HANDSHAKES) else { continue };
+                let counted = (handshake, permit);
+                tasks.spawn(serve_link(table.clone(), stream, counts.clone(), counted));
             }
             // Usually descriptors have run out.
             Err(_) => sleep(Duration::from_millis(10)).await,
@@ -86,7 +83,7 @@ struct CountedLink(LinkCounts, String);
 
 impl LinkCounts {
     /// Counts one more, unless there are so many.
-    fn take(&self, by: String, most: usize) -> Option<CountedLink> {
+    fn count_link(&self, by: String, most: usize) -> Option<CountedLink> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(by.clone()).or_default();
         if *count >= most {
@@ -109,12 +106,17 @@ impl Drop for CountedLink {
     }
 }
 
-async fn serve_link(table: Arc<LinkTable>, stream: TcpStream, (counts, handshake): (LinkCounts, CountedLink)) {
+async fn serve_link(
+    table: Arc<LinkTable>,
+    stream: TcpStream,
+    counts: LinkCounts,
+    handshake: (CountedLink, OwnedSemaphorePermit),
+) {
     let _ = stream.set_nodelay(true);
     let Ok(acceptor) = table.acceptor() else { return };
     let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await else { return };
     let Some(node) = certificates::node_of(stream.get_ref().1.peer_certificates()) else { return };
-    let Some(_link) = counts.take(format!("node {node}"), LINKS) else { return };
+    let Some(_link) = counts.count_link(format!("node {node}"), LINKS) else { return };
     drop(handshake);
     let node: Arc<str> = node.into();
     let service = service_fn(move |request| answer(table.clone(), node.clone(), request));
@@ -138,6 +140,9 @@ async fn answer(
     node: Arc<str>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.method() == Method::GET {
+        return Ok(greet(&table, &node));
+    }
     let (status, text) = match connect_to_pod(&table, &node, &request).await {
         Ok(server) => {
             tokio::spawn(async move {
@@ -149,9 +154,25 @@ async fn answer(
         }
         Err(refusal) => refusal,
     };
+    Ok(text_response(status, text))
+}
+
+fn text_response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
-    Ok(response)
+    response
+}
+
+/// Tells a node whether it is linked, before anything is carried.
+fn greet(table: &LinkTable, node: &str) -> Response<Full<Bytes>> {
+    match linked_block(table, node) {
+        Ok(_) => text_response(StatusCode::OK, String::new()),
+        Err((status, why)) => text_response(status, why),
+    }
+}
+
+fn linked_block(table: &LinkTable, node: &str) -> Result<Cidr, Refusal> {
+    table.block_of(node).ok_or_else(|| (StatusCode::FORBIDDEN, format!("node {node} is not linked")))
 }
 
 /// A socket that is connected to a pod.
@@ -216,7 +237,7 @@ fn destination(
     if !is_here {
         return Err(refuse(format!("{} is no address of this machine's pods", to.ip())));
     }
-    let block = table.block_of(node).ok_or_else(|| refuse(format!("node {node} is not linked")))?;
+    let block = linked_block(table, node)?;
     let source = request.headers().get(SOURCE).map(|source| source.to_str().unwrap_or_default().parse::<Ipv4Addr>());
     let source = match source {
         None => None,

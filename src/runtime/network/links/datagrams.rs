@@ -110,7 +110,7 @@ async fn end_with_first(there: impl Future<Output = ()>, back: impl Future<Outpu
     tokio::select! {
         () = there => {}
         () = back => {}
-        () = clock.wait_until_idle() => {}
+        () = clock.wait_until_idle(IDLE) => {}
     }
 }
 
@@ -133,9 +133,10 @@ impl UseClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn wait_until_idle(&self) {
+    /// Returns when there was no use for this time.
+    pub async fn wait_until_idle(&self, span: Duration) {
         loop {
-            let end = self.last() + IDLE;
+            let end = self.last() + span;
             if Instant::now() >= end {
                 return;
             }

@@ -8,13 +8,14 @@ use crate::object::io_error_text;
 use crate::runtime::https::trust::handshake_error;
 use crate::world::node_links::NodeLink;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::upgrade::Upgraded;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -105,12 +106,8 @@ impl LinkedPeer {
         }
         let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
         let answer = timeout(PATIENCE, sender.send_request(request)).await;
-        let mut response = answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())?;
-        if response.status() != StatusCode::OK {
-            let body = Limited::new(response.body_mut(), LONGEST_REASON).collect().await;
-            let reason = body.map(|body| body.to_bytes()).unwrap_or_default();
-            return Err(String::from_utf8_lossy(&reason).into_owned());
-        }
+        let response = answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())?;
+        let response = check_answer(response).await?;
         hyper::upgrade::on(response).await.map_err(|error| error.to_string())
     }
 }
@@ -148,9 +145,9 @@ async fn keep_connected(
                 pause = FIRST_PAUSE;
                 locked(&state).sender = Some(sender);
                 note(None);
-                let ended = connection.await;
+                let why = connection.await;
                 locked(&state).sender = None;
-                note(Some(ended.err().unwrap_or_else(|| "the other machine has closed the connection".to_owned())));
+                note(Some(why));
             }
             Err(why) => note(Some(why)),
         }
@@ -159,8 +156,8 @@ async fn keep_connected(
     }
 }
 
-/// The task of a connection; it ends with the connection.
-type LinkConnection = std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// The task of a connection; it ends with the connection, and returns why.
+type LinkConnection = Pin<Box<dyn Future<Output = String> + Send>>;
 
 async fn connect(
     link: &NodeLink,
@@ -185,6 +182,31 @@ async fn connect(
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true);
-    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    Ok((sender, Box::pin(async { connection.await.map_err(|error| error.to_string()) })))
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let closed = || "the other machine has closed the connection".to_owned();
+    let mut connection: LinkConnection =
+        Box::pin(async move { connection.await.err().map_or_else(closed, |error| error.to_string()) });
+    // With TLS 1.3 the other end refuses a certificate after the handshake.
+    tokio::select! {
+        greeted = greet(&mut sender) => greeted?,
+        why = &mut connection => return Err(why),
+    }
+    Ok((sender, connection))
+}
+
+/// Asks the other machine whether it takes this one for linked.
+async fn greet(sender: &mut SendRequest<Empty<Bytes>>) -> Result<(), String> {
+    let request = Request::get("http://link/").body(Empty::new()).map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    check_answer(response).await.map(drop)
+}
+
+/// Returns the response, or the reason of its refusal.
+async fn check_answer(mut response: Response<Incoming>) -> Result<Response<Incoming>, String> {
+    if response.status() == StatusCode::OK {
+        return Ok(response);
+    }
+    let body = Limited::new(response.body_mut(), LONGEST_REASON).collect().await;
+    let reason = body.map(|body| body.to_bytes()).unwrap_or_default();
+    Err(String::from_utf8_lossy(&reason).into_owned())
 }

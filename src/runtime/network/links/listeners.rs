@@ -33,7 +33,7 @@ const REQUESTS: usize = 256;
 
 /// The open sockets.
 #[derive(Default)]
-struct OpenListeners(Mutex<HashMap<ListenedAddress, OpenListener>>);
+pub struct OpenListeners(Mutex<HashMap<ListenedAddress, OpenListener>>);
 
 /// An address of another machine, and what is carried from there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,14 +56,14 @@ impl Drop for OpenListener {
 
 /// Answers the requests of shims until the gateway ends.
 pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
-    let (open, limit) = (Arc::new(OpenListeners::default()), Arc::new(Semaphore::new(REQUESTS)));
+    let limit = Arc::new(Semaphore::new(REQUESTS));
     loop {
         let Ok(permit) = limit.clone().acquire_owned().await else { return };
         match requests.accept().await {
             Ok((stream, _)) => {
-                let (open, table) = (open.clone(), table.clone());
+                let table = table.clone();
                 tokio::spawn(async move {
-                    let _ = timeout(PATIENCE, answer(stream, &open, &table)).await;
+                    let _ = timeout(PATIENCE, answer(stream, &table)).await;
                     drop(permit);
                 });
             }
@@ -72,7 +72,7 @@ pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
     }
 }
 
-async fn answer(mut stream: UnixStream, open: &OpenListeners, table: &Arc<LinkTable>) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, table: &Arc<LinkTable>) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line).await?;
     let asked = line.trim_end().split_once(' ').and_then(|(protocol, to)| {
@@ -84,7 +84,7 @@ async fn answer(mut stream: UnixStream, open: &OpenListeners, table: &Arc<LinkTa
         Some(ListenedAddress { to: to.parse().ok()?, is_udp })
     });
     let answer = match asked {
-        Some(place) => open.listen(place, table).await.map_or_else(|why| why, |()| LISTENS.to_owned()),
+        Some(place) => table.listeners.listen(place, table).await.map_or_else(|why| why, |()| LISTENS.to_owned()),
         None => "unknown".to_owned(),
     };
     stream.write_all(format!("{answer}\n").as_bytes()).await
@@ -99,7 +99,7 @@ impl OpenListeners {
         }
         {
             let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            open.retain(|_, listener| listener.used.last().elapsed() < IDLE && !listener.task.is_finished());
+            open.retain(|_, listener| !listener.task.is_finished());
             if let Some(known) = open.get_mut(&place) {
                 known.used.touch();
                 known.is_reused = true;
@@ -121,6 +121,12 @@ impl OpenListeners {
         Ok(())
     }
 
+    /// Closes the sockets at addresses that belong to no other machine any more.
+    pub fn close_unlinked(&self, table: &LinkTable) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|place, _| table.peer_of(*place.to.ip()).is_some());
+    }
+
     fn is_open(&self, place: ListenedAddress) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&place)
     }
@@ -138,15 +144,23 @@ fn make_room(open: &mut HashMap<ListenedAddress, OpenListener>, most: usize) {
 impl ListenedAddress {
     async fn open(self, table: &Arc<LinkTable>, used: Arc<UseClock>) -> io::Result<AbortHandle> {
         let at = low_ports::moved_address(self.to);
+        let table = table.clone();
         let task = match self.is_udp {
-            true => tokio::spawn(datagrams::serve(UdpSocket::bind(at).await?, self.to, table.clone(), used)),
-            false => tokio::spawn(serve(TcpListener::bind(at).await?, self.to, table.clone())),
+            true => {
+                let socket = UdpSocket::bind(at).await?;
+                let serve = datagrams::serve(socket, self.to, table, used.clone());
+                tokio::spawn(async move { tokio::select!(() = serve => {}, () = used.wait_until_idle(IDLE) => {}) })
+            }
+            false => {
+                let serve = serve(TcpListener::bind(at).await?, self.to, table);
+                tokio::spawn(async move { tokio::select!(() = serve => {}, () = used.wait_until_idle(IDLE) => {}) })
+            }
         };
         Ok(task.abort_handle())
     }
 }
 
-/// Accepts clients until the address belongs to no other machine any more.
+/// Accepts clients until its task is aborted.
 async fn serve(listener: TcpListener, to: SocketAddrV4, table: Arc<LinkTable>) {
     relay::accept(listener, move |client, from| drop(tokio::spawn(carry(client, from, to, table.clone())))).await;
 }

@@ -22,6 +22,7 @@ use crate::world::node_links::{LinkIdentity, NodeLink};
 use crate::world::policy::Cidr;
 use certificates::LinkTls;
 use dialer::LinkedPeer;
+use listeners::OpenListeners;
 use request::{FOLDER, REMOTE};
 use std::collections::BTreeMap;
 use std::io;
@@ -65,7 +66,7 @@ impl NodeLinks {
     pub fn start(state: &Path, report: LinkReport) -> io::Result<NodeLinks> {
         let (sender, commands) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let table = Arc::new(LinkTable { state: state.to_owned(), report, parts: Mutex::default() });
+        let table = Arc::new(LinkTable::new(state, report));
         let requests = request::listen(state)?;
         let run = move || runtime.block_on(carry_out(commands, table, requests));
         std::thread::Builder::new().name("links".into()).spawn(run)?;
@@ -88,6 +89,7 @@ struct LinkTable {
     state: PathBuf,
     report: LinkReport,
     parts: Mutex<LinkParts>,
+    listeners: OpenListeners,
 }
 
 #[derive(Default)]
@@ -114,6 +116,7 @@ async fn carry_out(
             LinkCommand::Link(node, link) => table.set_link(node, link),
         }
         table.write_remote();
+        table.listeners.close_unlinked(&table);
     }
     let mut parts = table.lock();
     parts.peers.clear();
@@ -121,6 +124,11 @@ async fn carry_out(
 }
 
 impl LinkTable {
+    fn new(state: &Path, report: LinkReport) -> LinkTable {
+        let listeners = OpenListeners::default();
+        LinkTable { state: state.to_owned(), report, parts: Mutex::default(), listeners }
+    }
+
     fn lock(&self) -> MutexGuard<'_, LinkParts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -69,7 +69,7 @@ impl Ends {
         let near = NodeLink { node: "near".into(), pods: block(65), address: "127.0.0.1:1".parse().unwrap() };
         let state = tempfile::tempdir().unwrap();
         let authority = TestAuthority::new();
-        let table = LinkTable { state: state.path().to_owned(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
+        let table = LinkTable::new(state.path(), Arc::new(|_, _| ()));
         let table = Arc::new(table);
         let identity = Arc::new(authority.identity("far", far.pods, address));
         table.lock().tls = Some(LinkTls::new(&identity));
@@ -146,7 +146,7 @@ async fn datagrams_keep_their_borders_and_addresses() {
     let SocketAddr::V4(to) = server.local_addr().unwrap() else { unreachable!() };
     let door = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let at = door.local_addr().unwrap();
-    let table = LinkTable { state: PathBuf::new(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
+    let table = LinkTable::new(Path::new(""), Arc::new(|_, _| ()));
     table.lock().identity = Some(Arc::new(ends.authority.identity("near", ends.near.pods, at)));
     table.lock().peers.insert("far".into(), peer);
     tokio::spawn(datagrams::serve(door, to, Arc::new(table), Arc::new(datagrams::UseClock::start())));
@@ -187,11 +187,17 @@ async fn stranger_is_not_served() {
     let ends = Ends::start().await;
     let (_stranger, mut states) = ends.dial("near", &TestAuthority::new());
     assert!(states.recv().await.unwrap().unwrap().contains("certificate"), "of another authority");
-    // A node that is not linked gets a connection, and nothing by it.
-    let (peer, mut states) = ends.dial("other", &ends.authority);
-    while states.recv().await.unwrap().is_some() {}
-    let refused = peer.open(ends.server(), None, Carried::Connection).await.err().unwrap();
-    assert_eq!(refused, "node other is not linked");
+    // The other end does not know the authority of the client's certificate, and says so after the handshake.
+    let mut identity = ends.authority.identity("near", ends.near.pods, ends.near.address);
+    let foreign = TestAuthority::new().identity("near", ends.near.pods, ends.near.address);
+    (identity.client_certificate, identity.client_key) = (foreign.client_certificate, foreign.client_key);
+    let (sender, mut states) = unbounded_channel();
+    let report = Arc::new(move |_, problem| drop(sender.send(problem)));
+    let _refused = LinkedPeer::start(ends.far.clone(), LinkTls::new(&identity).connector, report);
+    assert!(states.recv().await.unwrap().is_some(), "it was never up");
+    // Nor does a node that is not linked get one.
+    let (_other, mut states) = ends.dial("other", &ends.authority);
+    assert_eq!(states.recv().await.unwrap().as_deref(), Some("node other is not linked"));
     // Another node answers at the address.
     let mut wrong = ends.far.clone();
     wrong.node = "wrong".into();
@@ -236,8 +242,10 @@ async fn broken_link_is_reported_and_made_again() {
     assert!(states.recv().await.unwrap().unwrap().contains("refused"));
     assert!(peer.problem().is_some());
     let state = tempfile::tempdir().unwrap();
-    let table = LinkTable { state: state.path().to_owned(), report: Arc::new(|_, _| ()), parts: Mutex::default() };
+    let table = LinkTable::new(state.path(), Arc::new(|_, _| ()));
     table.lock().tls = Some(LinkTls::new(&authority.identity("far", far.pods, address)));
+    let other = NodeLink { node: "near".into(), pods: block(65), address: near.address };
+    table.lock().wanted.insert("near".into(), other);
     let accepting = tokio::spawn(accept_links(Arc::new(table), address));
     assert_eq!(states.recv().await.unwrap(), None, "it is up");
     assert_eq!(peer.problem(), None);
@@ -253,9 +261,7 @@ async fn node_has_few_links_at_once() {
         peers.push(ends.linked().await);
     }
     let (_peer, mut states) = ends.dial("near", &ends.authority);
-    // It is closed right after the handshake, again and again.
-    let down = async { while states.recv().await.unwrap().is_none() {} };
-    down.await;
+    assert!(states.recv().await.unwrap().is_some(), "it is closed after the handshake");
     assert!(peers[0].open(ends.server(), None, Carried::Connection).await.is_ok(), "the others stay");
     peers.clear();
     while states.recv().await.unwrap().is_some() {}
@@ -264,11 +270,7 @@ async fn node_has_few_links_at_once() {
 #[tokio::test]
 async fn renewed_certificates_leave_connections_alone() {
     let ends = Ends::start().await;
-    let table = Arc::new(LinkTable {
-        state: ends.state.path().to_owned(),
-        report: Arc::new(|_, _| ()),
-        parts: Mutex::default(),
-    });
+    let table = Arc::new(LinkTable::new(ends.state.path(), Arc::new(|_, _| ())));
     let place = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     table.set_identity(ends.authority.identity("near", ends.near.pods, place));
     table.set_link("far".into(), Some(ends.far.clone()));
@@ -287,4 +289,28 @@ async fn renewed_certificates_leave_connections_alone() {
     let mut bytes = [0; 11];
     server.read_exact(&mut bytes).await.unwrap();
     assert_eq!(&bytes, b"still there");
+}
+
+#[tokio::test]
+async fn socket_at_an_address_that_is_linked_no_more_is_closed() {
+    let ends = Ends::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let links = NodeLinks::start(state.path(), Arc::new(|_, _| ())).unwrap();
+    let place = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    links.set_identity(ends.authority.identity("near", ends.near.pods, place));
+    links.set_link("far".into(), Some(ends.far.clone()));
+    let to = SocketAddrV4::new(Ipv4Addr::from(u32::from(ends.far.pods.address) + 30), 8080);
+    let can_bind = move || StdListener::bind(to).is_ok();
+    let folder = state.path().to_owned();
+    let until_open = move || {
+        let (tables, mut remote) = (tables::NetworkTables::for_state(&folder), request::RemoteAddresses::new(&folder));
+        while can_bind() {
+            tables.refresh();
+            // It fails until the link is up.
+            let _ = remote.prepare(&tables, to, true);
+        }
+    };
+    tokio::task::spawn_blocking(until_open).await.unwrap();
+    links.set_link("far".into(), None);
+    tokio::task::spawn_blocking(move || while !can_bind() {}).await.unwrap();
 }
