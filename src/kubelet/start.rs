@@ -40,6 +40,7 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         env: [of_image, vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
         host_network: pod.spec.host_network == Some(true),
+        uses_services: pod.world.settings.host_uses_services,
         files,
         names: volumes::names(pod, member),
         volume_paths: volumes::paths(pod, member),

@@ -179,6 +179,7 @@ impl ControlLoop {
             world.unlimited = machine.unlimited();
         }
         world.pod_network = pod_network && !self.settings.host_network;
+        world.host_uses_services = pod_network && self.settings.host_network;
         world.pod_api = self.settings.pod_api.map(|address| address.to_string().into());
         world.pids_per_pod = self.settings.pids_per_pod;
         world.eviction = self.settings.eviction.clone();

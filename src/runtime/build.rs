@@ -290,6 +290,7 @@ impl BuildLogWriter {
                 name: start.pod.to_string(),
                 node: start.node.to_string(),
                 ip: start.ip.to_string(),
+                uses_services: start.uses_services,
             };
             let boot = super::process::boot_id().to_string();
             folder::write_record(

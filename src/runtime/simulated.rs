@@ -411,6 +411,7 @@ pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
         ip: "127.77.1.1".into(),
         hostname: "p".into(),
         host_network: false,
+        uses_services: false,
         container: container.into(),
         attempt,
         image: "busybox".into(),

@@ -118,6 +118,9 @@ pub struct ClusterSettings {
     pub resolver: Str,
     /// Whether pods have their own addresses on this machine; otherwise they share its network, as with `hostNetwork`.
     pub pod_network: bool,
+    /// Whether connections of pods on the machine's network to Services are directed: on a node of another Kubernetes, the addresses of Services
+    /// lead nowhere.
+    pub host_uses_services: bool,
 }
 
 /// Signs claims. It gives the same token for equal claims, so that plans stay functions of the World.
@@ -203,6 +206,7 @@ impl Default for ClusterSettings {
             lowest_port: 0,
             resolver: "".into(),
             pod_network: true,
+            host_uses_services: false,
         }
     }
 }

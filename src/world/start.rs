@@ -155,6 +155,8 @@ pub struct Start {
     pub hostname: Str,
     /// Whether the pod uses the machine's network, and so the machine's host name.
     pub host_network: bool,
+    /// Whether connections to Services are directed although the pod is on the machine's network.
+    pub uses_services: bool,
     /// The container's name.
     pub container: Str,
     /// The attempt.

@@ -4,7 +4,7 @@
 //! kernel carries it out. A `bind` to every address, or to localhost, gets the pod's own loopback address, so that replicas can use the
 //! same port; a connection to localhost reaches the pod's own listener, or else the host's; one to a Service's address goes to an endpoint
 //! that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel carries out all
-//! other calls unchanged.
+//! other calls unchanged. On a node of another Kubernetes, pods are on the machine's network, and only their connections to Services change.
 //!
 //! The shim makes the call, on a duplicate of the caller's socket. This is no security boundary: a program can bypass it on purpose.
 //! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the low one.
@@ -52,7 +52,7 @@ use seccomp_notify::{CallerHandles, SeccompNotice};
 use socket_calls::{CallResult, CallerSocket};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
@@ -165,6 +165,9 @@ impl FilterListener {
             return CallerSocket::name(&socket, self.own).map(|name| notice.give_name(&name));
         }
         let asked = notice.address()?;
+        if !low_ports::is_pod(self.own) {
+            return self.carry_out_on_host(notice, asked);
+        }
         let decision = decide::decide(notice.call, asked, self.own, &self.names);
         if notice.call != SocketCall::Bind {
             self.tables.refresh();
@@ -175,11 +178,9 @@ impl FilterListener {
         if decision == CallDecision::GoOn && !leaves {
             return None;
         }
-        let socket = match notice.socket(&self.listener, &mut self.callers) {
-            Ok(socket) => CallerSocket::new(socket, notice.call, asked),
-            // Without free descriptors the policies cannot be checked, so the call fails.
-            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Some(Err(errno)),
-            Err(_) => return None,
+        let socket = match self.find_socket(notice, asked) {
+            Ok(socket) => socket,
+            Err(result) => return result,
         };
         match decision {
             CallDecision::GoOn => {
@@ -206,6 +207,33 @@ impl FilterListener {
             }
             CallDecision::Service(to) => self.service(notice, &socket, to),
             CallDecision::Names => self.names(notice, &socket, decide::v4(asked)?),
+        }
+    }
+
+    /// Carries out a call of a pod on the machine's network: only connections to Services of the cluster are changed, whose addresses lead
+    /// nowhere on this machine.
+    fn carry_out_on_host(&mut self, notice: &SeccompNotice, asked: SocketAddr) -> CallResult {
+        if !matches!(notice.call, SocketCall::Connect | SocketCall::Send) {
+            return None;
+        }
+        let to = decide::v4(asked)?;
+        self.tables.refresh();
+        if self.tables.text(routes::FOLDER, to.ip().to_string()).is_ok_and(|routes| routes.is_empty()) {
+            return None;
+        }
+        match self.find_socket(notice, asked) {
+            Ok(socket) => self.service(notice, &socket, to),
+            Err(result) => result,
+        }
+    }
+
+    /// Returns the caller's socket, or the result of the call where there is none.
+    fn find_socket(&mut self, notice: &SeccompNotice, asked: SocketAddr) -> Result<CallerSocket, CallResult> {
+        match notice.socket(&self.listener, &mut self.callers) {
+            Ok(socket) => Ok(CallerSocket::new(socket, notice.call, asked)),
+            // Without free descriptors the policies cannot be checked, so the call fails.
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(Some(Err(errno))),
+            Err(_) => Err(None),
         }
     }
 

@@ -252,7 +252,8 @@ impl Shim {
         Some(done.err())
     }
 
-    /// Opens the channel for a listener on the pod's connections; `None` for a pod on the machine's network.
+    /// Opens the channel for a listener on the pod's connections; `None` for a pod on the machine's network that
+    /// needs none.
     pub(super) fn gate(&self) -> Result<Option<ListenerChannel>, String> {
         let gate = self.address().map(|_| ListenerChannel::new()).transpose();
         gate.map_err(|error| format!("cannot join the pod's network: {error}", error = io_error_text(error)))
@@ -267,7 +268,8 @@ impl Shim {
     }
 
     fn address(&self) -> Option<Ipv4Addr> {
-        self.record.pod.ip.parse().ok().filter(|ip| low_ports::is_pod(*ip))
+        let pod = &self.record.pod;
+        pod.ip.parse().ok().filter(|ip| pod.uses_services || low_ports::is_pod(*ip))
     }
 
     fn exec(&mut self, client: u64, exec: &ExecRequest) {

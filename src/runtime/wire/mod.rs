@@ -100,6 +100,8 @@ pub struct PodName {
     pub node: String,
     /// The pod's address.
     pub ip: String,
+    /// Whether connections to Services are directed although the pod is on the machine's network.
+    pub uses_services: bool,
 }
 
 /// A request to start one attempt.

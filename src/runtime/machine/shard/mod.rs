@@ -391,6 +391,7 @@ impl Shard {
             name: start.pod.to_string(),
             node: start.node.to_string(),
             ip: start.ip.to_string(),
+            uses_services: start.uses_services,
         };
         if pod.name.as_ref() != Some(&name) {
             // The previous leader may have died between the fork of the shim and its first request.

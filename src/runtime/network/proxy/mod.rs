@@ -114,7 +114,8 @@ pub fn listeners_for_service(route: &Route, outside: &[Ipv4Addr]) -> Vec<ProxyLi
     let ports = route.ports.iter().filter(|port| matches!(&*port.protocol, "TCP" | "UDP"));
     let listeners = ports.flat_map(|port| {
         let closed = addresses.iter().filter(|_| !port.is_open);
-        let own = closed.map(|address| SocketAddrV4::new(*address, port.port));
+        // The Services of another Kubernetes have addresses that this machine does not have.
+        let own = closed.filter(|address| address.is_loopback()).map(|address| SocketAddrV4::new(*address, port.port));
         let nodes = || std::iter::once(&Ipv4Addr::LOCALHOST).chain(outside);
         let node = port.node_port.into_iter().flat_map(|node| nodes().map(move |at| SocketAddrV4::new(*at, node)));
         let is_udp = *port.protocol == *"UDP";
