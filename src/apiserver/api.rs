@@ -576,5 +576,7 @@ pub fn random() -> u64 {
 
 mod extensions;
 mod server;
+
+pub use server::ServerCopy;
 #[cfg(test)]
 mod tests;

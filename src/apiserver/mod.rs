@@ -41,6 +41,7 @@ mod shared_writer;
 mod store_transaction;
 mod stored;
 pub mod stored_bodies;
+pub mod stored_copy;
 pub mod tokens;
 pub mod transaction;
 pub mod update;

@@ -5,6 +5,7 @@ use super::dry_run::DryRun;
 use super::program_name::in_own_words;
 use super::progress_line::ProgressLine;
 use super::{CliResult, Failure, Globals, context_settings};
+use crate::apiserver::api::ServerCopy;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, remote};
 use crate::client::{ApiClient, ServerConfig};
@@ -16,6 +17,7 @@ use colored::Colorize;
 use serde_json::Value;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -157,12 +159,13 @@ impl CommandContext {
         Ok(())
     }
 
-    /// Copies the objects of a server, for verbs that read a whole state. A state file needs no copy.
-    pub fn copy_server_objects(&mut self) -> CliResult {
+    /// Copies the objects of a server, for verbs that read a whole state. Returns the kinds that were listed, with the revisions of their
+    /// lists. A state file needs no copy.
+    pub fn copy_server_objects(&mut self) -> CliResult<Vec<(&'static Kind, String)>> {
         if self.client.is_none() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let forbidden = self.api()?.copy_objects()?;
+        let ServerCopy { forbidden, listed } = self.api()?.copy_objects()?;
         if !forbidden.is_empty() {
             let names: Vec<&str> = forbidden.iter().map(|kind| kind.resource.plural()).collect();
             self.print_notice(&format!(
@@ -170,7 +173,7 @@ impl CommandContext {
                 names.join(", ")
             ));
         }
-        Ok(())
+        Ok(listed)
     }
 
     /// The client of the server that is used in place of a state file.
@@ -184,6 +187,22 @@ impl CommandContext {
             return Ok(None);
         }
         Ok(self.existing()?.map(|api| api.store().home().to_owned()))
+    }
+
+    /// Returns the flags by which another command works with this cluster.
+    pub fn cluster_arguments(&self) -> CliResult<Vec<OsString>> {
+        if self.client.is_some() {
+            return Ok(self.globals.server_arguments());
+        }
+        Ok(vec!["--state".into(), std::path::absolute(self.state())?.into()])
+    }
+
+    /// Returns the path of the state file, or the URL of the server.
+    pub fn cluster_place(&self) -> CliResult<String> {
+        match &self.client {
+            Some(client) => Ok(client.config().address.to_string()),
+            None => Ok(std::path::absolute(self.state())?.display().to_string()),
+        }
     }
 
     /// Stores the default namespace of the state file; an empty one stands for `default`.
@@ -324,9 +343,9 @@ impl CommandContext {
         self.existing()?.ok_or_else(|| OpenError::Absent { path }.into())
     }
 
-    /// Closes and opens the cluster again, because its file may have been replaced.
+    /// Closes and opens the cluster again, because its file may have been replaced. A server stays the same.
     pub fn reopen(&mut self) -> CliResult {
-        if self.api.take().is_none() {
+        if self.client.is_some() || self.api.take().is_none() {
             return Ok(());
         }
         let path = self.state();

@@ -1,6 +1,7 @@
 //! Global flags: kloop's own, and those of kubectl that name a cluster, which is a state file or a server.
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 /// Flags that every verb takes.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -58,6 +59,39 @@ impl Globals {
     /// The token with which this machine joins a cluster.
     pub fn join_token(&self) -> Option<String> {
         self.token.clone().filter(|token| !token.is_empty())
+    }
+
+    /// Returns the flags that choose the server and the user, for another command with the same.
+    pub fn server_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        let mut add = |flag: &str, value: Option<&OsStr>| {
+            if let Some(value) = value {
+                arguments.extend([OsString::from(flag), value.to_owned()]);
+            }
+        };
+        let texts = [
+            ("--context", &self.context),
+            ("--cluster", &self.cluster),
+            ("--user", &self.user),
+            ("--server", &self.server),
+            ("--token", &self.token),
+            ("--as", &self.as_user),
+            ("--as-uid", &self.as_uid),
+            ("--tls-server-name", &self.connection.tls_server_name),
+        ];
+        texts.iter().for_each(|(flag, value)| add(flag, value.as_deref().map(OsStr::new)));
+        let files = [
+            ("--kubeconfig", &self.kubeconfig),
+            ("--certificate-authority", &self.connection.certificate_authority),
+            ("--client-certificate", &self.connection.client_certificate),
+            ("--client-key", &self.connection.client_key),
+        ];
+        files.iter().for_each(|(flag, value)| add(flag, value.as_deref().map(Path::as_os_str)));
+        self.as_group.iter().for_each(|group| add("--as-group", Some(OsStr::new(group))));
+        if let Some(skips) = self.connection.insecure_skip_tls_verify {
+            arguments.push(format!("--insecure-skip-tls-verify={skips}").into());
+        }
+        arguments
     }
 
     /// The file with the authority of a server.

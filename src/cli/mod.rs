@@ -97,6 +97,7 @@ mod verbs;
 mod version;
 mod wait;
 mod why;
+mod world_follower;
 
 pub use context::CommandContext;
 pub use failure::{CliResult, Failure};

@@ -6,7 +6,7 @@ use super::{CliResult, Failure};
 use crate::client::ServerConfig;
 
 /// The verbs that read and change a cluster behind an API server.
-const SERVER_VERBS: [&str; 36] = [
+const SERVER_VERBS: [&str; 40] = [
     "annotate",
     "api-resources",
     "api-versions",
@@ -18,6 +18,8 @@ const SERVER_VERBS: [&str; 36] = [
     "cluster-info",
     "cordon",
     "create",
+    "dash",
+    "debug",
     "delete",
     "describe",
     "diff",
@@ -39,7 +41,9 @@ const SERVER_VERBS: [&str; 36] = [
     "scale",
     "set",
     "taint",
+    "top",
     "uncordon",
+    "up",
     "version",
     "wait",
     "why",

@@ -24,8 +24,9 @@ const MOST_CHANGES: usize = 256;
 /// Shortest and longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Pause after an answer that will hardly change soon: the client may not read the collection, or the server does not know it.
-const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+/// Longest pause while the client may not read the collection, or the server does not know it. That is not for long where rights follow
+/// from other objects, as those of a node for the Secrets of its pods.
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// A watch that ends sooner, without an event, has failed (client-go: errVeryShortWatch).
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Shortest time of one watch, in seconds; a random time is added, so that watches do not end together.
@@ -70,6 +71,11 @@ impl Reflectors {
 
     /// Starts a reflector, unless one of this name runs. `path` may have selectors in its query.
     pub fn start(&mut self, name: &str, path: &str) {
+        self.start_from(name, path, None);
+    }
+
+    /// Starts a reflector like [`Reflectors::start`]. `revision`: that of a list that the caller has read, from which it goes on.
+    pub fn start_from(&mut self, name: &str, path: &str, revision: Option<String>) {
         if self.running.contains_key(name) {
             return;
         }
@@ -79,7 +85,7 @@ impl Reflectors {
             path: path.to_owned(),
             sender: self.sender.clone(),
         };
-        let task = self.transfers.spawn(reflector.run());
+        let task = self.transfers.spawn(reflector.run(revision));
         self.running.insert(name.to_owned(), task);
     }
 
@@ -139,10 +145,11 @@ impl ReflectorPauses {
         }
         match error {
             None if is_fruitful => Duration::ZERO,
-            Some(error) if !error.is_temporary() && error.code() != 410 => REFUSED_PAUSE,
-            _ => {
-                let pause = self.next;
-                self.next = (pause * 2).min(LONGEST_PAUSE);
+            error => {
+                let is_refused = error.is_some_and(|error| !error.is_temporary() && error.code() != 410);
+                let longest = if is_refused { LONGEST_REFUSED_PAUSE } else { LONGEST_PAUSE };
+                let pause = self.next.min(longest);
+                self.next = (pause * 2).min(longest);
                 pause
             }
         }
@@ -150,9 +157,8 @@ impl ReflectorPauses {
 }
 
 impl Reflector {
-    async fn run(self) {
+    async fn run(self, mut revision: Option<String>) {
         let mut pauses = ReflectorPauses { next: FIRST_PAUSE };
-        let mut revision: Option<String> = None;
         loop {
             let start = Instant::now();
             let before = revision.clone();
@@ -232,12 +238,16 @@ mod tests {
         // Watches that end at once, and a server that has always forgotten the revision.
         assert_eq!(pauses.next_pause(false, None), FIRST_PAUSE);
         assert_eq!(pauses.next_pause(false, Some(&gone)), FIRST_PAUSE * 2);
-        assert_eq!(pauses.next_pause(false, Some(&refused)), REFUSED_PAUSE);
-        assert_eq!(pauses.next_pause(false, None), FIRST_PAUSE * 4);
+        assert_eq!(pauses.next_pause(false, Some(&refused)), FIRST_PAUSE * 4);
+        assert_eq!(pauses.next_pause(false, None), FIRST_PAUSE * 8);
         for _ in 0..20 {
             pauses.next_pause(false, None);
         }
         assert_eq!(pauses.next_pause(false, Some(&gone)), LONGEST_PAUSE);
+        for _ in 0..20 {
+            pauses.next_pause(false, Some(&refused));
+        }
+        assert_eq!(pauses.next_pause(false, Some(&refused)), LONGEST_REFUSED_PAUSE);
         assert_eq!(pauses.next_pause(true, Some(&gone)), FIRST_PAUSE);
     }
 }

@@ -135,18 +135,6 @@ pub fn copy(mut server: Object) -> Object {
     server
 }
 
-/// Whether two states of an object differ in more than their revision.
-pub fn differs(one: &Object, other: &Object) -> bool {
-    let content = |object: &Object| {
-        let mut value = object.0.clone();
-        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("resourceVersion");
-        }
-        value
-    };
-    content(one) != content(other)
-}
-
 /// The parts of a Node's status that say nothing new when only they change: the times of heartbeats.
 pub fn without_heartbeats(status: &Value) -> Value {
     let mut status = status.clone();
@@ -224,7 +212,7 @@ mod tests {
         assert_eq!((merged.label("a"), &merged.0["status"]["r"]), (Some("new"), &json!("new")));
         let mut later = merged.clone();
         later.set(&["metadata", "resourceVersion"], "9");
-        assert!(!differs(&merged, &later) && differs(&merged, &node("new", "old")));
+        assert!(!stored_copy::differs(&merged, &later) && stored_copy::differs(&merged, &node("new", "old")));
         let beat = |at: &str| json!({"conditions": [{"type": "Ready", "lastHeartbeatTime": at}]});
         assert_eq!(without_heartbeats(&beat("1")), without_heartbeats(&beat("2")));
     }

@@ -6,8 +6,10 @@
 use super::merge;
 use super::node_context::NodeContext;
 use super::references::{PodReference, find_references};
-use super::stored_copy::{CopyTxn, key_of};
+use super::stored_copy::{self, ensure_namespace, remove_other_nodes, remove_other_pods, remove_others};
 use crate::apiserver::Api;
+use crate::apiserver::rules::names::key_of;
+use crate::apiserver::stored_copy::CopyTxn;
 use crate::client::{ClientError, ReflectedChange, ReflectedContent, Reflectors};
 use crate::kinds;
 use crate::object::{Object, Resource};
@@ -21,12 +23,14 @@ use std::time::{Duration, Instant};
 /// Collections that a node reads as a whole: the name of each reflector is the resource.
 const COLLECTIONS: [(&str, &str); 6] = [
     ("services", "/api/v1/services"),
-    ("endpointslices.discovery.k8s.io", "/apis/discovery.k8s.io/v1/endpointslices"),
+    (SLICES, "/apis/discovery.k8s.io/v1/endpointslices"),
     (POLICIES, "/apis/networking.k8s.io/v1/networkpolicies"),
     ("namespaces", "/api/v1/namespaces"),
     ("runtimeclasses.node.k8s.io", "/apis/node.k8s.io/v1/runtimeclasses"),
     ("images.kloop.dev", "/apis/kloop.dev/v1/images"),
 ];
+/// The name of the collection by which Services are routed.
+const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The name of the collection of NetworkPolicies: pods of other machines are copied once there is one.
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
 /// The name of the reflector of the pods of other machines.
@@ -61,8 +65,8 @@ pub struct Mirror {
     references: HashMap<String, BTreeSet<PodReference>>,
     /// Reflectors that have read their collection, or were refused.
     settled: HashSet<String>,
-    /// Problems that were logged, by reflector.
-    problems: HashMap<String, String>,
+    /// Reflectors that cannot read their collection.
+    problems: HashMap<String, ReflectorProblem>,
 }
 
 impl Mirror {
@@ -223,22 +227,20 @@ impl Mirror {
         let context = self.context.clone();
         let has_namespaces = self.settled.contains("namespaces");
         let txn = self.api.store_mut().write(LOCK).map_err(|error| error.to_string())?;
-        let mut copy = CopyTxn::new(txn);
+        let mut copy = stored_copy::begin(txn);
         for (source, objects, is_whole) in writes {
             let is_pods = *source == *PODS;
             match &*source {
                 // Without its Node the node could not end its pods.
                 NODES => {}
                 LINKED_NODES if is_whole => {
-                    copy.remove_other_nodes(&objects, &context.node).map_err(|error| error.to_string())?
+                    remove_other_nodes(&mut copy, &objects, &context.node).map_err(|error| error.to_string())?
                 }
-                PODS if is_whole => {
-                    copy.remove_other_pods(&objects, |node| node == context.node).map_err(|error| error.to_string())?
-                }
-                LINKED_PODS if is_whole => {
-                    copy.remove_other_pods(&objects, |node| node != context.node).map_err(|error| error.to_string())?
-                }
-                source if is_whole => copy.remove_others(source, &objects).map_err(|error| error.to_string())?,
+                PODS if is_whole => remove_other_pods(&mut copy, &objects, |node| node == context.node)
+                    .map_err(|error| error.to_string())?,
+                LINKED_PODS if is_whole => remove_other_pods(&mut copy, &objects, |node| node != context.node)
+                    .map_err(|error| error.to_string())?,
+                source if is_whole => remove_others(&mut copy, source, &objects).map_err(|error| error.to_string())?,
                 _ => {}
             }
             for object in objects.into_iter().filter(|object| !is_pods || !held.contains(object.uid())) {
@@ -247,7 +249,7 @@ impl Mirror {
         }
         for pod in ready {
             if !has_namespaces {
-                copy.ensure_namespace(pod.namespace()).map_err(|error| error.to_string())?;
+                ensure_namespace(&mut copy, pod.namespace()).map_err(|error| error.to_string())?;
             }
             write_one(&mut copy, &context, PODS, pod).map_err(|error| error.to_string())?;
         }
@@ -256,21 +258,52 @@ impl Mirror {
 
     /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is no problem.
     fn note_problem(&mut self, source: &str, error: &ClientError) {
-        if matches!(error.code(), 403 | 404) {
-            self.settled.insert(source.to_owned());
-        }
         // The heartbeats tell that the server is away.
         if error.is_temporary() {
             return;
         }
-        let text = error.to_string();
-        if self.problems.get(source) != Some(&text) {
-            let is_optional = error.code() == 404 && COLLECTIONS.iter().any(|(name, _)| *name == source);
-            if !is_optional {
-                self.context.log(&format!("cannot watch {source}: {text}"));
-            }
-            self.problems.insert(source.to_owned(), text);
+        let is_refused = matches!(error.code(), 403 | 404);
+        let problem = self.problems.entry(source.to_owned()).or_insert_with(ReflectorProblem::new);
+        if is_refused && source.contains('/') && problem.since.elapsed() < PATIENCE {
+            // The authorizer of Kubernetes learns with a delay what the node's pods need.
+            return;
         }
+        if is_refused {
+            self.settled.insert(source.to_owned());
+        }
+        let text = describe_problem(source, error);
+        if problem.text != text {
+            problem.text.clone_from(&text);
+            if !text.is_empty() {
+                self.context.log(&text);
+            }
+        }
+    }
+}
+
+/// The reason why a reflector cannot read its collection.
+struct ReflectorProblem {
+    since: Instant,
+    /// The text that was logged last.
+    text: String,
+}
+
+impl ReflectorProblem {
+    fn new() -> ReflectorProblem {
+        ReflectorProblem { since: Instant::now(), text: String::new() }
+    }
+}
+
+/// Returns what users have to know about a collection that cannot be read; empty where nothing is missing.
+fn describe_problem(source: &str, error: &ClientError) -> String {
+    match error.code() {
+        403 if source == SLICES => "the server lets no node read EndpointSlices: Services lead nowhere from the pods of this node\n\
+             hint: kubectl create clusterrolebinding kloop:node-proxier --clusterrole=system:node-proxier --group=system:nodes \
+             lets all nodes read them"
+            .to_owned(),
+        // A kubelet reads neither these, nor does every server have them.
+        403 | 404 if COLLECTIONS.iter().any(|(name, _)| *name == source) => String::new(),
+        _ => format!("cannot watch {source}: {error}"),
     }
 }
 
@@ -325,7 +358,7 @@ fn write_one(
         NODES => merge::merge_node(object, local.as_ref()),
         _ => merge::copy(object),
     };
-    copy.put(kind, &key, merged, local.as_ref())
+    copy.put_over(kind, &key, merged, local.as_ref())
 }
 
 /// Writes the Node of another machine as far as it is about its link.
@@ -340,7 +373,7 @@ fn write_linked_node(
         _ if *key.name == *context.node => Ok(()),
         Some(node) => {
             let local = copy.get(&key)?;
-            copy.put(kind, &key, node, local.as_ref())
+            copy.put_over(kind, &key, node, local.as_ref())
         }
         None => copy.remove(&key, object.uid()),
     }
@@ -354,5 +387,5 @@ fn write_linked_pod(copy: &mut CopyTxn<'_>, object: Object) -> Result<(), crate:
         return copy.remove(&key, object.uid());
     }
     let local = copy.get(&key)?;
-    copy.put(kind, &key, merge::copy_linked_pod(&object), local.as_ref())
+    copy.put_over(kind, &key, merge::copy_linked_pod(&object), local.as_ref())
 }

@@ -21,6 +21,7 @@ mod upstream;
 pub use node_context::NodeLog;
 
 use crate::apiserver::Api;
+use crate::apiserver::rules::names::key_of;
 use crate::client::{ApiClient, ClientRequest, ServerAddress, ServerConfig};
 use crate::object::{Key, Object, Resource, Time};
 use crate::reconcile::node;
@@ -39,7 +40,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stored_copy::CopyTxn;
 
 /// Oldest Kubernetes, as a minor version of 1, whose API the node understands.
 const OLDEST: u32 = 30;
@@ -210,15 +210,15 @@ fn machine_id(machine: &JoiningMachine) -> String {
 fn open_state(state: &Path, node: &Object, network: NodeNetwork) -> Result<(), String> {
     let mut api = Api::open(state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
     let txn = api.store_mut().write(PATIENCE).map_err(|error| error.to_string())?;
-    let mut copy = CopyTxn::new(txn);
+    let mut copy = stored_copy::begin(txn);
     let kind = &crate::kinds::node::KIND;
-    let key = stored_copy::key_of(kind, node);
+    let key = key_of(kind, node);
     let local = copy.get(&key).map_err(|error| error.to_string())?;
     let merged = merge::merge_node(node.clone(), local.as_ref());
-    copy.put(kind, &key, merged, local.as_ref()).map_err(|error| error.to_string())?;
-    copy.mark(node.name()).map_err(|error| error.to_string())?;
+    copy.put_over(kind, &key, merged, local.as_ref()).map_err(|error| error.to_string())?;
+    stored_copy::mark(&mut copy, node.name()).map_err(|error| error.to_string())?;
     if let NodeNetwork::Linked(network) = network {
-        copy.set_network(network).map_err(|error| error.to_string())?;
+        stored_copy::set_network(&mut copy, network).map_err(|error| error.to_string())?;
     }
     copy.commit().map_err(|error| error.to_string())
 }

@@ -1,18 +1,30 @@
 //! The API of a server on another machine, in place of a store.
+//!
+//! Knows: readers of a whole state get a copy of the server's objects in the API's own store, which watches can keep up to date.
+//! Start reading at [`Api::copy_objects`].
 
 use super::{Api, Env, OpenError, PATIENCE, Store, StoreError, refused};
 use crate::apiserver::remote::{self, RemoteCluster};
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::stored_copy::CopyTxn;
 use crate::apiserver::{ApiResult, NETWORK};
-use crate::client::ApiClient;
+use crate::client::{ApiClient, ReflectedContent};
 use crate::kinds::Kind;
-use crate::object::Reason;
+use crate::object::{Object, Reason};
 use std::time::Duration;
 
 /// The writer of a copy's objects.
 const SERVER: &str = "server";
 /// The network of a copy, out of which simulated pods get their addresses.
 const COPY_NETWORK: &str = "2";
+
+/// The contents of a copy of a server's objects.
+pub struct ServerCopy {
+    /// Kinds that the user may not list, and which are missing.
+    pub forbidden: Vec<&'static Kind>,
+    /// Kinds that were listed, with the revisions of their lists, from which watches go on.
+    pub listed: Vec<(&'static Kind, String)>,
+}
 
 impl Api {
     /// The API of a server on another machine. Its store is empty. `timeout`: the limit of each request.
@@ -26,29 +38,62 @@ impl Api {
         self.remote.as_ref()
     }
 
-    /// Copies the server's objects into this API's own store, for readers of a whole state. Returns the kinds that the user may not list,
-    /// and which are missing in the copy. The copy has revisions of its own.
-    pub fn copy_objects(&mut self) -> ApiResult<Vec<&'static Kind>> {
-        let Some(cluster) = &self.remote else { return Ok(Vec::new()) };
-        let (mut forbidden, mut objects) = (Vec::new(), Vec::new());
+    /// Copies the server's objects into this API's own store, for readers of a whole state. The copy has revisions of its own.
+    pub fn copy_objects(&mut self) -> ApiResult<ServerCopy> {
+        let mut copy = ServerCopy { forbidden: Vec::new(), listed: Vec::new() };
+        let Some(cluster) = &self.remote else { return Ok(copy) };
+        let mut objects = Vec::new();
         for kind in self.kinds.all() {
             match cluster.list_at_revision(kind, None, &[]) {
-                Ok((listed, _)) => objects.extend(listed.into_iter().map(|object| (kind, object))),
-                Err(status) if status.reason == Reason::Forbidden => forbidden.push(kind),
+                Ok((listed, revision)) => {
+                    objects.extend(listed.into_iter().map(|object| (kind, object)));
+                    copy.listed.push((kind, revision));
+                }
+                Err(status) if status.reason == Reason::Forbidden => copy.forbidden.push(kind),
                 // The server does not have this kind, or only lets it be created.
                 Err(status) if [Reason::NotFound, Reason::MethodNotAllowed].contains(&status.reason) => {}
                 Err(status) => return Err(status),
             }
         }
-        let now = self.env.now();
+        self.change_copy(|copy| {
+            copy.set_meta(NETWORK, COPY_NETWORK)?;
+            objects.into_iter().try_for_each(|(kind, object)| copy.put(kind, object))
+        })?;
+        Ok(copy)
+    }
+
+    /// Takes changes of a kind's collection into the copy.
+    pub fn update_copy(&mut self, kind: &'static Kind, changes: Vec<ReflectedContent>) -> ApiResult<()> {
+        self.change_copy(|copy| changes.into_iter().try_for_each(|change| apply_change(copy, kind, change)))
+    }
+
+    fn change_copy(&mut self, change: impl FnOnce(&mut CopyTxn<'_>) -> Result<(), StoreError>) -> ApiResult<()> {
         let wrong = |error: StoreError| refused(&error);
-        let mut txn = self.store.write(PATIENCE).map_err(wrong)?;
-        txn.set_meta(NETWORK, COPY_NETWORK).map_err(wrong)?;
-        for (kind, object) in &objects {
-            let key = key_of(kind, object);
-            txn.put(&key, object.uid(), |revision| object.text_at(revision), SERVER, now).map_err(wrong)?;
+        let mut copy = CopyTxn::new(self.store.write(PATIENCE).map_err(wrong)?, SERVER);
+        change(&mut copy).map_err(wrong)?;
+        copy.commit().map_err(|error| refused(&error.into()))
+    }
+}
+
+/// Takes a change of a collection into the copy.
+fn apply_change(copy: &mut CopyTxn<'_>, kind: &Kind, change: ReflectedContent) -> Result<(), StoreError> {
+    match change {
+        ReflectedContent::Replaced(items) => {
+            let objects: Vec<Object> = items.into_iter().map(Object).collect();
+            let listed = objects.iter().map(|object| key_of(kind, object)).collect();
+            let stored = copy.list(kind.resource)?;
+            copy.remove_unlisted(stored, &listed)?;
+            objects.into_iter().try_for_each(|object| copy.put(kind, object))
         }
-        txn.commit().map_err(|error| refused(&error.into()))?;
-        Ok(forbidden)
+        ReflectedContent::Line(line) => {
+            let object = Object(line.object);
+            match line.event.as_str() {
+                "DELETED" => copy.remove(&key_of(kind, &object), object.uid()),
+                "ADDED" | "MODIFIED" => copy.put(kind, object),
+                _ => Ok(()),
+            }
+        }
+        // The copy stays as it is meanwhile.
+        ReflectedContent::Failed(_) => Ok(()),
     }
 }

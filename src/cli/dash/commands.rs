@@ -4,9 +4,9 @@
 
 use super::waker::Waker;
 use crate::runtime;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
@@ -24,10 +24,10 @@ pub struct DashCommand {
     is_read: bool,
 }
 
-/// Returns the command with the flag that names the cluster.
-pub fn command(state: &Path, arguments: &[String]) -> Command {
+/// Returns the command with the flags that name the cluster.
+pub fn command(cluster: &[OsString], arguments: &[String]) -> Command {
     let mut command = Command::new(runtime::THIS);
-    command.arg0("kloop").arg("--state").arg(state);
+    command.arg0("kloop").args(cluster);
     command.args(arguments);
     command
 }

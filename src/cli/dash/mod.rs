@@ -49,6 +49,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "kloop dash needs a terminal; without one: kloop get all, kloop why, kloop events --watch, kloop dash --web",
         ));
     }
+    if args.web && context.client().is_some() {
+        return Err(Failure::plain(
+            "kloop dash --web shows the cluster of a state file only\nhint: kloop dash shows the server's cluster in the terminal",
+        ));
+    }
     context.require_existing()?;
     if args.web { web::serve_page(args.port, context) } else { session::show(context) }
 }

@@ -4,21 +4,19 @@
 
 use super::commands::{DashCommand, command};
 use super::model::text_pane::TextPane;
-use super::model::{DashAction, DashModel, LoopLine};
+use super::model::{ControlPlaneFact, DashAction, DashModel, LoopLine};
 use super::terminal::DashTerminal;
 use super::view::Palette;
 use super::waker::{self, WakeReceiver, Waker};
+use crate::cli::world_follower::WorldFollower;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Time;
+use crate::reconcile::leader;
 use crate::reconcile::metrics::PublishedMetrics;
-use crate::reconcile::queue::WorkQueue;
-use crate::reconcile::{leader, store_tail};
 use crate::runtime::folder;
-use crate::store::{HintWatch, Store, StoreError, WakeHint};
-use crate::world::World;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -42,7 +40,7 @@ const OLD_AGES: Duration = Duration::from_secs(30);
 /// One run.
 struct DashSession<'a> {
     context: &'a mut CommandContext,
-    state: PathBuf,
+    cluster: Vec<OsString>,
     model: DashModel,
     waker: Waker,
     /// The command whose output is shown, and the one that changes something.
@@ -53,7 +51,7 @@ struct DashSession<'a> {
     looked: Instant,
     drawn: Instant,
     look_took: Duration,
-    _hint: Option<HintWatch>,
+    follower: WorldFollower,
 }
 
 /// Shows the dashboard until the user ends it.
@@ -82,17 +80,16 @@ impl<'a> DashSession<'a> {
     fn start(context: &'a mut CommandContext, waker: Waker) -> CliResult<DashSession<'a>> {
         let is_stale = Arc::new(AtomicBool::new(false));
         let (flag, wake) = (is_stale.clone(), waker.clone());
-        let path = context.api()?.store().path().to_owned();
-        let hint = WakeHint::spawn(&path, move || {
+        let follower = WorldFollower::start(context, move || {
             // One that was not looked at yet has woken it already.
             if !flag.swap(true, Ordering::AcqRel) {
                 wake.wake();
             }
-        });
+        })?;
         let namespace = context.globals.namespace.clone().filter(|namespace| !namespace.is_empty());
-        let world = load(context.api()?.store())?;
+        let world = follower.load(context)?;
         let mut session = DashSession {
-            state: std::path::absolute(context.state())?,
+            cluster: context.cluster_arguments()?,
             model: DashModel::new(world, namespace),
             context,
             waker,
@@ -102,9 +99,9 @@ impl<'a> DashSession<'a> {
             looked: Instant::now(),
             drawn: Instant::now(),
             look_took: Duration::ZERO,
-            _hint: hint,
+            follower,
         };
-        session.model.facts.cluster = session.state.display().to_string();
+        session.model.facts.cluster = session.context.cluster_place()?;
         session.read_facts()?;
         Ok(session)
     }
@@ -165,19 +162,9 @@ impl<'a> DashSession<'a> {
     fn look(&mut self) -> CliResult {
         let started = Instant::now();
         let before = self.model.world.revision;
-        self.model.world.now = Time::now();
-        let now = self.model.world.now;
-        let store = self.context.api()?.store();
-        let snapshot = store.read().map_err(anyhow::Error::from)?;
-        match store_tail::catch_up(&snapshot, &mut self.model.world, &[], &mut WorkQueue::default(), now) {
-            Err(StoreError::Expired { .. }) => {
-                drop(snapshot);
-                self.model.world = load(store)?;
-            }
-            done => {
-                done.map_err(anyhow::Error::from)?;
-                drop(snapshot);
-            }
+        self.follower.catch_up(self.context, &mut self.model.world)?;
+        if let Some(failure) = self.follower.take_failure() {
+            self.model.notify(failure, true);
         }
         if self.model.world.revision != before {
             self.model.refresh();
@@ -190,9 +177,13 @@ impl<'a> DashSession<'a> {
 
     /// Reads the leader and its queues.
     fn read_facts(&mut self) -> CliResult {
-        let home = self.context.api()?.store().home().to_owned();
+        let home = self.context.home()?;
         let facts = &mut self.model.facts;
-        facts.leader = leader::read_leader(&home);
+        let Some(home) = home else {
+            facts.control_plane = ControlPlaneFact::AtServer;
+            return Ok(());
+        };
+        facts.control_plane = leader::read_leader(&home).map_or(ControlPlaneFact::Stopped, ControlPlaneFact::Leads);
         if let Some(sample) = PublishedMetrics::read(&home) {
             facts.ticks = Some((sample.ticks, sample.rows, sample.seconds));
             facts.loops = sample.depths.into_iter().map(|(name, depth)| LoopLine { name, depth }).collect();
@@ -202,7 +193,7 @@ impl<'a> DashSession<'a> {
 
     /// Reads the process IDs of visible containers.
     fn read_processes(&mut self) {
-        let Ok(home) = self.context.api().map(|api| api.store().home().to_owned()) else { return };
+        let Ok(Some(home)) = self.context.home() else { return };
         let visible = self.model.list.visible();
         let rows = self.model.rows()[visible].iter().filter(|row| row.container.is_some());
         let found = rows.filter_map(|row| {
@@ -245,18 +236,18 @@ impl<'a> DashSession<'a> {
             DashAction::Show { title, arguments, follows } => {
                 let height = usize::from(self.model.areas().pane.height);
                 self.model.pane = Some(TextPane::new(title, follows, height));
-                let command = command(&self.state, &arguments);
+                let command = command(&self.cluster, &arguments);
                 self.shown = Some(DashCommand::start(command, &self.waker)?);
             }
             DashAction::Change(_) if self.change.is_some() => {
                 self.model.notify("the last change is still being made".to_owned(), true);
             }
             DashAction::Change(arguments) => {
-                let command = command(&self.state, &arguments);
+                let command = command(&self.cluster, &arguments);
                 self.change = Some((DashCommand::start(command, &self.waker)?, String::new()));
             }
             DashAction::Interactive(arguments) => {
-                let mut command = command(&self.state, &arguments);
+                let mut command = command(&self.cluster, &arguments);
                 let status = terminal.lend(|| command.status())??;
                 if !status.success() {
                     let code = status.code().unwrap_or_default();
@@ -266,12 +257,4 @@ impl<'a> DashSession<'a> {
         }
         Ok(false)
     }
-}
-
-/// Loads the state.
-fn load(store: &Store) -> CliResult<World> {
-    let mut world = World::new(Time::now());
-    let snapshot = store.read().map_err(anyhow::Error::from)?;
-    store_tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
-    Ok(world)
 }

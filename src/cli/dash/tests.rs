@@ -1,6 +1,6 @@
 //! The dashboard as text: cases in `tests/cases/dash`, each with objects, the size of the screen, and keys.
 
-use super::model::{DashAction, DashModel, LoopLine};
+use super::model::{ControlPlaneFact, DashAction, DashModel, LoopLine};
 use super::view::{self, Palette};
 use crate::test_cases::{self, words};
 use ratatui::Terminal;
@@ -44,7 +44,11 @@ fn screen(input: &Value) -> String {
     let (columns, rows) = (columns.parse().expect("columns"), rows.parse().expect("lines"));
     let mut model = DashModel::new(test_cases::world(input), input["namespace"].as_str().map(str::to_owned));
     model.facts.cluster = "/home/ann/state.db".to_owned();
-    model.facts.leader = input["leader"].as_u64().map(|pid| pid as u32);
+    model.facts.control_plane = match (input["leader"].as_u64(), &input["server"]) {
+        (Some(pid), _) => ControlPlaneFact::Leads(pid as u32),
+        (None, Value::Bool(true)) => ControlPlaneFact::AtServer,
+        (None, _) => ControlPlaneFact::Stopped,
+    };
     let line =
         |word: &str| word.split_once(' ').map(|(name, depth)| (name.to_owned(), depth.parse().expect("a number")));
     let loops = words(input, "loops").filter_map(line);

@@ -1,10 +1,11 @@
 //! `kloop top`: prints the current resource usage of pods and nodes.
 //!
-//! Knows: which pods and nodes are requested; [`resource_metrics`](crate::serve::resource_metrics) measures. This needs no
+//! Knows: which pods and nodes are requested; [`resource_metrics`](crate::serve::resource_metrics) measures, or a server tells. This needs no
 //! control plane. Never: stores a sample.
 
 mod node;
 mod pod;
+mod server_metrics;
 
 use super::{CliResult, CommandContext, Failure};
 use crate::show::usage::UsageSort;

@@ -1,7 +1,7 @@
 //! `kloop top node`: prints the usage of this machine, or of an added node's pods. Simulated nodes
 //! have no usage.
 
-use super::order;
+use super::{order, server_metrics};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
@@ -65,12 +65,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if requested_nodes.is_empty() {
         return Err(Failure::plain("metrics not available yet"));
     }
-    let state = context.existing()?.map(|api| api.store().home().to_owned());
-    let pods = match &state {
-        Some(_) => context.read_view(|txn| txn.list(kinds::pod::KIND.resource, None))?,
-        None => Vec::new(),
-    };
-    let measured = measure_nodes(state.as_deref(), &requested_nodes, &pods);
+    let measured = measure(&requested_nodes, context)?;
     let node = |node: &Object| {
         let part = if args.show_capacity { "capacity" } else { "allocatable" };
         let list = node
@@ -88,6 +83,18 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     context.print(&nodes(requested_nodes.iter().map(node).collect(), order, args.no_headers, args.show_swap))
+}
+
+fn measure(requested_nodes: &[Object], context: &mut CommandContext) -> CliResult<BTreeMap<String, Usage>> {
+    if context.client().is_some() {
+        return server_metrics::read_nodes(context);
+    }
+    let state = context.home()?;
+    let pods = match &state {
+        Some(_) => context.read_view(|txn| txn.list(kinds::pod::KIND.resource, None))?,
+        None => Vec::new(),
+    };
+    Ok(measure_nodes(state.as_deref(), requested_nodes, &pods))
 }
 
 fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {

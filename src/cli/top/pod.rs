@@ -1,6 +1,6 @@
 //! `kloop top pod`: prints the usage of pods.
 
-use super::order;
+use super::{order, server_metrics};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::control_plane;
 use crate::cli::flags::SelectFlags;
@@ -71,8 +71,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
     let requested_pods = requested_pods(&args, named, context)?;
-    let state = context.existing()?.map(|api| api.store().home().to_owned());
-    let measured = state.map_or(Vec::new(), |state| measure(&state, &requested_pods));
+    let measured = match context.home()? {
+        Some(state) => measure(&state, &requested_pods),
+        None => read_from_server(&args, named, context)?,
+    };
     if measured.is_empty() {
         return explain_empty_result(&args, named, &requested_pods, context);
     }
@@ -102,6 +104,17 @@ fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext
         Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => Err(unmeasured.into()),
         other => Ok(vec![other?]),
     }
+}
+
+/// Returns the usage of pods that a server tells; nothing without a cluster.
+fn read_from_server(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliResult<Vec<PodUsage>> {
+    if context.client().is_none() {
+        return Ok(Vec::new());
+    }
+    let selection = targets::list_selection(&args.select, &kinds::pod::KIND)?;
+    let namespace = context.namespace().to_owned();
+    let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces || named.is_some());
+    server_metrics::read_pods(namespace, named, &selection, context)
 }
 
 /// Usage of the pods that run on this machine.

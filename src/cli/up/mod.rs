@@ -190,7 +190,11 @@ fn can_be_watched(files: &FileFlags) -> bool {
 /// Starts a control plane if none runs: in the background, or in this process. Returns the process ID of the one in the
 /// background that it has started.
 fn start_plane(stays: bool, context: &mut CommandContext, sources: &mut UpSources) -> CliResult<Option<u32>> {
-    if leader::read_leader(context.api()?.store().home()).is_some() {
+    let Some(home) = context.home()? else {
+        // The server's cluster has one.
+        return Ok(None);
+    };
+    if leader::read_leader(&home).is_some() {
         return Ok(None);
     }
     if stays {
@@ -204,7 +208,12 @@ fn print_detached(context: &mut CommandContext, detached: Option<u32>, is_quiet:
     if is_quiet {
         return Ok(());
     }
-    let home = context.api()?.store().home().to_owned();
+    let Some(home) = context.home()? else {
+        context.print_notice(
+            "hint: kloop why shows what is not ready, kloop delete with the same files deletes the objects",
+        );
+        return Ok(());
+    };
     if let Some(pid) = detached {
         let log = planes::log_file(&home);
         context.print_notice(&format!("the control plane runs in the background (pid {pid}, log {})", log.display()));
@@ -270,7 +279,7 @@ fn locate_manifests(files: &FileFlags, context: &mut CommandContext) -> CliResul
 }
 
 fn stop_detached(context: &mut CommandContext, detached: Option<u32>) -> CliResult {
-    let home = context.api()?.store().home().to_owned();
+    let Some(home) = context.home()? else { return Ok(()) };
     if let Some(plane) = detached.and_then(|_| planes::find_detached(&home)) {
         planes::stop_detached(&home, plane, Duration::from_secs(60));
         context.print_notice("stopped the control plane and the processes of its pods");
@@ -298,6 +307,9 @@ fn follow_until_interrupted(mut session: Session<'_>) -> CliResult {
             let ended = format!("ended the processes of {}", activity_log::pods(pods));
             format!("{ended}; the objects stay: kloop up continues, kloop down deletes them")
         }
+        None if session.context.client().is_some() => {
+            "the objects stay at the server; kloop delete with the same files deletes them".to_owned()
+        }
         None => "the control plane of another process continues; kloop down ends everything".to_owned(),
     };
     session.context.print_notice(&text);
@@ -310,6 +322,10 @@ fn follow(session: &mut Session<'_>) -> CliResult {
         WaitEnd::Ready => print_ready(session)?,
         WaitEnd::NotReady => session.view.keep(),
     }
-    session.context.print_notice("following logs; Ctrl-C ends everything that this command has started");
+    let text = match session.context.client() {
+        Some(_) => "following logs and manifests; Ctrl-C ends that",
+        None => "following logs; Ctrl-C ends everything that this command has started",
+    };
+    session.context.print_notice(text);
     session.follow()
 }

@@ -11,17 +11,15 @@ use crate::cli::apply::follow::Following;
 use crate::cli::logs::lines::LineStyle;
 use crate::cli::logs::streams::{LogPlace, LogStreams, PrefixForm};
 use crate::cli::one_pod::PodContainers;
+use crate::cli::world_follower::WorldFollower;
 use crate::cli::{CliResult, CommandContext, Failure, address, apply, why};
 use crate::diagnosis::convergence;
 use crate::diagnosis::progress::{self, Stage, WorkloadProgress};
 use crate::diagnosis::why::owners;
 use crate::object::{Key, Object, Time};
-use crate::reconcile::queue::WorkQueue;
 use crate::reconcile::run_end::Unmet;
-use crate::reconcile::store_tail;
 use crate::runtime::logs::LogOptions;
 use crate::show::escape;
-use crate::store::{HintWatch, StoreError, WakeHint};
 use crate::world::World;
 use colored::Colorize;
 use std::collections::{HashMap, HashSet};
@@ -79,7 +77,7 @@ pub struct UpSources {
 pub struct Session<'a> {
     pub context: &'a mut CommandContext,
     sources: UpSources,
-    _hint: Option<HintWatch>,
+    follower: WorldFollower,
     world: World,
     keys: HashSet<Key>,
     progress: Vec<WorkloadProgress>,
@@ -105,12 +103,13 @@ impl<'a> Session<'a> {
         (started, started_at): (Instant, Time),
     ) -> CliResult<Session<'a>> {
         let sender = sources.sender.clone();
-        let hint = WakeHint::spawn(context.api()?.store().path(), move || drop(sender.send(UpEvent::Store)));
+        let follower = WorldFollower::start(context, move || drop(sender.send(UpEvent::Store)))?;
+        let world = follower.load(context)?;
         let mut session = Session {
             context,
             sources,
-            _hint: hint,
-            world: World::new(Time::now()),
+            follower,
+            world,
             keys: HashSet::new(),
             progress: Vec::new(),
             unmet: Vec::new(),
@@ -122,7 +121,6 @@ impl<'a> Session<'a> {
             was_ready: false,
         };
         session.set_keys(applied);
-        session.load()?;
         Ok(session)
     }
 
@@ -132,27 +130,11 @@ impl<'a> Session<'a> {
         self.keys = applied.iter().filter_map(key).collect();
     }
 
-    fn load(&mut self) -> CliResult {
-        self.world = World::new(Time::now());
-        let snapshot = self.context.api()?.store().read().map_err(anyhow::Error::from)?;
-        store_tail::load(&snapshot, &mut self.world).map_err(anyhow::Error::from)?;
-        Ok(())
-    }
-
     /// Reads the changes of the state, and measures progress.
     fn refresh(&mut self) -> CliResult {
-        self.world.now = Time::now();
-        let snapshot = self.context.api()?.store().read().map_err(anyhow::Error::from)?;
-        let (queue, now) = (&mut WorkQueue::default(), self.world.now);
-        match store_tail::catch_up(&snapshot, &mut self.world, &[], queue, now) {
-            Err(StoreError::Expired { .. }) => {
-                drop(snapshot);
-                self.load()?;
-            }
-            done => {
-                done.map_err(anyhow::Error::from)?;
-                drop(snapshot);
-            }
+        self.follower.catch_up(self.context, &mut self.world)?;
+        if let Some(failure) = self.follower.take_failure() {
+            self.context.print_notice(&failure);
         }
         self.progress = progress::measure(&self.world, &self.keys);
         self.unmet = progress::unmet(&self.world, &self.keys);

@@ -47,14 +47,26 @@ pub enum DashScreen {
 pub struct DashFacts {
     /// Name of the cluster.
     pub cluster: String,
-    /// Process ID of the leading control plane.
-    pub leader: Option<u32>,
+    /// The control plane.
+    pub control_plane: ControlPlaneFact,
     /// Loops of the control plane, with the number of keys that wait for each.
     pub loops: Vec<LoopLine>,
     /// Ticks, the rows that they wrote, and the seconds that they took.
     pub ticks: Option<(u64, u64, f64)>,
     /// Process IDs of visible containers, by pod and container.
     pub processes: HashMap<RowId, i32>,
+}
+
+/// The fact about the control plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControlPlaneFact {
+    /// None runs on this machine.
+    #[default]
+    Stopped,
+    /// The process with this ID leads.
+    Leads(u32),
+    /// It runs behind the API server, which does not tell about it.
+    AtServer,
 }
 
 /// A loop.

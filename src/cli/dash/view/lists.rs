@@ -3,7 +3,7 @@
 //! Start reading at [`objects`].
 
 use super::{Palette, cell};
-use crate::cli::dash::model::{DashModel, TreeRow};
+use crate::cli::dash::model::{ControlPlaneFact, DashModel, TreeRow};
 use crate::diagnosis::overview::EventLine;
 use crate::kinds::view::age::age_since;
 use ratatui::Frame;
@@ -163,6 +163,9 @@ pub fn loops(frame: &mut Frame<'_>, model: &DashModel, palette: &Palette) {
     let areas = model.areas();
     let ticks = match model.facts.ticks {
         Some((ticks, rows, seconds)) => format!("LOOPS: {ticks} ticks, {rows} rows written, {seconds:.1} s of work"),
+        None if model.facts.control_plane == ControlPlaneFact::AtServer => {
+            "LOOPS: a server does not tell about its queues".to_owned()
+        }
         None => "LOOPS: no control plane has told about its queues yet".to_owned(),
     };
     cell(frame, (areas.columns.x, areas.columns.y), areas.columns.width, &ticks, palette.heading);

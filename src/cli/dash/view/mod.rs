@@ -8,7 +8,7 @@ mod palette;
 
 pub use palette::Palette;
 
-use super::model::{DashModel, DashScreen};
+use super::model::{ControlPlaneFact, DashModel, DashScreen};
 use crate::show::escape;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -81,9 +81,10 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &DashModel, palette: &Palett
         one => Span::styled(format!("{one} not right"), palette.bad),
     };
     spans.extend([state, Span::raw(format!("  {ready}/{pods} pods ready  "))]);
-    spans.push(match model.facts.leader {
-        Some(pid) => Span::styled(format!("control plane {pid}"), palette.dim),
-        None => Span::styled("no control plane runs", palette.bad),
+    spans.push(match model.facts.control_plane {
+        ControlPlaneFact::Leads(pid) => Span::styled(format!("control plane {pid}"), palette.dim),
+        ControlPlaneFact::AtServer => Span::styled("server", palette.dim),
+        ControlPlaneFact::Stopped => Span::styled("no control plane runs", palette.bad),
     });
     spans.push(Span::styled(format!("  {namespace}  {}", escape::cell(&model.facts.cluster)), palette.dim));
     frame.render_widget(Line::from(spans), area);
