@@ -5,6 +5,7 @@
 //! takes up its pods after a restart. Never: runs a controller or the scheduler, plans anything itself.
 //! Start reading at [`join`].
 
+mod client_reviews;
 pub mod discovery;
 mod identity;
 mod merge;
@@ -28,7 +29,9 @@ use crate::reconcile::node;
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::token_signer::TokenSource;
+use crate::serve::http::kubelet_guard::KubeletGuard;
 use crate::store::OpenMode;
+use client_reviews::ClientReviews;
 use discovery::JoinTarget;
 use identity::{CLIENT_SIGNER, NodeCertificateRequest, SERVING_SIGNER};
 use node_context::NodeContext;
@@ -263,6 +266,12 @@ impl JoinedNode {
             let client = client.config().credentials.key.clone();
             Ok(ServingIdentity { key, client, authority })
         }
+    }
+
+    /// Returns the access to the kubelet's server.
+    pub fn kubelet_guard(&self) -> KubeletGuard {
+        let clients = Arc::new(ClientReviews::new(self.context.clone()));
+        KubeletGuard { node: self.context.node.clone(), clients }
     }
 
     /// Gives each renewed certificate of the node to this function.

@@ -101,7 +101,7 @@ fn serve_kubelet(
     (state, stopped): (PathBuf, oneshot::Receiver<()>),
 ) -> CliResult {
     let obtain = node.serving_identity(node.capacity.address.to_string());
-    let guard = AccessGuard::Kubelet(node.capacity.name.clone());
+    let guard = AccessGuard::Kubelet(node.kubelet_guard());
     let serve = move || -> anyhow::Result<()> {
         let own = obtain().map_err(anyhow::Error::msg)?;
         let authority = String::from_utf8_lossy(&own.authority).into();

@@ -5,6 +5,7 @@
 //! processes: hence the token. A malicious page, also through a foreign name (DNS rebinding), has no token; without
 //! the token, such requests are recognized by their headers.
 
+use super::kubelet_guard::KubeletGuard;
 use super::proxy_filter::ProxyFilter;
 use crate::apiserver::tokens::bootstrap;
 use crate::object::{Reason, Status};
@@ -25,8 +26,8 @@ pub enum AccessGuard {
     Names,
     /// The request must pass this filter.
     Filter(Box<ProxyFilter>),
-    /// The server is the kubelet of this node: clients show a certificate of the cluster.
-    Kubelet(String),
+    /// The server is that of a kubelet: the cluster's API server decides.
+    Kubelet(KubeletGuard),
 }
 
 /// The object by which machines that want to join learn the cluster's authority, before they trust anything.
@@ -56,8 +57,16 @@ impl AccessGuard {
             AccessGuard::Filter(filter) => {
                 request.path = filter.strip_prefix(&request.path).unwrap_or_default().to_owned();
             }
-            AccessGuard::Kubelet(node) => kubelet_paths::translate(node, request),
+            AccessGuard::Kubelet(kubelet) => kubelet_paths::translate(&kubelet.node, request),
             AccessGuard::Token(_) | AccessGuard::Names => {}
+        }
+    }
+
+    /// The guard of a kubelet's server, if it is one.
+    pub fn kubelet(&self) -> Option<&KubeletGuard> {
+        match self {
+            AccessGuard::Kubelet(kubelet) => Some(kubelet),
+            AccessGuard::Token(_) | AccessGuard::Names | AccessGuard::Filter(_) => None,
         }
     }
 

@@ -14,6 +14,7 @@ mod fair_turns;
 mod fresh_reads;
 pub mod guard;
 pub mod identity;
+pub mod kubelet_guard;
 mod log_tail;
 mod piece_buffers;
 mod proxy;

@@ -6,6 +6,7 @@ use super::audit_log::AuditExchange;
 use super::client_certificate::ClientIdentity;
 use super::connections::Connection;
 use super::guard::{self, Access};
+use super::kubelet_guard::KubeletGuard;
 use super::{ClientFacts, LARGEST, PATIENCE, ServerState};
 use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::apiserver::tokens::bootstrap::authenticate_bootstrap;
@@ -58,6 +59,11 @@ pub async fn listen(
         return Err(Status::new(Reason::BadRequest, format!("invalid URL escape in {}", head.uri.path())));
     }
     let headers = &head.headers;
+    if let Some(kubelet) = shared.guard.kubelet() {
+        admit_to_kubelet(kubelet.clone(), facts.identity.clone(), head, &request, connection).await?;
+        request.body = receive_body(body, head.version).await?;
+        return Ok((request, Access::Full));
+    }
     let access = shared.guard.admit(headers, &request.method, &request.path);
     let access = match facts.identity {
         ClientIdentity::User(_) => Access::Account,
@@ -82,9 +88,29 @@ pub async fn listen(
         audited.set_decision(true, "");
     }
     connection.mark_authenticated(own.as_ref().map_or(ADMINISTRATOR, |user| &user.name))?;
-    let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
-    request.body = tokio::time::timeout(PATIENCE, read_body(body, head.version)).await.map_err(timeout)??;
+    request.body = receive_body(body, head.version).await?;
     Ok((request, access))
+}
+
+/// Admits a client to the server of a kubelet.
+async fn admit_to_kubelet(
+    kubelet: KubeletGuard,
+    identity: ClientIdentity,
+    head: &Parts,
+    request: &ApiRequest,
+    connection: &Connection,
+) -> Result<(), Status> {
+    let (method, path) = (head.method.as_str().to_owned(), head.uri.path().to_owned());
+    let token = request.bearer_token().to_owned();
+    // It may wait for the API server.
+    let admitted = tokio::task::spawn_blocking(move || kubelet.admit(&identity, &token, &method, &path)).await;
+    let user = admitted.map_err(|error| Status::new(Reason::InternalError, format!("a bug in kloop: {error}")))??;
+    connection.mark_authenticated(&user.name)
+}
+
+async fn receive_body(body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
+    let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
+    tokio::time::timeout(PATIENCE, read_body(body, version)).await.map_err(timeout)?
 }
 
 /// Whether two hexadecimal digits follow each `%` of a path.
