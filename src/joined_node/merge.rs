@@ -3,7 +3,7 @@
 //! Pure: values in, values out. Never: sends or stores anything. Start reading at [`merge_pod`], then [`status_patch`].
 
 use crate::object::Object;
-use crate::world::resources::{LINK, MACHINE};
+use crate::world::resources::{LINK, MACHINE, RUNTIME, SIMULATED};
 use serde_json::{Map, Value, json};
 
 /// Conditions of a pod that its kubelet writes. Others are the server's.
@@ -88,9 +88,13 @@ pub fn status_patch(ours: &Value, known: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Returns a Node as the node stores it: the server's labels, taints and spec, with the node's own status.
-pub fn merge_node(mut server: Object, local: Option<&Object>) -> Object {
+/// Returns a Node as the node stores it: the server's labels, taints and spec, with the node's own status. That it is simulated stands only
+/// there, so that the server's loops leave its pods alone.
+pub fn merge_node(mut server: Object, local: Option<&Object>, is_simulated: bool) -> Object {
     server.unset(&["metadata", "managedFields"]);
+    if is_simulated {
+        server.set(&["metadata", "annotations", RUNTIME], SIMULATED);
+    }
     let own = local.filter(|local| local.uid() == server.uid()).and_then(|local| local.value_at(&["status"]));
     if let Some(status) = own {
         server.set(&["status"], status.clone());
@@ -208,7 +212,7 @@ mod tests {
                 json!({"metadata": {"name": "n", "uid": "1", "labels": {"a": label}, "resourceVersion": ready}, "status": {"r": ready}}),
             )
         };
-        let merged = merge_node(node("new", "old"), Some(&node("old", "new")));
+        let merged = merge_node(node("new", "old"), Some(&node("old", "new")), false);
         assert_eq!((merged.label("a"), &merged.0["status"]["r"]), (Some("new"), &json!("new")));
         let mut later = merged.clone();
         later.set(&["metadata", "resourceVersion"], "9");

@@ -355,7 +355,7 @@ fn write_one(
             }
             merge::merge_pod(object, local.as_ref())
         }
-        NODES => merge::merge_node(object, local.as_ref()),
+        NODES => merge::merge_node(object, local.as_ref(), context.is_simulated),
         _ => merge::copy(object),
     };
     copy.put_over(kind, &key, merged, local.as_ref())

@@ -55,6 +55,8 @@ pub struct JoiningMachine {
     pub state: PathBuf,
     /// Its name, address and capacity.
     pub capacity: MachineCapacity,
+    /// Whether its pods run no processes, and are ready at once.
+    pub is_simulated: bool,
 }
 
 /// The certificate with which a node serves.
@@ -114,7 +116,7 @@ pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeL
             if let NodeNetwork::Linked(_) = network {
                 registered = pod_network::wait_for_block(&client, registered, &log)?;
             }
-            open_state(&machine.state, &registered, network)?;
+            open_state(&machine, &registered, network)?;
             identity::store(&identity, &config, &machine.capacity.name)?;
             registered.uid().to_owned()
         }
@@ -123,7 +125,7 @@ pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeL
         &machine.capacity.name,
         (machine.state.clone(), identity),
         client,
-        machine.capacity.link_address.is_some(),
+        (machine.capacity.link_address.is_some(), machine.is_simulated),
         log,
     );
     JoinedNode::start(Arc::new(context), &uid, (machine.capacity, network))
@@ -210,14 +212,14 @@ fn machine_id(machine: &JoiningMachine) -> String {
 }
 
 /// Opens the node's own state, and puts the Node there with the uid that it has at the server.
-fn open_state(state: &Path, node: &Object, network: NodeNetwork) -> Result<(), String> {
-    let mut api = Api::open(state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
+fn open_state(machine: &JoiningMachine, node: &Object, network: NodeNetwork) -> Result<(), String> {
+    let mut api = Api::open(&machine.state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
     let txn = api.store_mut().write(PATIENCE).map_err(|error| error.to_string())?;
     let mut copy = stored_copy::begin(txn);
     let kind = &crate::kinds::node::KIND;
     let key = key_of(kind, node);
     let local = copy.get(&key).map_err(|error| error.to_string())?;
-    let merged = merge::merge_node(node.clone(), local.as_ref());
+    let merged = merge::merge_node(node.clone(), local.as_ref(), machine.is_simulated);
     copy.put_over(kind, &key, merged, local.as_ref()).map_err(|error| error.to_string())?;
     stored_copy::mark(&mut copy, node.name()).map_err(|error| error.to_string())?;
     if let NodeNetwork::Linked(network) = network {
@@ -311,7 +313,7 @@ mod tests {
     use crate::runtime::capacity;
 
     fn machine(state: PathBuf) -> JoiningMachine {
-        JoiningMachine { capacity: capacity::measure_capacity(Some("a"), &state), state }
+        JoiningMachine { capacity: capacity::measure_capacity(Some("a"), &state), state, is_simulated: false }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct NodeContext {
     pub identity: PathBuf,
     /// Whether the machine is linked with others.
     pub is_linked: bool,
+    /// Whether the node runs no processes.
+    pub is_simulated: bool,
     /// The pods of the node as the server has them.
     pub pods: ServerPods,
     /// Tokens for pods.
@@ -48,7 +50,7 @@ impl NodeContext {
         node: &str,
         (state, identity): (PathBuf, PathBuf),
         client: ApiClient,
-        is_linked: bool,
+        (is_linked, is_simulated): (bool, bool),
         log: NodeLog,
     ) -> NodeContext {
         NodeContext {
@@ -56,6 +58,7 @@ impl NodeContext {
             state,
             identity,
             is_linked,
+            is_simulated,
             pods: ServerPods::default(),
             tokens: IssuedTokens::default(),
             client_number: AtomicU64::new(0),

@@ -56,6 +56,9 @@ pub struct Args {
     /// Maximum number of pods on the node.
     #[arg(long, default_value_t = 110, value_name = "N")]
     max_pods: u32,
+    /// Run no processes: pods are ready at once, as on a node of "kloop node add --simulated". For tests of large clusters.
+    #[arg(long)]
+    simulated: bool,
 }
 
 /// Runs the verb.
@@ -67,7 +70,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     reconcile::check_descriptors()?;
     let known = joined_node::known_membership(&state).map_err(Failure::plain)?;
     let (capacity, listener) = measure(&args, &state, known)?;
-    let machine = JoiningMachine { state, capacity };
+    let is_simulated = args.simulated;
+    let machine = JoiningMachine { state, capacity, is_simulated };
     let log = Box::new(|text: &str| reconcile::log_by("node", text));
     let node = joined_node::join(target.as_ref(), machine, log).map_err(Failure::plain)?;
     context.print_notice(&format!("node {} has joined {}", node.capacity.name, node.server()));
@@ -76,14 +80,19 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let renewals = certificates.clone();
     node.report_renewals(move |client| renewals.renew_client(client));
     serve_kubelet(&node, listener, certificates.clone(), (context.state(), stopped))?;
-    let outcome = run_loops(&node, certificates, context);
+    let outcome = run_loops(&node, is_simulated, certificates, context);
     node.stop();
     outcome
 }
 
-fn run_loops(node: &JoinedNode, certificates: LinkCertificateFeed, context: &mut CommandContext) -> CliResult {
+fn run_loops(
+    node: &JoinedNode,
+    is_simulated: bool,
+    certificates: LinkCertificateFeed,
+    context: &mut CommandContext,
+) -> CliResult {
     let settings = ControlSettings {
-        node: Some(node.capacity.clone()),
+        node: (!is_simulated).then(|| node.capacity.clone()),
         link_certificates: Some(certificates),
         host_network: node.network == NodeNetwork::Host,
         loops: loops::node_loops(),
