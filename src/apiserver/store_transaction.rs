@@ -323,6 +323,10 @@ impl Transaction for ReadView<'_> {
         self.access_cache.find(self.snapshot, true)
     }
 
+    fn pods_need(&self, node: &str, namespace: &str, needed: (&'static str, &str)) -> ApiResult<bool> {
+        self.access_cache.pods.need(self.snapshot, node, namespace, needed)
+    }
+
     fn kinds(&self) -> &KindRegistry {
         self.kinds
     }

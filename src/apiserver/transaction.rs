@@ -1,5 +1,6 @@
 //! The transaction that the pipeline reads from and writes to.
 
+use super::authorization::node_pods::needs_of_pod;
 use super::forward::ForwardedWrite;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
@@ -103,6 +104,14 @@ pub trait Transaction {
         let list = |resource: &'static str| self.list(Resource(resource), None);
         let (roles, cluster_roles) = (list(ROLES)?, list(CLUSTER_ROLES)?);
         Ok(Arc::new(AccessIndex::build(&roles, &cluster_roles, &list(BINDINGS)?, &list(CLUSTER_BINDINGS)?)))
+    }
+
+    /// Whether a pod of a node and namespace needs an object, given by its resource and name.
+    fn pods_need(&self, node: &str, namespace: &str, (resource, name): (&'static str, &str)) -> ApiResult<bool> {
+        let pods = self.list(Resource("pods"), Some(namespace))?;
+        let needed = (resource, name.to_owned());
+        let is_there = |pod: &Object| pod.text(&["spec", "nodeName"]) == Some(node);
+        Ok(pods.iter().any(|pod| is_there(pod) && needs_of_pod(pod).contains(&needed)))
     }
 
     /// The kinds of the cluster, with those that this transaction's own definitions declare.

@@ -25,8 +25,10 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// The signer of the certificate with which a node serves.
 pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
-/// Time limit for the approval and the signature.
+/// Usual time limit for the approval and the signature.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Time after which a user is told what a request waits for.
+const TELL_AFTER: Duration = Duration::from_secs(5);
 /// Shortest and longest pause between two looks at a request.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -41,8 +43,28 @@ pub struct NodeCertificateRequest<'a> {
     pub addresses: &'a [String],
 }
 
+/// The wait for the signature of a request.
+pub struct WaitForSignature<'a> {
+    /// Time limit.
+    pub patience: Duration,
+    /// Called with the name of a request that waits for longer than usual, once.
+    pub tell: &'a dyn Fn(&str),
+    /// Whether nobody needs the certificate any more.
+    pub is_over: &'a dyn Fn() -> bool,
+}
+
+impl Default for WaitForSignature<'_> {
+    fn default() -> Self {
+        WaitForSignature { patience: PATIENCE, tell: &|_| {}, is_over: &|| false }
+    }
+}
+
 /// Requests a certificate, and waits until it is signed.
-pub fn request_certificate(client: &ApiClient, order: &NodeCertificateRequest<'_>) -> Result<TlsClientKey, String> {
+pub fn request_certificate(
+    client: &ApiClient,
+    order: &NodeCertificateRequest<'_>,
+    wait: &WaitForSignature<'_>,
+) -> Result<TlsClientKey, String> {
     let key = KeyPair::generate().map_err(|error| error.to_string())?;
     let request = encode_request(order, &key).map_err(|error| error.to_string())?;
     let purpose = if order.signer == SERVING_SIGNER { "server auth" } else { "client auth" };
@@ -57,7 +79,7 @@ pub fn request_certificate(client: &ApiClient, order: &NodeCertificateRequest<'_
     let made = client.send(ClientRequest::post(REQUESTS, &body)).and_then(|reply| reply.json());
     let made = made.map_err(|error| explain(&error))?;
     let name = made["metadata"]["name"].as_str().ok_or("the server gave the request no name")?;
-    let certificate = wait_for_certificate(client, name)?;
+    let certificate = wait_for_certificate(client, name, wait)?;
     Ok(TlsClientKey { certificate: certificate.into(), key: key.serialize_pem().into() })
 }
 
@@ -86,10 +108,10 @@ fn encode_request(order: &NodeCertificateRequest<'_>, key: &KeyPair) -> Result<S
 }
 
 /// Waits until a request is signed.
-fn wait_for_certificate(client: &ApiClient, name: &str) -> Result<String, String> {
+fn wait_for_certificate(client: &ApiClient, name: &str, wait: &WaitForSignature<'_>) -> Result<String, String> {
     let path = format!("{REQUESTS}/{name}");
-    let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
-    while started.elapsed() < PATIENCE {
+    let (started, mut pause, mut is_told) = (Instant::now(), FIRST_PAUSE, false);
+    while started.elapsed() < wait.patience && !(wait.is_over)() {
         let request = client.send(ClientRequest::get(&path)).and_then(|reply| reply.json());
         let request = request.map_err(|error| error.to_string())?;
         let conditions = request["status"]["conditions"].as_array().into_iter().flatten();
@@ -103,13 +125,17 @@ fn wait_for_certificate(client: &ApiClient, name: &str) -> Result<String, String
             let bytes = BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?;
             return String::from_utf8(bytes).map_err(|error| error.to_string());
         }
+        if !is_told && started.elapsed() >= TELL_AFTER {
+            (wait.tell)(name);
+            is_told = true;
+        }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Err(format!(
         "the request {name} for the node's certificate was not approved and signed within {} s: a control plane has to run at the \
          server (kloop reconcile --watch), or an administrator approves it: kubectl certificate approve {name}",
-        PATIENCE.as_secs()
+        wait.patience.as_secs()
     ))
 }
 
@@ -143,10 +169,15 @@ fn kubeconfig(config: &ServerConfig, node: &str) -> Value {
 
 /// Writes the kubeconfig of a node, readable by its owner only; replaces an older one at once.
 pub fn store(path: &Path, config: &ServerConfig, node: &str) -> Result<(), String> {
+    write_private(path, &kubeconfig(config, node).to_string())
+}
+
+/// Writes a file that only its owner can read; replaces an older one at once.
+pub fn write_private(path: &Path, text: &str) -> Result<(), String> {
     let new = path.with_added_extension("new");
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(kubeconfig(config, node).to_string().as_bytes())?;
+        file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)
     };

@@ -5,6 +5,7 @@
 //! takes up its pods after a restart. Never: runs a controller or the scheduler, plans anything itself.
 //! Start reading at [`join`].
 
+mod certificates;
 mod client_reviews;
 pub mod discovery;
 mod identity;
@@ -31,9 +32,10 @@ use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::token_signer::TokenSource;
 use crate::serve::http::kubelet_guard::KubeletGuard;
 use crate::store::OpenMode;
+use certificates::CertificateKeeper;
 use client_reviews::ClientReviews;
 use discovery::JoinTarget;
-use identity::{CLIENT_SIGNER, NodeCertificateRequest, SERVING_SIGNER};
+use identity::{CLIENT_SIGNER, NodeCertificateRequest, WaitForSignature};
 use node_context::NodeContext;
 pub use pod_network::NodeNetwork;
 use registration::Heartbeat;
@@ -59,9 +61,9 @@ pub struct JoiningMachine {
     pub is_simulated: bool,
 }
 
-/// The certificate with which a node serves.
+/// The certificates of a node.
 pub struct ServingIdentity {
-    /// The certificate and its key.
+    /// The certificate with which it serves, and its key.
     pub key: TlsClientKey,
     /// The certificate that it shows as a client.
     pub client: TlsClientKey,
@@ -179,7 +181,7 @@ fn obtain_identity(target: &JoinTarget, node: &str) -> Result<ServerConfig, Stri
     let bootstrap = ApiClient::new(config.clone()).map_err(|error| error.to_string())?;
     check_version(&bootstrap, true)?;
     let order = NodeCertificateRequest { node, signer: CLIENT_SIGNER, addresses: &[] };
-    let key = identity::request_certificate(&bootstrap, &order)?;
+    let key = identity::request_certificate(&bootstrap, &order, &WaitForSignature::default())?;
     Ok(identity::with_key(&config, key))
 }
 
@@ -256,29 +258,22 @@ impl JoinedNode {
         Arc::new(move |claims| context.issue_token(claims))
     }
 
-    /// Returns a function that obtains the certificate with which the node serves, and the cluster's authority, PEM. It may wait for
-    /// minutes.
-    pub fn serving_identity(&self, address: String) -> impl FnOnce() -> Result<ServingIdentity, String> + Send + use<> {
-        let context = self.context.clone();
-        move || {
-            let client = context.client();
-            let order = NodeCertificateRequest { node: &context.node, signer: SERVING_SIGNER, addresses: &[address] };
-            let key = identity::request_certificate(&client, &order)?;
-            let authority = client.config().authorities.clone().ok_or("the cluster's authority is not known")?;
-            let client = client.config().credentials.key.clone();
-            Ok(ServingIdentity { key, client, authority })
-        }
+    /// Obtains the certificate with which the node serves at this address, and renews all certificates. Gives them to `sink` once all are
+    /// there, and after each renewal.
+    pub fn keep_certificates(
+        &self,
+        address: String,
+        sink: impl FnMut(ServingIdentity) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let keeper = CertificateKeeper::new(self.context.clone(), address, Box::new(sink));
+        // It may wait for an administrator: the node does not end it.
+        std::thread::Builder::new().name("certificates".into()).spawn(move || keeper.run()).map(drop)
     }
 
     /// Returns the access to the kubelet's server.
     pub fn kubelet_guard(&self) -> KubeletGuard {
         let clients = Arc::new(ClientReviews::new(self.context.clone()));
         KubeletGuard { node: self.context.node.clone(), clients }
-    }
-
-    /// Gives each renewed certificate of the node to this function.
-    pub fn report_renewals(&self, sink: impl Fn(TlsClientKey) + Send + Sync + 'static) {
-        self.context.report_renewals(Box::new(sink));
     }
 
     /// The URL of the server.

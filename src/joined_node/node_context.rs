@@ -16,9 +16,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Receives a line for the log.
 pub type NodeLog = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Receives the certificate by which the node is known to its server.
-pub type RenewalSink = Box<dyn Fn(TlsClientKey) + Send + Sync>;
-
 /// Shared state of the threads of a joined node.
 pub struct NodeContext {
     /// The node's name.
@@ -38,8 +35,6 @@ pub struct NodeContext {
     /// Grows with each renewal of the certificate, which needs new connections.
     pub client_number: AtomicU64,
     client: Mutex<ApiClient>,
-    /// Receives each renewed certificate.
-    renewal_sink: Mutex<Option<RenewalSink>>,
     is_stopping: AtomicBool,
     log: NodeLog,
 }
@@ -63,7 +58,6 @@ impl NodeContext {
             tokens: IssuedTokens::default(),
             client_number: AtomicU64::new(0),
             client: Mutex::new(client),
-            renewal_sink: Mutex::default(),
             is_stopping: AtomicBool::new(false),
             log,
         }
@@ -76,19 +70,12 @@ impl NodeContext {
 
     /// Uses another certificate from now on.
     pub fn renew(&self, key: TlsClientKey) -> Result<(), String> {
-        let config: ServerConfig = identity::with_key(self.client().config(), key.clone());
+        let config: ServerConfig = identity::with_key(self.client().config(), key);
         identity::store(&self.identity, &config, &self.node)?;
         let client: ClientResult<ApiClient> = ApiClient::new(config);
         *self.lock() = client.map_err(|error| error.to_string())?;
         self.client_number.fetch_add(1, Ordering::Relaxed);
-        let sink = self.renewal_sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.iter().for_each(|sink| sink(key.clone()));
         Ok(())
-    }
-
-    /// Gives each renewed certificate to this function.
-    pub fn report_renewals(&self, sink: RenewalSink) {
-        *self.renewal_sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink);
     }
 
     /// Returns new reflectors, and the number of the client that they use.

@@ -3,7 +3,6 @@
 //! Knows: another machine must not take the node's name while the first one lives. Never: changes labels, taints or the spec of a Node
 //! that is there. Start reading at [`register`], then [`Heartbeat`].
 
-use super::identity::{self, CLIENT_SIGNER, NodeCertificateRequest};
 use super::merge::without_heartbeats;
 use super::node_context::NodeContext;
 use crate::client::{ApiClient, ClientError, ClientRequest, PatchFormat};
@@ -106,7 +105,6 @@ pub struct Heartbeat {
     reported: Option<(Value, Instant)>,
     /// The problem that was logged.
     problem: Option<String>,
-    renewal: Option<Time>,
 }
 
 impl Heartbeat {
@@ -116,8 +114,7 @@ impl Heartbeat {
         uid: &str,
         read_status: Box<dyn FnMut() -> Option<Value> + Send>,
     ) -> Heartbeat {
-        let renewal = identity::renewal_time(&context.client().config().credentials.key.certificate);
-        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None, renewal }
+        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None }
     }
 
     /// Sends heartbeats until the node stops, and the status whenever it has changed.
@@ -128,7 +125,6 @@ impl Heartbeat {
                 last_beat = Some(Instant::now());
                 let beat = self.beat();
                 self.note(beat);
-                self.renew_certificate();
             }
             if let Err(error) = self.report_status() {
                 self.note(Err(error));
@@ -190,21 +186,5 @@ impl Heartbeat {
         self.context.client().send(patch.within(TIMEOUT))?;
         self.reported = Some((content, Instant::now()));
         Ok(())
-    }
-
-    fn renew_certificate(&mut self) {
-        if self.renewal.is_none_or(|at| Time::now() < at) {
-            return;
-        }
-        let order = NodeCertificateRequest { node: &self.context.node, signer: CLIENT_SIGNER, addresses: &[] };
-        let renewed = identity::request_certificate(&self.context.client(), &order);
-        let renewal = renewed.as_ref().ok().and_then(|key| identity::renewal_time(&key.certificate));
-        match renewed.and_then(|key| self.context.renew(key)) {
-            Ok(()) => self.renewal = renewal,
-            Err(why) => {
-                self.context.log(&format!("cannot renew the node's certificate: {why}"));
-                self.renewal = Some(Time::now().later(SignedDuration::from_mins(1)));
-            }
-        }
     }
 }

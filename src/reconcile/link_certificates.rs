@@ -2,7 +2,7 @@
 //!
 //! Never: obtains one. Start reading at [`LinkCertificateFeed`].
 
-use crate::runtime::https::trust::{LinkCertificates, TlsClientKey};
+use crate::runtime::https::trust::LinkCertificates;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Receives the certificates.
@@ -24,15 +24,6 @@ impl LinkCertificateFeed {
         let mut state = self.lock();
         state.certificates = Some(certificates);
         state.send();
-    }
-
-    /// Replaces the certificate that the machine shows as a client, once the others are there.
-    pub fn renew_client(&self, client: TlsClientKey) {
-        let mut state = self.lock();
-        if let Some(certificates) = &mut state.certificates {
-            certificates.client = client;
-            state.send();
-        }
     }
 
     /// Gives the certificates to this control loop from now on, in place of an earlier one.
@@ -58,6 +49,7 @@ impl FeedState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::https::trust::TlsClientKey;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -68,8 +60,6 @@ mod tests {
             authority: authority.into(),
         };
         let feed = LinkCertificateFeed::default();
-        // Too early: the rest is not there, and brings the renewed one.
-        feed.renew_client(TlsClientKey::default());
         let (sender, inbox) = channel();
         feed.subscribe(move |new| sender.send(new.authority.to_string()).unwrap());
         assert!(inbox.try_recv().is_err());
@@ -79,9 +69,5 @@ mod tests {
         feed.provide(certificates("second"));
         assert_eq!(inbox.try_iter().collect::<Vec<_>>(), ["first"]);
         assert_eq!(later.try_iter().collect::<Vec<_>>(), ["first", "second"]);
-        let (sender, renewed) = channel();
-        feed.subscribe(move |new| sender.send(new.client.key.to_string()).unwrap());
-        feed.renew_client(TlsClientKey { certificate: "C".into(), key: "K".into() });
-        assert_eq!(renewed.try_iter().collect::<Vec<_>>(), ["", "K"]);
     }
 }

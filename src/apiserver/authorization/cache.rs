@@ -2,6 +2,7 @@
 //!
 //! Knows: the revision up to which the index is known to hold. Never: keeps what is not committed. Start reading at [`AccessCache`].
 
+use super::node_pods::NodePods;
 use crate::apiserver::ApiResult;
 use crate::apiserver::stored::{objects_of, refused};
 use crate::object::{Object, Resource};
@@ -9,9 +10,13 @@ use crate::store::{StoreRead, StoreResult};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, INDEXED, ROLES};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An index that the connections of a process share.
+/// The index, and the needs of the pods of each node, which the connections of a process share.
 #[derive(Clone, Default)]
-pub struct AccessCache(Arc<Mutex<Option<CachedIndex>>>);
+pub struct AccessCache {
+    index: Arc<Mutex<Option<CachedIndex>>>,
+    /// The objects that pods need.
+    pub pods: NodePods,
+}
 
 #[derive(Clone)]
 struct CachedIndex {
@@ -26,7 +31,7 @@ impl AccessCache {
     pub(in crate::apiserver) fn find(&self, read: &dyn StoreRead, is_committed: bool) -> ApiResult<Arc<AccessIndex>> {
         let wrong = |error| refused(&error);
         let revision = read.revision().map_err(wrong)?;
-        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let cached = self.index.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(cached) = cached.filter(|cached| has_no_change(read, cached.revision, revision).unwrap_or(false)) {
             if is_committed {
                 self.keep(CachedIndex { revision, index: cached.index.clone() });
@@ -47,7 +52,7 @@ impl AccessCache {
 
     /// Keeps an index unless a newer one is there.
     fn keep(&self, new: CachedIndex) {
-        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         if cached.as_ref().is_none_or(|cached| cached.revision <= new.revision) {
             *cached = Some(new);
         }

@@ -8,7 +8,6 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::object::{Key, Object, Resource};
-use serde_json::Value;
 
 /// The group of all kubelets, and the beginning of their names.
 const NODES: &str = "system:nodes";
@@ -171,23 +170,18 @@ fn check_relation(txn: &dyn Transaction, node: &str, accessed: &AccessedResource
         return refuse("No Object name found");
     }
     let name = accessed.name.as_str();
+    let need = |resource: &'static str| txn.pods_need(node, &accessed.namespace, (resource, name));
     let is_related = match accessed.resource.as_str() {
         "pods" => {
             let pod = txn.get_shared(&Key::new(Resource("pods"), &accessed.namespace, name))?;
             pod.is_some_and(|pod| is_on_node(&pod, node))
         }
-        "secrets" => has_pod(txn, node, &accessed.namespace, |pod| mentions_secret(&pod.0["spec"], name))?,
-        "configmaps" => {
-            const FIELDS: [&str; 3] = ["configMap", "configMapRef", "configMapKeyRef"];
-            let is_named = |object: &Value| object["name"] == name;
-            has_pod(txn, node, &accessed.namespace, |pod| mentions(&pod.0["spec"], &FIELDS, &is_named))?
-        }
-        "persistentvolumeclaims" => has_pod(txn, node, &accessed.namespace, |pod| uses_claim(pod, name))?,
-        "serviceaccounts" => {
-            has_pod(txn, node, &accessed.namespace, |pod| pod.text(&["spec", "serviceAccountName"]) == Some(name))?
-        }
+        "secrets" => need("secrets")?,
+        "configmaps" => need("configmaps")?,
+        "persistentvolumeclaims" => need("persistentvolumeclaims")?,
+        "serviceaccounts" => need("serviceaccounts")?,
         "persistentvolumes" => is_volume_used(txn, node, name)?,
-        "resourceclaims" => has_pod(txn, node, &accessed.namespace, |pod| uses_resource_claim(pod, name))?,
+        "resourceclaims" => need("resourceclaims")?,
         "resourceslices" => {
             let slice = txn.get_shared(&Key::new(Resource("resourceslices.resource.k8s.io"), "", name))?;
             slice.is_some_and(|slice| is_on_node(&slice, node))
@@ -208,53 +202,9 @@ fn is_on_node(object: &Object, node: &str) -> bool {
     object.text(&["spec", "nodeName"]) == Some(node)
 }
 
-fn has_pod(txn: &dyn Transaction, node: &str, namespace: &str, is_wanted: impl Fn(&Object) -> bool) -> ApiResult<bool> {
-    let pods = txn.list(Resource("pods"), Some(namespace))?;
-    Ok(pods.iter().any(|pod| is_on_node(pod, node) && is_wanted(pod)))
-}
-
-const SECRET_FIELDS: [&str; 6] =
-    ["secret", "secretRef", "secretKeyRef", "nodePublishSecretRef", "azureFile", "imagePullSecrets"];
-
-fn mentions_secret(spec: &Value, name: &str) -> bool {
-    mentions(spec, &SECRET_FIELDS, &|object| object["name"] == name || object["secretName"] == name)
-}
-
-/// Whether the spec of a pod names any Secret.
-pub fn mentions_secrets(spec: &Value) -> bool {
-    mentions(spec, &SECRET_FIELDS, &|object| object["name"].is_string() || object["secretName"].is_string())
-}
-
-/// Whether a field of one of these names contains an object, or a list of objects, with the wanted name.
-fn mentions(value: &Value, fields: &[&str], is_named: &dyn Fn(&Value) -> bool) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(|item| mentions(item, fields, is_named)),
-        Value::Object(object) => object.iter().any(|(field, value)| {
-            let is_reference = fields.contains(&field.as_str());
-            let is_match =
-                is_reference && (is_named(value) || value.as_array().is_some_and(|list| list.iter().any(is_named)));
-            is_match || mentions(value, fields, is_named)
-        }),
-        _ => false,
-    }
-}
-
-fn uses_claim(pod: &Object, claim: &str) -> bool {
-    pod.items(&["spec", "volumes"]).iter().any(|volume| {
-        let own = || format!("{}-{}", pod.name(), volume["name"].as_str().unwrap_or_default());
-        volume["persistentVolumeClaim"]["claimName"] == claim || !volume["ephemeral"].is_null() && own() == claim
-    })
-}
-
-fn uses_resource_claim(pod: &Object, claim: &str) -> bool {
-    let is_named = |place: &[&str]| pod.items(place).iter().any(|one| one["resourceClaimName"] == claim);
-    let extended = pod.text(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
-    is_named(&["spec", "resourceClaims"]) || is_named(&["status", "resourceClaimStatuses"]) || extended == Some(claim)
-}
-
 fn is_volume_used(txn: &dyn Transaction, node: &str, volume: &str) -> ApiResult<bool> {
     let key = Key::new(Resource("persistentvolumes"), "", volume);
     let Some(volume) = txn.get_shared(&key)? else { return Ok(false) };
     let claim = |field: &str| volume.text(&["spec", "claimRef", field]).unwrap_or_default();
-    has_pod(txn, node, claim("namespace"), |pod| uses_claim(pod, claim("name")))
+    txn.pods_need(node, claim("namespace"), ("persistentvolumeclaims", claim("name")))
 }

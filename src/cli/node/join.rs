@@ -1,5 +1,6 @@
 //! `kloop node join`: makes this machine a node of a cluster whose API server is elsewhere.
 
+use super::kubelet_server::KubeletServer;
 use crate::cli::contexts;
 use crate::cli::reconcile;
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -10,9 +11,6 @@ use crate::reconcile::ControlSettings;
 use crate::reconcile::link_certificates::LinkCertificateFeed;
 use crate::reconcile::loops;
 use crate::runtime::capacity::{self, MachineCapacity};
-use crate::runtime::https::trust::LinkCertificates;
-use crate::serve::http::guard::AccessGuard;
-use crate::serve::http::{HttpServer, identity};
 use crate::store;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -77,9 +75,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.print_notice(&format!("node {} has joined {}", node.capacity.name, node.server()));
     let (_stop, stopped) = oneshot::channel();
     let certificates = LinkCertificateFeed::default();
-    let renewals = certificates.clone();
-    node.report_renewals(move |client| renewals.renew_client(client));
-    serve_kubelet(&node, listener, certificates.clone(), (context.state(), stopped))?;
+    let mut server = KubeletServer {
+        state: context.state(),
+        start: Some((listener, stopped)),
+        guard: node.kubelet_guard(),
+        certificates: certificates.clone(),
+        tls: None,
+    };
+    node.keep_certificates(node.capacity.address.to_string(), move |own| server.use_certificates(own))?;
     let outcome = run_loops(&node, is_simulated, certificates, context);
     node.stop();
     outcome
@@ -100,41 +103,6 @@ fn run_loops(
         ..reconcile::default_settings(context)?
     };
     reconcile::run_until_stopped(&settings, context)
-}
-
-/// Serves logs, streams and measurements of the node on a thread of its own, once the node has a certificate for that; links use it, too.
-fn serve_kubelet(
-    node: &JoinedNode,
-    listener: TcpListener,
-    certificates: LinkCertificateFeed,
-    (state, stopped): (PathBuf, oneshot::Receiver<()>),
-) -> CliResult {
-    let obtain = node.serving_identity(node.capacity.address.to_string());
-    let guard = AccessGuard::Kubelet(node.kubelet_guard());
-    let serve = move || -> anyhow::Result<()> {
-        let own = obtain().map_err(anyhow::Error::msg)?;
-        let authority = String::from_utf8_lossy(&own.authority).into();
-        certificates.provide(LinkCertificates { client: own.client, server: own.key.clone(), authority });
-        let tls = identity::read_certificate(own.key.certificate.as_bytes(), own.key.key.as_bytes(), &own.authority)?;
-        let server = HttpServer {
-            state,
-            listener,
-            entry: None,
-            guard,
-            tls: Some(tls),
-            audit: None,
-            keeps_up: false,
-            control_plane: None,
-        };
-        Ok(server.run(async { drop(stopped.await) })?)
-    };
-    let run = move || {
-        if let Err(error) = serve() {
-            reconcile::log_by("node", &format!("serves no logs and streams to the server: {error:#}"));
-        }
-    };
-    std::thread::Builder::new().name("kubelet".into()).spawn(run)?;
-    Ok(())
 }
 
 /// Returns the server to join; `None` for that of an earlier run.

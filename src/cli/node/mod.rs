@@ -7,6 +7,7 @@ mod add;
 pub mod cordon;
 pub mod drain;
 mod join;
+mod kubelet_server;
 mod remove;
 mod stop;
 pub mod taint;

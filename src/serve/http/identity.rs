@@ -10,9 +10,10 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsag
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::ServerConfig;
+use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::sign::CertifiedKey;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
 
 /// The ALPN name of HTTP/2.
@@ -36,6 +37,31 @@ pub struct ServerTls {
     pub acceptor: TlsAcceptor,
     /// Tells users by their certificates.
     pub clients: ClientAuthority,
+    shown: Arc<ShownCertificate>,
+}
+
+/// The certificate that a server shows, until another takes its place.
+#[derive(Debug)]
+struct ShownCertificate(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for ShownCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl ServerTls {
+    /// Shows another certificate to new clients. Both in PEM format.
+    pub fn replace(&self, chain: &[u8], key: &[u8]) -> anyhow::Result<()> {
+        let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>()?;
+        let new = certified_key(chain, PrivateKeyDer::from_pem_slice(key)?)?;
+        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Ok(())
+    }
+}
+
+fn certified_key(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> anyhow::Result<CertifiedKey> {
+    Ok(CertifiedKey::from_der(chain, key, &default_provider())?)
 }
 
 /// A certificate for the addresses of one server.
@@ -86,9 +112,10 @@ fn configure(
         ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions()?;
     let clients = ClientAuthority::from_pem(clients)?;
     let config = config.with_client_cert_verifier(clients.handshake_verifier());
-    let mut config = config.with_single_cert(chain, secret)?;
+    let shown = Arc::new(ShownCertificate(RwLock::new(Arc::new(certified_key(chain, secret)?))));
+    let mut config = config.with_cert_resolver(shown.clone());
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-    Ok(ServerTls { acceptor: TlsAcceptor::from(Arc::new(config)), clients })
+    Ok(ServerTls { acceptor: TlsAcceptor::from(Arc::new(config)), clients, shown })
 }
 
 #[cfg(test)]
