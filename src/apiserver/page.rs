@@ -230,7 +230,7 @@ fn list_limited(
     let mut found = Vec::new();
     while found.len() < most {
         let (bodies, next) = read_batch(read, listing, &mut before, after.as_ref(), usize::MAX)?;
-        for BodyAt { body, .. } in bodies.values() {
+        for BodyAt { body, .. } in bodies.values().filter(|row| listing.wanted.may_admit(&row.body)) {
             let mut object: Object = serde_json::from_str(body).map(Object).map_err(|error| {
                 Status::new(Reason::InternalError, format!("stored body of {}: {error}", listing.kind.resource))
             })?;

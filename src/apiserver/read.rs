@@ -5,7 +5,7 @@ use super::authorization::check_verb;
 use super::custom;
 use super::transaction::Transaction;
 use crate::kinds::{self, Kind};
-use crate::object::selector::{FieldSelector, Selector};
+use crate::object::selector::{FieldOp, FieldSelector, Selector};
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use serde_json::json;
@@ -38,6 +38,17 @@ impl ListSelection {
     pub fn admits(&self, kind: &Kind, object: &Object) -> bool {
         let labels = self.labels.as_ref().is_none_or(|selector| selector.matches(|key| object.label(key)));
         labels && self.fields.as_ref().is_none_or(|selector| fields_match(kind, object, selector))
+    }
+
+    /// Whether an object with this text may be wanted: a look without parsing, for the lists and watches of all kubelets.
+    pub fn may_admit(&self, body: &str) -> bool {
+        let fields = self.fields.as_ref().map(FieldSelector::requirements).unwrap_or_default();
+        fields.iter().all(|(field, op, value)| {
+            let is_stored = matches!(field.as_str(), "metadata.name" | "spec.nodeName") && *op == FieldOp::Equals;
+            // JSON does not escape these letters.
+            let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+            !is_stored || !is_plain || body.contains(value.as_str())
+        })
     }
 
     /// Refuses selectors on fields that the kind cannot be selected by.
@@ -137,4 +148,28 @@ fn check_list<'n>(txn: &dyn Transaction, kind: &Kind, namespace: Option<&'n str>
     let namespace = namespace.filter(|_| kind.namespaced);
     check_verb(txn, "list", "", &Key::new(kind.resource, namespace.unwrap_or_default(), ""))?;
     Ok(namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_look_rules_out_only_what_is_not_wanted() {
+        let body = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"far-1"},"status":{}}"#;
+        for (fields, expected) in [
+            ("", true),
+            ("spec.nodeName=far-1", true),
+            ("spec.nodeName=far", true),
+            ("spec.nodeName=near", false),
+            ("spec.nodeName!=near", true),
+            ("spec.nodeName=", true),
+            ("metadata.name=b,spec.nodeName=far-1", false),
+            ("status.phase=Pending", true),
+            (r#"metadata.name=x"y"#, true),
+        ] {
+            let selection = ListSelection { fields: Some(FieldSelector::parse(fields).unwrap()), labels: None };
+            assert_eq!(selection.may_admit(body), expected, "{fields}");
+        }
+    }
 }

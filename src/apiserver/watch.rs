@@ -106,6 +106,10 @@ fn event(watched: &WatchSelection<'_>, entry: &LogEntry) -> ApiResult<Option<Wat
     if !watched.is_about(entry) {
         return Ok(None);
     }
+    let may_be_in = |body: &str| watched.wanted.may_admit(body);
+    if !may_be_in(&stored.body) && !entry.previous.as_ref().is_some_and(|body| may_be_in(body)) {
+        return Ok(None);
+    }
     let mut object = object_of(stored)?;
     let mut before = entry.previous.as_ref().and_then(|text| serde_json::from_str(text).ok()).map(Object);
     if let Some(custom) = watched.kind.custom {

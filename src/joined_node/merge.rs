@@ -151,6 +151,7 @@ pub fn without_heartbeats(status: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apiserver::stored_copy::differs;
 
     fn pod(status: Value) -> Object {
         Object(json!({
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!((merged.label("a"), &merged.0["status"]["r"]), (Some("new"), &json!("new")));
         let mut later = merged.clone();
         later.set(&["metadata", "resourceVersion"], "9");
-        assert!(!stored_copy::differs(&merged, &later) && stored_copy::differs(&merged, &node("new", "old")));
+        assert!(!differs(&merged, &later) && differs(&merged, &node("new", "old")));
         let beat = |at: &str| json!({"conditions": [{"type": "Ready", "lastHeartbeatTime": at}]});
         assert_eq!(without_heartbeats(&beat("1")), without_heartbeats(&beat("2")));
     }

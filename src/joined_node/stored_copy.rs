@@ -82,6 +82,7 @@ pub fn set_network(copy: &mut CopyTxn<'_>, network: u8) -> Result<(), StoreError
 mod tests {
     use super::*;
     use crate::apiserver::Api;
+    use crate::store::StoreRead;
     use std::time::Duration;
 
     fn change(api: &mut Api, work: impl FnOnce(&mut CopyTxn<'_>) -> Result<(), StoreError>) -> u64 {

@@ -232,6 +232,9 @@ impl ListBody {
         if is_copied && self.wanted.is_everything() {
             return if is_whole { Ok(Some(body.into())) } else { Ok(Some(self.copied(body)?.into())) };
         }
+        if !self.wanted.may_admit(body) {
+            return Ok(None);
+        }
         let object = self.parse::<Value>(body).map(Object)?;
         if !self.wanted.admits(self.kind, &object) {
             return Ok(None);

@@ -182,6 +182,9 @@ impl ActiveWatch {
         let word = EventKind::Added.word();
         let is_plain = self.show.is_as_stored() && self.wanted.is_everything();
         for (_, stored) in &batch.rows {
+            if !self.wanted.may_admit(&stored.body) {
+                continue;
+            }
             if is_plain {
                 self.write_stored(word, (&stored.body, stored.revision), &mut lines)?;
                 continue;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-const POD: &str = r#"
+pub const POD: &str = r#"
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: words}
