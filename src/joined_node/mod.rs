@@ -12,10 +12,13 @@ mod identity;
 mod merge;
 mod mirror;
 mod node_context;
+mod node_copy;
+mod node_reports;
 mod pod_network;
 mod references;
 mod registration;
 mod server_pods;
+pub mod simulate;
 mod stored_copy;
 mod tokens;
 mod upstream;
@@ -36,7 +39,7 @@ use certificates::CertificateKeeper;
 use client_reviews::ClientReviews;
 use discovery::JoinTarget;
 use identity::{CLIENT_SIGNER, NodeCertificateRequest, WaitForSignature};
-use node_context::NodeContext;
+use node_context::{NodeContext, NodeFacts};
 pub use pod_network::NodeNetwork;
 use registration::Heartbeat;
 use ring::digest::{SHA256, digest};
@@ -123,13 +126,9 @@ pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeL
             registered.uid().to_owned()
         }
     };
-    let context = NodeContext::new(
-        &machine.capacity.name,
-        (machine.state.clone(), identity),
-        client,
-        (machine.capacity.link_address.is_some(), machine.is_simulated),
-        log,
-    );
+    let kinds = (machine.capacity.link_address.is_some(), machine.is_simulated);
+    let facts = NodeFacts::new(&machine.capacity.name, kinds, log);
+    let context = NodeContext::new(facts, (machine.state.clone(), identity), client);
     JoinedNode::start(Arc::new(context), &uid, (machine.capacity, network))
 }
 

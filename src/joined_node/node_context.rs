@@ -11,55 +11,66 @@ use crate::runtime::https::trust::TlsClientKey;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Receives a line for the log.
 pub type NodeLog = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Shared state of the threads of a joined node.
-pub struct NodeContext {
+/// Facts about a joined node, which copying and reporting share.
+pub struct NodeFacts {
     /// The node's name.
     pub node: String,
-    /// The node's own state file.
-    pub state: PathBuf,
-    /// The file with the node's certificate.
-    pub identity: PathBuf,
     /// Whether the machine is linked with others.
     pub is_linked: bool,
     /// Whether the node runs no processes.
     pub is_simulated: bool,
     /// The pods of the node as the server has them.
     pub pods: ServerPods,
+    log: NodeLog,
+}
+
+impl NodeFacts {
+    /// Knows no pod yet.
+    pub fn new(node: &str, (is_linked, is_simulated): (bool, bool), log: NodeLog) -> NodeFacts {
+        NodeFacts { node: node.to_owned(), is_linked, is_simulated, pods: ServerPods::default(), log }
+    }
+
+    /// Logs a line for users.
+    pub fn log(&self, text: &str) {
+        (self.log)(text);
+    }
+}
+
+/// Shared state of the threads of a joined node.
+pub struct NodeContext {
+    /// Facts about the node.
+    pub facts: Arc<NodeFacts>,
+    /// The node's name.
+    pub node: String,
+    /// The node's own state file.
+    pub state: PathBuf,
+    /// The file with the node's certificate.
+    pub identity: PathBuf,
     /// Tokens for pods.
     pub tokens: IssuedTokens,
     /// Grows with each renewal of the certificate, which needs new connections.
     pub client_number: AtomicU64,
     client: Mutex<ApiClient>,
     is_stopping: AtomicBool,
-    log: NodeLog,
 }
 
 impl NodeContext {
     /// Makes the shared state.
-    pub fn new(
-        node: &str,
-        (state, identity): (PathBuf, PathBuf),
-        client: ApiClient,
-        (is_linked, is_simulated): (bool, bool),
-        log: NodeLog,
-    ) -> NodeContext {
+    pub fn new(facts: NodeFacts, (state, identity): (PathBuf, PathBuf), client: ApiClient) -> NodeContext {
         NodeContext {
-            node: node.to_owned(),
+            node: facts.node.clone(),
+            facts: Arc::new(facts),
             state,
             identity,
-            is_linked,
-            is_simulated,
-            pods: ServerPods::default(),
             tokens: IssuedTokens::default(),
             client_number: AtomicU64::new(0),
             client: Mutex::new(client),
             is_stopping: AtomicBool::new(false),
-            log,
         }
     }
 
@@ -96,7 +107,7 @@ impl NodeContext {
 
     /// Logs a line for users.
     pub fn log(&self, text: &str) {
-        (self.log)(text);
+        self.facts.log(text);
     }
 
     /// Lets the threads end.

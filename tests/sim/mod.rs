@@ -10,6 +10,7 @@ pub mod dice;
 mod event_limits;
 mod failing_objects;
 mod invariants;
+mod joined;
 mod known_bugs;
 mod masked;
 mod preempting;
