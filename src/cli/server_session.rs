@@ -1,7 +1,6 @@
 //! Sessions in containers of a cluster behind an API server: a command, or the container's own streams, over a WebSocket.
 //!
-//! Knows: channel 0 is the input, 1 and 2 are the outputs, 3 has the Status at the end, 4 takes the size of the terminal; in version 5 of
-//! the protocol, channel 255 ends the input. Never: finds a pod. Start reading at [`run`].
+//! Knows: the [`Channel`]s. Never: finds a pod. Start reading at [`run`].
 
 use super::{CliResult, CommandContext};
 use crate::apiserver::remote::{object_path, refusal};
@@ -17,13 +16,30 @@ use std::time::Duration;
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 /// The wait between two looks at the size of the terminal and at signals.
 const LOOK: Duration = Duration::from_millis(100);
-/// The numbers of the channels.
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const STATUS: u8 = 3;
-const RESIZE: u8 = 4;
-const CLOSE: u8 = 255;
+/// A channel of a session; the value is its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// The input.
+    Stdin = 0,
+    /// The output.
+    Stdout = 1,
+    /// The output for errors.
+    Stderr = 2,
+    /// The Status at the end.
+    Status = 3,
+    /// The size of the terminal.
+    Resize = 4,
+    /// The end of the input, in version 5 of the protocol.
+    Close = 255,
+}
+
+impl Channel {
+    /// Returns the channel of a message from the server.
+    pub fn from_number(number: u8) -> Option<Channel> {
+        [Channel::Stdout, Channel::Stderr, Channel::Status].into_iter().find(|channel| *channel as u8 == number)
+    }
+}
+
 /// Bytes of the input that are read at once.
 const INPUT_BYTES: usize = 32 << 10;
 
@@ -53,7 +69,8 @@ impl ServerSession<'_> {
         self.command.iter().fold(request, |request, word| request.query("command", word)).path
     }
 
-    fn open(&self, client: &ApiClient) -> CliResult<ChannelSocket> {
+    /// Opens the session.
+    pub fn open(&self, client: &ApiClient) -> CliResult<ChannelSocket> {
         client.open_socket(&self.path(), &PROTOCOLS).map_err(|error| refusal(client, error).into())
     }
 }
@@ -90,15 +107,15 @@ fn copy_streams(client: &ApiClient, socket: &ChannelSocket, streams: SessionStre
             if size != shown {
                 shown = size;
                 let size = json!({"Width": size.columns, "Height": size.rows});
-                sender.send(RESIZE, size.to_string().as_bytes());
+                sender.send(Channel::Resize as u8, size.to_string().as_bytes());
             }
         }
         match socket.receive(LOOK) {
             Ok(None) => {}
-            Ok(Some(message)) => match message.channel {
-                STDOUT => print(std::io::stdout(), &message.bytes)?,
-                STDERR => print(std::io::stderr(), &message.bytes)?,
-                STATUS => end = Some(read_end(&message.bytes)),
+            Ok(Some(message)) => match Channel::from_number(message.channel) {
+                Some(Channel::Stdout) => print(std::io::stdout(), &message.bytes)?,
+                Some(Channel::Stderr) => print(std::io::stderr(), &message.bytes)?,
+                Some(Channel::Status) => end = Some(read_end(&message.bytes)),
                 _ => {}
             },
             Err(None) => return Ok(end.unwrap_or(SessionEnd::Detached)),
@@ -120,18 +137,18 @@ fn send_input(sender: &SocketSender, can_close: bool) {
     while let Ok(read) = input.read(&mut buffer) {
         if read == 0 {
             if can_close {
-                sender.send(CLOSE, &[STDIN]);
+                sender.send(Channel::Close as u8, &[Channel::Stdin as u8]);
             }
             return;
         }
-        if !sender.send(STDIN, &buffer[..read]) {
+        if !sender.send(Channel::Stdin as u8, &buffer[..read]) {
             return;
         }
     }
 }
 
 /// Reads the Status at the end of a session.
-fn read_end(bytes: &[u8]) -> SessionEnd {
+pub fn read_end(bytes: &[u8]) -> SessionEnd {
     let status: Value = serde_json::from_slice(bytes).unwrap_or_default();
     if status["status"] == "Success" {
         return SessionEnd::Exited(0);

@@ -6,7 +6,7 @@ use super::{CliResult, Failure};
 use crate::client::ServerConfig;
 
 /// The verbs that read and change a cluster behind an API server.
-const SERVER_VERBS: [&str; 40] = [
+const SERVER_VERBS: [&str; 41] = [
     "annotate",
     "api-resources",
     "api-versions",
@@ -17,6 +17,7 @@ const SERVER_VERBS: [&str; 40] = [
     "certificate",
     "cluster-info",
     "cordon",
+    "cp",
     "create",
     "dash",
     "debug",

@@ -2,7 +2,7 @@
 
 use super::machines::{ControlPlane, NetworkNamespace, join};
 use crate::cluster::Cluster;
-use kloop::client::{ApiClient, ClientRequest, ServerConfig};
+use kloop::client::{ApiClient, ClientRequest, Credentials, HeaderCredentials, ServerConfig};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -109,8 +109,9 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     assert_eq!(cluster.ok("logs a --tail=2"), "hello worker\ndefault\n");
     let echoed = cluster.run(&["exec", "-i", "a", "--", "sh", "-c", "cat; exit 4"], "typed\n");
     assert_eq!((echoed.code, echoed.out.as_str()), (4, "typed\n"), "{}", echoed.err);
-    let said = cluster.kloop("cp a:/etc/hostname /dev/null");
-    assert!(said.code == 1 && said.err.contains("copies on its own machine only"), "{said:?}");
+    let copied = cluster.home().join("copied");
+    cluster.ok(&format!("cp a:/etc/hostname {}", copied.display()));
+    assert_eq!(fs::read_to_string(&copied).expect("copied").trim(), "a");
     // A user has the same rights there.
     let refused = cluster.kloop("logs a --as=nobody");
     assert!(refused.code == 1 && refused.err.contains("Forbidden"), "{refused:?}");
@@ -118,9 +119,23 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     let node = get(&cluster, "node/worker");
     let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
     let direct = ServerConfig::new(&format!("https://127.0.0.1:{port}")).expect("a configuration");
-    let direct = ApiClient::new(ServerConfig { is_verified: false, ..direct }).expect("a client");
-    let refused = direct.send(ClientRequest::get("/containerLogs/default/a/main")).expect_err("refused");
-    assert_eq!(refused.code(), 401);
+    let ask = |token: Option<&str>, path: &str| {
+        let header = token.map(|token| HeaderCredentials::Token(token.trim().to_owned())).unwrap_or_default();
+        let credentials = Credentials { header, ..Credentials::default() };
+        let config = ServerConfig { is_verified: false, credentials, ..direct.clone() };
+        let answer = ApiClient::new(config).expect("a client").send(ClientRequest::get(path));
+        answer.map_or_else(|error| error.code(), |reply| reply.code)
+    };
+    assert_eq!(ask(None, "/containerLogs/default/a/main"), 401);
+    // An account has the rights there that the API server says.
+    cluster.ok("create serviceaccount watcher");
+    cluster.ok("create serviceaccount stranger");
+    cluster.ok("create clusterrole stats --verb=get --resource=nodes/stats");
+    cluster.ok("create clusterrolebinding stats --clusterrole=stats --serviceaccount=default:watcher");
+    let [watcher, stranger] = ["watcher", "stranger"].map(|account| cluster.ok(&format!("create token {account}")));
+    assert_eq!(ask(Some(&watcher), "/stats/summary"), 200);
+    assert_eq!((ask(Some(&watcher), "/pods"), ask(Some(&stranger), "/stats/summary")), (403, 403));
+    assert_eq!(ask(Some("a.b.c"), "/stats/summary"), 401);
     assert_eq!(plane.server.end("TERM"), 0);
     let said = cluster.kloop("exec a -- true");
     assert!(said.code == 1 && said.err.contains("pod a runs on another machine, node worker"), "{said:?}");

@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::cluster::{Cluster, Said};
+use crate::screen::Screen;
 use std::fs;
 use std::path::PathBuf;
 
@@ -178,6 +179,86 @@ fn streams_reach_containers_behind_a_server() {
     cluster.until("the log has a line", || user.ok("logs reader --tail=1", "") == "ready\n");
     user.fails("logs nobody", "error: error from server (NotFound): pods \"nobody\" not found");
     user.fails("exec reader -c other -- true", "error: unable to upgrade connection: container other is not valid");
+}
+
+#[test]
+fn up_waits_and_follows_a_cluster_behind_a_server() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    let said = user.run("up --wait --timeout 60s -f -", WEB);
+    assert!(said.code == 0 && said.out.contains("deployment.apps/web created\n"), "{}{}", said.out, said.err);
+    assert!(said.out.contains("ready in ") && said.err.contains("kloop delete with the same files"), "{said:?}");
+    let missing = WEB.replace("name: web", "name: lost").replace("[sleep, \"1000\"]", "[no-such-program]");
+    let said = user.run("up --wait --timeout 5s -f -", &missing);
+    assert!(said.code == 1 && said.err.contains("not ready"), "{}{}", said.out, said.err);
+    // It follows manifests and logs until it is interrupted, and leaves the objects.
+    fs::write(user.path("reader.yaml"), READER).expect("written");
+    let mut command = cluster.program(env!("CARGO_BIN_EXE_kloop"));
+    command.current_dir(user.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", user.path("config"));
+    command.args(["--kubeconfig", "far.yaml", "up", "reader.yaml"]);
+    let up = cluster.background_program(command);
+    up.until_says("reader | ready");
+    fs::write(user.path("reader.yaml"), READER.replace("{name: reader}", "{name: reader, labels: {a: b}}"))
+        .expect("written");
+    cluster.until_reads("pod/reader", "{.metadata.labels.a}", "b");
+    assert_eq!(up.end("INT"), 0);
+    assert!(up.said().contains("the objects stay at the server"), "{}", up.said());
+    assert_eq!(cluster.read("pod/reader", "{.status.phase}"), "Running");
+}
+
+#[test]
+fn dash_shows_a_cluster_behind_a_server() {
+    let (cluster, other) = (Cluster::new(), Cluster::new());
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    cluster.apply(READER);
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    let kubeconfig = user.path("far.yaml").display().to_string();
+    let screen = Screen::run(&other, &["--kubeconfig", &kubeconfig, "dash"]);
+    screen.until_shows("https://127.0.0.1");
+    screen.until_shows("pod/reader");
+    // Verbs have the same server, and changes arrive.
+    screen.types("l");
+    screen.until_shows("ready");
+    screen.types("q");
+    cluster.ok("create deployment later --image=busybox");
+    screen.until_shows("deployment/later");
+    screen.types("q");
+    assert_eq!(screen.ended().1, 0);
+    user.fails("dash --web", "error: kloop dash --web shows the cluster of a state file only");
+}
+
+#[test]
+fn pods_behind_a_server_are_measured_debugged_and_copied() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    user.ok("apply -f -", READER);
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    let measured = user.ok("top pod", "");
+    assert!(
+        measured.starts_with("NAME     CPU(cores)   MEMORY(bytes)") && measured.contains("\nreader "),
+        "{measured}"
+    );
+    assert!(user.ok("top node", "").starts_with("NAME "), "nodes are measured");
+    let said = user.run("debug reader --image=busybox -c look -- echo seen", "");
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    cluster.until("the container has printed", || user.ok("logs reader -c look", "") == "seen\n");
+    fs::create_dir(user.path("folder")).expect("a folder");
+    fs::write(user.path("folder/file"), "x".repeat(100_000)).expect("written");
+    std::os::unix::fs::symlink("file", user.path("folder/link")).expect("a link");
+    user.ok("cp folder reader:/tmp", "");
+    assert_eq!(user.ok("exec reader -- wc -c /tmp/folder/file", "").split(' ').next(), Some("100000"));
+    let said = user.run("cp reader:/tmp/folder back", "");
+    assert!(said.code == 0 && said.err.contains("warning: skipping symlink: \"back/link\" -> \"file\""), "{said:?}");
+    assert_eq!(fs::read(user.path("back/file")).expect("copied").len(), 100_000);
+    assert!(!user.path("back/link").exists());
+    let said = user.run("cp reader:/nowhere back", "");
+    assert!(said.code == 2 && said.err.contains("/nowhere: Cannot stat"), "{said:?}");
 }
 
 #[test]

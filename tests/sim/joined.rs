@@ -310,15 +310,23 @@ impl JoinedScene {
         self.server.write(|txn| delete(txn, kind, &key, &DeleteOptions::default())).expect("deleted");
     }
 
-    /// Without faults everything arrives, and both ends agree.
+    /// Everything arrives at the node, and its reports have this fate.
+    fn exchange(&mut self, fate: Fate) {
+        self.look();
+        let names: Vec<String> = self.streams.keys().cloned().collect();
+        names.iter().for_each(|name| self.deliver(name, usize::MAX));
+        self.tick_node();
+        self.report(fate);
+        self.pass(1000);
+    }
+
+    /// Without faults everything arrives, and both ends agree. Before that the last news of the node are lost.
     fn settle(&mut self) {
+        for fate in [Fate::Lost, Fate::Lost, Fate::Unanswered, Fate::Lost] {
+            self.exchange(fate);
+        }
         for _ in 0..200 {
-            self.look();
-            let names: Vec<String> = self.streams.keys().cloned().collect();
-            names.iter().for_each(|name| self.deliver(name, usize::MAX));
-            self.tick_node();
-            self.report(Fate::Answered);
-            self.pass(1000);
+            self.exchange(Fate::Answered);
         }
         let pods = self.collection("pods");
         let deployment = self.collection("deployments.apps").into_values().next().expect("the Deployment");

@@ -9,7 +9,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::stored_copy::CopyTxn;
 use crate::apiserver::{ApiResult, NETWORK};
 use crate::client::{ApiClient, ReflectedContent};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::object::{Object, Reason};
 use std::time::Duration;
 
@@ -43,7 +43,10 @@ impl Api {
         let mut copy = ServerCopy { forbidden: Vec::new(), listed: Vec::new() };
         let Some(cluster) = &self.remote else { return Ok(copy) };
         let mut objects = Vec::new();
-        for kind in self.kinds.all() {
+        let mut kinds: Vec<_> = self.kinds.all().collect();
+        // The lists show different moments. Pods come last, so that no workload looks further than its pods.
+        kinds.sort_by_key(|kind| kind.resource == kinds::pod::KIND.resource);
+        for kind in kinds {
             match cluster.list_at_revision(kind, None, &[]) {
                 Ok((listed, revision)) => {
                     objects.extend(listed.into_iter().map(|object| (kind, object)));

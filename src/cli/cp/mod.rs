@@ -1,11 +1,13 @@
-//! `kloop cp`: copies files and folders to and from containers. This needs neither tar nor a
-//! control plane.
+//! `kloop cp`: copies files and folders to and from containers. On this machine that needs neither tar nor a control plane; containers behind
+//! a server need tar.
+
+mod server;
 
 use super::{CliResult, CommandContext, Failure, one_pod};
-use crate::object::io_error_text;
+use crate::object::{Object, io_error_text};
 use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Copy files and directories to and from containers.
 #[derive(clap::Args)]
@@ -80,28 +82,40 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     let place = place(&args, remote, context)?;
-    if from.pod.is_none() {
-        let put = place.files.put(Path::new(from.path), Path::new(to.path));
+    let is_put = from.pod.is_none();
+    let (from, to) = (Path::new(from.path), Path::new(to.path));
+    let Some(files) = &place.files else {
+        return if is_put {
+            server::put(&place, from, to, context)
+        } else {
+            server::copy_out(&place, from, to, context)
+        };
+    };
+    if is_put {
+        let put = files.put(from, to);
         return put.map_err(|error| failed(error, "Error is not recoverable: exiting now", context));
     }
-    let links = place
-        .files
-        .copy_out(Path::new(from.path), Path::new(to.path))
+    let links = files
+        .copy_out(from, to)
         .map_err(|error| failed(error, "Exiting with failure status due to previous errors", context))?;
-    for (index, link) in links.iter().enumerate() {
+    let links: Vec<(PathBuf, PathBuf)> = links.into_iter().map(|link| (link.at, link.to)).collect();
+    print_skipped(&place, from, &links, context);
+    Ok(())
+}
+
+/// Names the links that were left out: their places and what they lead to.
+fn print_skipped(place: &CopyContainer, from: &Path, links: &[(PathBuf, PathBuf)], context: &mut CommandContext) {
+    for (index, (at, to)) in links.iter().enumerate() {
         let text = |path: &Path| path.display().to_string();
         let advice = format!(
             " (consider using \"kloop exec -n {:?} {:?} -- tar cf - {:?} | tar xf -\")",
-            place.namespace, place.pod, from.path
+            place.pod.namespace(),
+            place.pod.name(),
+            text(from)
         );
         let advice = if index == 0 { &*advice } else { "" };
-        context.print_notice(&format!(
-            "warning: skipping symlink: {:?} -> {:?}{advice}",
-            text(&link.at),
-            text(&link.to)
-        ));
+        context.print_notice(&format!("warning: skipping symlink: {:?} -> {:?}{advice}", text(at), text(to)));
     }
-    Ok(())
 }
 
 /// Converts an error in the container to kubectl's output: tar's message, and the exit code of tar.
@@ -115,9 +129,10 @@ fn failed(error: std::io::Error, last: &str, context: &mut CommandContext) -> Fa
 
 /// The container, and the pod it belongs to.
 struct CopyContainer {
-    files: ContainerFilesystem,
-    namespace: String,
-    pod: String,
+    /// Its files; `None` for one behind a server.
+    files: Option<ContainerFilesystem>,
+    pod: Object,
+    container: String,
 }
 
 fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliResult<CopyContainer> {
@@ -125,14 +140,10 @@ fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliRes
         context.globals.namespace = Some(namespace.to_owned());
     }
     let pod = one_pod::find(remote.pod.unwrap_or_default(), "0s", context)?;
-    if context.client().is_some() {
-        return Err(Failure::plain(format!(
-            "pod {} runs on another machine, and kloop cp copies on its own machine only\nhint: use kubectl cp with the server of kloop \
-             serve, or run the command there",
-            pod.name()
-        )));
-    }
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
+    if context.client().is_some() {
+        return Ok(CopyContainer { files: None, pod, container });
+    }
     let options = json!({
         "kind": "PodExecOptions", "apiVersion": "v1", "container": container, "command": ["tar"], "stdout": true, "stderr": true,
     });
@@ -140,7 +151,7 @@ fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliRes
     let state = context.api()?.store().home().to_owned();
     let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
     let files = ContainerFilesystem::find(&state, pod.local_uid(), &container)?.ok_or_else(missing)?;
-    Ok(CopyContainer { files, namespace: pod.namespace().to_owned(), pod: pod.name().to_owned() })
+    Ok(CopyContainer { files: Some(files), pod, container })
 }
 
 #[cfg(test)]
