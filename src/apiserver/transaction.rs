@@ -1,7 +1,7 @@
 //! The transaction that the pipeline reads from and writes to.
 
-use super::authorization::node_pods::needs_of_pod;
 use super::forward::ForwardedWrite;
+use super::node_pods::needs_of_pod;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::user::User;

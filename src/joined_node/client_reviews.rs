@@ -5,11 +5,11 @@
 
 use super::node_context::NodeContext;
 use crate::apiserver::ApiResult;
+use crate::apiserver::kubelet_clients::KubeletClients;
 use crate::apiserver::remote::refusal;
 use crate::apiserver::user::User;
 use crate::client::ClientRequest;
 use crate::object::{Reason, Status};
-use crate::serve::http::kubelet_guard::KubeletClients;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use std::collections::HashMap;

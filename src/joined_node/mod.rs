@@ -26,6 +26,7 @@ mod upstream;
 pub use node_context::NodeLog;
 
 use crate::apiserver::Api;
+use crate::apiserver::kubelet_clients::KubeletClients;
 use crate::apiserver::rules::names::key_of;
 use crate::client::{ApiClient, ClientRequest, ServerAddress, ServerConfig};
 use crate::object::{Key, Object, Resource, Time};
@@ -33,13 +34,12 @@ use crate::reconcile::node;
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::token_signer::TokenSource;
-use crate::serve::http::kubelet_guard::KubeletGuard;
 use crate::store::OpenMode;
 use certificates::CertificateKeeper;
 use client_reviews::ClientReviews;
 use discovery::JoinTarget;
 use identity::{CLIENT_SIGNER, NodeCertificateRequest, WaitForSignature};
-use node_context::{NodeContext, NodeFacts};
+use node_context::{JoinedFacts, NodeContext};
 pub use pod_network::NodeNetwork;
 use registration::Heartbeat;
 use ring::digest::{SHA256, digest};
@@ -127,7 +127,7 @@ pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeL
         }
     };
     let kinds = (machine.capacity.link_address.is_some(), machine.is_simulated);
-    let facts = NodeFacts::new(&machine.capacity.name, kinds, log);
+    let facts = JoinedFacts::new(&machine.capacity.name, kinds, log);
     let context = NodeContext::new(facts, (machine.state.clone(), identity), client);
     JoinedNode::start(Arc::new(context), &uid, (machine.capacity, network))
 }
@@ -269,10 +269,9 @@ impl JoinedNode {
         std::thread::Builder::new().name("certificates".into()).spawn(move || keeper.run()).map(drop)
     }
 
-    /// Returns the access to the kubelet's server.
-    pub fn kubelet_guard(&self) -> KubeletGuard {
-        let clients = Arc::new(ClientReviews::new(self.context.clone()));
-        KubeletGuard { node: self.context.node.clone(), clients }
+    /// Returns what the server says about the clients of the kubelet.
+    pub fn kubelet_clients(&self) -> Arc<dyn KubeletClients> {
+        Arc::new(ClientReviews::new(self.context.clone()))
     }
 
     /// The URL of the server.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub type NodeLog = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Facts about a joined node, which copying and reporting share.
-pub struct NodeFacts {
+pub struct JoinedFacts {
     /// The node's name.
     pub node: String,
     /// Whether the machine is linked with others.
@@ -29,10 +29,10 @@ pub struct NodeFacts {
     log: NodeLog,
 }
 
-impl NodeFacts {
+impl JoinedFacts {
     /// Knows no pod yet.
-    pub fn new(node: &str, (is_linked, is_simulated): (bool, bool), log: NodeLog) -> NodeFacts {
-        NodeFacts { node: node.to_owned(), is_linked, is_simulated, pods: ServerPods::default(), log }
+    pub fn new(node: &str, (is_linked, is_simulated): (bool, bool), log: NodeLog) -> JoinedFacts {
+        JoinedFacts { node: node.to_owned(), is_linked, is_simulated, pods: ServerPods::default(), log }
     }
 
     /// Logs a line for users.
@@ -44,7 +44,7 @@ impl NodeFacts {
 /// Shared state of the threads of a joined node.
 pub struct NodeContext {
     /// Facts about the node.
-    pub facts: Arc<NodeFacts>,
+    pub facts: Arc<JoinedFacts>,
     /// The node's name.
     pub node: String,
     /// The node's own state file.
@@ -61,7 +61,7 @@ pub struct NodeContext {
 
 impl NodeContext {
     /// Makes the shared state.
-    pub fn new(facts: NodeFacts, (state, identity): (PathBuf, PathBuf), client: ApiClient) -> NodeContext {
+    pub fn new(facts: JoinedFacts, (state, identity): (PathBuf, PathBuf), client: ApiClient) -> NodeContext {
         NodeContext {
             node: facts.node.clone(),
             facts: Arc::new(facts),

@@ -4,7 +4,7 @@
 //! Never: talks to the server. Start reading at [`NodeCopy::apply`].
 
 use super::merge;
-use super::node_context::NodeFacts;
+use super::node_context::JoinedFacts;
 use super::references::{PodReference, find_references};
 use super::stored_copy::{self, ensure_namespace, remove_other_nodes, remove_other_pods, remove_others};
 use crate::apiserver::rules::names::key_of;
@@ -77,7 +77,7 @@ type CollectionChange = (Arc<str>, Vec<Object>, bool);
 
 /// The copy of the server's objects.
 pub struct NodeCopy {
-    facts: Arc<NodeFacts>,
+    facts: Arc<JoinedFacts>,
     /// Pods that wait for the objects that they need, since then.
     waiting: HashMap<String, (Object, Instant)>,
     /// The needed objects by pod uid.
@@ -90,7 +90,7 @@ pub struct NodeCopy {
 
 impl NodeCopy {
     /// Has read nothing yet.
-    pub fn new(facts: Arc<NodeFacts>) -> NodeCopy {
+    pub fn new(facts: Arc<JoinedFacts>) -> NodeCopy {
         let (waiting, references, settled, problems) = Default::default();
         NodeCopy { facts, waiting, references, settled, problems }
     }
@@ -318,7 +318,7 @@ fn is_gone(object: &Object) -> bool {
 }
 
 /// Writes one object as the node keeps it.
-fn write_one(copy: &mut CopyTxn<'_>, facts: &NodeFacts, source: &str, object: Object) -> Result<(), StoreError> {
+fn write_one(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, source: &str, object: Object) -> Result<(), StoreError> {
     if source == LINKED_NODES {
         return write_linked_node(copy, facts, object);
     }
@@ -351,7 +351,7 @@ fn write_one(copy: &mut CopyTxn<'_>, facts: &NodeFacts, source: &str, object: Ob
 }
 
 /// Writes the Node of another machine as far as it is about its link.
-fn write_linked_node(copy: &mut CopyTxn<'_>, facts: &NodeFacts, object: Object) -> Result<(), StoreError> {
+fn write_linked_node(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, object: Object) -> Result<(), StoreError> {
     let kind = &kinds::node::KIND;
     let key = key_of(kind, &object);
     match merge::copy_linked_node(&object).filter(|_| !is_gone(&object)) {

@@ -4,7 +4,7 @@
 //! starts again. Never: changes the node's state. Start reading at [`NodeReports::send`].
 
 use super::merge::status_patch;
-use super::node_context::NodeFacts;
+use super::node_context::JoinedFacts;
 use super::stored_copy::ACTOR;
 use crate::client::{ClientError, ClientRequest, PatchFormat};
 use crate::object::{Key, Object, Resource};
@@ -27,14 +27,14 @@ const PODS: Resource = Resource("pods");
 const EVENTS: Resource = Resource("events");
 
 /// The server, as far as it is told something.
-pub trait ServerAccess {
+pub trait ReportTarget {
     /// Makes a request, whose answer tells nothing but its success.
     fn send(&self, request: ClientRequest) -> Result<(), ClientError>;
 }
 
 /// The news for the server.
 pub struct NodeReports {
-    facts: Arc<NodeFacts>,
+    facts: Arc<JoinedFacts>,
     /// The revision of the state up to which events were read.
     revision: u64,
     events: VecDeque<Object>,
@@ -47,13 +47,13 @@ pub struct NodeReports {
 
 impl NodeReports {
     /// Reports all pods first, and the events after this revision of the node's state.
-    pub fn new(facts: Arc<NodeFacts>, revision: u64) -> NodeReports {
+    pub fn new(facts: Arc<JoinedFacts>, revision: u64) -> NodeReports {
         let (events, sent_events, changed) = Default::default();
         NodeReports { facts, revision, events, sent_events, changed, looked_at_all: None }
     }
 
     /// Sends what the server does not know yet, until it does not answer.
-    pub fn send(&mut self, store: &Store, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    pub fn send(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         self.read_log(store);
         self.send_statuses(store, server)?;
         self.send_ends(store, server)?;
@@ -89,7 +89,7 @@ impl NodeReports {
     }
 
     /// Sends the statuses that the server does not know.
-    fn send_statuses(&mut self, store: &Store, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    fn send_statuses(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         if self.looked_at_all.is_none_or(|at| at.elapsed() >= LOOK_AT_ALL) {
             self.looked_at_all = Some(Instant::now());
             let pods = store.read().and_then(|snapshot| snapshot.list(PODS, None)).unwrap_or_default();
@@ -104,7 +104,7 @@ impl NodeReports {
         Ok(())
     }
 
-    fn send_status(&self, key: &Key, pod: &Object, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    fn send_status(&self, key: &Key, pod: &Object, server: &dyn ReportTarget) -> Result<(), ClientError> {
         let Some(known) = self.facts.pods.get(pod.uid()) else { return Ok(()) };
         let status = &pod.0["status"];
         let Some(patch) = status_patch(status, &known.known_status) else { return Ok(()) };
@@ -122,7 +122,7 @@ impl NodeReports {
     }
 
     /// Removes pods at the server whose processes have ended.
-    fn send_ends(&self, store: &Store, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    fn send_ends(&self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         let finished = self.facts.pods.finished(|key, uid| find(store, key).is_some_and(|pod| pod.uid() == uid));
         for (uid, key) in finished {
             let options = json!({
@@ -140,7 +140,7 @@ impl NodeReports {
     }
 
     /// Sends events in their order. An event that the server refuses is dropped.
-    fn send_events(&mut self, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    fn send_events(&mut self, server: &dyn ReportTarget) -> Result<(), ClientError> {
         while let Some(event) = self.events.front() {
             match self.send_event(event, server) {
                 Err(error) if error.is_temporary() => return Err(error),
@@ -156,7 +156,7 @@ impl NodeReports {
         Ok(())
     }
 
-    fn send_event(&self, event: &Object, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    fn send_event(&self, event: &Object, server: &dyn ReportTarget) -> Result<(), ClientError> {
         let folder = format!("/api/v1/namespaces/{}/events", event.namespace());
         if self.sent_events.contains(event.name()) {
             let fields = ["count", "lastTimestamp", "series", "message"];

@@ -3,10 +3,10 @@
 //!
 //! Start reading at [`SimulatedLink`].
 
-use super::node_context::NodeFacts;
+use super::node_context::JoinedFacts;
 use super::node_copy::{CollectionWatches, NodeCopy};
 use super::node_reports::NodeReports;
-pub use super::node_reports::ServerAccess;
+pub use super::node_reports::ReportTarget;
 use crate::client::{ClientError, ReflectedChange};
 use crate::store::Store;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct SimulatedLink {
 impl SimulatedLink {
     /// Makes the link of a node that has heard nothing yet. A new one over the same state stands for a restart of the node.
     pub fn new(node: &str) -> SimulatedLink {
-        let facts = Arc::new(NodeFacts::new(node, (false, false), Box::new(|_| {})));
+        let facts = Arc::new(JoinedFacts::new(node, (false, false), Box::new(|_| {})));
         let mut watched = WatchedCollections::default();
         let mut copy = NodeCopy::new(facts.clone());
         copy.start_watches(&mut watched);
@@ -54,7 +54,7 @@ impl SimulatedLink {
     }
 
     /// Tells the server what the node has found out.
-    pub fn report(&mut self, store: &Store, server: &dyn ServerAccess) -> Result<(), ClientError> {
+    pub fn report(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         self.reports.send(store, server)
     }
 }

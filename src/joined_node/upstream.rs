@@ -3,7 +3,7 @@
 //! Never: changes the node's state, or decides what is told; [`NodeReports`] does. Start reading at [`Upstream::run`].
 
 use super::node_context::NodeContext;
-use super::node_reports::{NodeReports, ServerAccess};
+use super::node_reports::{NodeReports, ReportTarget};
 use crate::apiserver::Api;
 use crate::client::{ClientError, ClientRequest};
 use crate::store::{OpenMode, WakeHint, watch_hint};
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Pause after the server did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-impl ServerAccess for NodeContext {
+impl ReportTarget for NodeContext {
     fn send(&self, request: ClientRequest) -> Result<(), ClientError> {
         self.client().send(request).map(drop)
     }

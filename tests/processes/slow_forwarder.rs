@@ -62,10 +62,18 @@ impl SlowForwarder {
     }
 }
 
-/// Bytes that wait for their time, and whether more will come.
+/// Bytes that wait for their time.
+#[derive(Default)]
+struct Pieces {
+    waiting: VecDeque<(Instant, Vec<u8>)>,
+    /// Whether no more come.
+    is_over: bool,
+}
+
+/// The bytes between the two threads of a direction.
 #[derive(Default)]
 struct Underway {
-    pieces: Mutex<(VecDeque<(Instant, Vec<u8>)>, bool)>,
+    pieces: Mutex<Pieces>,
     changed: Condvar,
 }
 
@@ -80,8 +88,8 @@ fn carry(mut from: TcpStream, mut to: TcpStream, weather: Arc<Weather>, directio
             let due = Instant::now() + Duration::from_millis(reading.delay_millis.load(Relaxed));
             let mut pieces = inbox.pieces.lock().expect("no panic");
             match read {
-                0 => pieces.1 = true,
-                read => pieces.0.push_back((due, buffer[..read].to_vec())),
+                0 => pieces.is_over = true,
+                read => pieces.waiting.push_back((due, buffer[..read].to_vec())),
             }
             inbox.changed.notify_one();
             if read == 0 {
@@ -107,10 +115,10 @@ fn carry(mut from: TcpStream, mut to: TcpStream, weather: Arc<Weather>, directio
 fn next_piece(underway: &Underway) -> Option<(Instant, Vec<u8>)> {
     let mut pieces = underway.pieces.lock().expect("no panic");
     loop {
-        if let Some(piece) = pieces.0.pop_front() {
+        if let Some(piece) = pieces.waiting.pop_front() {
             return Some(piece);
         }
-        if pieces.1 {
+        if pieces.is_over {
             return None;
         }
         pieces = underway.changed.wait(pieces).expect("no panic");

@@ -10,7 +10,7 @@ use kloop::apiserver::patch::{PatchType, patch};
 use kloop::apiserver::update::UpdatePart;
 use kloop::apiserver::{ApiResult, Transaction, WriteOptions, WriteReply, apply, create};
 use kloop::client::{ClientError, ClientRequest, ReflectedChange, ReflectedContent, WatchLine};
-use kloop::joined_node::simulate::{ServerAccess, SimulatedLink};
+use kloop::joined_node::simulate::{ReportTarget, SimulatedLink};
 use kloop::kinds;
 use kloop::object::{Key, Object, Resource};
 use kloop::reconcile::simulate::{Simulation, SimulationConfig};
@@ -43,7 +43,7 @@ struct Server<'a> {
     fate: Cell<Fate>,
 }
 
-impl ServerAccess for Server<'_> {
+impl ReportTarget for Server<'_> {
     fn send(&self, request: ClientRequest) -> Result<(), ClientError> {
         let away = || Err(ClientError::Late { server: "simulated".into() });
         if self.fate.get() == Fate::Lost {

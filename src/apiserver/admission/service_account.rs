@@ -2,7 +2,7 @@
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
-use crate::apiserver::authorization::node_pods::mentions_secrets;
+use crate::apiserver::node_pods::mentions_secrets;
 use crate::apiserver::rules::names;
 use crate::apiserver::transaction::Transaction;
 use crate::object::{Key, MIRROR, Object, Resource, Status};

@@ -2,8 +2,8 @@
 //!
 //! Knows: the revision up to which the index is known to hold. Never: keeps what is not committed. Start reading at [`AccessCache`].
 
-use super::node_pods::NodePods;
 use crate::apiserver::ApiResult;
+use crate::apiserver::node_pods::NodePods;
 use crate::apiserver::stored::{objects_of, refused};
 use crate::object::{Object, Resource};
 use crate::store::{StoreRead, StoreResult};

@@ -9,7 +9,6 @@ pub mod cache;
 pub mod default_roles;
 pub mod escalation;
 pub mod node;
-pub mod node_pods;
 
 use super::ApiResult;
 use super::transaction::Transaction;

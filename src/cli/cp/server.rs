@@ -134,7 +134,7 @@ pub fn copy_out(from: &CopyContainer, path: &Path, to: &Path, context: &mut Comm
     for entry in archive.entries()? {
         let mut entry = entry?;
         let name = plain_parts(&entry.path()?);
-        // Whatever the container sends: a name outside of what was asked for is left out.
+        // The container may send any name: one outside of what was asked for is left out.
         let Ok(below) = name.strip_prefix(&prefix) else { continue };
         let place = if below.as_os_str().is_empty() { to.clone() } else { to.join(below) };
         match entry.header().entry_type() {

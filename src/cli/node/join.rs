@@ -11,6 +11,7 @@ use crate::reconcile::ControlSettings;
 use crate::reconcile::link_certificates::LinkCertificateFeed;
 use crate::reconcile::loops;
 use crate::runtime::capacity::{self, MachineCapacity};
+use crate::serve::http::kubelet_guard::KubeletGuard;
 use crate::store;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -78,7 +79,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let mut server = KubeletServer {
         state: context.state(),
         start: Some((listener, stopped)),
-        guard: node.kubelet_guard(),
+        guard: KubeletGuard { node: node.capacity.name.clone(), clients: node.kubelet_clients() },
         certificates: certificates.clone(),
         tls: None,
     };

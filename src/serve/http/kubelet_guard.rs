@@ -6,18 +6,10 @@
 
 use super::client_certificate::ClientIdentity;
 use crate::apiserver::ApiResult;
+use crate::apiserver::kubelet_clients::KubeletClients;
 use crate::apiserver::user::{ADMINISTRATORS, User};
 use crate::object::{Reason, Status};
 use std::sync::Arc;
-
-/// Answers of the cluster's API server about the clients of a kubelet. They may wait for the server.
-pub trait KubeletClients: Send + Sync {
-    /// Returns the user of a token; an error for one that the server does not know.
-    fn identify(&self, token: &str) -> ApiResult<Arc<User>>;
-
-    /// Whether a user may use a part of the Node, such as `nodes/proxy`.
-    fn may_use(&self, user: &User, verb: &str, part: &str) -> ApiResult<bool>;
-}
 
 /// The access to the server of one node.
 #[derive(Clone)]
