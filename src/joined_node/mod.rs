@@ -7,6 +7,7 @@
 
 mod certificates;
 mod client_reviews;
+mod collection_changes;
 pub mod discovery;
 mod identity;
 mod merge;

@@ -3,17 +3,14 @@
 //! Knows: which collections a node reads, and which of them a server may refuse; a new pod is stored after the objects that it needs.
 //! Never: talks to the server. Start reading at [`NodeCopy::apply`].
 
-use super::merge;
+use super::collection_changes::{self, CollectionChange, LINKED_NODES, LINKED_PODS, NODES, PODS};
 use super::node_context::JoinedFacts;
 use super::references::{PodReference, find_references};
-use super::stored_copy::{self, ensure_namespace, remove_other_nodes, remove_other_pods, remove_others};
-use crate::apiserver::rules::names::key_of;
+use super::stored_copy::{self, ensure_namespace};
 use crate::apiserver::stored_copy::CopyTxn;
 use crate::client::{ClientError, ReflectedChange, ReflectedContent, Reflectors};
-use crate::kinds;
-use crate::object::{Object, Resource};
+use crate::object::Object;
 use crate::store::{Store, StoreError};
-use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,14 +28,6 @@ const COLLECTIONS: [(&str, &str); 6] = [
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The name of the collection of NetworkPolicies: pods of other machines are copied once there is one.
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
-/// The name of the reflector of the pods of other machines.
-const LINKED_PODS: &str = "linked-pods";
-/// The names of the reflectors of the node's pods and of the node.
-const PODS: &str = "pods";
-const NODES: &str = "nodes";
-/// The name of the reflector of all Nodes, of which those of linked machines are kept.
-const LINKED_NODES: &str = "linked-nodes";
-
 /// Time that a new pod waits for the objects that it needs; then the kubelet reports what is missing.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time limit of the write lock.
@@ -72,8 +61,8 @@ impl CollectionWatches for Reflectors {
     }
 }
 
-/// Changes of a collection: its name, the objects, and whether they are all that it has.
-type CollectionChange = (Arc<str>, Vec<Object>, bool);
+/// The name of a collection, and its change.
+type NamedChange = (Arc<str>, CollectionChange);
 
 /// The copy of the server's objects.
 pub struct NodeCopy {
@@ -146,12 +135,12 @@ impl NodeCopy {
                 ReflectedContent::Replaced(items) => {
                     self.problems.remove(&*source);
                     self.settled.insert(source.to_string());
-                    writes.push((source, items.into_iter().map(Object).collect(), true));
+                    writes.push((source, CollectionChange::All(items.into_iter().map(Object).collect())));
                 }
                 ReflectedContent::Line(line) if line.event == "DELETED" => {
-                    writes.push((source, vec![marked_as_gone(Object(line.object))], false));
+                    writes.push((source, CollectionChange::Gone(Object(line.object))));
                 }
-                ReflectedContent::Line(line) => writes.push((source, vec![Object(line.object)], false)),
+                ReflectedContent::Line(line) => writes.push((source, CollectionChange::Put(Object(line.object)))),
             }
         }
         if writes.is_empty() && self.waiting.is_empty() {
@@ -164,8 +153,8 @@ impl NodeCopy {
     }
 
     /// Starts to copy the pods of other machines when there is a NetworkPolicy, which selects pods by their labels.
-    fn note_policies(&mut self, watches: &mut dyn CollectionWatches, writes: &[CollectionChange]) {
-        let has_policy = writes.iter().any(|(source, objects, _)| **source == *POLICIES && !objects.is_empty());
+    fn note_policies(&mut self, watches: &mut dyn CollectionWatches, writes: &[NamedChange]) {
+        let has_policy = writes.iter().any(|(source, change)| **source == *POLICIES && change.brings_any());
         if has_policy && self.facts.is_linked {
             let node = &self.facts.node;
             watches.start(LINKED_PODS, &format!("/api/v1/pods?fieldSelector=spec.nodeName!%3D{node}"));
@@ -173,33 +162,37 @@ impl NodeCopy {
     }
 
     /// Notes the objects that new pods need, and fetches their tokens.
-    fn note_pods(&mut self, writes: &[CollectionChange], fetch_tokens: &dyn Fn(&Object)) {
-        for (_, pods, is_whole) in writes.iter().filter(|(source, ..)| **source == *PODS) {
-            if *is_whole {
-                let there: HashSet<&str> = pods.iter().map(Object::uid).collect();
-                self.references.retain(|uid, _| there.contains(uid.as_str()));
-                self.waiting.retain(|uid, _| there.contains(uid.as_str()));
-                self.facts.pods.uids().iter().filter(|uid| !there.contains(uid.as_str())).for_each(|uid| {
-                    self.facts.pods.remove(uid);
-                });
-            }
-            for pod in pods {
-                if is_gone(pod) {
-                    self.references.remove(pod.uid());
-                    self.waiting.remove(pod.uid());
-                    self.facts.pods.remove(pod.uid());
-                    continue;
+    fn note_pods(&mut self, writes: &[NamedChange], fetch_tokens: &dyn Fn(&Object)) {
+        for (_, change) in writes.iter().filter(|(source, _)| **source == *PODS) {
+            match change {
+                CollectionChange::All(pods) => {
+                    let there: HashSet<&str> = pods.iter().map(Object::uid).collect();
+                    let known = self.facts.pods.uids().into_iter().chain(self.references.keys().cloned());
+                    let gone: Vec<String> = known.filter(|uid| !there.contains(uid.as_str())).collect();
+                    gone.iter().for_each(|uid| self.forget_pod(uid));
+                    pods.iter().for_each(|pod| self.note_pod(pod, fetch_tokens));
                 }
-                let is_new = !self.references.contains_key(pod.uid());
-                let needed = find_references(pod.namespace(), &pod.0["spec"]);
-                self.references.insert(pod.uid().to_owned(), needed);
-                if is_new {
-                    self.waiting.insert(pod.uid().to_owned(), (pod.clone(), Instant::now()));
-                    fetch_tokens(pod);
-                } else if let Some((waiting, _)) = self.waiting.get_mut(pod.uid()) {
-                    *waiting = pod.clone();
-                }
+                CollectionChange::Put(pod) => self.note_pod(pod, fetch_tokens),
+                CollectionChange::Gone(pod) => self.forget_pod(pod.uid()),
             }
+        }
+    }
+
+    fn forget_pod(&mut self, uid: &str) {
+        self.references.remove(uid);
+        self.waiting.remove(uid);
+        self.facts.pods.remove(uid);
+    }
+
+    fn note_pod(&mut self, pod: &Object, fetch_tokens: &dyn Fn(&Object)) {
+        let is_new = !self.references.contains_key(pod.uid());
+        let needed = find_references(pod.namespace(), &pod.0["spec"]);
+        self.references.insert(pod.uid().to_owned(), needed);
+        if is_new {
+            self.waiting.insert(pod.uid().to_owned(), (pod.clone(), Instant::now()));
+            fetch_tokens(pod);
+        } else if let Some((waiting, _)) = self.waiting.get_mut(pod.uid()) {
+            *waiting = pod.clone();
         }
     }
 
@@ -209,7 +202,7 @@ impl NodeCopy {
         since.elapsed() >= PATIENCE || needed.into_iter().all(|needed| self.settled.contains(&reflector_name(needed)))
     }
 
-    fn write(&mut self, store: &mut Store, writes: Vec<CollectionChange>) -> Result<(), String> {
+    fn write(&mut self, store: &mut Store, writes: Vec<NamedChange>) -> Result<(), String> {
         let ready: Vec<String> = self
             .waiting
             .iter()
@@ -217,37 +210,26 @@ impl NodeCopy {
             .map(|(uid, _)| uid.clone())
             .collect();
         let ready: Vec<Object> = ready.iter().filter_map(|uid| self.waiting.remove(uid)).map(|(pod, _)| pod).collect();
-        let held: HashSet<String> = self.waiting.keys().cloned().collect();
         let facts = self.facts.clone();
-        let has_namespaces = self.settled.contains("namespaces");
         let txn = store.write(LOCK).map_err(|error| error.to_string())?;
         let mut copy = stored_copy::begin(txn);
-        for (source, objects, is_whole) in writes {
-            let is_pods = *source == *PODS;
-            match &*source {
-                // Without its Node the node could not end its pods.
-                NODES => {}
-                LINKED_NODES if is_whole => {
-                    remove_other_nodes(&mut copy, &objects, &facts.node).map_err(|error| error.to_string())?
-                }
-                PODS if is_whole => remove_other_pods(&mut copy, &objects, |node| node == facts.node)
-                    .map_err(|error| error.to_string())?,
-                LINKED_PODS if is_whole => remove_other_pods(&mut copy, &objects, |node| node != facts.node)
-                    .map_err(|error| error.to_string())?,
-                source if is_whole => remove_others(&mut copy, source, &objects).map_err(|error| error.to_string())?,
-                _ => {}
-            }
-            for object in objects.into_iter().filter(|object| !is_pods || !held.contains(object.uid())) {
-                write_one(&mut copy, &facts, &source, object).map_err(|error| error.to_string())?;
-            }
-        }
-        for pod in ready {
-            if !has_namespaces {
-                ensure_namespace(&mut copy, pod.namespace()).map_err(|error| error.to_string())?;
-            }
-            write_one(&mut copy, &facts, PODS, pod).map_err(|error| error.to_string())?;
-        }
+        let written = writes.into_iter().try_for_each(|(source, change)| {
+            let is_held = |object: &Object| *source == *PODS && self.waiting.contains_key(object.uid());
+            collection_changes::write(&mut copy, &facts, &source, change, is_held)
+        });
+        written.and_then(|()| self.write_ready(&mut copy, ready)).map_err(|error| error.to_string())?;
         copy.commit().map_err(|error| error.to_string())
+    }
+
+    /// Writes pods whose objects are there.
+    fn write_ready(&self, copy: &mut CopyTxn<'_>, pods: Vec<Object>) -> Result<(), StoreError> {
+        for pod in pods {
+            if !self.settled.contains("namespaces") {
+                ensure_namespace(copy, pod.namespace())?;
+            }
+            collection_changes::write(copy, &self.facts, PODS, CollectionChange::Put(pod), |_| false)?;
+        }
+        Ok(())
     }
 
     /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is no problem.
@@ -303,74 +285,4 @@ fn describe_problem(source: &str, error: &ClientError) -> String {
 
 fn reflector_name(needed: &PodReference) -> String {
     format!("{}/{}/{}", needed.resource, needed.namespace, needed.name)
-}
-
-/// Field that marks the last state of an object that is gone.
-const GONE: &str = "kloop.dev/gone";
-
-fn marked_as_gone(mut object: Object) -> Object {
-    object.0[GONE] = Value::Bool(true);
-    object
-}
-
-fn is_gone(object: &Object) -> bool {
-    object.0.get(GONE).is_some()
-}
-
-/// Writes one object as the node keeps it.
-fn write_one(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, source: &str, object: Object) -> Result<(), StoreError> {
-    if source == LINKED_NODES {
-        return write_linked_node(copy, facts, object);
-    }
-    if source == LINKED_PODS {
-        return write_linked_pod(copy, object);
-    }
-    let resource = source.split('/').next().unwrap_or(source);
-    let Some(kind) = kinds::by_resource(Resource::intern(resource)) else { return Ok(()) };
-    let key = key_of(kind, &object);
-    if is_gone(&object) && source == NODES {
-        facts.log("the server has removed this node: its pods end there; `kloop node join` registers it again");
-        return Ok(());
-    }
-    if is_gone(&object) {
-        return copy.remove(&key, object.uid());
-    }
-    let local = copy.get(&key)?;
-    let merged = match source {
-        PODS => {
-            let is_local = local.as_ref().is_some_and(|local| local.uid() == object.uid());
-            if !facts.pods.put(&object, &key, is_local) {
-                return Ok(());
-            }
-            merge::merge_pod(object, local.as_ref())
-        }
-        NODES => merge::merge_node(object, local.as_ref(), facts.is_simulated),
-        _ => merge::copy(object),
-    };
-    copy.put_over(kind, &key, merged, local.as_ref())
-}
-
-/// Writes the Node of another machine as far as it is about its link.
-fn write_linked_node(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, object: Object) -> Result<(), StoreError> {
-    let kind = &kinds::node::KIND;
-    let key = key_of(kind, &object);
-    match merge::copy_linked_node(&object).filter(|_| !is_gone(&object)) {
-        _ if *key.name == *facts.node => Ok(()),
-        Some(node) => {
-            let local = copy.get(&key)?;
-            copy.put_over(kind, &key, node, local.as_ref())
-        }
-        None => copy.remove(&key, object.uid()),
-    }
-}
-
-/// Writes a pod of another machine as far as NetworkPolicies are about it.
-fn write_linked_pod(copy: &mut CopyTxn<'_>, object: Object) -> Result<(), StoreError> {
-    let kind = &kinds::pod::KIND;
-    let key = key_of(kind, &object);
-    if is_gone(&object) {
-        return copy.remove(&key, object.uid());
-    }
-    let local = copy.get(&key)?;
-    copy.put_over(kind, &key, merge::copy_linked_pod(&object), local.as_ref())
 }

@@ -113,6 +113,7 @@ impl ControlLoop {
                 .collect();
         let machine = match &settings.node {
             Some(capacity) => {
+                node_lease::claim_node(&mut api, capacity)?;
                 retry_while_busy(|| Ok(node::register(&mut api, capacity, &missing_capabilities)?))
                     .context("cannot register this machine as a node")?;
                 Some(open_machine(&api, &leadership, &settings, outbox.clone())?)

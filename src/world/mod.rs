@@ -14,6 +14,7 @@ pub mod facts;
 mod generated_name;
 pub mod ingress_routes;
 mod label_index;
+mod lease_heartbeats;
 pub mod limits;
 pub mod loop_memory;
 mod node_cache;
@@ -48,6 +49,7 @@ pub use facts::{
 pub use generated_name::{NAME_LETTERS, free_name};
 use label_index::drop_from;
 pub use label_index::{SERVICE_NAME, SLICES};
+use lease_heartbeats::LeaseHeartbeats;
 pub use loop_memory::{LoopMemory, Memory};
 pub use node_cache::NodeSlot;
 pub use orders::Orders;
@@ -259,6 +261,8 @@ pub struct World {
     memory: derived_cache::TypedMemory,
     /// Live uids, for the garbage collector.
     uids: HashMap<Str, Key>,
+    /// Heartbeats of nodes, as their Leases bring them.
+    lease_heartbeats: LeaseHeartbeats,
     /// Staged keys, in order.
     staged: Vec<Key>,
     /// The row that each write of the plan being staged replaced, newest last.
@@ -295,6 +299,7 @@ impl World {
             select: label_index::LabelIndex::default(),
             memory: derived_cache::TypedMemory::default(),
             uids: HashMap::new(),
+            lease_heartbeats: LeaseHeartbeats::default(),
             staged: Vec::new(),
             undo: Vec::new(),
             originals: HashMap::new(),
@@ -391,11 +396,18 @@ impl World {
     /// Puts a committed object by its text, replacing the row of its key.
     pub fn put(&mut self, key: Key, text: Str) {
         let row = Row::from_text(key.clone(), text);
+        self.lease_heartbeats.note(&row, self.now);
         self.replace(key, Some(Arc::new(row)));
+    }
+
+    /// Returns the time at which the last renewal of a node's Lease was seen here, whatever the node's clock says.
+    pub fn lease_heartbeat(&self, node: &str) -> Option<Time> {
+        self.lease_heartbeats.last_seen(node)
     }
 
     /// Takes an object away.
     pub fn remove(&mut self, key: &Key) {
+        self.lease_heartbeats.forget(key);
         self.replace(key.clone(), None);
     }
 

@@ -107,13 +107,14 @@ fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool
     world.now >= deadline
 }
 
-/// The newest heartbeat of a foreign node: the latest of Lease, status report and creation.
+/// The newest heartbeat of a foreign node: that of its Lease, or without one the later of status report and creation.
 fn last_heartbeat(world: &World, row: &Row, object: &Object) -> Option<Time> {
-    let lease = world.find("leases.coordination.k8s.io", "kube-node-lease", &row.key.name);
-    let renewed = lease.and_then(|lease| lease.object().time(&["spec", "renewTime"]));
+    if let Some(seen) = world.lease_heartbeat(&row.key.name) {
+        return Some(seen);
+    }
     let ready = status::find(object.items(&["status", "conditions"]), "Ready");
     let reported = ready.and_then(|ready| ready["lastHeartbeatTime"].as_str()?.parse::<Time>().ok());
-    renewed.max(reported).max(row.created)
+    reported.max(row.created)
 }
 
 fn add_seconds(time: Time, seconds: i64) -> Time {
