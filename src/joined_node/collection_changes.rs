@@ -1,6 +1,6 @@
 //! Changes of the server's collections, and how the copy of a node takes each.
 //!
-//! Never: decides what is watched. Start reading at [`write`].
+//! Never: decides what is watched. Start reading at [`write()`].
 
 use super::merge;
 use super::node_context::JoinedFacts;
