@@ -4,6 +4,7 @@ use super::contexts::{ServerEntries, USER};
 use super::program_name::is_kubectl_verb;
 use super::{CliResult, CommandContext, Failure, Globals, flags, rest, server_verbs};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
+use crate::joined_node;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,47 @@ const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 
 /// The verbs of kloop's own that do nothing but read and write objects through the API, which checks each.
 const API_ONLY: [&str; 5] = ["dns", "image", "import", "open", "url"];
+
+/// The verbs that leave the copy of a joined node as it is, and those that have rules of their own for one.
+const COPY_VERBS: [&str; 37] = [
+    "api-resources",
+    "api-versions",
+    "attach",
+    "auth",
+    "backup",
+    "cluster-info",
+    "completion",
+    "config",
+    "cp",
+    "dash",
+    "describe",
+    "diff",
+    "dns",
+    "down",
+    "events",
+    "exec",
+    "explain",
+    "get",
+    "help",
+    "history",
+    "import",
+    "kustomize",
+    "logs",
+    "node",
+    "open",
+    "options",
+    "plan",
+    "plugin",
+    "port-forward",
+    "ps",
+    "reconcile",
+    "state",
+    "top",
+    "tour",
+    "url",
+    "version",
+    "why",
+];
 
 /// Verbs that run without a cluster, also where the flags or the current context choose none.
 const WITHOUT_CLUSTER: [&str; 7] = ["completion", "help", "import", "kustomize", "options", "plugin", "tour"];
@@ -58,10 +100,25 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
         return context.connect(config);
     }
     check_identity(context, verb)?;
+    check_copy(context, verb)?;
     if ALL_READERS.contains(&verb) && context.is_impersonating() {
         check_reads_all(context)?;
     }
     Ok(())
+}
+
+/// Refuses changes of the copy of a joined node, which its server would undo, or never hear of.
+fn check_copy(context: &CommandContext, verb: &str) -> CliResult {
+    let state = context.state();
+    if COPY_VERBS.contains(&verb) || !joined_node::is_copy(&state) {
+        return Ok(());
+    }
+    let (node, server) = joined_node::known_membership(&state).map_err(Failure::plain)?.unwrap_or_default();
+    Err(Failure::plain(format!(
+        "\"kloop {verb}\" may change objects, and {} is the copy of the node {node}: its objects are those of {server}\nhint: give the \
+         command that server (kloop help servers)",
+        state.display()
+    )))
 }
 
 /// Whether a server in a flag is that of the command's own state file, which then is opened without it: a command for another cluster is not

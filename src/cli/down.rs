@@ -10,10 +10,11 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{ApiResult, Transaction};
+use crate::joined_node;
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::object::{Key, MIRROR, Object, Reason, Status};
-use crate::reconcile::leader;
+use crate::reconcile::{activity_log, leader};
 use crate::world::storage;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use std::time::Duration;
 /// Deletes the workloads and Services of all namespaces and everything that was applied, ends their processes, and stops the
 /// control plane that "kloop up --detach" left running. Persistent volume claims and their data stay, unless --volumes is given.
 /// Objects that were made by other commands, such as "kloop create configmap", stay too. "kloop up" starts anew.
+/// On a machine that has joined a cluster elsewhere, it ends the processes of the node's pods; their objects stay at the server.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[--volumes]",
@@ -52,6 +54,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let state = context.state();
         context.print_notice(&format!("nothing to end: there is no cluster at {}", state.display()));
         return Ok(());
+    }
+    if joined_node::is_copy(&context.state()) {
+        return end_node(context);
     }
     let kinds = context.kinds().clone();
     let (mut targets, kept) = context.read_view(|txn| find_targets(txn, &kinds, args.volumes))?;
@@ -83,6 +88,25 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         context.print_notice(&format!("{claims} with the data; kloop down --volumes deletes them"));
     }
     ended
+}
+
+/// Ends the processes of a node that belongs to a cluster elsewhere. Its objects are the server's, and stay.
+fn end_node(context: &mut CommandContext) -> CliResult {
+    let home = context.api()?.store().home().to_owned();
+    if let Some(pid) = leader::read_leader(&home) {
+        return Err(Failure::plain(format!(
+            "the node runs (pid {pid}): end kloop node join first, or move its pods elsewhere (kubectl drain, at the server)"
+        )));
+    }
+    let (node, server) = joined_node::known_membership(&context.state()).map_err(Failure::plain)?.unwrap_or_default();
+    let Some(plane) = OwnPlane::start_node(context, &node)? else { return Ok(()) };
+    plane.stop();
+    let pods = plane.join()?;
+    context.print_notice(&format!(
+        "ended the processes of {}; at {server} the node {node} stays until it is removed (kubectl delete node {node})",
+        activity_log::pods(pods)
+    ));
+    Ok(())
 }
 
 /// Returns the objects to delete, and the number of claims that stay.

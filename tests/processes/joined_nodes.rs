@@ -166,6 +166,22 @@ fn joined_node_goes_on_while_its_server_is_away() {
 }
 
 #[test]
+fn machine_that_leaves_ends_its_processes() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let node = join(&machine, &plane.join_command(), "worker");
+    cluster.apply(POD);
+    cluster.ok("wait --for=condition=Ready pod/a --timeout=60s");
+    let process = machine.pid("a");
+    assert_eq!(node.end("TERM"), 0);
+    assert!(Path::new(&format!("/proc/{process}")).exists(), "pods go on without the node");
+    let said = machine.kloop("down");
+    assert!(said.code == 0 && said.err.contains("ended the processes of 1 pod"), "{said:?}");
+    assert!(!Path::new(&format!("/proc/{process}")).exists());
+    assert_eq!(cluster.kloop("get pod/a").code, 0, "the object is the server's");
+}
+
+#[test]
 fn wrong_joins_are_refused_and_leave_nothing() {
     let (cluster, machine) = (Cluster::new(), Cluster::new());
     let plane = ControlPlane::start(&cluster);
@@ -192,6 +208,10 @@ fn wrong_joins_are_refused_and_leave_nothing() {
     let error = join(&[&words[2..], &["--node-name", "worker"]].concat());
     assert!(error.contains("there is a node worker already"), "{error}");
     // The copy is no cluster.
+    let said = first.kloop("create configmap a");
+    assert!(said.code == 1 && said.err.contains("is the copy of the node worker"), "{}", said.err);
+    let said = first.kloop("down");
+    assert!(said.code == 1 && said.err.contains("end kloop node join first"), "{}", said.err);
     assert_eq!(node.end("TERM"), 0);
     let said = first.kloop("reconcile");
     assert!(said.code == 1 && said.err.contains("is the copy of a node"), "{}", said.err);

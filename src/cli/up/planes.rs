@@ -9,10 +9,11 @@ use crate::cli::{CliResult, CommandContext, Failure, reconcile};
 use crate::object::io_error_text;
 use crate::reconcile::control_loop::WakeUp;
 use crate::reconcile::leader::{self, Election};
+use crate::reconcile::loops;
 use crate::reconcile::retry::is_busy;
 use crate::reconcile::run_end::RunUntil;
 use crate::reconcile::{ControlLoop, ControlSettings, LogLine, RunEnd};
-use crate::runtime::{self, folder, process::ProcessIdentity};
+use crate::runtime::{self, capacity, folder, process::ProcessIdentity};
 use rustix::process::Signal;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -45,8 +46,23 @@ pub struct OwnPlane {
 impl OwnPlane {
     /// Starts one; `None` if another process began to lead meanwhile.
     pub fn start(context: &mut CommandContext) -> CliResult<Option<OwnPlane>> {
+        let settings = reconcile::default_settings(context)?;
+        OwnPlane::start_with(settings, context)
+    }
+
+    /// Starts the loops of a node over the copy of its server's objects.
+    pub fn start_node(context: &mut CommandContext, node: &str) -> CliResult<Option<OwnPlane>> {
+        let machine = capacity::measure_capacity(Some(node), &context.state());
+        let settings = ControlSettings {
+            node: Some(machine),
+            loops: loops::node_loops(),
+            ..reconcile::default_settings(context)?
+        };
+        OwnPlane::start_with(settings, context)
+    }
+
+    fn start_with(mut settings: ControlSettings, context: &mut CommandContext) -> CliResult<Option<OwnPlane>> {
         reconcile::check_descriptors()?;
-        let mut settings = reconcile::default_settings(context)?;
         let server = reconcile::start_pod_api(&mut settings, &AuditFlags::default(), context)?;
         let api = context.take_api()?;
         let (send, started) = channel();
