@@ -141,3 +141,40 @@ impl CertificateKeeper {
         identity::write_private(&self.serving_path(), &stored.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::node_context::JoinedFacts;
+    use super::*;
+    use crate::client::{ApiClient, ServerConfig};
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    fn certificate(last_year: i32) -> String {
+        let mut params = CertificateParams::new(vec!["10.0.0.1".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(last_year, 1, 1));
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn certificate_of_an_earlier_run_is_taken_up_for_its_address_until_it_is_due() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state.db");
+        let keeper = |address: &str| {
+            let client = ApiClient::new(ServerConfig::new("https://10.0.0.9:6443").unwrap()).unwrap();
+            let facts = JoinedFacts::new("n", (false, false), Box::new(|_| {}));
+            let context = NodeContext::new(facts, (state.clone(), folder.path().join("node")), client);
+            CertificateKeeper::new(Arc::new(context), address.to_owned(), Box::new(|_| {}))
+        };
+        let first = keeper("10.0.0.1");
+        assert!(first.serving.is_none() && first.next_serving.is_none());
+        let store = |last_year: i32| {
+            let key = TlsClientKey { certificate: certificate(last_year).into(), key: "KEY".into() };
+            first.store_serving(&key).unwrap();
+        };
+        store(2500);
+        assert_eq!(keeper("10.0.0.1").serving.map(|key| key.key.to_string()).as_deref(), Some("KEY"));
+        assert!(keeper("10.0.0.2").serving.is_none(), "another address needs another certificate");
+        store(2021);
+        assert!(keeper("10.0.0.1").serving.is_none(), "its time is over");
+    }
+}

@@ -129,6 +129,21 @@ mod tests {
     use x509_cert::ext::pkix::name::GeneralName;
 
     #[test]
+    fn new_clients_see_the_replaced_certificate() {
+        let keys = Api::in_memory("test").unwrap().keys().unwrap();
+        let address = Ipv4Addr::LOCALHOST.into();
+        let tls = new_certificate(&keys, address, address).unwrap().tls;
+        let shown = || tls.shown.0.read().unwrap().cert[0].to_vec();
+        let before = shown();
+        let own = KeyPair::generate().unwrap();
+        let new = CertificateParams::new(vec!["n".to_owned()]).unwrap().self_signed(&own).unwrap();
+        tls.replace(new.pem().as_bytes(), own.serialize_pem().as_bytes()).unwrap();
+        assert!(shown() == new.der().to_vec() && shown() != before);
+        assert!(tls.replace(b"nothing", b"nothing").is_err());
+        assert_eq!(shown(), new.der().to_vec());
+    }
+
+    #[test]
     fn certificate_for_every_address_names_those_of_the_machine() {
         let keys = Api::in_memory("test").unwrap().keys().unwrap();
         let names = |address: Ipv4Addr| {
