@@ -1,6 +1,7 @@
 //! Real processes under real shims.
 
 mod deaths;
+mod services;
 mod successor;
 
 use kloop::kinds::probe_handler::ProbeHandler;
