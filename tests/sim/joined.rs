@@ -3,7 +3,7 @@
 
 use super::dice::Dice;
 use super::scene::{begin, machine};
-use super::workloads::SOUND;
+use super::workloads::{self, SOUND};
 use jiff::SignedDuration;
 use kloop::apiserver::delete::{DeleteOptions, delete};
 use kloop::apiserver::patch::{PatchType, patch};
@@ -150,7 +150,7 @@ impl JoinedScene {
         let (link, streams) = (SimulatedLink::new(NODE), BTreeMap::new());
         let mut scene = JoinedScene { server, node, link, streams, dice: Dice::new(seed), story: Vec::new() };
         scene.beat();
-        scene.apply(scene_deployment("web", 3, SOUND[0]));
+        scene.apply(workloads::deployment("web", 3, SOUND[0]));
         scene
     }
 
@@ -295,7 +295,7 @@ impl JoinedScene {
             17 => self.delete_a_pod(),
             _ => {
                 let (replicas, image) = (self.dice.between(0, 4), *self.dice.pick(&SOUND).unwrap());
-                self.apply(scene_deployment("web", replicas, image));
+                self.apply(workloads::deployment("web", replicas, image));
             }
         }
         self.check_removals(&before);
@@ -341,19 +341,6 @@ impl JoinedScene {
         }
         assert_eq!(deployment["status"]["readyReplicas"].as_u64().unwrap_or(0) as usize, wanted);
     }
-}
-
-fn scene_deployment(name: &str, replicas: i64, image: &str) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas, "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"terminationGracePeriodSeconds": 3, "containers": [{"name": "c", "image": image}]},
-            },
-        },
-    })
 }
 
 /// Runs a seed: faults, then none.

@@ -22,7 +22,8 @@ pub const HARDER: &[fn(&mut Dice, &str) -> Vec<Value>] = &[stateful, daemons, cr
 /// A container whose probes always fail.
 pub const POORLY: &str = "poorly";
 
-fn deployment(name: &str, replicas: i64, image: &str) -> Value {
+/// A Deployment of pods with one container.
+pub fn deployment(name: &str, replicas: i64, image: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {
