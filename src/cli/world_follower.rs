@@ -14,15 +14,15 @@ use crate::store::{HintWatch, StoreError, WakeHint};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 /// Maximum number of changes in one message, and of messages that wait.
 const BATCH: usize = 256;
 const MOST_WAITING: usize = 64;
-/// Longest wait for changes before the thread looks whether it is still needed.
-const LOOK: Duration = Duration::from_secs(1);
+/// Longest wait for changes at once.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Kinds that only clutter: the heartbeats of nodes and leaders.
 const UNWATCHED: [&str; 1] = ["leases.coordination.k8s.io"];
 
@@ -58,19 +58,12 @@ impl WorldFollower {
         let kinds = listed.iter().map(|(kind, _)| (kind.resource.0, *kind)).collect();
         let (sender, batches) = sync_channel(MOST_WAITING);
         let reflectors = start_watches(context, &listed);
-        let send = move || {
-            while let Some(reflectors) = &reflectors {
-                let changes = reflectors.next(LOOK, BATCH);
-                // The receiver is gone with the command.
-                if sender.send(changes.clone()).is_err() {
-                    return;
-                }
-                if !changes.is_empty() {
-                    wake();
-                }
+        let carry = move || {
+            if let Some(reflectors) = reflectors {
+                carry_changes(std::iter::repeat_with(|| reflectors.next(LONGEST, BATCH)), &sender, wake);
             }
         };
-        thread::Builder::new().name("watches".into()).spawn(send)?;
+        thread::Builder::new().name("watches".into()).spawn(carry)?;
         Ok(WorldFollower { source: ChangeSource::Server(ServerChanges { kinds, batches, failure: None }) })
     }
 
@@ -109,6 +102,21 @@ impl WorldFollower {
     }
 }
 
+/// Sends batches of changes on until the receiver is gone, and wakes it for each. Empty ones are left out: a receiver that sleeps until there
+/// is a change would not make room for them.
+fn carry_changes(
+    batches: impl Iterator<Item = Vec<ReflectedChange>>,
+    sender: &SyncSender<Vec<ReflectedChange>>,
+    wake: impl Fn(),
+) {
+    for batch in batches.filter(|batch| !batch.is_empty()) {
+        if sender.send(batch).is_err() {
+            return;
+        }
+        wake();
+    }
+}
+
 /// Watches the collections of a copy from the revisions of their lists on.
 fn start_watches(context: &CommandContext, listed: &[(&'static Kind, String)]) -> Option<Reflectors> {
     let mut reflectors = context.client()?.reflectors();
@@ -134,5 +142,22 @@ impl ServerChanges {
             context.api()?.update_copy(kind, contents)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn quiet_watches_do_not_fill_the_channel() {
+        let change = ReflectedChange { source: "pods".into(), content: ReflectedContent::Replaced(Vec::new()) };
+        let quiet = std::iter::repeat_with(Vec::new).take(3 * MOST_WAITING);
+        let (sender, inbox) = sync_channel(1);
+        let woken = Cell::new(0);
+        // Nobody receives before it has ended: an empty batch in the channel would block it.
+        carry_changes(quiet.chain([vec![change]]), &sender, || woken.set(woken.get() + 1));
+        assert_eq!((inbox.try_iter().count(), woken.get()), (1, 1));
     }
 }
