@@ -6,6 +6,7 @@
 use super::form::{AnswerForm, AnswerShape};
 use super::path::PathTarget;
 use super::protobuf;
+use super::remote_stats::RemoteKubelets;
 use super::request::ApiRequest;
 use super::resolve::api_version;
 use super::resource_metrics::{WINDOW, measure_nodes, measure_pods};
@@ -40,7 +41,7 @@ pub struct ComputedKind {
     cells: fn(&Object) -> Vec<TableCell>,
     /// The resource in the error about an object that is not there.
     missing: &'static str,
-    compute: fn(&Api, &ApiRequest, &PathTarget) -> ServeResult<Vec<Object>>,
+    compute: fn(&mut Api, &ApiRequest, &PathTarget) -> ServeResult<Vec<Object>>,
 }
 
 const METRICS: &[Column] = &[Column::text("Name"), Column::text("CPU"), Column::text("Memory"), Column::text("Window")];
@@ -92,7 +93,7 @@ pub static COMPUTED: [ComputedKind; 3] = [
 ];
 
 /// Answers a request for one of these kinds; nothing for all others.
-pub fn answer(api: &Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
+pub fn answer(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
     let is_meant = |kind: &&ComputedKind| {
         (kind.group, kind.version, kind.plural) == (&*named.group, &*named.version, &*named.plural)
     };
@@ -120,7 +121,7 @@ impl ComputedKind {
         format!("{root}/{}{place}/{}{name}", self.version, self.plural)
     }
 
-    fn answer(&self, api: &Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
+    fn answer(&self, api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {
         let is_in_place = match named.name {
             Some(_) => self.namespaced == named.namespace.is_some(),
             None => self.namespaced || named.namespace.is_none(),
@@ -180,7 +181,7 @@ impl ComputedKind {
 }
 
 /// The parts of a control plane under the names that Kubernetes gives them; the store answers, or this request would have failed.
-fn component_statuses(api: &Api, _: &ApiRequest, _: &PathTarget) -> ServeResult<Vec<Object>> {
+fn component_statuses(api: &mut Api, _: &ApiRequest, _: &PathTarget) -> ServeResult<Vec<Object>> {
     let runs = leader::read_leader(api.store().home()).is_some();
     let component = |(name, is_healthy): (&str, bool)| {
         let mut condition = json!({"type": "Healthy", "status": if is_healthy { "True" } else { "False" }});
@@ -212,13 +213,14 @@ fn selected(api: &Api, kind: &'static Kind, request: &ApiRequest, named: &PathTa
     Ok(objects)
 }
 
-fn node_metrics(api: &Api, request: &ApiRequest, named: &PathTarget) -> ServeResult<Vec<Object>> {
+fn node_metrics(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult<Vec<Object>> {
     let nodes = selected(api, &kinds::node::KIND, request, named)?;
     if nodes.is_empty() {
         return Ok(Vec::new());
     }
     let pods = api.read_view(|txn| txn.list(kinds::pod::KIND.resource, None))?;
-    let measured = measure_nodes(Some(api.store().home()), &nodes, &pods);
+    let kubelets = RemoteKubelets::find(api, &nodes)?;
+    let measured = measure_nodes(Some(api.store().home()), &kubelets, &nodes, &pods);
     let now = Time::now();
     let metrics = nodes.iter().filter_map(|node| {
         let mut metrics = metrics_of("NodeMetrics", node, now);
@@ -228,12 +230,13 @@ fn node_metrics(api: &Api, request: &ApiRequest, named: &PathTarget) -> ServeRes
     Ok(metrics.collect())
 }
 
-fn pod_metrics(api: &Api, request: &ApiRequest, named: &PathTarget) -> ServeResult<Vec<Object>> {
+fn pod_metrics(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult<Vec<Object>> {
     let pods = selected(api, &kinds::pod::KIND, request, named)?;
     if pods.is_empty() {
         return Ok(Vec::new());
     }
-    let measured = measure_pods(api.store().home(), &pods);
+    let kubelets = RemoteKubelets::find_for_pods(api, &pods)?;
+    let measured = measure_pods(api.store().home(), &kubelets, &pods);
     let now = Time::now();
     let running = pods.iter().zip(measured).filter(|(_, containers)| !containers.is_empty());
     let metrics = running.map(|(pod, containers)| {

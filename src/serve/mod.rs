@@ -35,6 +35,7 @@ pub mod protobuf;
 mod proxy;
 mod read;
 mod remote_kubelet;
+pub mod remote_stats;
 mod remove;
 mod request;
 mod resolve;

@@ -29,22 +29,32 @@ pub fn forward_to_kubelet(
 ) -> ServeResult<Option<HttpAnswer>> {
     let key = Key::new(Resource("nodes"), "", node);
     let Some(object) = api.read_view(|txn| txn.get(&key))? else { return Ok(None) };
-    let Some(port) = kubelet_port(&object) else { return Ok(None) };
+    let Some(place) = remote_place(api, &object)? else { return Ok(None) };
+    let tls = client_tls(api)?;
+    let (tls, body) = (ProxyTls::Kubelet(tls), request.body.clone());
+    Ok(Some(HttpAnswer::proxied(ProxyTarget { place, tls, path, query: Some(query), body })))
+}
+
+/// Returns the address of the kubelet of a node on another machine; `None` for a node of this machine.
+pub fn remote_place(api: &Api, node: &Object) -> ServeResult<Option<SocketAddr>> {
+    let Some(port) = kubelet_port(node) else { return Ok(None) };
     // The state of the node itself.
-    if api.read(|snapshot| snapshot.meta(JOINED_NODE))?.as_deref() == Some(node) {
+    if api.read(|snapshot| snapshot.meta(JOINED_NODE))?.as_deref() == Some(node.name()) {
         return Ok(None);
     }
-    let missing = || Status::new(Reason::ServiceUnavailable, format!("node {node:?} has no address"));
-    let place = SocketAddr::new(internal_address(&object).ok_or_else(missing)?, port);
+    let missing = || Status::new(Reason::ServiceUnavailable, format!("node {:?} has no address", node.name()));
+    Ok(Some(SocketAddr::new(internal_address(node).ok_or_else(missing)?, port)))
+}
+
+/// Makes a certificate that the API server shows to kubelets.
+pub fn client_tls(api: &mut Api) -> ServeResult<KubeletTls> {
     let keys = api.keys()?;
     let own = keys.certificate_authority()?.issue(CLIENT, &[ADMINISTRATORS.to_owned()], LIFETIME, Time::now());
     let own = own.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
-    let tls = KubeletTls {
+    Ok(KubeletTls {
         authorities: Arc::from(keys.authority.as_bytes()),
         own: TlsClientKey { certificate: own.certificate.into(), key: own.key.into() },
-    };
-    let (tls, body) = (ProxyTls::Kubelet(tls), request.body.clone());
-    Ok(Some(HttpAnswer::proxied(ProxyTarget { place, tls, path, query: Some(query), body })))
+    })
 }
 
 fn kubelet_port(node: &Object) -> Option<u16> {

@@ -2,11 +2,12 @@
 //!
 //! Never: keeps a sample. A caller waits for [`WINDOW`].
 
+use super::remote_stats::{NodeSample, RemoteKubelets};
 use crate::object::{Object, Time};
 use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::runtime::usage;
 use crate::world::usage::{Usage, UsageSample};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,25 +24,34 @@ fn sample_twice<T>(sample: impl Fn() -> T) -> [(Time, T); 2] {
     [first, (Time::now(), sample())]
 }
 
-/// Measures pods; those that do not run on this machine have no containers.
-pub fn measure_pods(state: &Path, pods: &[Object]) -> Vec<MeasuredContainers> {
+/// Measures pods; those that do not run have no containers.
+pub fn measure_pods(state: &Path, kubelets: &RemoteKubelets, pods: &[Object]) -> Vec<MeasuredContainers> {
     let pods: Vec<&Object> = pods.iter().collect();
-    rate_pods(sample_twice(|| sample_pods(state, &pods)))
+    let [(_, first), (_, second)] = sample_twice(|| sample_pods(state, &kubelets.sample(), &pods));
+    rate_pods(first, second)
 }
 
-type PodSamples = Vec<BTreeMap<String, UsageSample>>;
+/// Samples of the containers of pods, each with its time.
+type PodSamples = Vec<(Time, BTreeMap<String, UsageSample>)>;
 
-fn sample_pods(state: &Path, pods: &[&Object]) -> PodSamples {
-    pods.iter().map(|pod| usage::sample_pod(state, pod.local_uid())).collect()
+fn sample_pods(state: &Path, remote: &HashMap<String, NodeSample>, pods: &[&Object]) -> PodSamples {
+    let sample = |pod: &&Object| match remote.get(node_of(pod)) {
+        Some(node) => (node.at, node.pods.get(pod.uid()).cloned().unwrap_or_default()),
+        None => (Time::now(), usage::sample_pod(state, pod.local_uid())),
+    };
+    pods.iter().map(sample).collect()
 }
 
-fn rate_pods([(before, first), (after, second)]: [(Time, PodSamples); 2]) -> Vec<MeasuredContainers> {
-    let rows = first.iter().zip(second);
-    let rates = rows.map(|(first, second)| {
+fn node_of(pod: &Object) -> &str {
+    pod.text(&["spec", "nodeName"]).unwrap_or_default()
+}
+
+fn rate_pods(first: PodSamples, second: PodSamples) -> Vec<MeasuredContainers> {
+    let rates = first.iter().zip(second).map(|((before, first), (after, second))| {
         let rate = |(name, later): (String, UsageSample)| {
             // One that has begun meanwhile began with nothing.
             let earlier = first.get(&name).copied().unwrap_or_default();
-            let usage = Usage::from_samples((before, earlier), (after, later.not_before(earlier)))?;
+            let usage = Usage::from_samples((*before, earlier), (after, later.not_before(earlier)))?;
             Some((name, usage))
         };
         second.into_iter().filter_map(rate).collect()
@@ -49,25 +59,38 @@ fn rate_pods([(before, first), (after, second)]: [(Time, PodSamples); 2]) -> Vec
     rates.collect()
 }
 
-/// Measures nodes, by name: this machine, and nodes that share it by their pods. Nothing is known of simulated ones.
-pub fn measure_nodes(state: Option<&Path>, nodes: &[Object], pods: &[Object]) -> BTreeMap<String, Usage> {
+/// Measures nodes, by name: this machine, nodes that share it by their pods, and nodes on other machines. Nothing is known of simulated
+/// ones.
+pub fn measure_nodes(
+    state: Option<&Path>,
+    kubelets: &RemoteKubelets,
+    nodes: &[Object],
+    pods: &[Object],
+) -> BTreeMap<String, Usage> {
     let is_added = |name: &str| nodes.iter().any(|node| node.name() == name && node.annotation(RUNTIME) == Some(LOCAL));
-    let node_of = |pod: &Object| pod.text(&["spec", "nodeName"]).unwrap_or_default().to_owned();
-    let own: Vec<&Object> = pods.iter().filter(|pod| is_added(&node_of(pod))).collect();
-    let sample = || (usage::sample_machine(), state.map_or_else(Vec::new, |state| sample_pods(state, &own)));
-    let [(before, (machine, first)), (after, (later, second))] = sample_twice(sample);
+    let own: Vec<&Object> = pods.iter().filter(|pod| is_added(node_of(pod))).collect();
+    let local = HashMap::new();
+    let sample = || {
+        let pods = state.map_or_else(Vec::new, |state| sample_pods(state, &local, &own));
+        (usage::sample_machine(), pods, kubelets.sample())
+    };
+    let [(before, (machine, first, remote)), (after, (later, second, later_remote))] = sample_twice(sample);
     let mut found = BTreeMap::new();
     let machine = machine.zip(later).and_then(|(first, later)| Usage::from_samples((before, first), (after, later)));
     for node in nodes {
         let usage = match node.annotation(RUNTIME) {
+            None if kubelets.is_remote(node.name()) => {
+                let samples = remote.get(node.name()).zip(later_remote.get(node.name()));
+                samples.and_then(|(first, later)| Usage::from_samples((first.at, first.node), (later.at, later.node)))
+            }
             None => machine,
             Some(LOCAL) => Some(Usage::default()),
             Some(_) => None,
         };
         found.extend(usage.map(|usage| (node.name().to_owned(), usage)));
     }
-    for (pod, containers) in own.iter().zip(rate_pods([(before, first), (after, second)])) {
-        let sum = found.get_mut(&node_of(pod));
+    for (pod, containers) in own.iter().zip(rate_pods(first, second)) {
+        let sum = found.get_mut(node_of(pod));
         sum.into_iter().for_each(|sum| containers.iter().for_each(|(_, usage)| sum.add(*usage)));
     }
     found

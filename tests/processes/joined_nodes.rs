@@ -105,6 +105,14 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     let summary: Value =
         serde_json::from_str(&text("/api/v1/nodes/worker/proxy/stats/summary").expect("answered")).expect("JSON");
     assert_eq!((&summary["node"]["nodeName"], &summary["pods"][0]["podRef"]["name"]), (&"worker".into(), &"a".into()));
+    // Measurements of the pod and of the node are those of its kubelet, from the server and for commands at the state.
+    let metrics = text("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/a").expect("answered");
+    let metrics: Value = serde_json::from_str(&metrics).expect("JSON");
+    assert_eq!(metrics["containers"][0]["name"], "main", "{metrics}");
+    let row = cluster.ok("top pod a --containers --no-headers");
+    assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), ["a", "main"], "{row}");
+    let row = cluster.ok("top node worker --no-headers");
+    assert!(row.starts_with("worker") && !row.contains("unknown"), "{row}");
     // Commands at the control plane go through the server, too.
     assert_eq!(cluster.ok("logs a --tail=2"), "hello worker\ndefault\n");
     let echoed = cluster.run(&["exec", "-i", "a", "--", "sh", "-c", "cat; exit 4"], "typed\n");

@@ -10,6 +10,7 @@ use crate::kinds;
 use crate::kinds::pod::facts::PodRequests;
 use crate::object::{Key, Object, Reason, Status};
 use crate::runtime::usage;
+use crate::serve::remote_stats::RemoteKubelets;
 use crate::serve::resource_metrics::measure_nodes;
 use crate::show::usage::{NodeUsage, nodes};
 use crate::world::usage::Usage;
@@ -94,7 +95,11 @@ fn measure(requested_nodes: &[Object], context: &mut CommandContext) -> CliResul
         Some(_) => context.read_view(|txn| txn.list(kinds::pod::KIND.resource, None))?,
         None => Vec::new(),
     };
-    Ok(measure_nodes(state.as_deref(), requested_nodes, &pods))
+    let kubelets = match context.existing()? {
+        Some(api) => RemoteKubelets::find(api, requested_nodes)?,
+        None => RemoteKubelets::default(),
+    };
+    Ok(measure_nodes(state.as_deref(), &kubelets, requested_nodes, &pods))
 }
 
 fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {

@@ -8,6 +8,7 @@ use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Status};
+use crate::serve::remote_stats::RemoteKubelets;
 use crate::serve::resource_metrics::{MeasuredContainers, measure_pods};
 use crate::show::usage::{PodUsage, UsageOptions, pods};
 use std::path::Path;
@@ -72,7 +73,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
     let requested_pods = requested_pods(&args, named, context)?;
     let measured = match context.home()? {
-        Some(state) => measure(&state, &requested_pods),
+        Some(state) => {
+            let kubelets = match context.existing()? {
+                Some(api) => RemoteKubelets::find_for_pods(api, &requested_pods)?,
+                None => RemoteKubelets::default(),
+            };
+            measure(&state, &kubelets, &requested_pods)
+        }
         None => read_from_server(&args, named, context)?,
     };
     if measured.is_empty() {
@@ -117,9 +124,10 @@ fn read_from_server(args: &Args, named: Option<&str>, context: &mut CommandConte
     server_metrics::read_pods(namespace, named, &selection, context)
 }
 
-/// Usage of the pods that run on this machine.
-fn measure(state: &Path, pods: &[Object]) -> Vec<PodUsage> {
-    let measured = pods.iter().zip(measure_pods(state, pods)).filter(|(_, containers)| !containers.is_empty());
+/// Usage of the pods that run on this machine, or on others whose kubelets measure them.
+fn measure(state: &Path, kubelets: &RemoteKubelets, pods: &[Object]) -> Vec<PodUsage> {
+    let measured =
+        pods.iter().zip(measure_pods(state, kubelets, pods)).filter(|(_, containers)| !containers.is_empty());
     let row = |(pod, containers): (&Object, MeasuredContainers)| PodUsage {
         namespace: pod.namespace().to_owned(),
         name: pod.name().to_owned(),
