@@ -2,13 +2,15 @@
 //!
 //! Start reading at [`ReadPart`]. [`read_fields`] is told what to keep. [`read_field`] copies nothing.
 
-use super::json_scan::find_member;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use super::json_scan::{ScannedPart, find_member, find_path, next_item, next_member, skip_blanks, value_end};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
+
+/// Levels of objects and lists that are looked into: masks lead into few, but lists may contain lists.
+const DEEPEST: usize = 64;
 
 /// The part of a JSON object that a reader needs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -62,37 +64,95 @@ impl FieldMask {
         mask
     }
 
+    fn is_whole(&self) -> bool {
+        self.fields.is_empty()
+    }
+
     /// Returns the mask within a field; `None` for a field that is left out.
     fn enter(&self, name: &str) -> Option<&FieldMask> {
-        if self.fields.is_empty() {
+        if self.is_whole() {
             return Some(self);
         }
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, mask)| mask)
     }
 }
 
-/// Reads only the wanted fields of a JSON object. Managed fields, half of a usual object, are cut out first where they are not wanted.
+/// Reads only the wanted fields of a JSON object. Others are skipped without a look at what they contain.
 pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
-    let is_unwanted = mask.enter("metadata").and_then(|metadata| metadata.enter("managedFields")).is_none();
-    let text = if is_unwanted { cut_managed_fields(text) } else { text.into() };
-    let mut reader = serde_json::Deserializer::from_str(&text);
-    let value = SparseValue(mask).deserialize(&mut reader)?;
-    reader.end()?;
+    let start = skip_blanks(text.as_bytes(), 0);
+    if let Some((value, end)) = scan_value(text, start, mask, DEEPEST)
+        && skip_blanks(text.as_bytes(), end) == text.len()
+    {
+        return Ok(value);
+    }
+    // In another form than the usual one, or broken: then the parser says where.
+    let mut value = serde_json::from_str(text)?;
+    prune(&mut value, mask);
     Ok(value)
+}
+
+/// Reads the wanted fields of the value that begins here. Returns its end, too; `None` for a text in another form.
+fn scan_value(text: &str, start: usize, mask: &FieldMask, depth: usize) -> Option<(Value, usize)> {
+    let bytes = text.as_bytes();
+    let mut at = start;
+    match bytes.get(start)? {
+        b'{' if !mask.is_whole() && depth > 0 => {
+            let mut fields = Map::new();
+            loop {
+                let (name, value) = match next_member(bytes, at)? {
+                    ScannedPart::Begins(member) => member,
+                    ScannedPart::Ends(end) => return Some((fields.into(), end)),
+                };
+                let name = text.get(name).filter(|name| !name.contains('\\'))?;
+                at = match mask.enter(name) {
+                    None => value_end(bytes, value)?,
+                    Some(within) => {
+                        let (value, end) = scan_value(text, value, within, depth - 1)?;
+                        fields.insert(name.to_owned(), value);
+                        end
+                    }
+                };
+            }
+        }
+        b'[' if !mask.is_whole() && depth > 0 => {
+            let mut items = Vec::new();
+            loop {
+                let item = match next_item(bytes, at)? {
+                    ScannedPart::Begins(item) => item,
+                    ScannedPart::Ends(end) => return Some((items.into(), end)),
+                };
+                let (item, end) = scan_value(text, item, mask, depth - 1)?;
+                items.push(item);
+                at = end;
+            }
+        }
+        b'{' | b'[' if !mask.is_whole() => None,
+        _ => {
+            let end = value_end(bytes, start)?;
+            Some((serde_json::from_str(text.get(start..end)?).ok()?, end))
+        }
+    }
+}
+
+/// Removes what a mask does not want.
+fn prune(value: &mut Value, mask: &FieldMask) {
+    match value {
+        Value::Object(fields) if !mask.is_whole() => fields.retain(|name, value| {
+            let within = mask.enter(name);
+            within.into_iter().for_each(|within| prune(value, within));
+            within.is_some()
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| prune(item, mask)),
+        _ => {}
+    }
 }
 
 /// Replaces the managed fields by a number.
 fn cut_managed_fields(text: &str) -> Cow<'_, str> {
-    match find_managed_fields(text) {
+    match find_path(text, &["metadata", "managedFields"]) {
         Some(managed) => Cow::Owned([&text[..managed.start], "0", &text[managed.end..]].concat()),
         None => Cow::Borrowed(text),
     }
-}
-
-fn find_managed_fields(text: &str) -> Option<Range<usize>> {
-    let metadata = find_member(text, "metadata")?;
-    let managed = find_member(&text[metadata.clone()], "managedFields")?;
-    Some(metadata.start + managed.start..metadata.start + managed.end)
 }
 
 /// Returns the text of a field of a JSON object. Reading ends behind that field, so errors that follow it are not found.
@@ -133,73 +193,6 @@ impl<'a> Visitor<'a> for FieldSearch<'_, 'a> {
     }
 }
 
-/// Reads the fields of a mask.
-#[derive(Clone, Copy)]
-struct SparseValue<'m>(&'m FieldMask);
-
-impl<'de> DeserializeSeed<'de> for SparseValue<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for SparseValue<'_> {
-    type Value = Value;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
-            list.push(item);
-        }
-        Ok(list.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some(FieldName(name)) = entries.next_key()? {
-            match self.0.enter(&name) {
-                None => drop(entries.next_value::<IgnoredAny>()?),
-                Some(within) => drop(fields.insert(name.into_owned(), entries.next_value_seed(SparseValue(within))?)),
-            }
-        }
-        Ok(fields.into())
-    }
-}
-
 /// A field's name, borrowed from the text where it has no escapes.
 #[derive(serde::Deserialize)]
 struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -235,6 +228,10 @@ mod tests {
         assert_eq!(read_fields(text, &mask).unwrap(), json!({"a": {"b": 1}, "list": [{"c": {"d": []}}, 7, []]}));
         assert_eq!(read_fields(text, &FieldMask::default()).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         assert!(read_fields(r#"{"a": 1"#, &mask).is_err());
+        let (written, mut deep) = (r#"{"\u0061": {"\u0062": 1, "c": 2}, "list": [{"d": 1}]}"#, "[".repeat(100));
+        assert_eq!(read_fields(written, &mask).unwrap(), json!({"a": {"b": 1}, "list": [{}]}));
+        deep.push_str(&"]".repeat(100));
+        assert!(read_fields(&format!(r#"{{"list": {deep}}}"#), &mask).is_ok());
         let text = r#"{"kind": "A", "metadata": {"managedFields": [{unread}], "name": "x"}, "spec": 1}"#;
         let named = FieldMask::from_paths(&["metadata.name"]);
         assert_eq!(read_fields(text, &named).unwrap(), json!({"metadata": {"name": "x"}}));

@@ -9,7 +9,7 @@ use crate::object::{Key, Object, OwnerRef, Resource, Str, Time};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// One object. Loops go by the fields here and decode the body only to write it.
 pub struct Row {
@@ -159,13 +159,16 @@ const METADATA: &[&str] = &[
     "metadata.finalizers",
 ];
 
+/// The part of a body that most rows need.
+static METADATA_ONLY: LazyLock<ReadPart> = LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(METADATA)));
+
 /// Returns the part of a stored body that its row needs. A body of which the row keeps only the text is decoded where a plan reads it.
-fn part_of_row(resource: Resource) -> ReadPart {
+fn part_of_row(resource: Resource) -> &'static ReadPart {
     match resource.0 {
-        kept if SEEN_WITH_EACH_POD.contains(&kept) => ReadPart::Whole,
-        "pods" | "nodes" | CLUSTER_ROLES => ReadPart::Unmanaged,
-        _ if selects_pods(resource) => ReadPart::Unmanaged,
-        _ => ReadPart::Fields(FieldMask::from_paths(METADATA)),
+        kept if SEEN_WITH_EACH_POD.contains(&kept) => &ReadPart::Whole,
+        "pods" | "nodes" | CLUSTER_ROLES => &ReadPart::Unmanaged,
+        _ if selects_pods(resource) => &ReadPart::Unmanaged,
+        _ => &METADATA_ONLY,
     }
 }
 
