@@ -8,6 +8,9 @@ use std::time::Instant;
 /// An answer longer than this is no shim's of ours.
 const LONGEST: usize = 64 * 1024 * 1024;
 
+/// Bytes that are received at once: most answers are shorter.
+const BLOCK: usize = 8 * 1024;
+
 /// State of a connection.
 #[derive(Clone, Copy, PartialEq)]
 pub enum LinkState {
@@ -99,9 +102,9 @@ impl ShimLink {
         false
     }
 
-    /// The answers that have come, and what becomes of the connection.
+    /// The answers that have come, and what becomes of the connection. Reads until nothing is left, as `epoll` tells of what comes only once.
     pub fn read(&mut self) -> (Vec<ShimAnswer>, LinkState) {
-        let mut block = [0; 64 * 1024];
+        let mut block = [0; BLOCK];
         let mut link_state = loop {
             match rustix::net::recv(&self.socket, &mut block[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => break LinkState::Gone,
