@@ -29,6 +29,7 @@ mod rejected_writes;
 pub mod report;
 pub mod resources;
 pub mod row;
+mod row_part;
 pub mod scheduler_profile;
 mod scheduling_spec;
 mod staged;

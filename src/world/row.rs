@@ -1,15 +1,15 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
 use super::resources::{NodeFields, ResourceRequests};
+use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::object::edit::{self, TextEdit};
-use crate::object::sparse::{FieldMask, ReadPart};
-use crate::object::{Key, Object, OwnerRef, Resource, Str, Time};
+use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// One object. Loops go by the fields here and decode the body only to write it.
 pub struct Row {
@@ -35,12 +35,6 @@ pub struct Row {
     pub fields: IndexFields,
     body: RowBody,
 }
-
-/// The resource whose objects may have an aggregation rule.
-const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
-
-/// Resources read for every created pod. They are few, so their bodies stay decoded.
-const SEEN_WITH_EACH_POD: [&str; 3] = ["namespaces", "serviceaccounts", "priorityclasses.scheduling.k8s.io"];
 
 /// Body of a row: compact text at rest; decoded only for rows staged in this tick and for a few kinds.
 enum RowBody {
@@ -144,31 +138,6 @@ impl PodFields {
     /// The address that the pod holds; `None` once it has ended for good.
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
-    }
-}
-
-/// Paths of the metadata that each row has.
-const METADATA: &[&str] = &[
-    "metadata.uid",
-    "metadata.resourceVersion",
-    "metadata.generation",
-    "metadata.creationTimestamp",
-    "metadata.deletionTimestamp",
-    "metadata.labels",
-    "metadata.ownerReferences",
-    "metadata.finalizers",
-];
-
-/// The part of a body that most rows need.
-static METADATA_ONLY: LazyLock<ReadPart> = LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(METADATA)));
-
-/// Returns the part of a stored body that its row needs. A body of which the row keeps only the text is decoded where a plan reads it.
-fn part_of_row(resource: Resource) -> &'static ReadPart {
-    match resource.0 {
-        kept if SEEN_WITH_EACH_POD.contains(&kept) => &ReadPart::Whole,
-        "pods" | "nodes" | CLUSTER_ROLES => &ReadPart::Unmanaged,
-        _ if selects_pods(resource) => &ReadPart::Unmanaged,
-        _ => &METADATA_ONLY,
     }
 }
 
@@ -384,6 +353,7 @@ fn edit_of(revision: u64) -> TextEdit {
     TextEdit::set(&["metadata", "resourceVersion"], revision.to_string())
 }
 
+/// Computes the index fields of a pod. Of a stored body, only the fields that `row_part` lists are there.
 fn pod_fields(pod: &Object) -> PodFields {
     let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
@@ -448,6 +418,7 @@ impl AffinityKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Resource;
     use crate::object::edit::ValueChange;
     use serde_json::json;
 
@@ -486,6 +457,51 @@ mod tests {
             let (row, whole) = (Row::from_text(key.clone(), text), Row::new(key, Object(object.clone())));
             assert_eq!(index_of(&row), index_of(&whole), "{}", kind.resource);
             assert_eq!(row.object().0, object, "{}", kind.resource);
+        }
+    }
+
+    /// Each field that the row of a pod depends on is set here, to a value that is not its default.
+    #[test]
+    fn a_pods_row_from_text_has_each_field() {
+        let container = |name: &str| {
+            json!({
+                "name": name, "image": format!("image-{name}"), "restartPolicy": "Always", "env": [{"name": "UNREAD"}],
+                "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1", "protocol": "UDP"}],
+                "resources": {"requests": {"cpu": "2", "memory": "3", "example.com/x": "4"}, "limits": {"cpu": "9"}},
+            })
+        };
+        let term = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"x": "1"}}}]);
+        let weighted = json!([{"weight": 3, "podAffinityTerm": term[0]}]);
+        let pod = json!({
+            "metadata": {
+                "name": "a", "namespace": "elsewhere", "uid": "u", "labels": {"x": "1"},
+                "annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"},
+            },
+            "spec": {
+                "affinity": {"podAntiAffinity": {REQUIRED: term}, "podAffinity": {PREFERRED: weighted}},
+                "containers": [container("c")], "initContainers": [container("i")], "nodeName": "", "nodeSelector": {"x": "1"},
+                "overhead": {"cpu": "1"}, "preemptionPolicy": "Never", "priority": 5, "resourceClaims": [{"name": "r"}],
+                "resources": {"requests": {"memory": "99"}}, "schedulerName": "mine", "schedulingGates": [{"name": "g"}],
+                "tolerations": [{"operator": "Exists"}],
+                "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+                "volumes": [{"name": "claimed", "persistentVolumeClaim": {"claimName": "p"}},
+                    {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+                    {"name": "unread", "configMap": {"name": "m"}}],
+            },
+            "status": {
+                "phase": "Running", "podIP": "127.0.0.9", "nominatedNodeName": "n", "startTime": "2026-01-01T00:00:00Z",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T00:00:00Z"}],
+                "containerStatuses": [{"name": "c", "restartCount": 3}], "extendedResourceClaimStatus": {"x": 1},
+            },
+        });
+        for node in ["", "n"] {
+            let mut pod = pod.clone();
+            pod["spec"]["nodeName"] = node.into();
+            let key = Key::new(Resource("pods"), "elsewhere", "a");
+            let whole = Row::new(key.clone(), Object(pod.clone()));
+            let row = Row::from_text(key, pod.to_string().into());
+            assert_eq!(format!("{:?}", row.pod()), format!("{:?}", whole.pod()));
+            assert_eq!(index_of(&row), index_of(&whole));
         }
     }
 
