@@ -115,6 +115,22 @@ fn shared_memory_is_private_to_the_pod() {
 }
 
 #[test]
+fn shim_that_keeps_shared_memory_ends_once_its_folder_is_gone() {
+    let cluster = Cluster::new();
+    let plane = cluster.watch();
+    let script = format!("echo x > /dev/shm/kloop-test-{}; exec sleep 1000", std::process::id());
+    cluster.apply(&pod_with("keeps", "restartPolicy: Always", "", &script));
+    cluster.ok("wait --for=condition=Ready pod/keeps --timeout=30s");
+    let (main, shims) = (cluster.pid("keeps"), || cluster.processes());
+    plane.end("KILL");
+    signal(main, "KILL");
+    // Without a control plane, the shim waits for the next attempt, because the memory goes with it.
+    cluster.until("only the shim is left", || shims().len() == 1);
+    fs::remove_dir_all(cluster.pods_folder()).expect("removed");
+    cluster.until("it has ended", || shims().is_empty());
+}
+
+#[test]
 fn process_without_a_handler_ends_by_the_signal() {
     for cluster in clusters() {
         let plane = cluster.watch();

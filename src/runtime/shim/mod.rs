@@ -271,9 +271,11 @@ impl Shim {
         may
     }
 
-    /// Whether a container that is to start again would miss what lies in memory: that goes with its shim.
+    /// Whether a container that is to start again would miss what lies in memory: that goes with its shim. Nothing starts again in a pod
+    /// whose folder was removed.
     fn keeps_memory(&self) -> bool {
         !self.awaited.is_empty()
+            && self.pod.is_dir()
             && (self.shm.as_ref().is_some_and(PodShm::has_files) || volumes::hold_in_memory(&self.pod))
     }
 
