@@ -3,7 +3,7 @@
 
 use super::{JSON, MAPS, Server, map};
 use crate::cluster::Cluster;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -61,6 +61,27 @@ fn malformed_requests_get_their_status() {
         let head: String = request.chars().take(80).collect();
         assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{head}: {answer:.200}");
     }
+}
+
+/// The client reads the refusal before it sends the body.
+#[test]
+fn connection_of_a_refused_request_takes_the_next_one() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let post = format!("POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nContent-Length: 2\r\n\r\n");
+    let mut stream = connect(&server);
+    stream.write_all(post.as_bytes()).expect("sent");
+    let mut refusal = String::new();
+    let mut reader = BufReader::new(stream.try_clone().expect("cloned"));
+    while !refusal.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut refusal).expect("a head"), 0, "{refusal}");
+    }
+    assert!(refusal.starts_with("HTTP/1.1 401 "), "{refusal}");
+    let length = refusal.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    reader.read_exact(&mut vec![0; length.expect("a length")]).expect("a status");
+    stream.write_all(b"{}GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let answer = String::from_utf8_lossy(&read_to_end(&mut stream)).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]

@@ -48,12 +48,34 @@ pub fn target(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", |target| target.as_str())
 }
 
-/// Returns the complete request of an admitted client.
+/// A client of a request: its connection, facts about it, and the audit of the request.
+type Requester<'a> = (&'a Connection, &'a ClientFacts, Option<&'a Arc<AuditExchange>>);
+
+/// Returns the complete request of an admitted client. The body of a refused one is dropped while the client still sends it, so that its
+/// connection can be used again.
 pub async fn listen(
-    (head, mut request): (&Parts, ApiRequest),
+    (head, request): (&Parts, ApiRequest),
     body: Incoming,
     shared: &Arc<ServerState>,
-    (connection, facts, audited): (&Connection, &ClientFacts, Option<&Arc<AuditExchange>>),
+    client: Requester<'_>,
+) -> Result<(ApiRequest, Access), Status> {
+    match admit((head, request), shared, client).await {
+        Ok((mut request, access)) if access != Access::Anonymous => {
+            request.body = receive_body(body, head.version).await?;
+            Ok((request, access))
+        }
+        bodyless => {
+            drain(body, head.version);
+            bodyless
+        }
+    }
+}
+
+/// Returns the request of a client that may make it, without the body.
+async fn admit(
+    (head, mut request): (&Parts, ApiRequest),
+    shared: &Arc<ServerState>,
+    (connection, facts, audited): Requester<'_>,
 ) -> Result<(ApiRequest, Access), Status> {
     if !has_valid_escapes(head.uri.path()) {
         return Err(Status::new(Reason::BadRequest, format!("invalid URL escape in {}", head.uri.path())));
@@ -61,7 +83,6 @@ pub async fn listen(
     let headers = &head.headers;
     if let Some(kubelet) = shared.guard.kubelet() {
         admit_to_kubelet(kubelet.clone(), facts.identity.clone(), head, &request, connection).await?;
-        request.body = receive_body(body, head.version).await?;
         return Ok((request, Access::Full));
     }
     let access = shared.guard.admit(headers, &request.method, &request.path);
@@ -88,7 +109,6 @@ pub async fn listen(
         audited.set_decision(true, "");
     }
     connection.mark_authenticated(own.as_ref().map_or(ADMINISTRATOR, |user| &user.name))?;
-    request.body = receive_body(body, head.version).await?;
     Ok((request, access))
 }
 
@@ -147,7 +167,7 @@ async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Stat
 /// Reads the rest of a refused body for a while, beside the answer. A client of HTTP/1 that has not finished sending would find the connection
 /// reset, and not the answer.
 fn drain(mut body: Incoming, version: Version) {
-    if version == Version::HTTP_2 {
+    if version == Version::HTTP_2 || body.is_end_stream() {
         return;
     }
     tokio::spawn(tokio::time::timeout(PATIENCE, async move {
