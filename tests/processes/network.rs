@@ -1,7 +1,7 @@
 //! The pod network: one address per pod, the same ports in several pods, Services with ready endpoints.
 
 use super::{fetch, pod, server, servers, service, web};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, is_alive};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::TcpListener;
@@ -426,4 +426,31 @@ server.serve_forever()
     assert_eq!(fetch(place).as_deref(), Some("answer at 80"));
     drop(forward);
     cluster.ok("delete pod web client --now");
+}
+
+/// Programs may call without a pause: their shim answers, and still does everything else in time.
+#[test]
+fn calls_without_a_pause_delay_neither_output_nor_the_end() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&script(
+        "busy",
+        r#"
+import signal, socket, threading
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def bind():
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.bind(("127.0.0.1", 0))
+for _ in range(4):
+    threading.Thread(target=bind).start()
+print("busy", flush=True)
+"#,
+    ));
+    cluster.until("its output arrives", || cluster.log("busy", "main") == "busy\n");
+    assert_eq!(cluster.run(&["exec", "busy", "--", "echo", "here"], "").out, "here\n");
+    let pid = cluster.pid("busy");
+    cluster.ok("delete pod busy");
+    assert!(!is_alive(pid));
+    cluster.nothing_is_left();
 }

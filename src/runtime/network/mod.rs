@@ -53,11 +53,11 @@ use socket_calls::{CallResult, CallerSocket};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tables::NetworkTables;
+use tables::{NetworkTables, TableName};
 
 /// Time for which a successful check that the gateway listens stays valid.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ const LOOKS: [u16; 3] = [0, 9, 65_535];
 
 /// The server of one filter, which receives the calls of a container's processes.
 pub struct FilterListener {
-    listener: OwnedFd,
+    listener: Rc<OwnedFd>,
     /// The pod's address.
     own: Ipv4Addr,
     tables: NetworkTables,
@@ -109,7 +109,7 @@ impl FilterListener {
         let (tables, callers, chance) = (NetworkTables::for_state(state), CallerHandles::default(), RandomState::new());
         let (open, said, remote) = (HashMap::new(), HashMap::new(), RemoteAddresses::new(state));
         FilterListener {
-            listener,
+            listener: Rc::new(listener),
             own,
             tables,
             callers,
@@ -127,8 +127,8 @@ impl FilterListener {
     }
 
     /// Returns the descriptor to poll.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+    pub fn listener(&self) -> Rc<OwnedFd> {
+        self.listener.clone()
     }
 
     /// Answers one call, if `poll` has reported one (otherwise receiving would block). Blocks for a moment at most. Returns false when no
@@ -138,6 +138,11 @@ impl FilterListener {
             self.answer();
         }
         told.contains(PollFlags::IN) || !told.intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Whether a call left something to report: [`FilterListener::denied`] or [`FilterListener::unbound`].
+    pub fn has_report(&self) -> bool {
+        self.denied.is_some() || self.unbound.is_some()
     }
 
     /// Returns the connection that policies have denied since the last call.
@@ -218,7 +223,7 @@ impl FilterListener {
         }
         let to = decide::v4(asked)?;
         self.tables.refresh();
-        if self.tables.text(routes::FOLDER, to.ip().to_string()).is_ok_and(|routes| routes.is_empty()) {
+        if self.tables.text(routes::FOLDER, *to.ip()).is_ok_and(|routes| routes.is_empty()) {
             return None;
         }
         match self.find_socket(notice, asked) {
@@ -286,7 +291,7 @@ impl FilterListener {
 
     /// Connects to an endpoint of a Service.
     fn service(&mut self, notice: &SeccompNotice, socket: &CallerSocket, to: SocketAddrV4) -> CallResult {
-        let choice = self.choose(&to.ip().to_string(), to.port(), socket.is_stream);
+        let choice = self.choose(*to.ip(), to.port(), socket.is_stream);
         if !socket.is_stream && self.may_reach(&choice.endpoints) && self.is_open(to) {
             // The reply has to come from the address of the query: some programs accept no other.
             return self.as_asked(notice, socket, to);
@@ -333,10 +338,10 @@ impl FilterListener {
     }
 
     /// Returns the endpoints of a Service's port, in the order in which to try them.
-    fn choose(&mut self, service: &str, port: u16, is_stream: bool) -> EndpointChoice {
+    fn choose(&mut self, service: impl Into<TableName>, port: u16, is_stream: bool) -> EndpointChoice {
         self.choices += 1;
         let chance = self.chance.hash_one(self.choices);
-        let text = self.tables.text(routes::FOLDER, service.to_owned()).unwrap_or_default();
+        let text = self.tables.text(routes::FOLDER, service).unwrap_or_default();
         routes::choose(&text, port, is_stream, self.own, chance).preferred(&self.affinity)
     }
 

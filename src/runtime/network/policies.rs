@@ -96,7 +96,7 @@ fn remove(file: &Path) -> io::Result<()> {
 
 /// Whether any policy may restrict the egress of this pod.
 pub fn may_restrict_egress(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
-    tables.text(FOLDER, pod.to_string()).map_or(true, |names| !names.is_empty())
+    tables.text(FOLDER, pod).map_or(true, |names| !names.is_empty())
 }
 
 /// Returns why a connection is denied; `None` when it is allowed. An unreadable policy is an error, and the connection is then refused.
@@ -123,9 +123,9 @@ pub fn is_allowed(tables: &NetworkTables, flow: &PolicyFlow) -> bool {
 
 /// Returns the policies that select a pod, by name and text.
 fn policies_of_pod(tables: &NetworkTables, pod: Ipv4Addr) -> io::Result<Vec<(String, Rc<str>)>> {
-    let names = tables.text(FOLDER, pod.to_string())?;
+    let names = tables.text(FOLDER, pod)?;
     // A policy that was removed meanwhile has an empty text, without rules.
-    names.lines().map(|name| Ok((name.to_owned(), tables.text(FOLDER, name.to_owned())?))).collect()
+    names.lines().map(|name| Ok((name.to_owned(), tables.text(FOLDER, name)?))).collect()
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
         written.write(state.path(), &key("p"), Some(&closed(&[ONE]))).unwrap();
         let text = || {
             tables.refresh();
-            tables.text(FOLDER, "shop_p".into()).unwrap()
+            tables.text(FOLDER, "shop_p").unwrap()
         };
         let before = text();
         fs::create_dir_all(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
@@ -181,7 +181,7 @@ mod tests {
         fs::remove_dir(state.path().join(FOLDER).join(OTHER.to_string())).unwrap();
         written.write(state.path(), &key("p"), Some(&open)).unwrap();
         tables.refresh();
-        let about = tables.text(FOLDER, OTHER.to_string()).unwrap();
+        let about = tables.text(FOLDER, OTHER).unwrap();
         assert_eq!(
             (&*about, is_allowed(&tables, &flow)),
             ("shop_p\n", false),

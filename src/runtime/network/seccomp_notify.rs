@@ -22,15 +22,22 @@ const CALLERS: usize = 8;
 pub struct CallerHandles(Vec<(i32, OwnedFd)>);
 
 impl CallerHandles {
-    /// Returns a duplicate of a thread's descriptor.
-    fn descriptor(&mut self, thread: i32, number: i32) -> Result<OwnedFd, Errno> {
-        let get = |handle: &OwnedFd| pidfd_getfd(handle, number, PidfdGetfdFlags::empty());
-        if let Some(at) = self.0.iter().position(|(known, _)| *known == thread) {
-            match get(&self.0[at].1) {
-                Err(Errno::SRCH) => drop(self.0.swap_remove(at)),
-                found => return found,
+    /// Returns a duplicate of a descriptor of a thread with a known handle; `None` without one. The thread still has its id, so the id
+    /// means no other thread meanwhile.
+    fn known_descriptor(&mut self, thread: i32, number: i32) -> Option<Result<OwnedFd, Errno>> {
+        let at = self.0.iter().position(|(known, _)| *known == thread)?;
+        match pidfd_getfd(&self.0[at].1, number, PidfdGetfdFlags::empty()) {
+            Err(Errno::SRCH) => {
+                self.0.swap_remove(at);
+                None
             }
+            found => Some(found),
         }
+    }
+
+    /// Opens a handle of a thread, and returns a duplicate of one of its descriptors.
+    fn new_descriptor(&mut self, thread: i32, number: i32) -> Result<OwnedFd, Errno> {
+        let get = |handle: &OwnedFd| pidfd_getfd(handle, number, PidfdGetfdFlags::empty());
         let whole = Pid::from_raw(thread).ok_or(Errno::SRCH)?;
         let opened = pidfd_open(whole, PidfdFlags::empty()).or_else(|_| pidfd_open(whole, OF_THREAD));
         let Ok(handle) = opened else { return get(&open_process(thread)?) };
@@ -68,7 +75,7 @@ pub fn try_access_to_child() -> Result<(), Errno> {
         child => child,
     };
     let Some(pid) = Pid::from_raw(child).filter(|_| child > 0) else { return Err(Errno::AGAIN) };
-    let found = CallerHandles::default().descriptor(child, 0);
+    let found = CallerHandles::default().new_descriptor(child, 0);
     let read = memory(child, word.as_ptr().addr() as u64, word.len());
     let _ = kill_process(pid, Signal::KILL);
     let _ = waitpid(Some(pid), WaitOptions::empty());
@@ -163,7 +170,11 @@ impl SeccompNotice {
 
     /// Returns a duplicate of the caller's socket. Fails when the caller is gone, its process cannot be accessed, or no descriptor is free.
     pub fn socket(&self, listener: &OwnedFd, callers: &mut CallerHandles) -> Result<OwnedFd, Errno> {
-        let socket = callers.descriptor(self.thread, self.arguments[0] as i32)?;
+        let number = self.arguments[0] as i32;
+        if let Some(known) = callers.known_descriptor(self.thread, number) {
+            return known;
+        }
+        let socket = callers.new_descriptor(self.thread, number)?;
         // The thread id may have been reused; it was not if the call still waits.
         // SAFETY: reads the id through a valid pointer.
         let waits = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &self.id) };

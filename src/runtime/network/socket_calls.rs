@@ -36,8 +36,8 @@ impl CallerSocket {
     pub fn new(fd: OwnedFd, call: SocketCall, asked: SocketAddr) -> CallerSocket {
         let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
         let takes_both = || {
-            let domain = sockopt::socket_domain(&fd);
-            !is_stream && call != SocketCall::Bind && domain.is_ok_and(|domain| domain == AddressFamily::INET6)
+            let is_v6 = || sockopt::socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::INET6);
+            !is_stream && call != SocketCall::Bind && is_v6()
         };
         let v6 = asked.is_ipv6() || takes_both();
         CallerSocket { fd, is_stream, connects: call == SocketCall::Connect, v6 }

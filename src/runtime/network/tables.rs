@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -39,7 +40,28 @@ struct CachedTable {
     stamp: Option<File>,
     number: Option<[u8; 8]>,
     since: Instant,
-    texts: HashMap<(&'static str, String), Rc<str>>,
+    texts: HashMap<(&'static str, TableName), Rc<str>>,
+}
+
+/// The name of a table's file. An address is not written out before the file is opened, because connections wait for it.
+#[derive(PartialEq, Eq, Hash)]
+pub enum TableName {
+    /// An address, such as a pod's.
+    Address(Ipv4Addr),
+    /// Any other name.
+    Other(String),
+}
+
+impl From<Ipv4Addr> for TableName {
+    fn from(address: Ipv4Addr) -> TableName {
+        TableName::Address(address)
+    }
+}
+
+impl From<&str> for TableName {
+    fn from(name: &str) -> TableName {
+        TableName::Other(name.to_owned())
+    }
 }
 
 impl NetworkTables {
@@ -66,12 +88,16 @@ impl NetworkTables {
 
     /// Returns the text of a table's file; `None` when it does not exist. A file that cannot be read (for lack of
     /// descriptors, say) is an error, and the next call reads it again.
-    pub fn text(&self, folder: &'static str, name: String) -> io::Result<Rc<str>> {
-        let at = (folder, name);
+    pub fn text(&self, folder: &'static str, name: impl Into<TableName>) -> io::Result<Rc<str>> {
+        let at = (folder, name.into());
         if let Some(text) = self.kept.borrow().texts.get(&at) {
             return Ok(text.clone());
         }
-        let file = self.state.join(folder).join(&at.1);
+        let folder = self.state.join(folder);
+        let file = match &at.1 {
+            TableName::Address(address) => folder.join(address.to_string()),
+            TableName::Other(name) => folder.join(name),
+        };
         let text: Rc<str> = match std::fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => "".into(),
             read => read?.into(),
@@ -93,7 +119,7 @@ mod tests {
         let write = |text: &str| std::fs::write(state.path().join("routes/a"), text).unwrap();
         let read = || {
             tables.refresh();
-            tables.text("routes", "a".into()).unwrap().to_string()
+            tables.text("routes", "a").unwrap().to_string()
         };
         assert_eq!(read(), "");
         write("one");
@@ -113,9 +139,9 @@ mod tests {
         std::fs::create_dir_all(&file).unwrap();
         renew(state.path()).unwrap();
         tables.refresh();
-        assert!(tables.text("routes", "a".into()).is_err());
+        assert!(tables.text("routes", "a").is_err());
         std::fs::remove_dir(&file).unwrap();
         std::fs::write(&file, "one").unwrap();
-        assert_eq!(&*tables.text("routes", "a".into()).unwrap(), "one", "read again");
+        assert_eq!(&*tables.text("routes", "a").unwrap(), "one", "read again");
     }
 }

@@ -25,6 +25,7 @@ mod stop_signal;
 mod successor;
 mod tree;
 mod variables;
+mod wait;
 mod zygote;
 
 use super::network::{FilterListener, SessionAffinity};
@@ -37,19 +38,18 @@ use crate::world::policy::DeniedConnection;
 pub use zygote::main;
 
 use announcer::Announcer;
-use attach::{AttachedClient, StdinPipe, WatchedFor};
+use attach::{AttachedClient, StdinPipe};
 use bounds::ExceededBound;
 use client::ShimClient;
 use log::{AttemptLog, LogBuffers, OutputStream, ReadMore};
 use pause::PauseProcess;
 use requests::RunningCommand;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, WaitOptions};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -58,6 +58,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stop_signal::SentStop;
 use successor::{ExpectedStart, StandbyAttempt};
+use wait::EventOrigin;
 
 /// Time for which a shim without containers stays, so that a quick restart needs no new one.
 const LINGER: Duration = Duration::from_secs(10);
@@ -154,18 +155,6 @@ struct Shim {
     _lock: OwnedFd,
 }
 
-/// Origin of an event.
-enum EventOrigin {
-    Signals,
-    Listener,
-    Client(u64),
-    Output(i32, usize),
-    Exec(i32),
-    Pause,
-    Attached(WatchedFor),
-    Guard(RawFd, PollFlags),
-}
-
 impl Shim {
     /// None when another shim has this pod.
     fn open(leader: OwnedFd, base_mounts: BaseMountsState) -> io::Result<Option<Shim>> {
@@ -216,6 +205,8 @@ impl Shim {
             for source in self.wait()? {
                 self.serve(source);
             }
+            self.tell_denied();
+            self.tell_unbound();
             self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap_children();
             self.meet_deadlines();
@@ -279,56 +270,6 @@ impl Shim {
             && (self.shm.as_ref().is_some_and(PodShm::has_files) || volumes::hold_in_memory(&self.pod))
     }
 
-    fn wait(&self) -> io::Result<Vec<EventOrigin>> {
-        let mut sources = vec![EventOrigin::Signals, EventOrigin::Listener];
-        let mut fds = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
-        ];
-        for client in &self.clients {
-            let flags = if client.has_more() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            fds.push(PollFd::new(&client.socket, flags));
-            sources.push(EventOrigin::Client(client.id));
-        }
-        for live in self.live.iter().filter(|live| !attach::is_held_up(&self.attached, live)) {
-            for (at, stream) in live.streams.iter().enumerate() {
-                fds.push(PollFd::new(&stream.fd, PollFlags::IN));
-                sources.push(EventOrigin::Output(live.process.pid, at));
-            }
-        }
-        for exec in self.execs.iter().filter(|exec| exec.is_open()) {
-            fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
-            sources.push(EventOrigin::Exec(exec.pid()));
-        }
-        if let Some(pause) = &self.pause {
-            fds.push(PollFd::new(pause.status_pipe(), PollFlags::IN));
-            sources.push(EventOrigin::Pause);
-        }
-        for (fd, watched) in self.watch_attached() {
-            fds.push(fd);
-            sources.push(EventOrigin::Attached(watched));
-        }
-        for guard in &self.guards {
-            fds.push(PollFd::from_borrowed_fd(guard.fd(), PollFlags::IN));
-            sources.push(EventOrigin::Guard(guard.fd().as_raw_fd(), PollFlags::empty()));
-        }
-        let timeout = self.next_deadline().map(|at| {
-            let left = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        }
-        let ready = fds.iter().zip(sources).filter(|(fd, _)| !fd.revents().is_empty());
-        let origin = |(fd, source): (&PollFd, EventOrigin)| match source {
-            EventOrigin::Guard(guard, _) => EventOrigin::Guard(guard, fd.revents()),
-            other => other,
-        };
-        Ok(ready.map(origin).collect())
-    }
-
     /// Reports connections that policies denied, each at most once in [`QUIET`].
     fn tell_denied(&mut self) {
         let denials: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
@@ -342,30 +283,10 @@ impl Shim {
         }
     }
 
-    /// The next moment at which something is due without anything happening.
-    fn next_deadline(&self) -> Option<Instant> {
-        let stops = self.live.iter().filter_map(|live| live.deadline);
-        let execs = self.execs.iter().filter_map(RunningCommand::deadline);
-        let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
-        let leave = self.live.is_empty().then(|| match self.told_to_leave.load(Ordering::Relaxed) {
-            true => Instant::now() + KILL_PAUSE,
-            false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
-        });
-        let spent = self.spent.iter().map(|(_, until)| *until);
-        let waits = self.successors.iter().filter_map(StandbyAttempt::until);
-        let prepare_at = self.live.iter().filter_map(|live| live.prepare_at);
-        let blocked = self.live.iter().filter_map(|live| live.sent_stop.as_ref().map(SentStop::next_look));
-        stops
-            .chain(blocked)
-            .chain(execs)
-            .chain(retry)
-            .chain(leave)
-            .chain(spent)
-            .chain(waits)
-            .chain(prepare_at)
-            .chain(self.next_look)
-            .chain(self.announcer.as_ref().and_then(Announcer::due))
-            .min()
+    /// Reports ports that could not be bound.
+    fn tell_unbound(&mut self) {
+        let unbound: Vec<UnboundPort> = self.guards.iter_mut().filter_map(FilterListener::unbound).collect();
+        unbound.into_iter().for_each(|port| self.tell_all(&ShimAnswer::Unbound(port)));
     }
 
     fn serve(&mut self, source: EventOrigin) {
@@ -385,10 +306,7 @@ impl Shim {
             EventOrigin::Pause => self.pause.iter().for_each(PauseProcess::drain_signal),
             EventOrigin::Attached(watched) => self.serve_attached(&watched),
             EventOrigin::Guard(fd, told) => {
-                self.guards.retain_mut(|guard| guard.fd().as_raw_fd() != fd || guard.serve(told));
-                self.tell_denied();
-                let unbound: Vec<UnboundPort> = self.guards.iter_mut().filter_map(FilterListener::unbound).collect();
-                unbound.into_iter().for_each(|port| self.tell_all(&ShimAnswer::Unbound(port)));
+                self.guards.retain_mut(|guard| guard.listener().as_raw_fd() != fd || guard.serve(told));
             }
             EventOrigin::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {

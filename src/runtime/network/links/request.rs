@@ -77,7 +77,7 @@ impl RemoteAddresses {
 
     /// Prepares a connection: has the gateway listen at an address of another machine. An address of this machine needs nothing.
     pub fn prepare(&mut self, tables: &NetworkTables, to: SocketAddrV4, is_stream: bool) -> Result<(), Errno> {
-        let text = tables.text(FOLDER, REMOTE.to_owned()).unwrap_or_default();
+        let text = tables.text(FOLDER, REMOTE).unwrap_or_default();
         if text.is_empty() || !is_remote(&text, *to.ip()) {
             return Ok(());
         }

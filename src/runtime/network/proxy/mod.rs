@@ -294,7 +294,7 @@ impl ListenAddress {
             let tables = tables.clone();
             move |service: Ipv4Addr| {
                 tables.refresh();
-                tables.text(routes::FOLDER, service.to_string()).unwrap_or_default()
+                tables.text(routes::FOLDER, service).unwrap_or_default()
             }
         };
         let choose = move |client: SocketAddr| match (to.get(), client.ip()) {
