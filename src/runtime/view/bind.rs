@@ -165,8 +165,11 @@ fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<Own
 
 /// Creates the folders of a path relative to this root, and opens the last one.
 fn make_all(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let mut at = match resolve(root, path, OFlags::PATH | OFlags::DIRECTORY) {
+        Err(Errno::NOENT) => resolve(root, Path::new("/"), OFlags::PATH | OFlags::DIRECTORY)?,
+        found => return found,
+    };
     let mut so_far = PathBuf::from("/");
-    let mut at = resolve(root, &so_far, OFlags::PATH | OFlags::DIRECTORY)?;
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
         so_far.push(part);
         at = match resolve(root, &so_far, OFlags::PATH | OFlags::DIRECTORY) {

@@ -1,18 +1,21 @@
 //! Sockets of the machine's services: a layer would hide their listeners, so their folders are bind-mounted.
 //!
 //! Searching all folders takes longer than all mounts together, and the result seldom changes. So the zygote caches it ([`cache_service_entries`])
-//! with the searched folders, and it stays valid while none of these folders changes.
+//! with the searched folders, and it stays valid while none of these folders changes. A result that was checked a moment ago counts as
+//! valid: a burst of starts checks the folders once.
 
 use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Folder of the machine's service sockets.
 pub const FOLDER: &str = "/run";
 /// Maximum depth at which sockets are searched.
 const DEPTH: usize = 2;
+/// Time for which a check stays valid. A socket that appears later would not be seen by a container that started just before it, either.
+const MOMENT: Duration = Duration::from_millis(5);
 /// A folder that changed within this time may change again with the same timestamp, because file system clocks are coarse.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
@@ -27,6 +30,8 @@ struct CachedServiceEntries {
     folder: PathBuf,
     looked: Vec<(PathBuf, Option<FolderStamp>)>,
     serving: Vec<PathBuf>,
+    /// When the folders were found unchanged.
+    checked: Option<Instant>,
 }
 
 /// Identity of a folder and the time of its last change.
@@ -34,16 +39,16 @@ type FolderStamp = (u64, u64, i64, i64, i64, i64);
 
 /// Returns the entries of a folder that are sockets or pipes, contain one, or are empty folders, in which a service may start later.
 pub fn service_entries(folder: &Path) -> Vec<PathBuf> {
-    let known = |known: &Option<CachedServiceEntries>| {
-        known.as_ref().filter(|known| known.holds(folder)).map(|known| known.serving.clone())
+    let known = |known: &mut Option<CachedServiceEntries>| {
+        known.as_mut().and_then(|known| known.holds(folder).then(|| known.serving.clone()))
     };
-    KNOWN.with_borrow(known).unwrap_or_else(|| CachedServiceEntries::read_folder(folder).serving)
+    KNOWN.with_borrow_mut(known).unwrap_or_else(|| CachedServiceEntries::read_folder(folder).serving)
 }
 
 /// Caches the current result for processes forked from this one.
 pub fn cache_service_entries(folder: &Path) {
     KNOWN.with_borrow_mut(|known| {
-        if !known.as_ref().is_some_and(|known| known.holds(folder)) {
+        if !known.as_mut().is_some_and(|known| known.holds(folder)) {
             *known = Some(CachedServiceEntries::read_folder(folder)).filter(CachedServiceEntries::is_settled);
         }
     });
@@ -80,8 +85,20 @@ impl CachedServiceEntries {
     }
 
     /// Whether the cached result is still valid.
-    fn holds(&self, folder: &Path) -> bool {
-        self.folder == folder && self.looked.iter().all(|(folder, known)| stamp(folder) == *known)
+    fn holds(&mut self, folder: &Path) -> bool {
+        self.folder == folder && (self.is_checked() || self.check())
+    }
+
+    fn is_checked(&self) -> bool {
+        self.checked.is_some_and(|at| at.elapsed() < MOMENT)
+    }
+
+    /// Looks for changes of the searched folders. Returns false when there are any.
+    fn check(&mut self) -> bool {
+        let now = Instant::now();
+        let is_unchanged = self.looked.iter().all(|(folder, known)| stamp(folder) == *known);
+        self.checked = is_unchanged.then_some(now);
+        is_unchanged
     }
 
     /// Whether every later change will change a stamp.
@@ -124,12 +141,15 @@ mod tests {
         let at = |path: &str| run.path().join(path);
         fs::create_dir_all(at("files/deep")).expect("made");
         fs::write(at("files/pid"), "1").expect("written");
-        let found = CachedServiceEntries::read_folder(run.path());
+        let mut found = CachedServiceEntries::read_folder(run.path());
         assert!(found.holds(run.path()) && found.serving.is_empty());
         assert!(!found.is_settled(), "just created");
         assert!(!found.holds(&at("files")));
         let _listening = UnixListener::bind(at("files/deep/s"));
+        assert!(!found.check());
         assert!(!found.holds(run.path()));
+        found.checked = Some(Instant::now());
+        assert!(found.holds(run.path()), "checked a moment ago");
         assert_eq!(CachedServiceEntries::read_folder(run.path()).serving, [at("files")]);
     }
 }
