@@ -59,7 +59,7 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> Result<()> {
     let mode = Mode::from_raw_mode(mode);
     match fchmod(&file, mode) {
         // A descriptor that was opened for nothing: the name in `/proc` stands for what it holds, whatever has its name now.
-        Err(Errno::BADF) if !is_kind(&file, FileType::Symlink)? => chmodat(CWD, path_of(file), mode, AtFlags::empty()),
+        Err(Errno::BADF) if !is_kind(&file, FileType::Symlink)? => chmodat(CWD, path_of(&file), mode, AtFlags::empty()),
         other => other,
     }
 }
@@ -86,8 +86,8 @@ pub fn open_inside(folder: &OwnedFd, path: &str) -> std::io::Result<File> {
     File::open(path_of(&held))
 }
 
-/// The name in `/proc` of what a descriptor holds, for calls that take no descriptor.
-pub fn path_of(held: impl AsFd) -> PathBuf {
+/// The name in `/proc` of what a descriptor holds, for calls that take no descriptor. It means that only while the descriptor is open.
+pub fn path_of(held: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()))
 }
 
@@ -184,6 +184,8 @@ mod tests {
         symlink(&secret, &file).expect("linked");
         set_mode(&held, 0o666).expect("set");
         assert_eq!((mode(&base.path().join("moved")), mode(&secret)), (0o666, 0o600));
+        set_mode(held, 0o640).expect("set through a handle that is given away");
+        assert_eq!(mode(&base.path().join("moved")), 0o640);
         symlink(&secret, &link).expect("linked");
         let held = open_path(CWD, &link).expect("held");
         assert!(set_mode(&held, 0o666).is_err());
