@@ -22,8 +22,8 @@ const CALLERS: usize = 8;
 pub struct CallerHandles(Vec<(i32, OwnedFd)>);
 
 impl CallerHandles {
-    /// Returns a duplicate of a descriptor of a thread with a known handle; `None` without one. The thread still has its id, so the id
-    /// means no other thread meanwhile.
+    /// Returns a duplicate of a descriptor of a thread with a known handle; `None` without one. As the thread still runs, no other thread
+    /// has got its id meanwhile.
     fn known_descriptor(&mut self, thread: i32, number: i32) -> Option<Result<OwnedFd, Errno>> {
         let at = self.0.iter().position(|(known, _)| *known == thread)?;
         match pidfd_getfd(&self.0[at].1, number, PidfdGetfdFlags::empty()) {
