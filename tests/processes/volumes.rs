@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 /// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
 fn clusters() -> Vec<Cluster> {
@@ -312,6 +313,24 @@ fn devices_and_termination_message_are_private() {
         let said = cluster.read("pod/own", "{.status.containerStatuses[0].state.terminated.message}");
         assert_eq!(said, "last words\n");
         assert!(!Path::new("/dev/termination-log").exists() && !Path::new("/dev/shm/kloop-mark").exists());
+    }
+}
+
+#[test]
+fn devices_are_like_the_machines_and_cannot_be_changed() {
+    let stat = "stat -c '%n %F %t:%T %a' /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty";
+    let machines = Command::new("sh").args(["-c", stat]).output().expect("sh runs").stdout;
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        // A change that succeeds leaves the mode as it is.
+        let script = format!(
+            "{stat}; head -c 2 /dev/zero | od -An -tx1; echo x > /dev/null && echo written; (echo x > /dev/full) 2> /dev/null || echo full; \
+             chmod $(stat -c %a /dev/null) /dev/null 2> /dev/null || echo refused"
+        );
+        cluster.apply(&pod("devices", "Never", 1, &script));
+        cluster.until_reads("pod/devices", "{.status.phase}", "Succeeded");
+        let expected = format!("{} 00 00\nwritten\nfull\nrefused\n", String::from_utf8_lossy(&machines));
+        assert_eq!(cluster.log("devices", "main"), expected);
     }
 }
 

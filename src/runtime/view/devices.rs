@@ -2,14 +2,17 @@
 
 use super::{bind, create_folder, describe_error, path_of};
 use crate::object::io_error_text;
-use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, openat, symlink};
+use rustix::fs::{Access, CWD, FileType, Mode, OFlags, access, lgetxattr, mknodat, openat, symlink};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Metadata, set_permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
 /// Prefixes of devices that are left out or replaced.
 const OMITTED: [&str; 6] = ["loop", "ram", "tty", "vcs", "zram", "pt"];
+/// Extended attribute of a file that has an access list (acl(5)).
+const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Default path of a termination message.
 const MESSAGE: &str = "/dev/termination-log";
 
@@ -52,11 +55,24 @@ fn add_entry(path: &Path, place: &Path) {
         }
         FileType::BlockDevice => {}
         _ if access(path, Access::READ_OK).is_err() => {}
+        FileType::CharacterDevice if copy_device(path, place, &found).is_ok() => {}
         _ => {
             let _ = fs::write(place, "");
             let _ = mount_bind(path, place);
         }
     }
+}
+
+/// Creates a device like the machine's, which saves each container a mount. Only root of the machine may create devices.
+fn copy_device(path: &Path, place: &Path, found: &Metadata) -> io::Result<()> {
+    // A device with an access list has other permissions than its mode says.
+    if lgetxattr(path, ACCESS_LIST, &mut [0; 0]).is_ok_and(|length| length > 0) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    mknodat(CWD, place, FileType::CharacterDevice, Mode::from_raw_mode(found.mode() & 0o7777), found.rdev())?;
+    chown(place, Some(found.uid()), Some(found.gid()))
+        .and_then(|()| set_permissions(place, found.permissions()))
+        .inspect_err(|_| drop(fs::remove_file(place)))
 }
 
 /// Mounts new terminals into a container's `/dev`, as container runtimes do: only root can open those of the machine through `/dev/pts`.
