@@ -8,6 +8,7 @@ use super::super::folder;
 use super::super::pid_namespace::PidNamespace;
 use super::mounted::{self, Mounted};
 use super::shm::{PodShm, describe_shm_error};
+use super::visit::Home;
 use super::{describe_error, devices, enter_own_user_namespace, separate, services, show_processes};
 use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -226,17 +227,24 @@ impl PodShm {
             base_mounts.enter(false, false, None)?;
             // Shared memory is not executable (as in container runtimes).
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map(|()| true).map_err(describe_shm_error)
+            mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map_err(describe_shm_error)
         };
-        run_in_fork(mount_tmpfs, |process, _| {
+        let open = |process: &str| {
             let open = |path: &str, flags| {
-                let path = format!("/proc/{}/{path}", process.as_raw_nonzero());
+                let path = format!("/proc/{process}/{path}");
                 openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(describe_shm_error)
             };
             let mounts = open("ns/mnt", OFlags::RDONLY)?;
             let root = open(&format!("root{}", at.display()), OFlags::RDONLY | OFlags::DIRECTORY)?;
             Ok(PodShm { mounts, at: at.clone(), root })
-        })
+        };
+        let home = if base_mounts.users.is_none() { Home::if_may_return() } else { None };
+        match home {
+            Some(home) => home.visit(|| mount_tmpfs().and_then(|()| open("self"))),
+            None => {
+                run_in_fork(|| mount_tmpfs().map(|()| true), |process, _| open(&process.as_raw_nonzero().to_string()))
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod name;
 mod private_dirs;
 mod services;
 mod shm;
+mod visit;
 
 pub use base_mounts::BaseMounts;
 pub use bind::check as check_mounts;
@@ -40,6 +41,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use visit::Home;
 
 /// The namespaces that a container may have of its own, by their names in `/proc`, in the order of entering them: the first one permits the
 /// others.
@@ -84,11 +86,8 @@ pub fn start_view(
 
 /// Clones the pod's shared memory and returns to the own namespace; only root may do that.
 fn clone_shm(shm: &PodShm) -> Result<OwnedFd, String> {
-    let own_space = space_of_ours("mnt").map_err(describe_error("open its mount namespace"))?;
-    let taken = shm.clone_mount()?;
-    move_into_link_name_space(own_space.as_fd(), Some(LinkNameSpaceType::Mount))
-        .map_err(describe_error("return to its mount namespace"))?;
-    Ok(taken)
+    let home = Home::if_may_return().ok_or("cannot return to its mount namespace")?;
+    home.visit(|| shm.clone_mount())
 }
 
 /// Mounts `/proc` for the PID namespace of this process.
