@@ -155,7 +155,7 @@ impl ViewComposer<'_> {
         let services = self.is_root && folder == Path::new(services::FOLDER);
         let special = self.is_special(folder) && !services;
         let busy = !mounted::topmost(&self.mounts, folder).is_empty();
-        let others = !self.is_root && OTHERS.iter().any(|other| Path::new(other) == folder);
+        let others = !self.is_root && OTHERS.iter().any(|other| folder.as_os_str() == *other);
         match () {
             () if !wants && (special || self.is_closed(folder) || (others && !busy)) => self.bind(folder),
             () if self.is_root && !special && (busy || services) => self.overlay_and_mounts(folder),
@@ -171,12 +171,13 @@ impl ViewComposer<'_> {
 
     /// Whether a mount point is missing below a folder.
     fn needs_folder(&self, folder: &Path) -> bool {
-        self.wanted.iter().any(|wanted| wanted.path != folder && wanted.path.starts_with(folder))
+        let is_below = |path: &Path| path.as_os_str() != folder.as_os_str() && mounted::is_within(path, folder);
+        self.wanted.iter().any(|wanted| is_below(&wanted.path))
     }
 
     fn is_special(&self, folder: &Path) -> bool {
         let kind = self.mounted(folder).map_or("", |one| &one.kind);
-        let named = AS_THEY_ARE.iter().any(|path| Path::new(path) == folder);
+        let named = AS_THEY_ARE.iter().any(|path| folder.as_os_str() == *path);
         named || SPECIAL.contains(&kind) || kind.starts_with("fuse")
     }
 
@@ -186,7 +187,7 @@ impl ViewComposer<'_> {
     }
 
     fn mounted(&self, folder: &Path) -> Option<&Mounted> {
-        self.mounts.iter().rev().find(|one| one.at == folder)
+        self.mounts.iter().rev().find(|one| one.at.as_os_str() == folder.as_os_str())
     }
 
     fn bind(&self, path: &Path) -> Result<(), String> {
@@ -215,7 +216,7 @@ impl ViewComposer<'_> {
         below.extend(special.filter(|path| path.is_dir()));
         below.sort();
         below.dedup();
-        let is_done = |path: &Path| done.iter().any(|done| path.starts_with(done));
+        let is_done = |path: &Path| done.iter().any(|done| mounted::is_within(path, done));
         below.retain(|path| !is_done(path) && !self.hides(path));
         for path in &below {
             let built = if path.is_dir() { self.build_folder(path) } else { self.bind(path) };
@@ -270,7 +271,7 @@ impl ViewComposer<'_> {
             self.layers.copy_attributes(path, &self.target(path));
             return Ok(());
         }
-        let layered = at_top || self.wanted.iter().any(|wanted| wanted.path.starts_with(path)) || {
+        let layered = at_top || self.wanted.iter().any(|wanted| mounted::is_within(&wanted.path, path)) || {
             let busy = !mounted::topmost(&self.mounts, path).is_empty();
             !busy && !special && access(path, Access::WRITE_OK).is_ok()
         };

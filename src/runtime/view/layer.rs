@@ -1,5 +1,6 @@
 //! An overlay over one folder of the machine: writes go into a tmpfs, unchanged files are the machine's.
 
+use super::mounted::is_within;
 use super::{create_folder, path_of};
 use crate::object::io_error_text;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
@@ -37,7 +38,7 @@ impl LayerFolder<'_> {
         };
         let (upper, work) = (self.create_layer('u', folder)?, self.base.join(format!("w{}", self.count)));
         create_folder(&work, 0o700)?;
-        for wanted in wanted.iter().filter(|wanted| wanted.path.starts_with(folder)) {
+        for wanted in wanted.iter().filter(|wanted| is_within(&wanted.path, folder)) {
             self.make_place(folder, &upper, wanted)?;
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
