@@ -195,6 +195,7 @@ impl HttpServer {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(HANDS + MOST_WAITING)
+            .on_thread_start(use_mimalloc)
             .build()?;
         let advertised = self.advertised_address();
         use_mimalloc();
