@@ -161,8 +161,12 @@ pub fn end_shim(shim: ProcessIdentity) {
 }
 
 /// Takes over the folders of pods whose shims are gone: kills what they left, settles and fences their records with our epoch.
-/// Each is held by its lock. A folder that a later leader has touched is left to it.
+/// Each is held by its lock. Folders are left to a later leader, if there is one.
 pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, ShimRecord)> {
+    let state = pods.first().and_then(|pod| pod.ancestors().nth(2));
+    if state.is_some_and(|state| folder::read_epoch(state) > epoch) {
+        return Vec::new();
+    }
     let held = pods.iter().filter_map(|pod| Some((pod.clone(), folder::lock(pod).ok()??)));
     let mut found: Vec<(PathBuf, rustix::fd::OwnedFd, ShimRecord)> = held
         .map(|(pod, lock)| {
@@ -181,4 +185,23 @@ pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, ShimRecord)> {
         let _ = folder::write_record(&pod, record);
     }
     found.into_iter().map(|(pod, _lock, record)| (pod, record)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_left_to_a_later_leader() {
+        let state = tempfile::tempdir().unwrap();
+        let pod = state.path().join("pods").join("u");
+        std::fs::create_dir_all(&pod).unwrap();
+        folder::write_record(&pod, &ShimRecord { epoch: 3, ..ShimRecord::empty() }).unwrap();
+        // A later leader has opened the state folder, and this pod's shim has not written since.
+        folder::write_epoch(state.path(), 5).unwrap();
+        assert_eq!(take_over(std::slice::from_ref(&pod), 4), []);
+        assert_eq!(folder::read_record(&pod).unwrap().epoch, 3);
+        assert_eq!(take_over(std::slice::from_ref(&pod), 5).len(), 1);
+        assert_eq!(folder::read_record(&pod).unwrap().epoch, 5);
+    }
 }

@@ -62,11 +62,13 @@ impl Shim {
         self.record.epoch = self.record.epoch.max(envelope.epoch);
         match envelope.request {
             ShimRequest::Hello(pod) => {
+                let is_known = pod.as_ref().is_none_or(|pod| *pod == self.record.pod);
                 if let Some(pod) = pod {
                     self.record.pod = pod;
                 }
-                // Before the first start the record is not needed, and creating it later is cheaper than replacing it.
-                if !self.record.containers.is_empty() {
+                // Before the first start the record is not needed, and creating it later is cheaper than replacing it. For a new epoch alone
+                // it is not written: the state folder has that epoch already, and a new leader greets all shims at once.
+                if !is_known && !self.record.containers.is_empty() {
                     self.save();
                 }
                 if let Some(client) = self.clients.iter_mut().find(|known| known.id == client) {

@@ -17,7 +17,7 @@ pub struct ShimRecord {
     pub version: u32,
     /// The boot that the processes belong to.
     pub boot: String,
-    /// The highest epoch seen.
+    /// The highest epoch seen until this was written.
     pub epoch: u64,
     /// The shim that wrote this.
     pub shim: Option<ProcessIdentity>,
