@@ -4,7 +4,8 @@
 //! to itself). So it ends with the container and needs no unmounting. All writes go to one tmpfs: a restart begins without them. Never:
 //! changes a file of the machine, or a mount that other processes see.
 //! Start reading at [`enter`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays, `private_dirs`
-//! makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the volumes.
+//! makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the volumes,
+//! `visit` enters another mount namespace and returns.
 
 pub mod base_mounts;
 mod bind;

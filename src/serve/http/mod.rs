@@ -84,7 +84,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
-use turns::{MOST_WAITING, Turn, Turns};
+use turns::{Turn, Turns};
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -192,11 +192,7 @@ impl HttpServer {
 
     /// Serves until `stop` completes.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(HANDS + MOST_WAITING)
-            .on_thread_start(use_mimalloc)
-            .build()?;
+        let runtime = turns::make_runtime(HANDS)?;
         let advertised = self.advertised_address();
         use_mimalloc();
         let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane } = self;

@@ -4,13 +4,25 @@ use super::connections::Client;
 use super::fair_turns::{FairTurn, FairTurns};
 use crate::apiserver::{ApiResult, WorkTurn};
 use crate::object::Status;
+use crate::runtime::allocator::use_mimalloc;
 use crate::serve::answer::too_many_requests;
+use std::io;
 use std::sync::Arc;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of requests that wait for webhooks.
-pub const MOST_WAITING: usize = 112;
+const MOST_WAITING: usize = 112;
+
+/// Returns the runtime of a server: the calling thread for connections, and threads for so many requests that work and for those that
+/// wait.
+pub fn make_runtime(working: usize) -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(working + MOST_WAITING)
+        .on_thread_start(use_mimalloc)
+        .build()
+}
 
 /// The turns of a server.
 pub struct Turns {
