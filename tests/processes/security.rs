@@ -48,8 +48,11 @@ fn ordinary_user_gets_an_event_that_capabilities_need_root() {
     let adding = "securityContext: {capabilities: {add: [SYS_TIME]}}";
     cluster.apply(&pod("adding", "", adding, &format!("{RIGHTS}; exec sleep 1000")));
     cluster.until_reads("pod/adding", "{.status.phase}", "Running");
-    let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.message};{end}");
-    assert!(events.contains("NoCapabilities:container main: securityContext.capabilities.add needs root"), "{events}");
+    // Events are written after other work.
+    cluster.until("the event is there", || {
+        let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason}:{.message};{end}");
+        events.contains("NoCapabilities:container main: securityContext.capabilities.add needs root")
+    });
 }
 
 #[test]
