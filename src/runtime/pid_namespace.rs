@@ -1,7 +1,8 @@
 //! Starts processes in a PID namespace (pid_namespaces(7)).
 //!
-//! A process chooses the PID namespace of its children with `setns` or `unshare`. Root then returns to its own namespace. An ordinary user
-//! cannot return, so an intermediate process enters the namespace and forks with `CLONE_PARENT`: the new process is a child of the caller.
+//! A new namespace begins with the fork of its first process. For an existing one, a process chooses the namespace of its children with
+//! `setns`. Root then returns to its own namespace. An ordinary user cannot return, so an intermediate process enters the namespace and
+//! forks with `CLONE_PARENT`: the new process is a child of the caller.
 //! Only for processes with one thread.
 
 use crate::object::io_error_text;
@@ -9,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, geteuid, waitpid};
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A PID namespace for a new process.
@@ -47,57 +48,48 @@ impl PidNamespace {
 
     /// Forks this process into the namespace. Returns 0 in the child and the child's pid in the parent.
     pub fn fork(&self) -> rustix::io::Result<i32> {
+        let PidNamespace::Known(space) = self else { return fork(libc::CLONE_NEWPID) };
         let own = open_pid_namespace("self")?;
         // Even root cannot return to a namespace that is owned by a parent user namespace.
         let may_return = geteuid().is_root() && set_child_namespace(&own).is_ok();
-        if may_return { self.fork_and_return(&own) } else { self.fork_through_child() }
-    }
-
-    /// Makes later children of this process start in the namespace.
-    fn select_for_children(&self) -> rustix::io::Result<()> {
-        match self {
-            PidNamespace::Known(space) => set_child_namespace(space),
-            // SAFETY: the flag does not touch the table of descriptors, which is what makes this call unsafe.
-            PidNamespace::New => unsafe { unshare_unsafe(UnshareFlags::NEWPID) },
+        if !may_return {
+            return fork_through_child(space);
         }
-    }
-
-    fn fork_and_return(&self, own: &OwnedFd) -> rustix::io::Result<i32> {
-        self.select_for_children()?;
+        set_child_namespace(space)?;
         let forked = fork(0);
         if forked != Ok(0) {
-            set_child_namespace(own)?;
+            set_child_namespace(&own)?;
         }
         forked
     }
+}
 
-    fn fork_through_child(&self) -> rustix::io::Result<i32> {
-        let (pid_read, pid_write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let intermediate = match fork(0)? {
-            0 => {
-                drop(pid_read);
-                // The new process becomes a child of this one's parent.
-                let forked = self.select_for_children().and_then(|()| fork(libc::CLONE_PARENT));
-                if forked == Ok(0) {
-                    return forked;
-                }
-                let _ = write(&pid_write, &forked.unwrap_or_else(|error| -error.raw_os_error()).to_ne_bytes());
-                // SAFETY: ends the process without running anything that belongs to its parent.
-                unsafe { libc::_exit(0) }
+fn fork_through_child(space: &OwnedFd) -> rustix::io::Result<i32> {
+    let (pid_read, pid_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let intermediate = match fork(0)? {
+        0 => {
+            drop(pid_read);
+            // The new process becomes a child of this one's parent.
+            let forked = set_child_namespace(space).and_then(|()| fork(libc::CLONE_PARENT));
+            if forked == Ok(0) {
+                return forked;
             }
-            pid => pid,
-        };
-        drop(pid_write);
-        let mut number = [0; 4];
-        let count = read(&pid_read, &mut number);
-        let _ = waitpid(Pid::from_raw(intermediate), WaitOptions::empty());
-        match count {
-            Ok(4) => match i32::from_ne_bytes(number) {
-                pid @ 1.. => Ok(pid),
-                error => Err(Errno::from_raw_os_error(-error)),
-            },
-            _ => Err(Errno::CHILD),
+            let _ = write(&pid_write, &forked.unwrap_or_else(|error| -error.raw_os_error()).to_ne_bytes());
+            // SAFETY: ends the process without running anything that belongs to its parent.
+            unsafe { libc::_exit(0) }
         }
+        pid => pid,
+    };
+    drop(pid_write);
+    let mut number = [0; 4];
+    let count = read(&pid_read, &mut number);
+    let _ = waitpid(Pid::from_raw(intermediate), WaitOptions::empty());
+    match count {
+        Ok(4) => match i32::from_ne_bytes(number) {
+            pid @ 1.. => Ok(pid),
+            error => Err(Errno::from_raw_os_error(-error)),
+        },
+        _ => Err(Errno::CHILD),
     }
 }
 
