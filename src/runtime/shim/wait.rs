@@ -5,18 +5,25 @@
 
 use super::announcer::Announcer;
 use super::attach::{self, WatchedFor};
+use super::client::ShimClient;
 use super::requests::RunningCommand;
 use super::stop_signal::SentStop;
 use super::successor::StandbyAttempt;
 use super::{KILL_PAUSE, LINGER, Shim};
 use crate::runtime::network::FilterListener;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+/// Number of calls in a row after which all other descriptors are combined in one: a program that connects again and again waits for each
+/// answer, and to poll ten descriptors takes longer than the answer. Combining them takes as long as a few calls.
+const IN_A_ROW: usize = 8;
 
 /// Origin of an event.
 pub(super) enum EventOrigin {
@@ -47,17 +54,18 @@ impl Shim {
         let deadline = self.next_deadline();
         // The rest of the loop ends processes that are killed, and this process once it has nothing to run.
         let may_stay = !self.live.is_empty() && !self.is_killing();
+        let (mut answered, combined, mut few) = (0, OnceCell::new(), Vec::new());
         loop {
-            match poll(&mut fds, time_until(deadline).as_ref()) {
-                Ok(_) => {}
+            let only_few = match wait_for(&mut fds, &mut few, deadline) {
+                Ok(only_few) => only_few,
                 Err(Errno::INTR) => return Ok(Vec::new()),
                 Err(error) => return Err(error.into()),
-            }
-            let (others, calls) = fds.split_at(others);
+            };
+            let (others_now, calls) = if only_few { (&[][..], &few[1..]) } else { fds.split_at(others) };
             let is_call = |fd: &PollFd| fd.revents() == PollFlags::IN;
-            let only_calls = others.iter().all(is_quiet) && calls.iter().all(|fd| is_quiet(fd) || is_call(fd));
+            let only_calls = others_now.iter().all(is_quiet) && calls.iter().all(|fd| is_quiet(fd) || is_call(fd));
             if !may_stay || !only_calls || deadline.is_some_and(|at| at <= Instant::now()) {
-                let ready = others.iter().zip(sources).filter(|(fd, _)| !is_quiet(fd)).map(|(_, source)| source);
+                let ready = others_now.iter().zip(sources).filter(|(fd, _)| !is_quiet(fd)).map(|(_, source)| source);
                 let guards = calls.iter().zip(&listeners).filter(|(fd, _)| !is_quiet(fd));
                 let guards = guards.map(|(fd, listener)| EventOrigin::Guard(listener.as_raw_fd(), fd.revents()));
                 return Ok(ready.chain(guards).collect());
@@ -67,7 +75,20 @@ impl Shim {
             if guards.iter().any(FilterListener::has_report) {
                 return Ok(Vec::new());
             }
+            answered += 1;
+            if answered == IN_A_ROW
+                && !self.waits_to_write()
+                && let Ok(epoll) = combine(&fds[..others])
+            {
+                let combined = PollFd::new(combined.get_or_init(|| epoll), PollFlags::IN);
+                few = iter::once(combined).chain(fds[others..].iter().cloned()).collect();
+            }
         }
+    }
+
+    /// Whether any of the others may be polled for writing.
+    fn waits_to_write(&self) -> bool {
+        !self.attached.is_empty() || self.clients.iter().any(ShimClient::has_more)
     }
 
     /// Returns everything to poll except the calls.
@@ -128,6 +149,29 @@ impl Shim {
             .chain(self.announcer.as_ref().and_then(Announcer::due))
             .min()
     }
+}
+
+/// Waits for an event or the deadline. `few`, when not empty, is everything that all others are combined in, followed by the calls; returns
+/// whether nothing but these has to be looked at.
+fn wait_for(fds: &mut [PollFd], few: &mut [PollFd], deadline: Option<Instant>) -> rustix::io::Result<bool> {
+    if few.is_empty() {
+        return poll(fds, time_until(deadline).as_ref()).map(|_| false);
+    }
+    poll(few, time_until(deadline).as_ref())?;
+    let only_few = is_quiet(&few[0]);
+    if !only_few {
+        poll(fds, Some(&Timespec::default()))?;
+    }
+    Ok(only_few)
+}
+
+/// Returns one descriptor that is readable when one of these is readable or closed.
+fn combine(fds: &[PollFd]) -> rustix::io::Result<OwnedFd> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for fd in fds {
+        epoll::add(&epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(epoll)
 }
 
 fn is_quiet(fd: &PollFd) -> bool {
