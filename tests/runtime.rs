@@ -2,6 +2,7 @@
 
 mod deaths;
 mod services;
+mod shared_memory;
 mod successor;
 
 use kloop::kinds::probe_handler::ProbeHandler;

@@ -1,25 +1,22 @@
-//! Turns a launch request into a process: finds the program, creates the pipes, prepares the process, starts it.
+//! Turns a launch request into an attempt: creates its folders, pipes and groups, prepares its process, starts it.
+//!
+//! What happens in the process itself is in [`container_process`].
 
-use super::super::image::programs::may_execute;
 use super::super::limits::group::{self, CgroupEntry};
-use super::super::limits::processes;
 use super::super::network::ListenerChannel;
 use super::super::pid_namespace::PidNamespace;
 use super::super::process::ProcessIdentity;
-use super::super::wire::{LaunchRequest, MountView, now_nanos};
-use super::super::{folder, interpreter, process, pty, spawn, user, view, volumes};
+use super::super::spawn::waiting::PreparedChild;
+use super::super::wire::{LaunchRequest, now_nanos};
+use super::super::{folder, process, user, view, volumes};
 use super::attach::StdinPipe;
+use super::container_process::{self, LaunchContext, LaunchPlace};
 use super::log::{AttemptLog, OutputStream};
 use super::stdio::StdioPipes;
 use super::variables;
 use crate::object::io_error_text;
-use crate::world::volume::Volume;
 use rustix::process::{Pid, Signal, kill_process};
-use std::ffi::{CString, OsStr};
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A started attempt.
@@ -54,66 +51,75 @@ impl From<String> for LaunchRefusal {
     }
 }
 
-/// Context of a program's start.
-enum LaunchPlace<'a> {
-    /// The machine's files.
-    Here,
-    /// A new private view.
-    Own {
-        /// Namespaces to start from.
-        base_mounts: Option<&'a view::BaseMounts>,
-        /// Shared memory of its pod.
-        shm: Option<&'a view::PodShm>,
-        /// The pod's folder.
-        pod: &'a Path,
-        /// The file of its termination message, and its path in the view.
-        message: (&'a Path, &'a str),
-        /// Its view of files.
-        view: &'a MountView,
-        /// The pod's volumes.
-        volumes: &'a [Volume],
-    },
-    /// The namespaces of a running container.
-    Of(view::ForeignNamespaces),
-}
-
-/// Context of a process that starts in a container.
-pub struct LaunchContext<'a> {
-    /// The container's launch: user and privileges.
-    pub launch: &'a LaunchRequest,
-    /// Its environment.
-    pub env: &'a [(String, String)],
-    /// Its folder.
-    pub cwd: &'a Path,
-    /// Standard input, output and error.
-    pub stdio: [&'a OwnedFd; 3],
-    /// The terminal to open, which replaces all three.
-    pub terminal: Option<pty::PtyRequest<'a>>,
-    /// The control groups that it enters.
-    pub groups: &'a CgroupEntry,
-}
-
-impl LaunchContext<'_> {
-    fn variable(&self, name: &str) -> Option<&str> {
-        variable(self.env, name)
-    }
-
-    /// Whether nothing has to be done between fork and exec. An OOM score alone does not require a fork.
-    fn is_plain(&self) -> bool {
-        let LaunchRequest { user, hostname, rights, .. } = self.launch;
-        let is_plain = user.is_none() && hostname.is_empty() && *rights == Default::default();
-        is_plain && self.terminal.is_none() && self.groups.is_empty()
-    }
-}
-
-/// An attempt whose process has its files, pipes and groups, and waits to execute its program.
+/// An attempt with its files, pipes and groups.
 pub struct PreparedAttempt {
     launch: LaunchRequest,
     stdio_pipes: StdioPipes,
     groups: CgroupEntry,
     gate: Option<ListenerChannel>,
-    /// `None` when nothing has to be done between fork and exec; the process is then forked at the start.
-    process: Option<spawn::PreparedChild>,
+    process: AttemptProcess,
+}
+
+/// The process of an attempt.
+enum AttemptProcess {
+    /// It is forked at the start, because nothing has to be done between fork and exec.
+    Unforked,
+    /// It waits to execute its program.
+    Waiting(PreparedChild),
+    /// It has executed its program.
+    Started(Pid, BegunAttempt),
+}
+
+impl AttemptProcess {
+    /// Prepares the process; also starts its program where `exec` permits it and that is cheaper.
+    fn prepare(
+        context: &LaunchContext,
+        place: LaunchPlace,
+        gate: Option<&ListenerChannel>,
+        space: Option<&PidNamespace>,
+        exec: ExecTime,
+    ) -> Result<AttemptProcess, String> {
+        let argv = &context.launch.argv;
+        let is_here = matches!(place, LaunchPlace::Here);
+        if is_here && gate.is_none() && context.is_plain() && process::has_pidfds() {
+            return Ok(AttemptProcess::Unforked);
+        }
+        if exec == ExecTime::AtLaunch || !place.permits_sharing_memory(space) {
+            return container_process::fork(argv, context, place, gate, space).map(AttemptProcess::Waiting);
+        }
+        let begun = BegunAttempt::begin(context.launch);
+        let pid = container_process::start(argv, context, place, gate, space.is_some())?;
+        Ok(AttemptProcess::Started(pid, begun))
+    }
+}
+
+/// An attempt whose program may have run: it has a log.
+struct BegunAttempt {
+    /// When it was started.
+    since: i64,
+    /// Destination of its output.
+    log: AttemptLog,
+}
+
+impl BegunAttempt {
+    /// Makes its log. A log without a record means that the attempt may have run.
+    fn begin(launch: &LaunchRequest) -> BegunAttempt {
+        remove_older_logs(launch);
+        let since = now_nanos();
+        let mut log = AttemptLog::new(folder::log(&launch.container, launch.attempt));
+        log.create();
+        let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
+        BegunAttempt { since, log }
+    }
+}
+
+/// When the program of an attempt is executed.
+#[derive(Clone, Copy, PartialEq)]
+pub enum ExecTime {
+    /// As soon as its process is prepared, where that is cheaper.
+    MayBeNow,
+    /// At [`PreparedAttempt::launch`].
+    AtLaunch,
 }
 
 /// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes exist already. With a gate, it
@@ -125,6 +131,7 @@ pub fn prepare(
     shm: &mut Option<view::PodShm>,
     gate: Option<ListenerChannel>,
     space: Option<&PidNamespace>,
+    exec: ExecTime,
 ) -> Result<PreparedAttempt, LaunchRefusal> {
     variables::fill(pod, &mut launch)
         .map_err(|message| LaunchRefusal { reason: "CreateContainerConfigError", message })?;
@@ -168,16 +175,10 @@ pub fn prepare(
     }
     let groups = group::create_groups(&launch.groups)?;
     let context = launch_context(&launch, &stdio_pipes, &groups);
-    let is_plain = matches!(place, LaunchPlace::Here) && gate.is_none() && context.is_plain() && process::has_pidfds();
-    let process = if is_plain { None } else { Some(fork(&launch.argv, &context, place, gate.as_ref(), space)?) };
+    let process = AttemptProcess::prepare(&context, place, gate.as_ref(), space, exec)?;
     // Volume contents may be secret, and large.
     launch.volumes.clear();
     Ok(PreparedAttempt { launch, stdio_pipes, groups, gate, process })
-}
-
-/// Returns the value of an environment variable.
-pub fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
 fn launch_context<'a>(
@@ -195,23 +196,29 @@ pub fn folder_of(launch: &LaunchRequest) -> &Path {
 }
 
 impl PreparedAttempt {
-    /// Returns the pid of the waiting process, if it exists already.
+    /// Returns the pid of its process, if it exists already.
     pub fn pid(&self) -> Option<i32> {
-        self.process.as_ref().map(|process| process.pid().as_raw_nonzero().get())
+        let pid = match &self.process {
+            AttemptProcess::Unforked => return None,
+            AttemptProcess::Waiting(process) => process.pid(),
+            AttemptProcess::Started(pid, _) => *pid,
+        };
+        Some(pid.as_raw_nonzero().get())
     }
 
-    /// Starts the program.
+    /// Starts the program, unless it runs already.
     pub fn launch(self) -> Result<StartedAttempt, LaunchRefusal> {
         let PreparedAttempt { launch, stdio_pipes, groups, gate, process } = self;
-        remove_older_logs(&launch);
-        let since = now_nanos();
-        // A log without a record means that the attempt may have run.
-        let mut log = AttemptLog::new(folder::log(&launch.container, launch.attempt));
-        log.create();
-        let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
-        let pid = match process {
-            Some(waiting) => waiting.start()?,
-            None => spawn(&launch.argv, &launch_context(&launch, &stdio_pipes, &groups))?,
+        let (pid, BegunAttempt { since, log }) = match process {
+            AttemptProcess::Unforked => {
+                let begun = BegunAttempt::begin(&launch);
+                (container_process::spawn(&launch.argv, &launch_context(&launch, &stdio_pipes, &groups))?, begun)
+            }
+            AttemptProcess::Waiting(waiting) => {
+                let begun = BegunAttempt::begin(&launch);
+                (waiting.start()?, begun)
+            }
+            AttemptProcess::Started(pid, begun) => (pid, begun),
         };
         let connect = || -> Result<_, String> {
             let process =
@@ -258,167 +265,5 @@ fn remove_older_logs(launch: &LaunchRequest) {
     if let Some(older) = launch.attempt.checked_sub(2) {
         super::log::remove_log(&folder::log(&launch.container, older));
         let _ = fs::remove_file(folder::message(&launch.container, older));
-    }
-}
-
-/// Runs a command in the namespaces of a process; errors have the wording of a container runtime. With a gate, it uses the pod's network.
-pub fn run(
-    argv: &[String],
-    context: &LaunchContext,
-    process: i32,
-    gate: Option<&ListenerChannel>,
-    space: Option<&PidNamespace>,
-) -> Result<i32, String> {
-    let pid = fork(argv, context, LaunchPlace::Of(view::ForeignNamespaces::open(process)?), gate, space)?.start()?;
-    Ok(pid.as_raw_nonzero().get())
-}
-
-fn spawn(argv: &[String], context: &LaunchContext) -> Result<Pid, String> {
-    let program = program(argv, context)?;
-    spawn::spawn(&program).map_err(|error| not_executed(&program, &error))
-}
-
-fn fork(
-    argv: &[String],
-    context: &LaunchContext,
-    place: LaunchPlace,
-    gate: Option<&ListenerChannel>,
-    space: Option<&PidNamespace>,
-) -> Result<spawn::PreparedChild, String> {
-    let enter = || {
-        // Before the view is entered, because it may hide the cgroup file system.
-        context.groups.enter()?;
-        if let Some(score) = context.launch.oom_score {
-            // Only root may lower the score, so errors are ignored.
-            let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
-        }
-        match place {
-            LaunchPlace::Here => view::set_host_name(&context.launch.hostname),
-            LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
-                let is_counted = context.launch.watched.pids.is_some();
-                let started = view::start_view(base_mounts, is_counted, space.is_some(), shm)?;
-                let lives = [context.cwd, Path::new(context.variable("HOME").unwrap_or("/"))];
-                view::enter(started, pod, message, lives, view, volumes)?;
-                view::set_host_name(&context.launch.hostname);
-            }
-            LaunchPlace::Of(other) => view::join(&other)?,
-        }
-        if context.launch.view.is_some() {
-            processes::bound(context.launch.watched.pids)?;
-        }
-        let program = program(argv, context)?;
-        // Looks up the interpreter now, so that exec finds it in the kernel's caches.
-        let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
-        let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
-        gate.map_or(Ok(()), ListenerChannel::enter)?;
-        Ok(program)
-    };
-    spawn::fork(space, enter, not_executed)
-}
-
-fn not_executed(program: &spawn::SpawnProgram, error: &io::Error) -> String {
-    format!("exec {}: {}", program.path.to_string_lossy(), reason(error))
-}
-
-fn program<'a>(argv: &[String], context: &LaunchContext<'a>) -> Result<spawn::SpawnProgram<'a>, String> {
-    let LaunchContext { launch, env, cwd, stdio, terminal, .. } = *context;
-    let name = argv.first().ok_or("no command specified")?;
-    // A volume that is mounted above the cluster's folder hides the default working folder.
-    let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
-    let cwd = if is_hidden { Path::new("/") } else { cwd };
-    check_cwd(cwd)?;
-    let path = context.variable("PATH").unwrap_or_default();
-    let file = find(name, path, cwd)?;
-    let terminal = terminal.map(|request| pty::open(request, launch.user.as_ref())).transpose()?;
-    let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
-    Ok(spawn::SpawnProgram {
-        path: text(&file.to_string_lossy())?,
-        argv: argv.iter().map(|part| text(part)).collect::<Result<_, _>>()?,
-        env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
-        cwd: text(&cwd.to_string_lossy())?,
-        stdio: stdio.map(|fd| fd.as_fd()),
-        terminal,
-        identity: launch.user.as_ref().map(user::identity),
-        rights: launch.rights.clone(),
-    })
-}
-
-/// Whether a program may be started in a folder at all.
-fn check_cwd(cwd: &Path) -> Result<(), String> {
-    let why = match fs::metadata(cwd) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "not a directory",
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotADirectory => "not a directory",
-            io::ErrorKind::PermissionDenied => "permission denied",
-            _ => "no such file or directory",
-        },
-    };
-    Err(format!("chdir to cwd ({:?}) failed: {why}", cwd.display()))
-}
-
-fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOEXEC) => "exec format error".into(),
-        Some(libc::ENOENT) => "no such file or directory (the interpreter that it names is missing)".into(),
-        Some(libc::EACCES) => "permission denied".into(),
-        Some(libc::E2BIG) => "argument list too long".into(),
-        Some(libc::ETXTBSY) => "text file busy".into(),
-        Some(libc::EAGAIN) => "resource temporarily unavailable".into(),
-        _ => io_error_text(error),
-    }
-}
-
-/// Returns the file that exec would run: a name with a slash is a path, any other is searched on the container's PATH.
-pub fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
-    if name.contains('/') {
-        let file = cwd.join(name);
-        let found = fs::metadata(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => format!("exec: {name:?}: permission denied"),
-            _ => format!("exec: {name:?}: stat {name}: no such file or directory"),
-        })?;
-        if found.is_dir() {
-            return Err(format!("exec: {name:?}: is a directory"));
-        }
-        return if may_execute(&file) { Ok(file) } else { Err(format!("exec: {name:?}: permission denied")) };
-    }
-    let folders = path.split(':').filter(|folder| !folder.is_empty() && !name.is_empty());
-    let mut candidates = folders.map(|folder| cwd.join(folder).join(name));
-    let found = candidates.find(|file| file.is_file() && may_execute(file));
-    found.ok_or_else(|| format!("exec: {name:?}: executable file not found in $PATH"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn working_folder_that_is_none_is_told_from_one_that_is_not_there() {
-        let table = [
-            ("/", None),
-            ("/no/such", Some("chdir to cwd (\"/no/such\") failed: no such file or directory")),
-            ("/etc/passwd", Some("chdir to cwd (\"/etc/passwd\") failed: not a directory")),
-            ("/etc/passwd/x", Some("chdir to cwd (\"/etc/passwd/x\") failed: not a directory")),
-        ];
-        for (cwd, error) in table {
-            assert_eq!(check_cwd(Path::new(cwd)).err().as_deref(), error, "{cwd}");
-        }
-    }
-
-    #[test]
-    fn missing_program_error_reads_like_a_container_runtimes() {
-        let cwd = Path::new("/");
-        let table = [
-            ("nosuchprogram", "exec: \"nosuchprogram\": executable file not found in $PATH"),
-            ("", "exec: \"\": executable file not found in $PATH"),
-            ("/no/such", "exec: \"/no/such\": stat /no/such: no such file or directory"),
-            ("/etc/passwd", "exec: \"/etc/passwd\": permission denied"),
-            ("/etc", "exec: \"/etc\": is a directory"),
-        ];
-        for (name, message) in table {
-            assert_eq!(find(name, "/usr/bin:/bin", cwd).expect_err(name), message);
-        }
-        assert!(find("sh", "/usr/bin:/bin", cwd).is_ok());
-        assert!(find("sh", "", cwd).is_err(), "an empty PATH finds nothing, not even here");
     }
 }

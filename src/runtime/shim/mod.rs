@@ -14,6 +14,7 @@ mod announcer;
 mod attach;
 mod bounds;
 mod client;
+mod container_process;
 mod ending;
 mod launch;
 mod log;

@@ -10,7 +10,8 @@ use super::super::wire::{
 };
 use super::super::{folder, low_ports, pty, spawn, view, volumes};
 use super::announcer::Announcer;
-use super::launch::{self, LaunchContext, LaunchRefusal, PreparedAttempt, StartedAttempt};
+use super::container_process::{self, LaunchContext};
+use super::launch::{self, ExecTime, LaunchRefusal, PreparedAttempt, StartedAttempt};
 use super::successor::ExpectedStart;
 use super::{LiveContainer, Shim, tree};
 use crate::object::io_error_text;
@@ -195,7 +196,7 @@ impl Shim {
         volumes::lay_out(&self.pod, &launch.volumes)
             .map_err(|message| LaunchRefusal { reason: "FailedMount", message })?;
         let gate = self.gate()?;
-        let prepared = self.prepare(launch, gate)?;
+        let prepared = self.prepare(launch, gate, ExecTime::MayBeNow)?;
         Ok((prepared.launch()?, next))
     }
 
@@ -204,9 +205,10 @@ impl Shim {
         &mut self,
         launch: LaunchRequest,
         gate: Option<ListenerChannel>,
+        exec: ExecTime,
     ) -> Result<PreparedAttempt, LaunchRefusal> {
         let space = self.space(&launch.processes)?;
-        launch::prepare(&self.pod, launch, &mut self.base_mounts, &mut self.shm, gate, space.as_ref())
+        launch::prepare(&self.pod, launch, &mut self.base_mounts, &mut self.shm, gate, space.as_ref(), exec)
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
@@ -359,7 +361,7 @@ impl Shim {
         let groups = &group::create_groups(&launch.groups)?;
         let context = LaunchContext { launch, env: &env, cwd, stdio, terminal, groups };
         let space = PidNamespace::from_process(process.pid)?;
-        let pid = launch::run(argv, &context, process.pid, gate.as_ref(), space.as_ref())?;
+        let pid = container_process::run(argv, &context, process.pid, gate.as_ref(), space.as_ref())?;
         let names = launch.names.clone();
         self.keep_guard(gate, names);
         ProcessIdentity::from_pid(pid).ok_or_else(|| "the process cannot be seen in /proc".into())

@@ -5,6 +5,7 @@
 
 use super::super::wire::LaunchRequest;
 use super::super::{interpreter, volumes};
+use super::container_process;
 use super::launch;
 use crate::world::volume::VolumeMountPoint;
 use std::fs;
@@ -20,9 +21,11 @@ impl StartInputs {
     pub fn record(pod: &Path, launch: &LaunchRequest) -> StartInputs {
         let cwd = launch::folder_of(launch);
         let mut paths = vec![cwd.to_owned()];
-        paths.extend(launch::variable(&launch.env, "HOME").map(PathBuf::from));
+        paths.extend(container_process::variable(&launch.env, "HOME").map(PathBuf::from));
         let name = launch.argv.first().map_or("", |name| name);
-        let program = launch::find(name, launch::variable(&launch.env, "PATH").unwrap_or_default(), cwd).ok();
+        let program =
+            container_process::find(name, container_process::variable(&launch.env, "PATH").unwrap_or_default(), cwd)
+                .ok();
         paths.extend(program.as_deref().and_then(interpreter::interpreter_of_program));
         paths.extend(program);
         if let Some(view) = &launch.view {

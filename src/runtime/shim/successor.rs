@@ -7,7 +7,7 @@
 
 use super::super::process::ProcessIdentity;
 use super::super::wire::LaunchRequest;
-use super::launch::PreparedAttempt;
+use super::launch::{ExecTime, PreparedAttempt};
 use super::start_inputs::StartInputs;
 use super::{LiveContainer, Shim};
 use crate::world::volume::{self, Volume, VolumeContent};
@@ -129,7 +129,7 @@ impl Shim {
         let inputs = self.current_inputs(&expected);
         // An error now will recur at the real start, and is reported then.
         let Ok(gate) = self.gate() else { return false };
-        let prepared = self.prepare(expected.launch.clone(), gate).ok();
+        let prepared = self.prepare(expected.launch.clone(), gate, ExecTime::AtLaunch).ok();
         let process = |prepared: &PreparedAttempt| prepared.pid().and_then(ProcessIdentity::from_pid);
         let Some((prepared, process)) =
             prepared.and_then(|prepared| process(&prepared).map(|process| (prepared, process)))

@@ -1,20 +1,21 @@
 //! Starts the programs of pods, and the shims and gateways that look after them.
 //!
+//! Three ways: [`spawn`] where nothing has to be done between fork and exec; [`waiting`] forks a child that prepares itself and waits for the
+//! order to start; [`sharing_memory`] starts a child that prepares itself and executes the program at once, without a copy of the memory.
 //! Forks that execute no program, and trials of a kernel feature, are where they are needed.
 //! `posix_spawn` costs the same for a parent of any size (`fork` of a 1 GiB parent takes 36 ms). It also gives the child its own session,
 //! default signal dispositions and an empty signal mask, without code that runs between fork and exec.
 
+pub mod sharing_memory;
+pub mod waiting;
+
 use super::descriptors;
-use super::pid_namespace::PidNamespace;
-use super::process;
 use super::rights;
-use crate::object::io_error_text;
 use crate::world::ProcessRights;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, getpid, getppid};
+use rustix::process::{Pid, Signal, getppid};
 use std::ffi::CString;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -32,11 +33,11 @@ pub struct SpawnProgram<'a> {
     pub cwd: CString,
     /// Standard input, output and error. All other descriptors close on exec.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// The terminal that replaces all three and becomes the controlling terminal; only [`fork`] can set it.
+    /// The terminal that replaces all three and becomes the controlling terminal; only a child that prepares itself can set it.
     pub terminal: Option<OwnedFd>,
-    /// User of the process, when different; only [`fork`] can set it.
+    /// User of the process, when different; only a child that prepares itself can set it.
     pub identity: Option<UserAndGroups>,
-    /// Privileges to give up; only [`fork`] can do that.
+    /// Privileges to give up; only a child that prepares itself can do that.
     pub rights: ProcessRights,
 }
 
@@ -97,68 +98,6 @@ fn start(program: &SpawnProgram) -> io::Result<Pid> {
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("posix_spawn gave no pid"))
 }
 
-/// Forks this process, into a PID namespace if one is given. The child runs `prepare`, which returns the program, and then waits for
-/// [`PreparedChild::start`] before it executes the program. `start` also returns the errors of the child. Only for processes with one
-/// thread and little memory, such as shims.
-pub fn fork<'a>(
-    space: Option<&PidNamespace>,
-    prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
-    explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
-) -> Result<PreparedChild, String> {
-    let pipe = || {
-        pipe_with(PipeFlags::CLOEXEC)
-            .map_err(|error| format!("cannot make a pipe: {error}", error = io_error_text(error)))
-    };
-    let ((error_read, error_write), (gate_read, gate_write)) = (pipe()?, pipe()?);
-    let parent = getpid();
-    let forked = match space {
-        Some(space) => {
-            space.fork().map_err(|error| format!("cannot fork into a PID namespace: {}", io_error_text(error)))?
-        }
-        // SAFETY: a shim has one thread, so the child's memory is consistent.
-        None => unsafe { libc::fork() },
-    };
-    match forked {
-        0 => {
-            drop((error_read, gate_write));
-            if !end_with_parent(parent) {
-                // SAFETY: as below.
-                unsafe { libc::_exit(127) }
-            }
-            // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
-            let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::has_pidfds();
-            let execute = || match prepare() {
-                Ok(program) => match apply_settings(&program) {
-                    Ok(()) => {
-                        let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
-                        let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-                        close_other_descriptors(stdio.iter().chain(&[&gate_read, &error_write].map(AsFd::as_fd)));
-                        drop_pages();
-                        let may_start = wait_for_start(&gate_read, parent, ends_with_parent);
-                        if !may_start || rustix::io::write(&error_write, STARTING) != Ok(1) {
-                            return String::new();
-                        }
-                        // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer.
-                        unsafe { libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
-                        explain(&program, &io::Error::last_os_error())
-                    }
-                    Err(error) => explain(&program, &error),
-                },
-                Err(why) => why,
-            };
-            // A panic must not unwind into code of the parent.
-            let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(execute));
-            let _ = rustix::io::write(&error_write, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
-            // SAFETY: ends the child without running anything that belongs to the parent.
-            unsafe { libc::_exit(127) }
-        }
-        pid => {
-            let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
-            Ok(PreparedChild { pid, gate_write, error_read })
-        }
-    }
-}
-
 /// Closes all descriptors except these. A waiting child must not keep a pipe, a connection or a lock of its parent open.
 pub fn close_other_descriptors<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>>) {
     let mut kept: Vec<u32> = kept.map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
@@ -179,76 +118,11 @@ pub fn close_other_descriptors<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>
     close(first, u32::MAX);
 }
 
-/// Message of a child right before it executes its program.
-const STARTING: &[u8] = b"!";
-
 /// Asks the kernel to kill this process when its parent dies, because no other process knows this one yet. Returns false when the parent
 /// is already dead. A parent in another PID namespace has no pid here.
 fn end_with_parent(parent: Pid) -> bool {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
         && getppid().is_none_or(|found| found == parent)
-}
-
-/// Releases the mapped pages of this program's file. Otherwise exec would do so while the pod's start waits. Code that still runs is mapped
-/// again from the page cache.
-fn drop_pages() {
-    // SAFETY: the linker defines both symbols; only their addresses are taken.
-    unsafe extern "C" {
-        // Symbols of the linker: start of the program, and end of its code.
-        static __executable_start: u8;
-        static etext: u8;
-    }
-    let (begin, end) = (&raw const __executable_start, &raw const etext);
-    let page = rustix::param::page_size();
-    let length = (end.addr() - begin.addr()) / page * page;
-    // SAFETY: these are whole pages of the program file, mapped read-only.
-    unsafe { libc::madvise(begin.cast_mut().cast(), length, libc::MADV_DONTNEED) };
-}
-
-/// Waits until the parent orders the start. Returns false when the parent has died. `ends_with_parent`: the process is killed with its
-/// parent after the start, too.
-fn wait_for_start(gate_read: &OwnedFd, parent: Pid, ends_with_parent: bool) -> bool {
-    // Set again, because a change of namespaces or credentials may have cleared the signal.
-    if !end_with_parent(parent) {
-        return false;
-    }
-    let is_ordered = loop {
-        match rustix::io::read(gate_read, &mut [0; 1]) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => break other == Ok(1),
-        }
-    };
-    is_ordered && (ends_with_parent || rustix::process::set_parent_process_death_signal(None).is_ok())
-}
-
-/// A child that waits to execute its program.
-pub struct PreparedChild {
-    pid: Pid,
-    gate_write: OwnedFd,
-    error_read: OwnedFd,
-}
-
-impl PreparedChild {
-    /// Returns its pid.
-    pub fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// Executes the program; on an error, which the child reports, the program has not run.
-    pub fn start(self) -> Result<Pid, String> {
-        // The write fails when the preparation has failed: then the child has written the error and exited.
-        let _ = rustix::io::write(&self.gate_write, b"!");
-        let mut message = Vec::new();
-        let _ = std::fs::File::from(self.error_read).read_to_end(&mut message);
-        let why = match message.strip_prefix(STARTING) {
-            Some([]) => return Ok(self.pid),
-            Some(why) => why,
-            None if message.is_empty() => b"it was killed before it could be executed",
-            None => &message,
-        };
-        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
-        Err(String::from_utf8_lossy(why).into_owned())
-    }
 }
 
 /// Applies the program's standard streams, session, folder, user and privileges to this process, which is about to execute it.

@@ -133,6 +133,11 @@ impl BaseMounts {
         Ok(BaseMounts { users, mounts: space("mnt")?, machine, has_spaces })
     }
 
+    /// Whether a process can enter the base without entering a user namespace.
+    pub fn needs_no_user_namespace(&self) -> bool {
+        self.users.is_none()
+    }
+
     /// Returns the mounts.
     pub fn mounts(&self) -> Vec<Mounted> {
         self.machine.all.clone()

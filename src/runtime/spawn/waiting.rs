@@ -1,0 +1,137 @@
+//! A child that prepares itself and waits, until its parent orders it to execute its program.
+
+use super::super::pid_namespace::PidNamespace;
+use super::super::process;
+use super::{SpawnProgram, apply_settings, close_other_descriptors, end_with_parent, pointers};
+use crate::object::io_error_text;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, getpid};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Message of a child right before it executes its program.
+const STARTING: &[u8] = b"!";
+
+/// Forks this process, into a PID namespace if one is given. The child runs `prepare`, which returns the program, and then waits for
+/// [`PreparedChild::start`] before it executes the program. `start` also returns the errors of the child. Only for processes with one
+/// thread and little memory, such as shims.
+pub fn fork<'a>(
+    space: Option<&PidNamespace>,
+    prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
+    explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
+) -> Result<PreparedChild, String> {
+    let pipe = || {
+        pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|error| format!("cannot make a pipe: {error}", error = io_error_text(error)))
+    };
+    let ((error_read, error_write), (gate_read, gate_write)) = (pipe()?, pipe()?);
+    let parent = getpid();
+    let forked = match space {
+        Some(space) => {
+            space.fork().map_err(|error| format!("cannot fork into a PID namespace: {}", io_error_text(error)))?
+        }
+        // SAFETY: a shim has one thread, so the child's memory is consistent.
+        None => unsafe { libc::fork() },
+    };
+    match forked {
+        0 => {
+            drop((error_read, gate_write));
+            if !end_with_parent(parent) {
+                // SAFETY: as below.
+                unsafe { libc::_exit(127) }
+            }
+            // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
+            let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::has_pidfds();
+            let execute = || match prepare() {
+                Ok(program) => match apply_settings(&program) {
+                    Ok(()) => {
+                        let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
+                        let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+                        close_other_descriptors(stdio.iter().chain(&[&gate_read, &error_write].map(AsFd::as_fd)));
+                        drop_pages();
+                        let may_start = wait_for_start(&gate_read, parent, ends_with_parent);
+                        if !may_start || rustix::io::write(&error_write, STARTING) != Ok(1) {
+                            return String::new();
+                        }
+                        // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer.
+                        unsafe { libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
+                        explain(&program, &io::Error::last_os_error())
+                    }
+                    Err(error) => explain(&program, &error),
+                },
+                Err(why) => why,
+            };
+            // A panic must not unwind into code of the parent.
+            let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(execute));
+            let _ = rustix::io::write(&error_write, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
+            // SAFETY: ends the child without running anything that belongs to the parent.
+            unsafe { libc::_exit(127) }
+        }
+        pid => {
+            let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
+            Ok(PreparedChild { pid, gate_write, error_read })
+        }
+    }
+}
+
+/// Releases the mapped pages of this program's file. Otherwise exec would do so while the pod's start waits. Code that still runs is mapped
+/// again from the page cache.
+fn drop_pages() {
+    // SAFETY: the linker defines both symbols; only their addresses are taken.
+    unsafe extern "C" {
+        // Symbols of the linker: start of the program, and end of its code.
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    let (begin, end) = (&raw const __executable_start, &raw const etext);
+    let page = rustix::param::page_size();
+    let length = (end.addr() - begin.addr()) / page * page;
+    // SAFETY: these are whole pages of the program file, mapped read-only.
+    unsafe { libc::madvise(begin.cast_mut().cast(), length, libc::MADV_DONTNEED) };
+}
+
+/// Waits until the parent orders the start. Returns false when the parent has died. `ends_with_parent`: the process is killed with its
+/// parent after the start, too.
+fn wait_for_start(gate_read: &OwnedFd, parent: Pid, ends_with_parent: bool) -> bool {
+    // Set again, because a change of namespaces or credentials may have cleared the signal.
+    if !end_with_parent(parent) {
+        return false;
+    }
+    let is_ordered = loop {
+        match rustix::io::read(gate_read, &mut [0; 1]) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other == Ok(1),
+        }
+    };
+    is_ordered && (ends_with_parent || rustix::process::set_parent_process_death_signal(None).is_ok())
+}
+
+/// A child that waits to execute its program.
+pub struct PreparedChild {
+    pid: Pid,
+    gate_write: OwnedFd,
+    error_read: OwnedFd,
+}
+
+impl PreparedChild {
+    /// Returns its pid.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Executes the program; on an error, which the child reports, the program has not run.
+    pub fn start(self) -> Result<Pid, String> {
+        // The write fails when the preparation has failed: then the child has written the error and exited.
+        let _ = rustix::io::write(&self.gate_write, b"!");
+        let mut message = Vec::new();
+        let _ = std::fs::File::from(self.error_read).read_to_end(&mut message);
+        let why = match message.strip_prefix(STARTING) {
+            Some([]) => return Ok(self.pid),
+            Some(why) => why,
+            None if message.is_empty() => b"it was killed before it could be executed",
+            None => &message,
+        };
+        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
+        Err(String::from_utf8_lossy(why).into_owned())
+    }
+}
