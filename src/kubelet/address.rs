@@ -62,8 +62,7 @@ fn pod_block(pod: &LocalPod) -> Cidr {
 
 /// Whether a pod of the store has the address, or one that still runs although the store has no object of it.
 fn is_taken(pod: &LocalPod, ip: &str) -> bool {
-    let on_machine = || pod.world.facts.pods.iter().any(|(_, facts)| &*facts.ip == ip);
-    pod.world.pods_at(ip).next().is_some() || (!pod.simulated && on_machine())
+    pod.world.pods_at(ip).next().is_some() || (!pod.simulated && pod.world.facts.pods.have_address(ip))
 }
 
 /// The addresses of a block that pods may have: their third bytes are 1 to 127, and none ends in 0 or 255.

@@ -5,15 +5,17 @@ use super::{hooks, simulated_pod};
 use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
 use crate::kinds::typed;
 use crate::world::{NodeFacts, PodFacts, Row, World};
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
 use std::borrow::Cow;
 
 impl<'a> LocalPod<'a> {
     /// Reads a pod; `None` when its body cannot be decoded.
     pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
         let object = world.open(row);
-        let Pod { spec, status, .. } = typed::view::<Pod>(&object).ok()?;
-        let (spec, status) = (spec?, status.unwrap_or_default());
+        // Only these two: to decode the metadata, with a list of all fields for each manager, takes as long as the spec.
+        let spec: PodSpec = typed::read(object.0.get("spec")?, &mut |_| {}).ok()?;
+        let status = object.0.get("status").map(|status| typed::read::<Option<PodStatus>>(status, &mut |_| {}));
+        let status = status.transpose().ok()?.flatten().unwrap_or_default();
         let facts = if node.simulated {
             Some(Cow::Owned(simulated_pod::simulated_facts(world, row, &object, &spec, &status)))
         } else {

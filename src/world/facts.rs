@@ -35,11 +35,13 @@ pub struct Facts {
     pub inventory_complete: bool,
 }
 
-/// Facts about pods by uid, with the uids of each name beside them: a pod that was deleted and made again has two for a while.
+/// Facts about pods by uid, with the uids of each name beside them: a pod that was deleted and made again has two for a while. Each address
+/// is kept with the number of pods that have it, because every start looks for a free one.
 #[derive(Default, Clone, Debug)]
 pub struct Pods {
     by_uid: HashMap<Str, PodFacts>,
     by_key: HashMap<Key, BTreeSet<Str>>,
+    addresses: HashMap<Str, usize>,
 }
 
 impl Pods {
@@ -48,7 +50,7 @@ impl Pods {
         self.by_uid.get(uid)
     }
 
-    /// The same, to change it; its namespace and name stay as they are.
+    /// The same, to change it; its namespace, name and address stay as they are.
     pub fn get_mut(&mut self, uid: &str) -> Option<&mut PodFacts> {
         self.by_uid.get_mut(uid)
     }
@@ -57,6 +59,7 @@ impl Pods {
     pub fn insert(&mut self, uid: Str, pod: PodFacts) {
         self.remove(&uid);
         self.by_key.entry(pod.key()).or_default().insert(uid.clone());
+        *self.addresses.entry(pod.ip.clone()).or_default() += 1;
         self.by_uid.insert(uid, pod);
     }
 
@@ -70,7 +73,18 @@ impl Pods {
                 self.by_key.remove(&key);
             }
         }
+        if let Some(count) = self.addresses.get_mut(&pod.ip) {
+            *count -= 1;
+            if *count == 0 {
+                self.addresses.remove(&pod.ip);
+            }
+        }
         Some(pod)
+    }
+
+    /// Whether any of them has this address.
+    pub fn have_address(&self, ip: &str) -> bool {
+        self.addresses.contains_key(ip)
     }
 
     /// All of them, in no order.

@@ -583,4 +583,18 @@ mod tests {
         pods.remove("a");
         assert_eq!(uids(&pods), ["b"]);
     }
+
+    #[test]
+    fn an_address_is_known_while_a_pod_has_it() {
+        let mut pods = super::super::facts::Pods::default();
+        let pod = |ip: &str| PodFacts { ip: ip.into(), ..PodFacts::default() };
+        pods.insert("a".into(), pod("127.77.1.1"));
+        pods.insert("b".into(), pod("127.77.1.1"));
+        pods.insert("b".into(), pod("127.77.1.2"));
+        let have = |pods: &super::super::facts::Pods| ["127.77.1.1", "127.77.1.2"].map(|ip| pods.have_address(ip));
+        assert_eq!(have(&pods), [true, true]);
+        pods.remove("a");
+        pods.remove("a");
+        assert_eq!(have(&pods), [false, true]);
+    }
 }
