@@ -72,13 +72,13 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
 pub struct PodTemplateCache(Option<(Object, Arc<Object>)>);
 
 impl PodTemplateCache {
-    /// The pod for this body, copied from the cached one, before it gets its own metadata.
-    fn cached_pod(&self, body: &Object) -> Option<Object> {
+    /// The pod for this body, copied from the cached one, before it gets its own metadata; and the cached one.
+    fn cached_pod(&self, body: &Object) -> Option<(Object, Arc<Object>)> {
         let (known, made) = self.0.as_ref()?;
         let is_alike = !body.name().is_empty() && metadata::same_but_for(body, known, "name");
         let mut object = is_alike.then(|| Object::clone(made))?;
         object.set(&["metadata", "name"], body.name());
-        Some(object)
+        Some((object, made.clone()))
     }
 }
 
@@ -93,7 +93,7 @@ pub fn create_like(
     // The cached pod has passed policies and webhooks, which may change a pod twice in another way than once.
     let is_concerned = admission::may_concern(txn, kind, Operation::Create, "")?;
     let cached = if is_concerned { None } else { template_cache.cached_pod(body) };
-    let Some(mut object) = cached else {
+    let Some((mut object, made)) = cached else {
         let reply = create(txn, kind, body, options)?;
         if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run && !is_concerned {
             template_cache.0 = Some((body.clone(), reply.object.clone()));
@@ -104,11 +104,11 @@ pub fn create_like(
     let key = key_of(kind, &object);
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
     let mut warnings = Vec::new();
-    let admitted_before = object.clone();
+    let own_metadata = object.0["metadata"].clone();
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
     let target = target(kind, body, &key, options);
     admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
-    if object != admitted_before {
+    if object.0["metadata"] != own_metadata || !metadata::has_same_content(&object, &made) {
         (kind.prepare)(&mut object, None);
         check(txn, kind, body.api_version(), &object, None)?;
     }

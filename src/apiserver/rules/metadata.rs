@@ -36,7 +36,12 @@ pub fn is_unchanged(new: &Object, old: &Object) -> bool {
 /// Whether the two are the same but for one field of metadata.
 pub fn same_but_for(new: &Object, old: &Object, field: &str) -> bool {
     let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
-    !differs(&new.0, &old.0, &["metadata"]) && !differs(of_new, of_old, &[field])
+    has_same_content(new, old) && !differs(of_new, of_old, &[field])
+}
+
+/// Whether the two are the same but for their metadata.
+pub fn has_same_content(new: &Object, old: &Object) -> bool {
+    !differs(&new.0, &old.0, &["metadata"])
 }
 
 /// Whether two maps differ in any field but these.
