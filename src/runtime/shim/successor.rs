@@ -6,6 +6,7 @@
 //! the program, when a different start is ordered, when the machine's files that it depends on have changed, or when no start comes soon.
 
 use super::super::process::ProcessIdentity;
+use super::super::spawn::release_program_pages;
 use super::super::wire::LaunchRequest;
 use super::launch::{ExecTime, PreparedAttempt};
 use super::start_inputs::StartInputs;
@@ -101,11 +102,17 @@ impl Shim {
     pub(super) fn prepare_due_standbys(&mut self) {
         let now = Instant::now();
         let is_due = |live: &&mut LiveContainer| live.prepare_at.is_some_and(|at| at <= now);
+        let mut has_settled = false;
         while let Some(live) = self.live.iter_mut().find(is_due) {
             live.prepare_at = None;
+            has_settled = true;
             if let Some(expected) = live.next.take() {
                 self.add_successor(expected, None);
             }
+        }
+        if has_settled {
+            // The code of a start is not needed for a while; with the pages around it, a shim has mapped 14 MB.
+            release_program_pages();
         }
     }
 

@@ -118,6 +118,21 @@ pub fn close_other_descriptors<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>
     close(first, u32::MAX);
 }
 
+/// Releases the mapped pages of this program's file. Code that still runs is mapped again from the page cache.
+pub fn release_program_pages() {
+    // SAFETY: the linker defines both symbols; only their addresses are taken.
+    unsafe extern "C" {
+        // Symbols of the linker: start of the program, and end of its code.
+        static __executable_start: u8;
+        static etext: u8;
+    }
+    let (begin, end) = (&raw const __executable_start, &raw const etext);
+    let page = rustix::param::page_size();
+    let length = (end.addr() - begin.addr()) / page * page;
+    // SAFETY: these are whole pages of the program file, mapped read-only.
+    unsafe { libc::madvise(begin.cast_mut().cast(), length, libc::MADV_DONTNEED) };
+}
+
 /// Asks the kernel to kill this process when its parent dies, because no other process knows this one yet. Returns false when the parent
 /// is already dead. A parent in another PID namespace has no pid here.
 fn end_with_parent(parent: Pid) -> bool {

@@ -2,7 +2,7 @@
 
 use super::super::pid_namespace::PidNamespace;
 use super::super::process;
-use super::{SpawnProgram, apply_settings, close_other_descriptors, end_with_parent, pointers};
+use super::{SpawnProgram, apply_settings, close_other_descriptors, end_with_parent, pointers, release_program_pages};
 use crate::object::io_error_text;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
@@ -48,7 +48,8 @@ pub fn fork<'a>(
                         let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
                         let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
                         close_other_descriptors(stdio.iter().chain(&[&gate_read, &error_write].map(AsFd::as_fd)));
-                        drop_pages();
+                        // Otherwise exec would do so while the pod's start waits.
+                        release_program_pages();
                         let may_start = wait_for_start(&gate_read, parent, ends_with_parent);
                         if !may_start || rustix::io::write(&error_write, STARTING) != Ok(1) {
                             return String::new();
@@ -72,22 +73,6 @@ pub fn fork<'a>(
             Ok(PreparedChild { pid, gate_write, error_read })
         }
     }
-}
-
-/// Releases the mapped pages of this program's file. Otherwise exec would do so while the pod's start waits. Code that still runs is mapped
-/// again from the page cache.
-fn drop_pages() {
-    // SAFETY: the linker defines both symbols; only their addresses are taken.
-    unsafe extern "C" {
-        // Symbols of the linker: start of the program, and end of its code.
-        static __executable_start: u8;
-        static etext: u8;
-    }
-    let (begin, end) = (&raw const __executable_start, &raw const etext);
-    let page = rustix::param::page_size();
-    let length = (end.addr() - begin.addr()) / page * page;
-    // SAFETY: these are whole pages of the program file, mapped read-only.
-    unsafe { libc::madvise(begin.cast_mut().cast(), length, libc::MADV_DONTNEED) };
 }
 
 /// Waits until the parent orders the start. Returns false when the parent has died. `ends_with_parent`: the process is killed with its
