@@ -1,5 +1,6 @@
 //! Notifications of seccomp: the caller, its call with arguments, and the answer.
 
+use super::super::spawn::forked_pid;
 use super::address;
 use super::decide::SocketCall;
 use rustix::io::Errno;
@@ -74,7 +75,7 @@ pub fn try_access_to_child() -> Result<(), Errno> {
         },
         child => child,
     };
-    let Some(pid) = Pid::from_raw(child).filter(|_| child > 0) else { return Err(Errno::AGAIN) };
+    let Some(pid) = forked_pid(child) else { return Err(Errno::AGAIN) };
     let found = CallerHandles::default().new_descriptor(child, 0);
     let read = memory(child, word.as_ptr().addr() as u64, word.len());
     let _ = kill_process(pid, Signal::KILL);

@@ -118,6 +118,11 @@ pub fn close_other_descriptors<'a>(kept: impl Iterator<Item = &'a BorrowedFd<'a>
     close(first, u32::MAX);
 }
 
+/// Returns the pid that a fork gave the parent; `None` when the fork has failed.
+pub fn forked_pid(forked: libc::pid_t) -> Option<Pid> {
+    if forked > 0 { Pid::from_raw(forked) } else { None }
+}
+
 /// Releases the mapped pages of this program's file. Code that still runs is mapped again from the page cache.
 pub fn release_program_pages() {
     // SAFETY: the linker defines both symbols; only their addresses are taken.

@@ -4,10 +4,10 @@
 //! seventh of what the start of a container costs. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
 //! folders, signal handlers, namespaces and privileges are its own from the beginning.
 //! Never: for a process with several threads; for a child that needs its own user namespace (the kernel refuses that while the memory is
-//! shared); for a child in a namespace with other processes, which could change the parent's memory through it.
+//! shared); for a child in the PID namespace of a container that runs, whose processes could reach the parent's memory through it.
 
 use super::super::process;
-use super::{SpawnProgram, apply_settings, end_with_parent, pointers};
+use super::{SpawnProgram, apply_settings, end_with_parent, forked_pid, pointers};
 use crate::object::io_error_text;
 use rustix::process::{DumpableBehavior, Pid, WaitOptions, dumpable_behavior, getpid, set_dumpable_behavior, waitpid};
 use std::io;
@@ -125,7 +125,7 @@ where
     let pid = unsafe { libc::clone(run::<P, E>, stack.top(), flags, ptr::from_mut(child).cast()) };
     let error = io::Error::last_os_error();
     drop(guard);
-    Pid::from_raw(pid).filter(|_| pid > 0).ok_or(error)
+    forked_pid(pid).ok_or(error)
 }
 
 /// Protects the shared memory: no signal handler of the parent runs in the child, and no other process may trace the child, which changes

@@ -2,7 +2,9 @@
 
 use super::super::pid_namespace::PidNamespace;
 use super::super::process;
-use super::{SpawnProgram, apply_settings, close_other_descriptors, end_with_parent, pointers, release_program_pages};
+use super::{
+    SpawnProgram, apply_settings, close_other_descriptors, end_with_parent, forked_pid, pointers, release_program_pages,
+};
 use crate::object::io_error_text;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
@@ -69,7 +71,7 @@ pub fn fork<'a>(
             unsafe { libc::_exit(127) }
         }
         pid => {
-            let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or("cannot fork")?;
+            let pid = forked_pid(pid).ok_or("cannot fork")?;
             Ok(PreparedChild { pid, gate_write, error_read })
         }
     }

@@ -6,6 +6,7 @@
 
 use super::super::folder;
 use super::super::pid_namespace::PidNamespace;
+use super::super::spawn::forked_pid;
 use super::mounted::{self, Mounted};
 use super::shm::{PodShm, describe_shm_error};
 use super::visit::Home;
@@ -195,7 +196,7 @@ fn run_in_fork<T>(
         }
         child => {
             drop((done, exit_gate));
-            let child = Pid::from_raw(child).filter(|_| child > 0).ok_or("cannot fork")?;
+            let child = forked_pid(child).ok_or("cannot fork")?;
             let mut result = [FAILED; REASON];
             let read = rustix::io::read(&ready, &mut result).unwrap_or(0);
             let opened = match &result[..read] {
