@@ -48,6 +48,35 @@ assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addre
 os.execv(sys.argv[2], sys.argv[2:])
 "#;
 
+/// Runs a program as root without the capability to mount (CAP_SYS_ADMIN), as container runtimes do.
+const WITHOUT_MOUNTS: &str = "import ctypes, os, sys
+assert ctypes.CDLL(None).prctl(24, 21, 0, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])";
+
+#[test]
+fn root_that_cannot_mount_has_private_files_too() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let mut plane = cluster.program("python3");
+    plane.args(["-c", WITHOUT_MOUNTS, env!("CARGO_BIN_EXE_kloop"), "reconcile", "--watch"]);
+    let _plane = cluster.background_program(plane);
+    let files = ["etc", "usr", "var/lib"].map(|folder| format!("/{folder}/kloop-test-{}", std::process::id()));
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: writer, labels: {{app: writer}}}}, spec: {{terminationGracePeriodSeconds: 0, \
+         containers: [{{name: main, image: busybox, command: [sh, -c, 'touch {} && exec sleep 1000']}}]}}}}",
+        files.join(" ")
+    ));
+    cluster.ready_pods("app=writer", 1);
+    cluster.until("the files are written", || cluster.run(&["exec", "writer", "--", "ls", &files[2]], "").code == 0);
+    for file in &files {
+        assert_eq!(cluster.ok(&format!("exec writer -- ls {file}")).trim(), file);
+        let is_on_machine = std::fs::remove_file(file).is_ok();
+        assert!(!is_on_machine, "the container has changed the machine's {file}");
+    }
+}
+
 /// Events of a machine whose pods use its own network, and of one without pidfds.
 const NO_NETWORK: &str = "seccomp user notification is not available on this machine";
 const NOT_HELD: &str = "pidfds are not available on this machine";

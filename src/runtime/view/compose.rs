@@ -39,7 +39,8 @@ const SPECIAL: [&str; 14] = [
     "sysfs",
     "tracefs",
 ];
-/// Folders that an ordinary user cannot write: bind-mounted unless something is mounted in them.
+/// Folders that an ordinary user cannot write: then bind-mounted unless something is mounted in them. Root without the capability to mount
+/// is such a user, and can write them.
 const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
 /// Programs that run as root in containers write here; with a layer an ordinary user can do so too.
 const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
@@ -155,7 +156,7 @@ impl ViewComposer<'_> {
         let services = self.is_root && folder == Path::new(services::FOLDER);
         let special = self.is_special(folder) && !services;
         let busy = !mounted::topmost(&self.mounts, folder).is_empty();
-        let others = !self.is_root && OTHERS.iter().any(|other| folder.as_os_str() == *other);
+        let others = !self.is_root && OTHERS.iter().any(|other| folder.as_os_str() == *other) && !may_write(folder);
         match () {
             () if !wants && (special || self.is_closed(folder) || (others && !busy)) => self.bind(folder),
             () if self.is_root && !special && (busy || services) => self.overlay_and_mounts(folder),
@@ -273,7 +274,7 @@ impl ViewComposer<'_> {
         }
         let layered = at_top || self.wanted.iter().any(|wanted| mounted::is_within(&wanted.path, path)) || {
             let busy = !mounted::topmost(&self.mounts, path).is_empty();
-            !busy && !special && access(path, Access::WRITE_OK).is_ok()
+            !busy && !special && may_write(path)
         };
         if layered && access(path, Access::READ_OK | Access::EXEC_OK).is_ok() {
             return self.build_folder(path);
@@ -282,6 +283,11 @@ impl ViewComposer<'_> {
         let _ = self.bind(path);
         Ok(())
     }
+}
+
+/// Whether this user can change what is in a folder.
+fn may_write(folder: &Path) -> bool {
+    access(folder, Access::WRITE_OK).is_ok()
 }
 
 /// Accepts that a mount could not be shown when it is gone: the machine may unmount it, and remove its mount point, at any moment.
