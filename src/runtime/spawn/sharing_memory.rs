@@ -1,8 +1,12 @@
 //! A child that shares the memory of its parent, which waits until the child executes its program: `CLONE_VM` and `CLONE_VFORK` of clone(2).
 //!
-//! A fork copies the tables of pages, and the child then takes a page fault for whatever it touches; exec throws both away. That is a
-//! seventh of what the start of a container costs. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
+//! A fork copies the tables of pages, and the child then takes a page fault for whatever it touches; exec throws both away. That was an
+//! eighth of what the start of a container cost. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
 //! folders, signal handlers, namespaces and privileges are its own from the beginning.
+//!
+//! A child that is killed from outside while it prepares itself may leave the parent's allocator between two states, and the shim may end
+//! later. That is rare: for these milliseconds no other process has been told its pid. The next shim continues from the record.
+//!
 //! Never: for a process with several threads; for a child that needs its own user namespace (the kernel refuses that while the memory is
 //! shared); for a child in the PID namespace of a container that runs, whose processes could reach the parent's memory through it.
 
