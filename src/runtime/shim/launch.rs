@@ -1,6 +1,6 @@
 //! Turns a launch request into an attempt: creates its folders, pipes and groups, prepares its process, starts it.
 //!
-//! What happens in the process itself is in [`container_process`].
+//! [`container_process`] is the part that runs in the process itself.
 
 use super::super::limits::group::{self, CgroupEntry};
 use super::super::network::ListenerChannel;
