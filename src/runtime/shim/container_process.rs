@@ -45,8 +45,8 @@ pub enum LaunchPlace<'a> {
 }
 
 impl LaunchPlace<'_> {
-    /// Whether a process can go there while it shares the shim's memory: the kernel makes a user namespace only for a process with memory of
-    /// its own, and a process that sees this one could change the shim's memory through it.
+    /// Whether a process goes there while it shares the shim's memory. Not into a user namespace, which is not tried yet; nor into the PID
+    /// namespace of a container, whose processes could reach the shim's memory through it.
     pub fn permits_sharing_memory(&self, space: Option<&PidNamespace>) -> bool {
         let has_namespaces = match self {
             LaunchPlace::Here => true,
@@ -83,6 +83,13 @@ impl LaunchContext<'_> {
         let LaunchRequest { user, hostname, rights, .. } = self.launch;
         let is_plain = user.is_none() && hostname.is_empty() && *rights == Default::default();
         is_plain && self.terminal.is_none() && self.groups.is_empty()
+    }
+
+    /// Whether the process may share the shim's memory. Not where it may be killed for a limit of memory: the kernel then kills all that
+    /// share it. Nor where the machine lets a process be traced after a change of its user (proc_sys_fs(5), `suid_dumpable`).
+    pub fn permits_sharing_memory(&self) -> bool {
+        let is_traceable = || fs::read_to_string("/proc/sys/fs/suid_dumpable").is_ok_and(|mode| mode.trim() == "1");
+        !self.launch.may_be_killed_for_memory() && (self.launch.user.is_none() || !is_traceable())
     }
 }
 

@@ -84,7 +84,8 @@ impl AttemptProcess {
         if is_here && gate.is_none() && context.is_plain() && process::has_pidfds() {
             return Ok(AttemptProcess::Unforked);
         }
-        if exec == ExecTime::AtLaunch || !place.permits_sharing_memory(space) {
+        let may_share = place.permits_sharing_memory(space) && context.permits_sharing_memory();
+        if exec == ExecTime::AtLaunch || !may_share {
             return container_process::fork(argv, context, place, gate, space).map(AttemptProcess::Waiting);
         }
         let begun = BegunAttempt::begin(context.launch);

@@ -111,7 +111,7 @@ impl Shim {
             }
         }
         if has_settled {
-            // The code of a start is not needed for a while; with the pages around it, a shim has mapped 14 MB.
+            // The code of a start is not needed for a while. The kernel maps each page of it with its neighbours, 14 MB in all.
             release_program_pages();
         }
     }

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Number of calls in a row after which all other descriptors are combined in one: a program that connects again and again waits for each
+/// Number of rounds with nothing but calls after which all other descriptors are combined in one: a program that connects again and again waits for each
 /// answer, and to poll ten descriptors takes longer than the answer. Combining them takes as long as a few calls.
 const IN_A_ROW: usize = 8;
 

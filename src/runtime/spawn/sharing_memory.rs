@@ -4,11 +4,11 @@
 //! eighth of what the start of a container cost. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
 //! folders, signal handlers, namespaces and privileges are its own from the beginning.
 //!
-//! A child that is killed from outside while it prepares itself may leave the parent's allocator between two states, and the shim may end
-//! later. That is rare: for these milliseconds no other process has been told its pid. The next shim continues from the record.
+//! A child that is killed while it prepares itself may leave the allocator between two states, so the parent then ends: the next shim
+//! continues from the record. That is rare, as for these milliseconds no other process has been told the child's pid.
 //!
-//! Never: for a process with several threads; for a child that needs its own user namespace (the kernel refuses that while the memory is
-//! shared); for a child in the PID namespace of a container that runs, whose processes could reach the parent's memory through it.
+//! Never: for a process with several threads; for a child that makes a user namespace; for one in the PID namespace of a container that
+//! runs, whose processes could reach the parent's memory through it; for one that the kernel may kill for a limit of memory.
 
 use super::super::process;
 use super::{SpawnProgram, apply_settings, end_with_parent, forked_pid, pointers};
@@ -26,7 +26,8 @@ const PARENT_ENDED: &str = "its parent has ended";
 
 /// Starts a child, as first process of a new PID namespace if `has_space`. The child runs `prepare` and executes the program that this
 /// returns. The error is that of `prepare`, or what `explain` says of a failed exec. What `prepare` and `explain` allocate is freed;
-/// they must not take a descriptor out of a value of the parent, because the child closes only its own copy.
+/// they must not take a descriptor out of a value of the parent, because the child closes only its own copy, and must not leave a change in a
+/// static that is right for the child alone.
 pub fn start<'a>(
     has_space: bool,
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
@@ -47,13 +48,14 @@ pub fn start<'a>(
     let pid = clone(&stack, has_space, &mut child).map_err(failed)?;
     let Child { program, is_executing, error, .. } = child;
     if let Some(program) = program {
-        // A number in the child's table of descriptors.
+        // It was open in the child alone: to close its number here could close another descriptor.
         std::mem::forget(program.terminal);
     }
     let why = match error {
         None if is_executing => return Ok(pid),
         Some(why) => why,
-        None => "it was killed before it could be executed".into(),
+        // SAFETY: ends this process without code that uses its memory.
+        None => unsafe { libc::_exit(1) },
     };
     let _ = waitpid(Some(pid), WaitOptions::empty());
     Err(why)
@@ -133,8 +135,7 @@ where
 }
 
 /// Protects the shared memory: no signal handler of the parent runs in the child, and no other process may trace the child, which changes
-/// its user and privileges before it has its own memory. The kernel marks the memory as untraceable at such a change, too. Dropping this
-/// restores the parent's state.
+/// its user and privileges before it has its own memory. Dropping this restores the parent's state.
 struct MemoryGuard {
     signals: libc::sigset_t,
     dumpable: DumpableBehavior,

@@ -186,6 +186,12 @@ impl LaunchRequest {
     pub fn has_memory_bound(&self) -> bool {
         self.watched.memory.is_some() || self.groups.iter().any(|group| group.oom.is_some())
     }
+
+    /// Whether the kernel may kill its processes for a limit of memory, its own or its pod's.
+    pub fn may_be_killed_for_memory(&self) -> bool {
+        let mut knobs = self.groups.iter().flat_map(|group| &group.knobs);
+        self.has_memory_bound() || knobs.any(|knob| knob.file.starts_with("memory."))
+    }
 }
 
 /// Limits that no control group enforces: the shim measures usage and kills a container that exceeds them.
