@@ -12,6 +12,7 @@ use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine, folder, process};
 use kloop::world::start::Start;
 use kloop::world::{AttemptEnd, ContainerState, Effect, Report};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ impl Rig {
         self.epoch += 1;
         let (mut machine, reports) = open(self.folder.path(), self.epoch);
         let inventory = machine.inventory();
+        machine.connect_to_shims();
         self.machine = Some(machine);
         self.reports = reports;
         inventory
@@ -135,6 +137,10 @@ fn open(folder: &Path, epoch: u64) -> (Machine, Receiver<Report>) {
     });
     let shim = Path::new(env!("CARGO_BIN_EXE_kloop"));
     (Machine::open_with(folder, epoch, shim, Environment::inherited(), report).expect("opened"), reports)
+}
+
+fn send(to: i32, signal: Signal) {
+    kill_process(Pid::from_raw(to).expect("a pid"), signal).expect("sent");
 }
 
 /// Returns the processes with the mark of a pod of this state folder.

@@ -240,6 +240,7 @@ impl ControlLoop {
             Ok::<_, anyhow::Error>(plane.load(&snapshot, inventory, backoff, Time::now())?)
         })?;
         drop(snapshot);
+        self.machine.iter_mut().for_each(Machine::connect_to_shims);
         store_tail::compile_all(&self.plane.world, &self.plane.loops);
         Ok(())
     }

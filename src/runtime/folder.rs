@@ -254,6 +254,11 @@ pub fn read_epoch(state: &Path) -> u64 {
     fs::read_to_string(state.join("epoch")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
+/// The highest epoch that has opened the state folder of this pod's folder.
+pub fn read_epoch_above(pod: &Path) -> u64 {
+    pod.ancestors().nth(2).map_or(0, read_epoch)
+}
+
 /// Records the epoch, before any shim is asked anything.
 pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
     replace(&state.join("epoch"), epoch.to_string().as_bytes())

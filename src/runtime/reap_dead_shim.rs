@@ -163,8 +163,7 @@ pub fn end_shim(shim: ProcessIdentity) {
 /// Takes over the folders of pods whose shims are gone: kills what they left, settles and fences their records with our epoch.
 /// Each is held by its lock. Folders are left to a later leader, if there is one.
 pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, ShimRecord)> {
-    let state = pods.first().and_then(|pod| pod.ancestors().nth(2));
-    if state.is_some_and(|state| folder::read_epoch(state) > epoch) {
+    if pods.first().is_some_and(|pod| folder::read_epoch_above(pod) > epoch) {
         return Vec::new();
     }
     let held = pods.iter().filter_map(|pod| Some((pod.clone(), folder::lock(pod).ok()??)));

@@ -31,6 +31,22 @@ fn new_control_plane_adopts_running_pods() {
     assert_eq!(rig.ended("stays", 0).code, 143);
 }
 
+#[test]
+fn inventory_needs_no_shim_and_each_reports_later_what_has_changed_since() {
+    let mut rig = Rig::new();
+    rig.start(script("held", 0, "exec sleep 1000"));
+    let pid = rig.running("held", 0);
+    rig.machine = None;
+    let shim = shim_of(pid);
+    send(shim, Signal::STOP);
+    send(pid as i32, Signal::KILL);
+    let inventory = rig.replace();
+    let state = &inventory["held"].containers["c"].state;
+    assert!(matches!(state, ContainerState::Running { pid: same, .. } if *same == pid), "{state:?}");
+    send(shim, Signal::CONT);
+    assert_eq!(rig.ended("held", 0).signal, Some(Signal::KILL.as_raw()));
+}
+
 /// Helper of the next test: a control plane that starts a pod and is then killed.
 #[test]
 fn control_plane_to_be_killed() {
@@ -80,6 +96,7 @@ fn requests_of_an_old_leader_are_refused() {
     let mut old = rig.machine.take().expect("open");
     rig.epoch += 1;
     let (mut machine, reports) = open(rig.folder.path(), rig.epoch);
+    // No shim is greeted: each finds the new epoch in the state folder.
     machine.inventory();
     rig.machine = Some(machine);
     rig.reports = reports;

@@ -4,7 +4,6 @@ use super::*;
 use kloop::world::RestartDecision;
 use kloop::world::limits::Limits;
 use kloop::world::volume::{Volume, VolumeContent, VolumeFile};
-use rustix::process::{Pid, Signal, kill_process};
 
 /// A container that restarts, and appends a line to a file for each attempt.
 fn noting(rig: &Rig, attempt: u32, word: &str) -> Start {
@@ -19,10 +18,6 @@ fn truth(rig: &Rig) -> PathBuf {
 /// Returns the lines of the attempts that ran.
 fn recorded_attempts(rig: &Rig) -> Vec<String> {
     fs::read_to_string(truth(rig)).unwrap_or_default().lines().map(str::to_owned).collect()
-}
-
-fn send(to: i32, signal: Signal) {
-    kill_process(Pid::from_raw(to).expect("a pid"), signal).expect("sent");
 }
 
 fn shim(rig: &Rig) -> i32 {

@@ -16,7 +16,7 @@ use super::network::gateway::{GatewayCommand, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand};
 use super::probe::ProbeRoute;
 use super::token_signer::{TokenSource, VolumeSigner};
-use super::wire::{ControlGroup, SoftBounds};
+use super::wire::{ControlGroup, SoftBounds, VERSION};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
 use crate::world::facts::FilePatterns;
@@ -36,7 +36,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time that the inventory waits for shims that do not answer.
+/// Time that the inventory waits for shims without a record in this format that do not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Threads that hold connections: starting a shim keeps one busy for about a millisecond.
 const SHARDS: usize = 2;
@@ -95,6 +95,8 @@ pub struct Machine {
     answers: bool,
     /// Watches the files of images; `None` until there are any.
     watching: Option<file_watch::FileWatch>,
+    /// Live shims that the inventory knows by their records alone.
+    undialed: Vec<Str>,
     /// Control groups with processes of pods that this cluster does not know.
     unknown_cgroups: Vec<PathBuf>,
     /// Signs the tokens in volumes.
@@ -150,6 +152,7 @@ impl Machine {
             is_settled: false,
             answers: false,
             watching: None,
+            undialed: Vec::new(),
             unknown_cgroups: Vec::new(),
             volume_signer: VolumeSigner::default(),
             link_end: OwnLinkEnd::default(),
@@ -167,7 +170,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns the pods that earlier leaders started, by uid. Connects to live shims; kills the processes of dead ones and settles their records.
+    /// Returns the pods that earlier leaders started, by uid. A live shim counts by its record, which it writes before it reports; dial it with
+    /// [`Machine::connect_to_shims`]. Kills the processes of dead shims and settles their records.
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
@@ -177,30 +181,49 @@ impl Machine {
                 found.insert(uid_of(&path), facts::pod(&record));
             }
         }
-        let alive: Vec<&PathBuf> = folders.iter().filter(|path| !found.contains_key(&uid_of(path))).collect();
-        let (adopter, adopted) = channel();
-        for path in &alive {
+        let mut foreign = Vec::new();
+        for path in &folders {
             let uid = uid_of(path);
-            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), adopter.clone()));
-        }
-        drop(adopter);
-        let deadline = Instant::now() + PATIENCE;
-        for _ in &alive {
-            match adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((uid, record)) => drop(found.insert(uid, facts::pod(&record))),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            if found.contains_key(&uid) {
+                continue;
             }
+            let record = folder::read_record(path);
+            let is_current = record.as_ref().is_some_and(|record| record.version == VERSION);
+            if is_current { &mut self.undialed } else { &mut foreign }.push(uid.clone());
+            found.insert(uid, record.map(|record| facts::pod(&record)).unwrap_or_default());
         }
-        // A shim that is stopped or busy has not answered: its record on disk is used.
-        for path in alive {
-            let from_disk = || folder::read_record(path).map(|record| facts::pod(&record)).unwrap_or_default();
-            found.entry(uid_of(path)).or_insert_with(from_disk);
-        }
+        self.ask_foreign_shims(foreign, &mut found);
         found.values().for_each(|pod| self.register_address(&pod.ip, &pod.namespace));
         if let Ok(tree) = &self.context.limits {
             self.unknown_cgroups = tree.sweep(|uid| found.contains_key(uid));
         }
         found
+    }
+
+    /// Waits for the records of shims whose record on disk is missing or of another version. One that does not answer counts by what could
+    /// be read of it.
+    fn ask_foreign_shims(&self, uids: Vec<Str>, found: &mut HashMap<Str, PodFacts>) {
+        let (adopter, adopted) = channel();
+        let deadline = Instant::now() + PATIENCE;
+        let count = uids.len();
+        for uid in uids {
+            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), Some(adopter.clone())));
+        }
+        drop(adopter);
+        for _ in 0..count {
+            match adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((uid, record)) => drop(found.insert(uid, facts::pod(&record))),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    }
+
+    /// Connects to the live shims of the inventory; each reports its state, which may have changed since. Answering keeps a thousand shims
+    /// busy for a while, so call this when the inventory is taken in.
+    pub fn connect_to_shims(&mut self) {
+        for uid in std::mem::take(&mut self.undialed) {
+            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), None));
+        }
     }
 
     /// Returns the control groups with processes of pods that the inventory does not know: a cluster used this path before, and its folder

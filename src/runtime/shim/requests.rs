@@ -56,6 +56,10 @@ impl Shim {
             envelope.request,
             ShimRequest::Session(_) | ShimRequest::Attach(_) | ShimRequest::Resize(_) | ShimRequest::Ping
         );
+        if is_led {
+            // A new leader writes its epoch there before it reads any record, and greets the shims one after the other.
+            self.record.epoch = self.record.epoch.max(folder::read_epoch_above(&self.pod));
+        }
         if is_led && envelope.epoch < self.record.epoch {
             let why = format!("epoch {} is outdated: epoch {} leads", envelope.epoch, self.record.epoch);
             return self.send_to_client(client, &ShimAnswer::Refused { why, start: None });
