@@ -148,7 +148,7 @@ fn orphan_dependents(world: &World, row: &Row, plan: &mut Plan) {
 /// Removes an owner's finalizer when no dependent blocks its deletion. The dependents' own plans delete them.
 fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
     let blocking = world.blocking_dependents(&row.uid);
-    let Some((blocking, first)) = blocking.and_then(|keys| Some((keys, keys.first()?))) else {
+    let Some((blocking, first)) = blocking.and_then(|keys| Some((keys, keys.iter().next()?))) else {
         return remove_finalizer(row, FOREGROUND, "no dependent blocks the deletion", plan);
     };
     plan.wait(format!("waiting for {} dependents to be deleted, the first is {first}", blocking.len()));

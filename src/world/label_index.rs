@@ -1,11 +1,10 @@
 //! Index by label: pods, the EndpointSlices of a Service, and pods and ReplicaSets without a controller.
 
+use super::key_set::{KeySet, drop_from};
 use super::{Row, World};
 use crate::object::selector::Selector;
 use crate::object::{Key, Resource, Str};
-use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
 use std::sync::Arc;
 
 /// The resource of EndpointSlices.
@@ -20,13 +19,13 @@ type SelectorKey = (Resource, Str, Option<(Str, Str)>);
 #[derive(Default)]
 pub(super) struct LabelIndex {
     /// Pods by namespace, label and value.
-    labels: HashMap<(Str, Str, Str), BTreeSet<Key>>,
+    labels: HashMap<(Str, Str, Str), KeySet>,
     /// Rows without a controller, of resources that can be adopted, by resource and namespace.
-    orphans: HashMap<(Resource, Str), BTreeSet<Key>>,
+    orphans: HashMap<(Resource, Str), KeySet>,
     /// Objects that select pods, by resource, namespace and a label that their pods must have; without a label when the selector requires none.
-    selecting: HashMap<SelectorKey, BTreeSet<Key>>,
+    selecting: HashMap<SelectorKey, KeySet>,
     /// EndpointSlices by namespace and the Service that they say they belong to.
-    slices: HashMap<(Str, Str), BTreeSet<Key>>,
+    slices: HashMap<(Str, Str), KeySet>,
 }
 
 impl LabelIndex {
@@ -82,7 +81,9 @@ impl World {
         }
         let selected = |row: &&Arc<Row>| selector.matches(|key| row.label(key));
         match self.fewest(namespace, selector) {
-            Some(keys) => keys.into_iter().flatten().filter_map(|key| self.get(key)).filter(selected).collect(),
+            Some(keys) => {
+                keys.into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key)).filter(selected).collect()
+            }
             None => self.list_in("pods", namespace).filter(selected).collect(),
         }
     }
@@ -92,26 +93,26 @@ impl World {
         let place = |label| (Resource(resource), pod.key.namespace.clone(), label);
         let labels = pod.labels.iter().cloned().map(Some).chain([None]);
         let keys: BTreeSet<&Key> =
-            labels.filter_map(|label| self.select.selecting.get(&place(label))).flatten().collect();
+            labels.filter_map(|label| self.select.selecting.get(&place(label))).flat_map(KeySet::iter).collect();
         keys.into_iter().filter_map(|key| self.get(key)).filter(|row| row.selects(pod)).collect()
     }
 
     /// The EndpointSlices of a Service, ordered by name.
     pub fn slices_of(&self, namespace: &str, service: &str) -> impl Iterator<Item = &Arc<Row>> {
         let keys = self.select.slices.get(&(Str::from(namespace), Str::from(service)));
-        keys.into_iter().flatten().filter_map(|key| self.get(key))
+        keys.into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
     /// Rows of a namespace that have no controller. Known for pods, ReplicaSets and ControllerRevisions, which can be adopted.
     pub fn orphans(&self, resource: &'static str, namespace: &str) -> impl Iterator<Item = &Arc<Row>> {
         let keys = self.select.orphans.get(&(Resource(resource), Str::from(namespace)));
-        keys.into_iter().flatten().filter_map(|key| self.get(key))
+        keys.into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
     /// The smallest set of pods that one `label=value` of the selector leaves; none when it has no such requirement.
-    fn fewest(&self, namespace: &str, selector: &Selector) -> Option<Option<&BTreeSet<Key>>> {
+    fn fewest(&self, namespace: &str, selector: &Selector) -> Option<Option<&KeySet>> {
         let places = selector.exact().map(|(key, value)| (Str::from(namespace), Str::from(key), Str::from(value)));
-        places.map(|place| self.select.labels.get(&place)).min_by_key(|keys| keys.map_or(0, BTreeSet::len))
+        places.map(|place| self.select.labels.get(&place)).min_by_key(|keys| keys.map_or(0, KeySet::len))
     }
 }
 
@@ -139,20 +140,6 @@ fn place(row: &Row, label: &Str, value: &Str) -> (Str, Str, Str) {
 fn is_orphan(row: &Row) -> bool {
     let adoptable = matches!(row.key.resource.0, "pods" | "replicasets.apps" | "controllerrevisions.apps");
     adoptable && row.controller().is_none()
-}
-
-/// Removes a key from the set of an index, and the set once it is empty.
-pub(super) fn drop_from<K, Q>(index: &mut HashMap<K, BTreeSet<Key>>, at: &Q, key: &Key)
-where
-    K: Borrow<Q> + Hash + Eq,
-    Q: Hash + Eq + ?Sized,
-{
-    if let Some(keys) = index.get_mut(at) {
-        keys.remove(key);
-        if keys.is_empty() {
-            index.remove(at);
-        }
-    }
 }
 
 #[cfg(test)]

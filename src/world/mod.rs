@@ -13,6 +13,7 @@ pub mod devices;
 pub mod facts;
 mod generated_name;
 pub mod ingress_routes;
+pub mod key_set;
 mod label_index;
 mod lease_heartbeats;
 pub mod limits;
@@ -48,7 +49,7 @@ pub use facts::{
     ProbeResult, SourceDigests, StaticPod,
 };
 pub use generated_name::{NAME_LETTERS, free_name};
-use label_index::drop_from;
+use key_set::{KeySet, drop_from};
 pub use label_index::{SERVICE_NAME, SLICES};
 use lease_heartbeats::LeaseHeartbeats;
 pub use loop_memory::{LoopMemory, Memory};
@@ -236,20 +237,20 @@ pub struct World {
     /// The same rows, to be found at once.
     by_key: HashMap<Key, Arc<Row>>,
     /// Dependents by the uid of an owner.
-    dependents: HashMap<Str, BTreeSet<Key>>,
+    dependents: HashMap<Str, KeySet>,
     /// Those of them that block the deletion of that owner.
-    blocking_dependents: HashMap<Str, BTreeSet<Key>>,
+    blocking_dependents: HashMap<Str, KeySet>,
     /// Number of rows that were looked up by their key.
     #[cfg(test)]
     pub lookups: std::cell::Cell<usize>,
     /// The nodes that are not Ready.
     unready: BTreeSet<Key>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
-    by_node: HashMap<Str, BTreeSet<Key>>,
+    by_node: HashMap<Str, KeySet>,
     /// Pods by their address; those that have ended for good gave theirs back.
-    by_address: HashMap<Str, BTreeSet<Key>>,
+    by_address: HashMap<Str, KeySet>,
     /// Pods without a node by the node that they were promised.
-    pods_nominated_to: HashMap<Str, BTreeSet<Key>>,
+    pods_nominated_to: HashMap<Str, KeySet>,
     /// Affinity terms of pods that are on nodes.
     affinity_terms: pod_affinity_index::PodAffinityIndex,
     /// Rows by label and without a controller, for selectors.
@@ -355,11 +356,11 @@ impl World {
 
     /// Rows that name this uid as an owner, in order of their keys.
     pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Arc<Row>> {
-        self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.get(key))
+        self.dependents.get(uid).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
     /// Returns the keys of the rows that name this uid as an owner and block its deletion; `None` when there are none.
-    pub fn blocking_dependents(&self, uid: &str) -> Option<&BTreeSet<Key>> {
+    pub fn blocking_dependents(&self, uid: &str) -> Option<&KeySet> {
         self.blocking_dependents.get(uid)
     }
 
@@ -371,12 +372,12 @@ impl World {
 
     /// Pods bound to a node; those bound to none for the empty name.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
-        self.by_node.get(node).into_iter().flatten().filter_map(|key| self.get(key))
+        self.by_node.get(node).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
     /// Pods that have this address and have not ended for good.
     pub fn pods_at(&self, address: &str) -> impl Iterator<Item = &Arc<Row>> {
-        self.by_address.get(address).into_iter().flatten().filter_map(|key| self.get(key))
+        self.by_address.get(address).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
     /// Number of pod addresses in use.
@@ -386,7 +387,7 @@ impl World {
 
     /// Pods without a node that were promised this one (`status.nominatedNodeName`).
     pub fn pods_nominated_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
-        self.pods_nominated_to.get(node).into_iter().flatten().filter_map(|key| self.get(key))
+        self.pods_nominated_to.get(node).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
     /// The object that has this uid, if it lives.
@@ -396,9 +397,18 @@ impl World {
 
     /// Puts a committed object by its text, replacing the row of its key.
     pub fn put(&mut self, key: Key, text: Str) {
-        let row = Row::from_text(key.clone(), text);
+        let mut row = Row::from_text(key.clone(), text);
         self.lease_heartbeats.note(&row, self.now);
+        self.share_parts(&mut row);
         self.replace(key, Some(Arc::new(row)));
+    }
+
+    /// Shares the parts of a new row with one of the same owner.
+    fn share_parts(&self, row: &mut Row) {
+        let owner = row.owners.first();
+        if let Some(sibling) = owner.and_then(|owner| self.dependents(&owner.uid).next()) {
+            row.share(sibling);
+        }
     }
 
     /// Returns the time at which the last renewal of a node's Lease was seen here, whatever the node's clock says.
@@ -433,7 +443,7 @@ impl World {
         }
         match (key.resource.0, &row) {
             ("nodes", Some(row)) => {
-                let promised = self.pods_nominated_to.get(&row.key.name).map_or(0, BTreeSet::len);
+                let promised = self.pods_nominated_to.get(&row.key.name).map_or(0, KeySet::len);
                 self.node_cache.put(row, promised);
             }
             ("nodes", None) => self.node_cache.remove(&key.name),
@@ -501,7 +511,7 @@ impl World {
             if let Some(nominated) = &pod.nominated {
                 drop_from(&mut self.pods_nominated_to, nominated, &row.key);
                 self.node_cache
-                    .set_nominated_count(nominated, self.pods_nominated_to.get(nominated).map_or(0, BTreeSet::len));
+                    .set_nominated_count(nominated, self.pods_nominated_to.get(nominated).map_or(0, KeySet::len));
             }
             if let Some(address) = pod.address() {
                 drop_from(&mut self.by_address, address, &row.key);

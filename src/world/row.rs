@@ -187,6 +187,21 @@ impl Row {
         if self.is_kept_parsed() { Row::from_text(self.key.clone(), text) } else { self.with_body(text, revision) }
     }
 
+    /// Shares with another row what both have: the pods of a controller have the same labels and owners.
+    pub(super) fn share(&mut self, other: &Row) {
+        if self.labels == other.labels {
+            self.labels = other.labels.clone();
+        }
+        if self.owners == other.owners {
+            self.owners = other.owners.clone();
+        }
+        if let (IndexFields::Pod(own), IndexFields::Pod(other)) = (&mut self.fields, &other.fields)
+            && own.scheduler == other.scheduler
+        {
+            own.scheduler = other.scheduler.clone();
+        }
+    }
+
     fn with_body(&self, text: Str, revision: u64) -> Row {
         Row {
             key: self.key.clone(),
