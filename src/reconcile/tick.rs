@@ -32,8 +32,8 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum pause before the next plan of a loop that had no writes and asks to plan again at once, so that no loop spins.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
-/// Minimum number of objects to hand to the drop thread.
-const DROP_THRESHOLD: usize = 32;
+/// Minimum number of objects to hand to the drop thread: waking it costs about as much as one.
+const DROP_THRESHOLD: usize = 4;
 
 /// Number of times that a tick gives the lock back to compile expressions which were written while it waited for the lock.
 const COMPILE_ROUNDS: u8 = 2;

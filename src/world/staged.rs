@@ -8,7 +8,11 @@ use std::sync::Arc;
 impl World {
     /// Puts (or, with none, removes) an object that is not committed yet.
     pub fn stage(&mut self, key: Key, object: Option<impl Into<Arc<Object>>>) {
-        let row = object.map(|object| Arc::new(Row::new(key.clone(), object)));
+        let row = object.map(|object| {
+            let mut row = Row::new(key.clone(), object);
+            self.share_parts(&mut row);
+            Arc::new(row)
+        });
         self.stage_as(key, row);
     }
 
@@ -91,8 +95,9 @@ impl World {
     fn change_row(&mut self, key: &Key, change: impl FnOnce(&mut Arc<Row>)) {
         let place = (key.namespace.clone(), key.name.clone());
         let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&place));
-        // The entry is removed there, so that the row is not shared.
-        if let Some((row, (key, _))) = row.zip(self.by_key.remove_entry(key)) {
+        if let Some((row, (key, same))) = row.zip(self.by_key.remove_entry(key)) {
+            // Two maps hold the row. Only what one alone holds can be changed in place.
+            drop(same);
             change(row);
             self.by_key.insert(key, row.clone());
         }
@@ -160,5 +165,44 @@ mod tests {
         world.stage(key("owner"), None::<Object>);
         world.stage(key("new"), Some(object("new")));
         assert_eq!(world.staged(), ["second", "first", "new", "owner"].map(key));
+    }
+
+    #[test]
+    fn pods_of_one_owner_share_what_they_have_in_common() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let key = |name: &str| Key::new(Resource("pods"), "default", name);
+        let pod = |name: &str, app: &str| {
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true});
+            Object(json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": {"schedulerName": "mine"},
+                "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}, "ownerReferences": [owner]},
+            }))
+        };
+        world.stage(key("a"), Some(pod("a", "web")));
+        world.put(key("b"), pod("b", "web").0.to_string().into());
+        world.stage(key("c"), Some(pod("c", "other")));
+        let [a, b, c] = ["a", "b", "c"].map(|name| world.get(&key(name)).unwrap());
+        let scheduler = |row: &Row| row.pod().unwrap().scheduler.clone();
+        assert!(Arc::ptr_eq(&a.labels, &b.labels) && Arc::ptr_eq(&a.owners, &b.owners));
+        assert!(Arc::ptr_eq(&scheduler(a), &scheduler(b)));
+        assert!(Arc::ptr_eq(&a.owners, &c.owners));
+        assert_eq!((b.label("app"), c.label("app")), (Some("web"), Some("other")));
+    }
+
+    #[test]
+    fn objects_of_rows_are_handed_out_and_not_copied() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let key = Key::new(Resource("configmaps"), "default", "a");
+        let object =
+            Object(json!({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u"}}));
+        world.stage(key.clone(), Some(object));
+        let held = world.get(&key).unwrap().shared();
+        world.drop_parsed(&key);
+        let object = Arc::try_unwrap(held).expect("the row holds it no longer");
+        world.stage(key.clone(), Some(object));
+        let gone = world.keep_staged([(key.clone(), "{}".into(), 7)]);
+        assert_eq!(gone.len(), 1, "whoever committed the rows drops their objects");
+        assert_eq!(world.get(&key).unwrap().revision, 7);
     }
 }
