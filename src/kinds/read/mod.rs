@@ -7,7 +7,7 @@ mod guess;
 
 use crate::object::Quantity;
 use guess::ElementGuess;
-use serde::de::value::StringDeserializer;
+use serde::de::value::{StrDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -434,7 +434,7 @@ impl<'de> MapAccess<'de> for MapEntries<'_, '_, '_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
         let Some((key, value)) = self.entries.next() else { return Ok(None) };
         self.value = Some((key, value));
-        seed.deserialize(StringDeserializer::new(key.clone())).map(Some)
+        seed.deserialize(StrDeserializer::new(key)).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
