@@ -101,18 +101,18 @@ impl Shim {
     /// Prepares the next attempts of containers that have run for a while.
     pub(super) fn prepare_due_standbys(&mut self) {
         let now = Instant::now();
-        let is_due = |live: &&mut LiveContainer| live.prepare_at.is_some_and(|at| at <= now);
-        let mut has_settled = false;
-        while let Some(live) = self.live.iter_mut().find(is_due) {
+        let is_due = |live: &LiveContainer| live.prepare_at.is_some_and(|at| at <= now);
+        if !self.live.iter().any(is_due) {
+            return;
+        }
+        // The code of a start is not needed for a while. The kernel maps each page of it with its neighbours, 14 MB in all. What preparing
+        // an attempt uses is mapped again right away, and a restart needs most of that.
+        release_program_pages();
+        while let Some(live) = self.live.iter_mut().find(|live| is_due(live)) {
             live.prepare_at = None;
-            has_settled = true;
             if let Some(expected) = live.next.take() {
                 self.add_successor(expected, None);
             }
-        }
-        if has_settled {
-            // The code of a start is not needed for a while. The kernel maps each page of it with its neighbours, 14 MB in all.
-            release_program_pages();
         }
     }
 
