@@ -292,11 +292,7 @@ fn restarts(times: usize) {
     cluster.watch();
     cluster.apply("web.yaml", &cluster.deployment(times));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == times.to_string());
-    // The container has run long enough that its standby process exists.
-    until(|| {
-        let mut victims = processes(&cluster.marker()).into_iter();
-        victims.all(|victim| children(parent(victim)).count() == 2)
-    });
+    until_standbys_exist(&cluster);
     let mut samples = Vec::new();
     for victim in processes(&cluster.marker()) {
         let pid = rustix::process::Pid::from_raw(victim as i32).expect("a pid");
@@ -310,6 +306,14 @@ fn restarts(times: usize) {
         std::thread::sleep(Duration::from_millis(20));
     }
     print_quantiles("kill -9 to the successor executing", &mut samples);
+}
+
+/// Waits until each container has run for so long that its shim has prepared a standby process.
+fn until_standbys_exist(cluster: &Cluster) {
+    until(|| {
+        let mut containers = processes(&cluster.marker()).into_iter();
+        containers.all(|container| children(parent(container)).count() == 2)
+    });
 }
 
 /// Kills the control plane while pods run; measures the next one from its start until it has found all pods.
@@ -403,20 +407,22 @@ fn idle(pods: usize) {
     cluster.watch();
     cluster.apply("web.yaml", &cluster.deployment(pods));
     until(|| cluster.ready("deployment/web", "{.status.readyReplicas}") == pods.to_string());
-    std::thread::sleep(Duration::from_secs(3));
+    until_standbys_exist(&cluster);
     let pid = cluster.control.as_ref().expect("runs").id();
-    let ticks = |pid: u32| -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
-        let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-        fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
-    };
-    let (before, span) = (ticks(pid), 30);
-    std::thread::sleep(Duration::from_secs(span));
-    let used = (ticks(pid) - before) as f64 / 100.0 / span as f64 * 100.0;
+    let (before, span) = (cpu_nanos(pid), Duration::from_secs(30));
+    std::thread::sleep(span);
+    let used = (cpu_nanos(pid) - before) as f64 / span.as_nanos() as f64 * 100.0;
     println!(
         "idle with {pods} pods: {used:.3} % of a core, {} kB resident",
         resident(Path::new(&format!("/proc/{pid}/status")))
     );
+}
+
+/// CPU time of a process, from each of its threads. The ticks in its `stat` are hundredths of a second, as much as it uses in a minute.
+fn cpu_nanos(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("its threads").flatten();
+    let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
+    texts.map(|text| text.split(' ').next().expect("a field").parse::<u64>().expect("nanoseconds")).sum()
 }
 
 fn resident(status: &Path) -> String {
