@@ -7,6 +7,7 @@ use crate::kinds;
 use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Object, Reason, Resource, Status, time};
 use serde_json::json;
+use std::sync::Arc;
 
 /// Binds a pod to a node: sets `spec.nodeName` and the condition PodScheduled.
 pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiResult<()> {
@@ -35,7 +36,7 @@ pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiR
         return Ok(());
     }
     let seen = txn.get_shared(pod)?.ok_or_else(|| Status::not_found(pod.resource, &pod.name))?;
-    let mut object = txn.take_object(pod, seen);
+    let mut object = Arc::unwrap_or_clone(seen);
     edit::object(&mut object, &binding.edits);
     txn.put(pod, object).map(drop)
 }

@@ -25,11 +25,6 @@ pub trait Transaction {
         Ok(self.get(key)?.map(Arc::new))
     }
 
-    /// Takes an object out of the transaction to change it without a copy. The caller must put it back next, and nothing may fail in between.
-    fn take_object(&mut self, _key: &Key, seen: Arc<Object>) -> Object {
-        Arc::unwrap_or_clone(seen)
-    }
-
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>>;
 

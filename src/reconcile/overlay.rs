@@ -18,8 +18,6 @@ pub struct Overlay<'a> {
     pub revision: u64,
     /// The last states of the objects that this tick removes.
     pub last: &'a mut HashMap<Key, Arc<Object>>,
-    /// Whether this plan ends with the last staged write, so that no later refusal can undo it.
-    pub alone: bool,
     /// The user that admission sees: that of the loop whose plan it is.
     pub user: &'a Arc<User>,
     /// The answers of webhooks, and the numbers of earlier attempts; `None` in a preview, which asks nobody.
@@ -35,13 +33,6 @@ impl Transaction for Overlay<'_> {
 
     fn get_shared(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
         Ok(self.world.get(key).map(|row| self.world.opened(row)))
-    }
-
-    fn take_object(&mut self, key: &Key, seen: Arc<Object>) -> Object {
-        if self.alone {
-            self.world.drop_parsed(key);
-        }
-        Arc::unwrap_or_clone(seen)
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {

@@ -27,10 +27,9 @@ pub fn stage_write(
     (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
     random: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
-    let alone = template_cache.is_none();
     let revision = world.revision + world.staged_count() as u64;
     let kinds = world.kinds.clone();
-    let mut txn = Overlay { world, revision, last, alone, user, inputs, random };
+    let mut txn = Overlay { world, revision, last, user, inputs, random };
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {

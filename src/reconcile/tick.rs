@@ -32,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum pause before the next plan of a loop that had no writes and asks to plan again at once, so that no loop spins.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 
-/// Minimum number of objects to hand to the drop thread: waking it costs about as much as one.
+/// Minimum number of objects to hand to the drop thread. Where a pod takes a millisecond, a tick has five of them.
 const DROP_THRESHOLD: usize = 4;
 
 /// Number of times that a tick gives the lock back to compile expressions which were written while it waited for the lock.
@@ -445,7 +445,7 @@ impl Tick<'_> {
         let last = &mut plans.last;
         let user = Arc::new(User::component("event-recorder"));
         let (world, random) = (&mut *self.world, &mut *self.random);
-        let mut txn = Overlay { world, revision, last, alone: false, user: &user, inputs: None, random };
+        let mut txn = Overlay { world, revision, last, user: &user, inputs: None, random };
         self.recorder.flush(&mut txn, now);
         if retention::is_crowded(self.world) {
             self.recorder.prune(self.world);

@@ -258,13 +258,6 @@ impl Row {
         }
     }
 
-    /// Drops the parsed object of the row.
-    pub(super) fn drop_parsed(&mut self) {
-        if let RowBody::Parsed(_) = self.body {
-            self.body = RowBody::Text(Str::from(""));
-        }
-    }
-
     /// The whole object, to be read. Costs a parse for rows at rest.
     pub fn body(&self) -> Cow<'_, Object> {
         match &self.body {

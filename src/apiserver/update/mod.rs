@@ -321,7 +321,7 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
     let Some(ids) = body.value_at(&path).filter(|ids| Some(*ids) != old.value_at(&path)) else {
         return keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings);
     };
-    let mut object = txn.take_object(&key, old);
+    let mut object = Arc::unwrap_or_clone(old);
     object.set(&["status"], status.unwrap_or_default());
     match ids {
         Value::Null => drop(object.unset(&path)),
@@ -352,9 +352,9 @@ fn keep_status(
     if old.value_at(&["status"]) == status.as_ref() && !other_managers {
         return Ok(WriteReply::unchanged(old, warnings));
     }
-    // Without ownership tracking the old object is not needed, so it is changed in place.
+    // Without ownership tracking the old object is not needed.
     let before = (matches!(noted, StatusOwnership::By(_)) && managed_fields::is_tracked(&old)).then(|| old.clone());
-    let mut object = txn.take_object(key, old);
+    let mut object = Arc::unwrap_or_clone(old);
     match status {
         Some(status) => object.set(&["status"], status),
         None => {
