@@ -5,7 +5,10 @@ use std::env::var;
 
 fn main() {
     println!("cargo:rerun-if-changed=.cargo/build.rs");
-    if var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+    let is = |name: &str, value: &str| var(name).as_deref() == Ok(value);
+    let is_static =
+        var("CARGO_CFG_TARGET_FEATURE").is_ok_and(|features| features.split(',').any(|one| one == "crt-static"));
+    if is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu") && !is_static {
         println!("cargo:rustc-link-arg-bins=-no-pie");
     }
 }

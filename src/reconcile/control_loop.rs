@@ -233,20 +233,24 @@ impl ControlLoop {
         let (machine, plane, snapshot) = (&mut self.machine, &mut self.plane, self.api.store().read()?);
         let backoff = self.settings.backoff_seconds;
         thread::scope(|scope| {
-            // Asking the shims takes as long as reading the store.
+            // Reading the records of the shims takes as long as reading the store.
             let work = || machine.as_mut().map(Machine::inventory).unwrap_or_default();
-            let asking = thread::Builder::new().name("inventory".into()).spawn_scoped(scope, work)?;
-            let inventory = || asking.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let reading = thread::Builder::new().name("inventory".into()).spawn_scoped(scope, work)?;
+            let inventory = || reading.join().unwrap_or_else(|panic| resume_unwind(panic));
             Ok::<_, anyhow::Error>(plane.load(&snapshot, inventory, backoff, Time::now())?)
         })?;
         drop(snapshot);
-        self.machine.iter_mut().for_each(Machine::connect_to_shims);
         store_tail::compile_all(&self.plane.world, &self.plane.loops);
         Ok(())
     }
 
     /// Runs until the user stops it, or until it has converged.
     pub fn run(&mut self, until: RunUntil, log_sink: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
+        let adopted = self.machine.as_mut().map(Machine::connect_to_shims);
+        if let (RunUntil::Converged(_), Some(adopted)) = (until, adopted) {
+            // It ends as soon as nothing is left to do.
+            adopted.wait();
+        }
         let ending = self.run_unsynced(until, log_sink)?;
         self.api.store_mut().sync()?;
         Ok(ending)
@@ -543,7 +547,9 @@ impl ControlLoop {
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
         self.files = StoreFiles::identify(self.api.store().path());
-        self.load()
+        self.load()?;
+        self.machine.as_mut().map(Machine::connect_to_shims);
+        Ok(())
     }
 
     /// Number of pods with processes on this machine.

@@ -31,7 +31,7 @@ pub struct Facts {
     pub statics: BTreeMap<Key, StaticPod>,
     /// Remaining amounts of the resources that pods share.
     pub pressure: NodePressure,
-    /// Whether every shim left by the previous control plane has answered. No start is planned before that.
+    /// Whether the machine has said which pods it has from the previous control plane. No start is planned before that.
     pub inventory_complete: bool,
 }
 
@@ -212,6 +212,18 @@ impl PodFacts {
     /// Whether a container is throttled by its CPU limit and no event has reported it yet.
     pub fn needs_throttling_report(&self) -> bool {
         self.containers.values().any(|known| known.throttled == ThrottlingState::Unreported)
+    }
+
+    /// Notes the state of an attempt, unless a later one is known. Returns whether anything changed. An attempt that is not known runs, too: a
+    /// full disk kept its shim from recording it for a new control plane.
+    pub(super) fn record_state(&mut self, container: &Str, attempt: u32, state: ContainerState) -> bool {
+        let known = self.containers.get_mut(container);
+        if let Some(known) = known.filter(|known| known.attempt >= attempt) {
+            return known.attempt == attempt && known.record_state(state);
+        }
+        let last = self.containers.remove(container).and_then(|known| known.ended().cloned().or(known.last));
+        self.containers.insert(container.clone(), ContainerFacts { last, ..ContainerFacts::new(attempt, state) });
+        true
     }
 
     /// The pod's key.
@@ -474,5 +486,31 @@ impl PodFacts {
             self.usage.insert(container, ContainerUsage { since, at, sample, usage, throttling });
         }
         self.measured = Some(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_count_unless_a_later_attempt_is_known() {
+        let running = |second| ContainerState::Running { pid: 7, since: Time::from_second(second).unwrap() };
+        let ended = AttemptEnd {
+            code: 3,
+            signal: None,
+            reason: None,
+            message: String::new(),
+            started: None,
+            finished: Time::UNIX_EPOCH,
+        };
+        let (container, mut pod) = (Str::from("c"), PodFacts::default());
+        assert!(pod.record_state(&container, 4, running(1)), "its record was older than the container");
+        assert!(!pod.record_state(&container, 4, running(1)), "nothing new");
+        assert!(pod.record_state(&container, 4, ContainerState::Ended(ended.clone())));
+        assert!(!pod.record_state(&container, 3, running(2)), "an earlier attempt");
+        assert!(pod.record_state(&container, 5, running(3)));
+        let known = &pod.containers[&container];
+        assert_eq!((known.attempt, &known.state, &known.last), (5, &running(3), &Some(ended)));
     }
 }

@@ -228,7 +228,7 @@ impl Facts {
                 true
             }),
             Report::Container { pod_uid, container, attempt, state } => {
-                self.change_container(&pod_uid, &container, attempt, |container| container.record_state(state))
+                self.change_pod(&pod_uid, |pod| pod.record_state(&container, attempt, state))
             }
             Report::Findable { pod_uid, container, attempt } => {
                 self.change_container(&pod_uid, &container, attempt, |container| {
@@ -429,7 +429,7 @@ fn is_news(known: &ContainerState, report: &ContainerState) -> bool {
 
 impl ContainerFacts {
     /// Moves the attempt forward. Returns whether the state is news.
-    fn record_state(&mut self, state: ContainerState) -> bool {
+    pub(super) fn record_state(&mut self, state: ContainerState) -> bool {
         let is_news = is_news(&self.state, &state);
         if is_news {
             self.refusals += u32::from(matches!(state, ContainerState::Refused { .. }));

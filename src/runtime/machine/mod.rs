@@ -16,7 +16,7 @@ use super::network::gateway::{GatewayCommand, link::GatewayLink};
 use super::network::publisher::{NetworkPublisher, PublishCommand};
 use super::probe::ProbeRoute;
 use super::token_signer::{TokenSource, VolumeSigner};
-use super::wire::{ControlGroup, SoftBounds, VERSION};
+use super::wire::{ControlGroup, ShimRecord, SoftBounds, VERSION};
 use super::{build, descriptors, file_watch, folder, image, limits, low_ports, probe, reap_dead_shim, view};
 use crate::object::{Str, Time};
 use crate::world::facts::FilePatterns;
@@ -32,11 +32,11 @@ use shard::{LinkBudget, Shard, ShardCommand, ShardInbox};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time that the inventory waits for shims without a record in this format that do not answer.
+/// Time to wait for shims that do not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Threads that hold connections: starting a shim keeps one busy for about a millisecond.
 const SHARDS: usize = 2;
@@ -76,6 +76,22 @@ impl MachineContext {
     /// Returns the limits that the shim must watch.
     fn watched(&self, limits: &Limits) -> SoftBounds {
         self.limits.as_ref().map_or_else(|_| limits::watched(limits), |tree| tree.watched(limits))
+    }
+}
+
+/// Shims that are asked for their state.
+pub struct AdoptedShims {
+    records: Receiver<(Str, ShimRecord)>,
+    count: usize,
+}
+
+impl AdoptedShims {
+    /// Waits for the answers, which come after the shims' reports. A shim that is stopped or busy may give none.
+    pub fn wait(self) -> HashMap<Str, PodFacts> {
+        let deadline = Instant::now() + PATIENCE;
+        let next = || self.records.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
+        let answers = std::iter::repeat_with(next).take(self.count).map_while(|answer| answer);
+        answers.map(|(uid, record)| (uid, facts::pod(&record))).collect()
     }
 }
 
@@ -170,8 +186,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns the pods that earlier leaders started, by uid. A live shim counts by its record, which it writes before it reports; dial it with
-    /// [`Machine::connect_to_shims`]. Kills the processes of dead shims and settles their records.
+    /// Returns the pods that earlier leaders started, by uid. Kills the processes of dead shims and settles their records. A live shim counts by
+    /// its record, which it writes before it reports; [`Machine::connect_to_shims`] then asks it.
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
@@ -181,18 +197,21 @@ impl Machine {
                 found.insert(uid_of(&path), facts::pod(&record));
             }
         }
-        let mut foreign = Vec::new();
+        let mut unclear = Vec::new();
         for path in &folders {
             let uid = uid_of(path);
             if found.contains_key(&uid) {
                 continue;
             }
             let record = folder::read_record(path);
-            let is_current = record.as_ref().is_some_and(|record| record.version == VERSION);
-            if is_current { &mut self.undialed } else { &mut foreign }.push(uid.clone());
+            // A shim that has recorded no container may be starting its first.
+            let tells = |record: &ShimRecord| record.version == VERSION && !record.containers.is_empty();
+            let is_clear = record.as_ref().is_some_and(tells);
+            if is_clear { &mut self.undialed } else { &mut unclear }.push(uid.clone());
             found.insert(uid, record.map(|record| facts::pod(&record)).unwrap_or_default());
         }
-        self.ask_foreign_shims(foreign, &mut found);
+        // One that does not answer counts by what could be read of it.
+        found.extend(self.adopt(unclear).wait());
         found.values().for_each(|pod| self.register_address(&pod.ip, &pod.namespace));
         if let Ok(tree) = &self.context.limits {
             self.unknown_cgroups = tree.sweep(|uid| found.contains_key(uid));
@@ -200,30 +219,21 @@ impl Machine {
         found
     }
 
-    /// Waits for the records of shims whose record on disk is missing or of another version. One that does not answer counts by what could
-    /// be read of it.
-    fn ask_foreign_shims(&self, uids: Vec<Str>, found: &mut HashMap<Str, PodFacts>) {
-        let (adopter, adopted) = channel();
-        let deadline = Instant::now() + PATIENCE;
+    /// Has the shards connect to these shims, each of which then reports its state.
+    fn adopt(&self, uids: Vec<Str>) -> AdoptedShims {
+        let (adopter, records) = channel();
         let count = uids.len();
         for uid in uids {
-            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), Some(adopter.clone())));
+            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), adopter.clone()));
         }
-        drop(adopter);
-        for _ in 0..count {
-            match adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok((uid, record)) => drop(found.insert(uid, facts::pod(&record))),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
+        AdoptedShims { records, count }
     }
 
     /// Connects to the live shims of the inventory; each reports its state, which may have changed since. Answering keeps a thousand shims
     /// busy for a while, so call this when the inventory is taken in.
-    pub fn connect_to_shims(&mut self) {
-        for uid in std::mem::take(&mut self.undialed) {
-            self.inbox(&uid).put(ShardCommand::Adopt(uid.clone(), None));
-        }
+    pub fn connect_to_shims(&mut self) -> AdoptedShims {
+        let uids = std::mem::take(&mut self.undialed);
+        self.adopt(uids)
     }
 
     /// Returns the control groups with processes of pods that the inventory does not know: a cluster used this path before, and its folder

@@ -166,7 +166,7 @@ impl Shim {
         record.left = false;
         record.shim = ProcessIdentity::from_pid(std::process::id() as i32);
         // A leader that has been replaced may have started us just before: what it says then counts no more.
-        record.epoch = record.epoch.max(folder::read_epoch_above(&pod));
+        record.epoch = record.epoch.max(folder::read_epoch_above(Path::new(".")));
         let (signals, told_to_leave) = watch_signals()?;
         let shim = Shim {
             listener: listen_at(Path::new(folder::SOCKET))?,

@@ -57,8 +57,9 @@ impl Shim {
             ShimRequest::Session(_) | ShimRequest::Attach(_) | ShimRequest::Resize(_) | ShimRequest::Ping
         );
         if is_led {
-            // A new leader writes its epoch there before it reads any record, and greets the shims one after the other.
-            self.record.epoch = self.record.epoch.max(folder::read_epoch_above(&self.pod));
+            // A new leader writes its epoch there before it reads any record, and greets the shims later. The working folder is the pod's,
+            // also after its state folder was moved.
+            self.record.epoch = self.record.epoch.max(folder::read_epoch_above(Path::new(".")));
         }
         if is_led && envelope.epoch < self.record.epoch {
             let why = format!("epoch {} is outdated: epoch {} leads", envelope.epoch, self.record.epoch);
@@ -72,7 +73,7 @@ impl Shim {
                     self.record.pod = pod;
                 }
                 // Before the first start the record is not needed, and creating it later is cheaper than replacing it. For a new epoch alone
-                // it is not written: the state folder has that epoch already, and a new leader greets all shims at once.
+                // it is not written: the state folder has that epoch already, and a new leader greets all shims.
                 if !is_known && !self.record.containers.is_empty() {
                     self.save();
                 }

@@ -105,8 +105,8 @@ impl Shim {
         if !self.live.iter().any(is_due) {
             return;
         }
-        // The code of a start is not needed for a while. The kernel maps each page of it with its neighbours, 14 MB in all. What preparing
-        // an attempt uses is mapped again right away, and a restart needs most of that.
+        // The code of a start is not needed for a while. The kernel maps each page of it with its neighbours, 14 MB in all. Preparing an
+        // attempt maps a part of it again right away, and a restart needs most of that part.
         release_program_pages();
         while let Some(live) = self.live.iter_mut().find(|live| is_due(live)) {
             live.prepare_at = None;

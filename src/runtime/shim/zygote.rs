@@ -1,7 +1,7 @@
 //! The zygote: one small process that shims are forked from.
 //!
-//! Executing this binary again for every pod would cost each shim a millisecond of relocations, and the memory that they dirty.
-//! A fork of a process that has one thread and three megabytes costs a tenth, and its pages stay shared.
+//! A fork of a process that has one thread and a few megabytes costs a tenth of executing this binary again for every pod, and the pages of
+//! all shims stay shared.
 //! The zygote serves one control plane and ends with it. It does not manage the shims after their fork.
 
 use super::super::spawn::open_dev_null;

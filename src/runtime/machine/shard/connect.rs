@@ -13,9 +13,20 @@ use crate::world::{AttemptEnd, Report};
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 impl Shard {
+    /// Asks a shim for its record: on a new connection, or on the one that is there when the World is loaded again.
+    pub(super) fn adopt(&mut self, uid: &Str, adopter: Sender<(Str, ShimRecord)>) {
+        let pod = pod_mut(&mut self.pods, uid);
+        pod.adopter = Some(adopter);
+        match &mut pod.link {
+            Some(link) => link.send(self.context.epoch, ShimRequest::Hello(None)),
+            None => self.pursue(uid),
+        }
+    }
+
     /// Does what the pod's pending requests need next.
     pub(super) fn pursue(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };

@@ -53,8 +53,8 @@ const TRIES: u32 = 3;
 pub enum ShardCommand {
     /// Carries out an effect.
     Effect(Effect),
-    /// Connects to a shim of an earlier control plane, and sends its record to the channel, if there is one.
-    Adopt(Str, Option<Sender<(Str, ShimRecord)>>),
+    /// Asks a shim of an earlier control plane for its state, and sends its record to the channel.
+    Adopt(Str, Sender<(Str, ShimRecord)>),
     /// The build that a start waited for has ended.
     Built(Box<Start>, Result<(), image::ImageRefusal>),
     /// The removal of a pod's folder has ended.
@@ -220,8 +220,7 @@ impl Shard {
                     self.contain(&subject, |shard| shard.carry_out(effect));
                 }
                 Some(ShardCommand::Adopt(uid, adopter)) => {
-                    pod_mut(&mut self.pods, &uid).adopter = adopter;
-                    self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
+                    self.contain(&Subject::for_pod(&uid), |shard| shard.adopt(&uid, adopter));
                 }
                 Some(ShardCommand::Built(start, result)) => {
                     self.contain(&Subject::for_start(&start), |shard| shard.finish_build(&start, result));
