@@ -8,6 +8,7 @@ mod successor;
 use kloop::kinds::probe_handler::ProbeHandler;
 use kloop::object::{Str, Time};
 use kloop::runtime::image::Environment;
+use kloop::runtime::machine::AdoptedShims;
 use kloop::runtime::simulated::a_start;
 use kloop::runtime::{Host, Machine, folder, process};
 use kloop::world::start::Start;
@@ -29,13 +30,15 @@ struct Rig {
     machine: Option<Machine>,
     reports: Receiver<Report>,
     epoch: u64,
+    /// The shims that the last replacement of the control plane has asked.
+    adopted: Option<AdoptedShims>,
 }
 
 impl Rig {
     fn new() -> Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let (machine, reports) = open(folder.path(), 1);
-        Rig { folder, machine: Some(machine), reports, epoch: 1 }
+        Rig { folder, machine: Some(machine), reports, epoch: 1, adopted: None }
     }
 
     /// Replaces the control plane by a later one.
@@ -44,7 +47,7 @@ impl Rig {
         self.epoch += 1;
         let (mut machine, reports) = open(self.folder.path(), self.epoch);
         let inventory = machine.inventory();
-        machine.connect_to_shims();
+        self.adopted = Some(machine.connect_to_shims());
         self.machine = Some(machine);
         self.reports = reports;
         inventory

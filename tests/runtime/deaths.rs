@@ -44,7 +44,36 @@ fn inventory_needs_no_shim_and_each_reports_later_what_has_changed_since() {
     let state = &inventory["held"].containers["c"].state;
     assert!(matches!(state, ContainerState::Running { pid: same, .. } if *same == pid), "{state:?}");
     send(shim, Signal::CONT);
-    assert_eq!(rig.ended("held", 0).signal, Some(Signal::KILL.as_raw()));
+    rig.adopted.take().expect("asked").wait();
+    let has_ended = |report| matches!(report, Report::Container { state: ContainerState::Ended(_), .. });
+    assert!(rig.reports.try_iter().any(has_ended), "whoever waits for the answers has the reports");
+}
+
+#[test]
+fn shims_of_a_moved_state_folder_follow_its_leader() {
+    let base = tempfile::tempdir().expect("a folder");
+    let [state, moved] = ["state", "moved"].map(|name| base.path().join(name));
+    let (mut machine, reports) = open(&state, 1);
+    machine.carry_out(Time::now(), &Effect::Start(Box::new(script("tenant", 0, "exec sleep 60"))));
+    let await_state = |reports: &Receiver<Report>, fits: &dyn Fn(&ContainerState) -> bool| loop {
+        let report = reports.recv_timeout(PATIENCE).expect("a report");
+        if matches!(&report, Report::Container { state, .. } if fits(state)) {
+            return;
+        }
+    };
+    await_state(&reports, &|state| matches!(state, ContainerState::Running { .. }));
+    drop(machine);
+    fs::rename(&state, &moved).expect("moved");
+    fs::create_dir(&state).expect("another cluster's folder");
+    fs::write(state.join("epoch"), "10").expect("written");
+    let (mut machine, reports) = open(&moved, 2);
+    machine.inventory();
+    machine.connect_to_shims();
+    let stop = Effect::Stop { pod_uid: "tenant".into(), container: "c".into(), attempt: 0, grace_seconds: 30 };
+    machine.carry_out(Time::now(), &stop);
+    await_state(&reports, &|state| matches!(state, ContainerState::Ended(end) if end.code == 143));
+    machine.carry_out(Time::now(), &Effect::Remove { pod_uid: "tenant".into() });
+    while !matches!(reports.recv_timeout(PATIENCE).expect("a report"), Report::Removed { .. }) {}
 }
 
 /// Helper of the next test: a control plane that starts a pod and is then killed.
