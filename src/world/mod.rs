@@ -30,6 +30,7 @@ mod rejected_writes;
 pub mod report;
 pub mod resources;
 pub mod row;
+mod row_body;
 mod row_part;
 pub mod scheduler_profile;
 mod scheduling_spec;
@@ -355,7 +356,7 @@ impl World {
     }
 
     /// Rows that name this uid as an owner, in order of their keys.
-    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Arc<Row>> {
+    pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
         self.dependents.get(uid).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
@@ -400,15 +401,27 @@ impl World {
         let mut row = Row::from_text(key.clone(), text);
         self.lease_heartbeats.note(&row, self.now);
         self.share_parts(&mut row);
+        if let Some(base) = self.base_of(&row).cloned() {
+            row.pack(&base);
+        }
         self.replace(key, Some(Arc::new(row)));
     }
 
     /// Shares the parts of a new row with one of the same owner.
     fn share_parts(&self, row: &mut Row) {
-        let owner = row.owners.first();
-        if let Some(sibling) = owner.and_then(|owner| self.dependents(&owner.uid).next()) {
+        if let Some(sibling) = self.siblings(row).next() {
             row.share(sibling);
         }
+    }
+
+    /// Returns the text of a sibling to which that of a row at rest can be a difference. Only a few siblings are asked.
+    fn base_of(&self, row: &Row) -> Option<&Str> {
+        const ASKED: usize = 4;
+        if row.is_at_rest() { self.siblings(row).take(ASKED).find_map(|sibling| sibling.base()) } else { None }
+    }
+
+    fn siblings<'a>(&'a self, row: &Row) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
+        row.owners.first().map(|owner| self.dependents(&owner.uid)).into_iter().flatten()
     }
 
     /// Returns the time at which the last renewal of a node's Lease was seen here, whatever the node's clock says.

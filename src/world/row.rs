@@ -1,10 +1,11 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
 use super::resources::{NodeFields, ResourceRequests};
+use super::row_body::{RowBody, edit_of};
 use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
-use crate::object::edit::{self, TextEdit};
+use crate::object::edit::TextEdit;
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -33,13 +34,7 @@ pub struct Row {
     pub finalizers: Arc<[Str]>,
     /// Index fields of the kind.
     pub fields: IndexFields,
-    body: RowBody,
-}
-
-/// Body of a row: compact text at rest; decoded only for rows staged in this tick and for a few kinds.
-enum RowBody {
-    Text(Str),
-    Parsed(Arc<Object>),
+    pub(super) body: RowBody,
 }
 
 /// Index fields by kind.
@@ -182,9 +177,29 @@ impl Row {
         SEEN_WITH_EACH_POD.contains(&self.key.resource.0)
     }
 
-    /// The row of a staged object after its commit: the same but for its text and revision.
-    pub fn settled(&self, text: Str, revision: u64) -> Row {
-        if self.is_kept_parsed() { Row::from_text(self.key.clone(), text) } else { self.with_body(text, revision) }
+    /// The row of a staged object after its commit: the same but for its text and revision. The text can be kept as a difference to another.
+    pub(super) fn settled(&self, text: Str, revision: u64, base: Option<&Str>) -> Row {
+        match self.is_kept_parsed() {
+            true => Row::from_text(self.key.clone(), text),
+            false => self.with_body(RowBody::at_rest(text, base), revision),
+        }
+    }
+
+    /// Whether its text stays as it is for a while and resembles those of its siblings: a pod that has started.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.pod().is_some_and(|pod| pod.phase != Phase::Pending)
+    }
+
+    /// Returns the text to which those of siblings at rest can be differences.
+    pub(super) fn base(&self) -> Option<&Str> {
+        self.body.base().filter(|_| self.is_at_rest())
+    }
+
+    /// Keeps its text as a difference to another one if that is much smaller.
+    pub(super) fn pack(&mut self, base: &Str) {
+        if let RowBody::Text(text) = &self.body {
+            self.body = RowBody::at_rest(text.clone(), Some(base));
+        }
     }
 
     /// Shares with another row what both have: the pods of a controller have the same labels and owners.
@@ -202,7 +217,7 @@ impl Row {
         }
     }
 
-    fn with_body(&self, text: Str, revision: u64) -> Row {
+    fn with_body(&self, body: RowBody, revision: u64) -> Row {
         Row {
             key: self.key.clone(),
             uid: self.uid.clone(),
@@ -214,15 +229,14 @@ impl Row {
             owners: self.owners.clone(),
             finalizers: self.finalizers.clone(),
             fields: self.fields.clone(),
-            body: RowBody::Text(text),
+            body,
         }
     }
 
     /// Makes the row of a pod that these edits of its text bind to a node; `None` when the text has to be decoded first.
     pub fn bound(&self, node: &Str, labels: &[(&str, String)], edits: &[TextEdit], revision: u64) -> Option<Row> {
-        let RowBody::Text(text) = &self.body else { return None };
-        let text = edit::text(text, &[edits, &[edit_of(revision)]].concat())?;
-        let mut row = self.with_body(text.into(), revision);
+        let text = self.body.edited(&[edits, &[edit_of(revision)]].concat())?;
+        let mut row = self.with_body(RowBody::Text(text), revision);
         if !labels.is_empty() {
             let mut all: BTreeMap<Str, Str> = row.labels.iter().cloned().collect();
             all.extend(labels.iter().map(|(label, value)| (Str::from(*label), Str::from(value.as_str()))));
@@ -235,42 +249,32 @@ impl Row {
 
     /// Its compact text with this revision: what is stored.
     pub fn text_at(&self, revision: u64) -> Str {
-        match &self.body {
-            RowBody::Text(text) if self.revision == revision => text.clone(),
-            RowBody::Text(text) => match edit::text(text, &[edit_of(revision)]) {
-                Some(text) => text.into(),
-                None => self.object().text_at(revision).into(),
-            },
-            RowBody::Parsed(object) => object.text_at(revision).into(),
-        }
+        self.body.text_at(revision, self.revision == revision)
     }
 
     /// Settles the row in place when nothing else refers to it. Returns the object that it held.
-    pub(super) fn set_text(&mut self, text: Str, revision: u64) -> Option<Arc<Object>> {
+    pub(super) fn set_text(&mut self, text: Str, revision: u64, base: Option<&Str>) -> Option<Arc<Object>> {
         if self.is_kept_parsed() {
             *self = Row::from_text(self.key.clone(), text);
             return None;
         }
         self.revision = revision;
-        match std::mem::replace(&mut self.body, RowBody::Text(text)) {
+        match std::mem::replace(&mut self.body, RowBody::at_rest(text, base)) {
             RowBody::Parsed(object) => Some(object),
-            RowBody::Text(_) => None,
+            RowBody::Text(_) | RowBody::Packed(_) => None,
         }
     }
 
     /// The whole object, to be read. Costs a parse for rows at rest.
     pub fn body(&self) -> Cow<'_, Object> {
-        match &self.body {
-            RowBody::Parsed(object) => Cow::Borrowed(object),
-            RowBody::Text(text) => Cow::Owned(Object(serde_json::from_str(text).unwrap_or(Value::Null))),
-        }
+        self.body.object()
     }
 
     /// The whole object, to be read and kept. Costs a parse for rows at rest.
     pub fn shared(&self) -> Arc<Object> {
         match &self.body {
             RowBody::Parsed(object) => object.clone(),
-            RowBody::Text(_) => Arc::new(self.object()),
+            RowBody::Text(_) | RowBody::Packed(_) => Arc::new(self.object()),
         }
     }
 
@@ -286,10 +290,7 @@ impl Row {
 
     /// Whether the body's text contains these bytes: a fast negative answer without decoding.
     pub fn mentions(&self, text: &str) -> bool {
-        match &self.body {
-            RowBody::Parsed(_) => true,
-            RowBody::Text(body) => memchr::memmem::find(body.as_bytes(), text.as_bytes()).is_some(),
-        }
+        self.body.text().is_none_or(|body| memchr::memmem::find(body.as_bytes(), text.as_bytes()).is_some())
     }
 
     /// One label.
@@ -354,11 +355,6 @@ impl Row {
         let long_enough = |since: Time| now.as_second() - since.as_second() >= min_ready_seconds;
         pod.ready && (min_ready_seconds == 0 || pod.ready_since.is_some_and(long_enough))
     }
-}
-
-/// The change that gives a text its revision.
-fn edit_of(revision: u64) -> TextEdit {
-    TextEdit::set(&["metadata", "resourceVersion"], revision.to_string())
 }
 
 /// Computes the index fields of a pod. Of a stored body, only the fields that `row_part` lists are there.
@@ -427,7 +423,7 @@ impl AffinityKind {
 mod tests {
     use super::*;
     use crate::object::Resource;
-    use crate::object::edit::ValueChange;
+    use crate::object::edit::{self, ValueChange};
     use serde_json::json;
 
     /// A row's fields, without its body.

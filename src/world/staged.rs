@@ -74,10 +74,11 @@ impl World {
         self.undo.clear();
         self.originals.clear();
         for (key, text, revision) in written {
+            let base = self.get(&key).and_then(|row| self.base_of(row)).cloned();
             // Index fields were computed when the row was staged; only the text and the revision are new.
             self.change_row(&key, |row| match Arc::get_mut(row) {
-                Some(row) => gone.extend(row.set_text(text, revision)),
-                None => *row = Arc::new(row.settled(text, revision)),
+                Some(row) => gone.extend(row.set_text(text, revision, base.as_ref())),
+                None => *row = Arc::new(row.settled(text, revision, base.as_ref())),
             });
         }
         gone
