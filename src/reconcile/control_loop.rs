@@ -6,6 +6,7 @@ use super::queue::Item;
 use super::retry::retry_while_busy;
 use super::run_end::{Idle, RunEnd, RunUntil};
 pub use super::settings::ControlSettings;
+use super::start_code::StartCode;
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, node, node_lease, plane_notes, store_tail};
@@ -81,6 +82,7 @@ pub struct ControlLoop {
     files: StoreFiles,
     /// Since when the write lock was held by others, and the holder that was logged.
     blocked: Option<(Instant, Option<Option<u32>>)>,
+    start_code: StartCode,
 }
 
 /// The program that is run as a shim.
@@ -143,6 +145,7 @@ impl ControlLoop {
             compacting: false,
             files: StoreFiles::identify(api.store().path()),
             blocked: None,
+            start_code: StartCode::new(),
             api,
             settings,
             leadership,
@@ -392,6 +395,7 @@ impl ControlLoop {
             return;
         }
         let _span = debug_span!("carry_out", effects = effects.len()).entered();
+        self.start_code.note_work(Instant::now());
         // Network policies are in force before a pod's first process runs.
         let (first, then): (Vec<Effect>, Vec<Effect>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::SetNetworkPolicy { .. }));
@@ -446,6 +450,7 @@ impl ControlLoop {
         let now = Time::now();
         let due = self.plane.keep_time(now);
         if due.heartbeat {
+            self.start_code.release_when_quiet(Instant::now());
             if self.machine.is_some() {
                 let wanted = self.settings.eviction.signals();
                 self.plane.measured(pressure_stats::measure(self.api.store().home(), wanted), now);

@@ -28,6 +28,7 @@ pub mod run_end;
 mod settings;
 pub mod simulate;
 pub mod stage_write;
+mod start_code;
 pub mod store_files;
 pub mod store_tail;
 pub mod tick;

@@ -60,6 +60,8 @@ pub use network::{
     listener_channel::is_possible as has_pod_network, own_addresses, resolver_address,
 };
 
+pub use spawn::release_program_pages;
+
 use std::process::ExitCode;
 
 /// Has a write that goes over the limit of a file's size (`ulimit -f`) fail with `EFBIG`, and not end this process. What it starts has the

@@ -1,0 +1,62 @@
+//! Memory of the code that only the start of a control plane runs.
+//!
+//! Two thirds of the memory of a control plane that has started a hundred pods are pages of its own program, and it needs half of them never
+//! again. They go back once, when the machine has had no work for a while. The kernel maps again what runs after all.
+//!
+//! Never: gives pages back a second time. What was mapped again is the code of restarts, which should not wait for it.
+
+use crate::runtime::release_program_pages;
+use std::time::{Duration, Instant};
+
+/// Time without work for the machine after which the start is over.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// Whether the start still goes on.
+pub(super) enum StartCode {
+    /// This was the last work for the machine.
+    Runs(Instant),
+    /// Its pages have been given back.
+    Released,
+}
+
+impl StartCode {
+    /// The start begins.
+    pub(super) fn new() -> StartCode {
+        StartCode::Runs(Instant::now())
+    }
+
+    /// Notes that there was work for the machine.
+    pub(super) fn note_work(&mut self, now: Instant) {
+        if let StartCode::Runs(last) = self {
+            *last = now;
+        }
+    }
+
+    /// Gives the pages back if the start is over.
+    pub(super) fn release_when_quiet(&mut self, now: Instant) {
+        if let StartCode::Runs(last) = self
+            && now.saturating_duration_since(*last) >= QUIET
+        {
+            release_program_pages();
+            *self = StartCode::Released;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_go_back_once_the_machine_has_had_no_work_for_a_while() {
+        let begin = Instant::now();
+        let mut start = StartCode::Runs(begin);
+        start.release_when_quiet(begin + QUIET / 2);
+        start.note_work(begin + QUIET / 2);
+        start.release_when_quiet(begin + QUIET);
+        assert!(matches!(start, StartCode::Runs(_)), "work came in between");
+        start.release_when_quiet(begin + QUIET * 3 / 2);
+        start.note_work(begin + QUIET * 2);
+        assert!(matches!(start, StartCode::Released));
+    }
+}
