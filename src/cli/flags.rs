@@ -107,9 +107,14 @@ pub struct PrintFlags {
 }
 
 impl PrintFlags {
+    /// Whether a format is requested.
+    pub fn has_format(&self) -> bool {
+        self.output.is_some() || self.template.is_some()
+    }
+
     /// The requested format; `None` without `-o`. `tables` is for commands that print tables.
     pub fn format(&self, no_headers: bool, tables: bool) -> CliResult<Option<OutputFormat>> {
-        if self.output.is_none() && self.template.is_none() {
+        if !self.has_format() {
             return Ok(None);
         }
         let missing_keys = if self.allow_missing_template_keys {

@@ -181,12 +181,18 @@ impl Object {
 
     /// Another status with this object's names, uid and revision, for a write of the status.
     pub fn other_status(&self, status: Value) -> Object {
+        let mut named = self.names_alone();
+        named.set(&["status"], status);
+        named
+    }
+
+    /// Its kind, names, uid and revision, without anything else.
+    pub fn names_alone(&self) -> Object {
         let part = |name: &str, of: &Value| (name.to_owned(), of[name].clone());
         let names = ["name", "namespace", "uid", "resourceVersion"];
         let metadata: Map<String, Value> = names.iter().map(|name| part(name, &self.0["metadata"])).collect();
         let parts = ["apiVersion", "kind"].iter().map(|name| part(name, &self.0));
-        let parts = parts.chain([("metadata".to_owned(), metadata.into()), ("status".to_owned(), status)]);
-        Object(Value::Object(parts.collect()))
+        Object(Value::Object(parts.chain([("metadata".to_owned(), metadata.into())]).collect()))
     }
 
     /// `metadata.generation`; 0 for kinds without one.
