@@ -38,6 +38,7 @@ pub mod remote;
 pub mod rescale;
 pub mod rules;
 pub mod scale;
+mod seen_objects;
 pub mod service_endpoints;
 mod shared_writer;
 mod store_transaction;

@@ -3,7 +3,7 @@
 use super::ApiResult;
 use super::authorization::check_verb;
 use super::custom;
-use super::transaction::Transaction;
+use super::transaction::{PageReader, Transaction};
 use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldOp, FieldSelector, Selector};
 use crate::object::sparse::ReadPart;
@@ -107,26 +107,34 @@ pub fn list(
     namespace: Option<&str>,
     wanted: &ListSelection,
 ) -> ApiResult<Vec<Object>> {
-    list_parts(txn, kind, namespace, wanted, &ReadPart::Whole)
+    let mut objects = Vec::new();
+    let mut keep = |page| -> ApiResult<()> {
+        objects.extend(page);
+        Ok(())
+    };
+    read_pages(txn, kind, namespace, wanted, &ReadPart::Whole, &mut keep)?;
+    Ok(objects)
 }
 
-/// Like [`list`], for a reader that needs only a part of each object, which has to contain the fields of the selection.
-pub fn list_parts(
+/// Like [`list`], but page by page, for a reader that needs only a part of each object, which has to contain the fields of the selection.
+pub fn read_pages(
     txn: &dyn Transaction,
     kind: &Kind,
     namespace: Option<&str>,
     wanted: &ListSelection,
     part: &ReadPart,
-) -> ApiResult<Vec<Object>> {
+    reader: &mut PageReader<'_>,
+) -> ApiResult<()> {
     if let Some(listed) = txn.list_selected(kind, namespace.filter(|_| kind.namespaced), &wanted.query()) {
-        return listed;
+        return reader(listed?);
     }
     wanted.check(kind)?;
     let namespace = check_list(txn, kind, namespace)?;
-    let mut objects = txn.list_parts(kind.resource, namespace, part)?;
-    custom::present_stored(txn, kind, &mut objects)?;
-    objects.retain(|object| wanted.admits(kind, object));
-    Ok(objects)
+    txn.read_pages(kind.resource, namespace, part, &mut |mut page| {
+        custom::present_stored(txn, kind, &mut page)?;
+        page.retain(|object| wanted.admits(kind, object));
+        reader(page)
+    })
 }
 
 /// The objects of a kind, in one namespace or in all, without anything but namespace and name.

@@ -11,8 +11,9 @@ use super::local_api_services;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion, WriteInputs};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
+use super::seen_objects::SeenObjects;
 use super::stored::{ROWS, is_stored, object_of, objects_of, part_of, refused};
-use super::transaction::{ObjectVisitor, Transaction};
+use super::transaction::{ObjectVisitor, PageReader, Transaction};
 use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
@@ -72,6 +73,8 @@ pub(super) struct WriteTxn<'a> {
     pub inputs: WriteInputs,
     /// Whether webhooks can be asked.
     pub asks: bool,
+    /// Answers that each of many writes would read again.
+    pub seen: SeenObjects,
 }
 
 /// A write transaction between two of its writes, without what only the thread that writes has.
@@ -104,6 +107,7 @@ impl OpenWrite {
             access_cache: AccessCache::default(),
             inputs: WriteInputs::default(),
             asks: false,
+            seen: SeenObjects::default(),
         }
     }
 }
@@ -135,6 +139,7 @@ impl<'a> WriteTxn<'a> {
             access_cache: AccessCache::default(),
             inputs: WriteInputs::default(),
             asks: false,
+            seen: SeenObjects::default(),
         }
     }
 
@@ -159,6 +164,7 @@ impl<'a> WriteTxn<'a> {
         let is_kept = outcome.is_ok() && !dry_run && missing.is_empty() && !self.inputs.is_missing();
         self.txn.end_part(part, is_kept).map_err(|error| refused(&error))?;
         if !is_kept {
+            self.seen.clear();
             self.holdings = None;
             self.kinds = kinds_before;
             self.wrote = wrote_before;
@@ -166,14 +172,15 @@ impl<'a> WriteTxn<'a> {
         Ok((outcome, missing))
     }
 
-    /// Keeps the cached allocations up to date with the transaction's own writes.
-    fn record_allocation(&mut self, service: &Key, held: Option<ServiceAllocation>) {
-        let Some(holdings) = self.holdings.as_mut().filter(|_| service.resource == SERVICES).map(Rc::make_mut) else {
+    /// Keeps what is cached up to date with the transaction's own writes: what was seen, and the allocations.
+    fn note_written(&mut self, key: &Key, held: Option<ServiceAllocation>) {
+        self.seen.forget(key);
+        let Some(holdings) = self.holdings.as_mut().filter(|_| key.resource == SERVICES).map(Rc::make_mut) else {
             return;
         };
         match held {
-            Some(held) => holdings.put(service, held),
-            None => holdings.remove(service),
+            Some(held) => holdings.put(key, held),
+            None => holdings.remove(key),
         }
     }
 
@@ -259,21 +266,25 @@ impl Transaction for ReadView<'_> {
         Ok(objects)
     }
 
-    fn list_parts(&self, resource: Resource, namespace: Option<&str>, part: &ReadPart) -> ApiResult<Vec<Object>> {
+    fn read_pages(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        part: &ReadPart,
+        reader: &mut PageReader<'_>,
+    ) -> ApiResult<()> {
         if *part == ReadPart::Whole || !is_stored(resource) {
-            return self.list(resource, namespace);
+            return reader(self.list(resource, namespace)?);
         }
         self.check_read("list", &Key::new(resource, namespace.unwrap_or_default(), ""))?;
-        let (mut objects, mut after) = (Vec::new(), None);
+        let mut after = None;
         loop {
             let place = after.as_ref().map(|(namespace, name): &(Str, Str)| (&**namespace, &**name));
             let rows = self.snapshot.page(resource, namespace, place, ROWS).map_err(|error| refused(&error))?;
-            for row in &rows {
-                objects.push(part_of(row, part)?);
-            }
+            reader(rows.iter().map(|row| part_of(row, part)).collect::<ApiResult<_>>()?)?;
             match rows.into_iter().nth(ROWS - 1) {
                 Some(last) => after = Some((last.key.namespace, last.key.name)),
-                None => return Ok(objects),
+                None => return Ok(()),
             }
         }
     }
@@ -353,8 +364,22 @@ impl Transaction for WriteTxn<'_> {
         Ok(kept)
     }
 
+    fn get_shared(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
+        if let Some(seen) = self.seen.find(key) {
+            return Ok(Some(seen));
+        }
+        let found = self.get(key)?.map(Arc::new);
+        found.iter().for_each(|object| self.seen.remember(key, object));
+        Ok(found)
+    }
+
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
-        objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)
+        if let Some(seen) = self.seen.find_list(resource, namespace) {
+            return Ok(seen);
+        }
+        let found = objects_of(self.txn.list(resource, namespace).map_err(|error| refused(&error))?)?;
+        self.seen.remember_list(resource, namespace, &found);
+        Ok(found)
     }
 
     fn holdings(&mut self) -> ApiResult<Rc<ServiceAllocations>> {
@@ -378,7 +403,7 @@ impl Transaction for WriteTxn<'_> {
             self.kinds = self.kinds.layer();
             self.kinds.register(&object.0.to_string());
         }
-        self.record_allocation(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
+        self.note_written(key, (key.resource == SERVICES).then(|| ServiceAllocation::from_service(&object)));
         Ok(Arc::new(object))
     }
 
@@ -391,7 +416,7 @@ impl Transaction for WriteTxn<'_> {
             self.kinds = self.kinds.layer();
             self.kinds.unregister(&key.name);
         }
-        self.record_allocation(key, None);
+        self.note_written(key, None);
         Ok(Arc::new(last))
     }
 
@@ -402,7 +427,14 @@ impl Transaction for WriteTxn<'_> {
     }
 
     fn visit(&self, resource: Resource, visitor: &mut ObjectVisitor<'_>) -> ApiResult<()> {
-        for stored in self.txn.list(resource, None).map_err(|error| refused(&error))? {
+        if self.seen.find_list(resource, None).is_some_and(|list| list.is_empty()) {
+            return Ok(());
+        }
+        let found = self.txn.list(resource, None).map_err(|error| refused(&error))?;
+        if found.is_empty() {
+            self.seen.remember_list(resource, None, &[]);
+        }
+        for stored in found {
             visitor(&stored.uid, stored.revision, &|| object_of(&stored))?;
         }
         Ok(())

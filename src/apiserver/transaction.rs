@@ -28,9 +28,16 @@ pub trait Transaction {
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>>;
 
-    /// Like [`Transaction::list`], for a reader that needs only a part of each object. A transaction may read more.
-    fn list_parts(&self, resource: Resource, namespace: Option<&str>, _part: &ReadPart) -> ApiResult<Vec<Object>> {
-        self.list(resource, namespace)
+    /// Like [`Transaction::list`], but page by page, for a reader that needs only a part of each object. A transaction may read more, and may
+    /// give all objects as one page.
+    fn read_pages(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        _part: &ReadPart,
+        reader: &mut PageReader<'_>,
+    ) -> ApiResult<()> {
+        reader(self.list(resource, namespace)?)
     }
 
     /// Namespaces and names of the objects of a resource, in their order; cheaper than reading the objects.
@@ -166,6 +173,9 @@ pub trait Transaction {
         None
     }
 }
+
+/// Gets the next objects of a list.
+pub type PageReader<'r> = dyn FnMut(Vec<Object>) -> ApiResult<()> + 'r;
 
 /// Gets the uid and the revision of an object, and a function that reads it.
 pub type ObjectVisitor<'v> = dyn FnMut(&str, u64, &dyn Fn() -> ApiResult<Object>) -> ApiResult<()> + 'v;

@@ -14,7 +14,7 @@ use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Status, Time};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use crate::show::sort::SortBy;
-use crate::show::table::{self, Table};
+use crate::show::table::{Table, TableLines, TableOptions, TablePrinter};
 
 mod computed;
 mod raw;
@@ -165,7 +165,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match format {
         OutputFormat::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
         format => {
-            let mut objects: Vec<Object> = found.groups.into_iter().flat_map(|group| group.objects).collect();
+            let mut objects: Vec<Object> = found.groups.into_iter().flat_map(|group| group.content.objects()).collect();
             if let Some(sort) = &sort {
                 sort.sort(&mut objects)?;
             }
@@ -184,7 +184,30 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 /// Objects of one kind, printed as one table.
 struct KindGroup {
     kind: &'static Kind,
-    objects: Vec<Object>,
+    content: GroupContent,
+}
+
+/// The objects of one kind, as far as they are printed.
+enum GroupContent {
+    Objects(Vec<Object>),
+    /// Their rows, where nothing else of them is printed.
+    Lines(TableLines),
+}
+
+impl GroupContent {
+    fn is_empty(&self) -> bool {
+        match self {
+            GroupContent::Objects(objects) => objects.is_empty(),
+            GroupContent::Lines(lines) => lines.is_empty(),
+        }
+    }
+
+    fn objects(self) -> Vec<Object> {
+        match self {
+            GroupContent::Objects(objects) => objects,
+            GroupContent::Lines(_) => Vec::new(),
+        }
+    }
 }
 
 /// Requested objects.
@@ -200,10 +223,10 @@ struct GetResult {
 enum ListNeed {
     /// Names only.
     Names,
-    /// Rows of a table of Kubernetes' columns, or of all.
+    /// Rows of a table.
     Rows {
-        /// Whether kloop's own columns are shown.
-        has_own_columns: bool,
+        /// Whether columns are shown that Kubernetes has only in `-o wide`, or not at all.
+        wide: bool,
     },
     /// All but the managed fields.
     Unmanaged,
@@ -217,7 +240,7 @@ impl ListNeed {
         let reads_more = args.sort_by.is_some() || args.show_labels || !args.label_columns.is_empty();
         match format {
             OutputFormat::Name if !selects && args.sort_by.is_none() => ListNeed::Names,
-            OutputFormat::Table { wide } if !selects && !reads_more => ListNeed::Rows { has_own_columns: *wide },
+            OutputFormat::Table { wide } if !selects && !reads_more => ListNeed::Rows { wide: *wide },
             OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml
                 if !args.print.show_managed_fields && args.sort_by.is_none() =>
             {
@@ -227,21 +250,57 @@ impl ListNeed {
         }
     }
 
-    /// Reads the wanted objects of a kind.
-    fn read(
-        &self,
-        txn: &dyn Transaction,
-        kind: &Kind,
-        namespace: Option<&str>,
-        wanted: &ListSelection,
-    ) -> ApiResult<Vec<Object>> {
-        let part = match self {
-            ListNeed::Names => return read::list_names(txn, kind, namespace),
-            ListNeed::Rows { has_own_columns } => part_read_by_cells(kind, *has_own_columns),
+    fn part(&self, kind: &Kind) -> ReadPart {
+        match self {
+            ListNeed::Rows { wide } => part_read_by_cells(kind, *wide),
             ListNeed::Unmanaged if kind.custom.is_none() => ReadPart::Unmanaged,
-            ListNeed::Unmanaged | ListNeed::Whole => ReadPart::Whole,
+            ListNeed::Names | ListNeed::Unmanaged | ListNeed::Whole => ReadPart::Whole,
+        }
+    }
+}
+
+/// A list of the objects of one kind.
+struct ListRequest<'a> {
+    args: &'a Args,
+    need: &'a ListNeed,
+    kind: &'static Kind,
+    namespace: Option<&'a str>,
+    selection: ListSelection,
+    /// Whether kinds precede names.
+    prefix: bool,
+    /// Whether any kind of the request has namespaces.
+    namespaced: bool,
+    now: Time,
+}
+
+impl ListRequest<'_> {
+    fn read(&self, txn: &dyn Transaction) -> ApiResult<GroupContent> {
+        match self.need {
+            ListNeed::Names => read::list_names(txn, self.kind, self.namespace).map(GroupContent::Objects),
+            ListNeed::Rows { wide } => self.read_lines(txn, *wide).map(GroupContent::Lines),
+            ListNeed::Unmanaged | ListNeed::Whole => {
+                let mut objects = Vec::new();
+                self.read_pages(txn, &mut |page| objects.extend(page))?;
+                Ok(GroupContent::Objects(objects))
+            }
+        }
+    }
+
+    fn read_lines(&self, txn: &dyn Transaction, wide: bool) -> ApiResult<TableLines> {
+        let printer = TablePrinter::new(self.args.table_options(wide, self.namespaced));
+        let (name, mut lines) = (self.kind.qualified_singular(), TableLines::default());
+        self.read_pages(txn, &mut |page| {
+            printer.add_rows(&mut lines, &self.args.table(self.kind, &page, self.now), &name, self.prefix, None);
+        })?;
+        Ok(lines)
+    }
+
+    fn read_pages(&self, txn: &dyn Transaction, reader: &mut dyn FnMut(Vec<Object>)) -> ApiResult<()> {
+        let mut read = |page| -> ApiResult<()> {
+            reader(page);
+            Ok(())
         };
-        read::list_parts(txn, kind, namespace, wanted, &part)
+        read::read_pages(txn, self.kind, self.namespace, &self.selection, &self.need.part(self.kind), &mut read)
     }
 }
 
@@ -269,14 +328,15 @@ fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResul
             Err(Failure::plain("subresource cannot be used when bulk resources are retrieved"))
         }
         Targets::Lists(kinds) => {
-            let mut groups = Vec::new();
+            let (mut groups, now) = (Vec::new(), context.now());
+            let (prefix, namespaced) = (kinds.len() > 1 || args.show_kind, kinds.iter().any(|kind| kind.namespaced));
             for kind in kinds {
                 context.warn_of_deprecation(kind);
                 let selection = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-                let objects = context.read_view(|txn| need.read(txn, kind, namespace, &selection))?;
-                groups.push(KindGroup { kind, objects });
+                let list = ListRequest { args, need, kind, namespace, selection, prefix, namespaced, now };
+                groups.push(KindGroup { kind, content: context.read_view(|txn| list.read(txn))? });
             }
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))
         }
@@ -303,14 +363,14 @@ fn fetch_named(
 
 /// Groups adjacent objects of one kind into one table.
 fn by_kind(objects: impl Iterator<Item = (&'static Kind, Object)>) -> Vec<KindGroup> {
-    let mut groups: Vec<KindGroup> = Vec::new();
+    let mut groups: Vec<(&'static Kind, Vec<Object>)> = Vec::new();
     for (kind, object) in objects {
-        match groups.last_mut().filter(|group| group.kind.resource == kind.resource) {
-            Some(group) => group.objects.push(object),
-            None => groups.push(KindGroup { kind, objects: vec![object] }),
+        match groups.last_mut().filter(|(last, _)| last.resource == kind.resource) {
+            Some((_, objects)) => objects.push(object),
+            None => groups.push((kind, vec![object])),
         }
     }
-    groups
+    groups.into_iter().map(|(kind, objects)| KindGroup { kind, content: GroupContent::Objects(objects) }).collect()
 }
 
 impl Args {
@@ -322,8 +382,8 @@ impl Args {
         }
     }
 
-    fn table_options(&self, wide: bool, namespaced: bool) -> table::TableOptions {
-        table::TableOptions {
+    fn table_options(&self, wide: bool, namespaced: bool) -> TableOptions {
+        TableOptions {
             no_headers: self.no_headers,
             wide,
             show_labels: self.show_labels,
@@ -350,19 +410,21 @@ fn print_tables(
     let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
     let is_made_by_loops = |kind: &Kind| control_plane::is_needed_for(kind) || MADE_BY_LOOPS.contains(&kind.resource.0);
     let needs_plane = found.groups.iter().any(|group| is_made_by_loops(group.kind));
-    let runs = found.groups.iter().any(|group| !group.objects.is_empty() && control_plane::is_needed_for(group.kind));
-    let mut printer = table::TablePrinter::new(args.table_options(wide, namespaced));
+    let runs = found.groups.iter().any(|group| !group.content.is_empty() && control_plane::is_needed_for(group.kind));
+    let mut printer = TablePrinter::new(args.table_options(wide, namespaced));
     let mut text = String::new();
-    for mut group in found.groups {
-        if group.objects.is_empty() {
-            continue;
-        }
-        if sort.as_ref().is_some_and(|sort| sort.sort(&mut group.objects).is_err()) {
-            continue;
-        }
-        shown += 1;
-        let table = args.table(group.kind, &group.objects, now);
-        text.push_str(&printer.print(&table, &group.kind.qualified_singular(), several));
+    for KindGroup { kind, content } in found.groups {
+        let printed = match content {
+            GroupContent::Lines(lines) => printer.print_lines(lines),
+            GroupContent::Objects(mut objects) => {
+                if sort.as_ref().is_some_and(|sort| sort.sort(&mut objects).is_err()) {
+                    continue;
+                }
+                printer.print(&args.table(kind, &objects, now), &kind.qualified_singular(), several)
+            }
+        };
+        shown += usize::from(!printed.is_empty());
+        text.push_str(&printed);
     }
     context.print(&text)?;
     if shown == 0 && failures.is_empty() && !args.ignore_not_found && !found.named {

@@ -88,6 +88,23 @@ pub struct TableOptions {
     pub with_namespace: bool,
 }
 
+/// Rows of one kind as text that is not aligned yet. It can be made of one page of objects after another, so that the objects of a long
+/// list need not be there together.
+#[derive(Debug, Default)]
+pub struct TableLines {
+    /// `pod` or `deployment.apps`.
+    kind: String,
+    header: String,
+    text: String,
+}
+
+impl TableLines {
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+}
+
 /// Prints tables one after another.
 #[derive(Debug, Default)]
 pub struct TablePrinter {
@@ -106,34 +123,50 @@ impl TablePrinter {
     /// Formats the next rows. `kind` is `pod` or `deployment.apps`; a change of the kind starts a
     /// new table. With `prefix`, the kind precedes the names. A table without rows yields no text.
     pub fn print(&mut self, table: &Table<'_>, kind: &str, prefix: bool) -> String {
-        self.lines(table, kind, prefix, None)
+        self.print_rows(table, kind, prefix, None)
     }
 
     /// Like [`TablePrinter::print`], with the event in the first column: `--output-watch-events`.
     pub fn print_event(&mut self, event: &str, table: &Table<'_>, kind: &str, prefix: bool) -> String {
-        self.lines(table, kind, prefix, Some(event))
+        self.print_rows(table, kind, prefix, Some(event))
     }
 
-    fn lines(&mut self, table: &Table<'_>, kind: &str, prefix: bool, event: Option<&str>) -> String {
-        if table.rows.is_empty() {
+    fn print_rows(&mut self, table: &Table<'_>, kind: &str, prefix: bool, event: Option<&str>) -> String {
+        let mut lines = TableLines::default();
+        self.add_rows(&mut lines, table, kind, prefix, event);
+        self.print_lines(lines)
+    }
+
+    /// Adds the rows of a table to those of the same kind.
+    pub fn add_rows(&self, lines: &mut TableLines, table: &Table<'_>, kind: &str, prefix: bool, event: Option<&str>) {
+        if lines.kind.is_empty() {
+            kind.clone_into(&mut lines.kind);
+            push_line(&mut lines.header, self.header(table, event.is_some()));
+        }
+        for row in &table.rows {
+            push_line(&mut lines.text, self.row(table, row, prefix.then_some(kind), event));
+        }
+    }
+
+    /// Formats rows like [`TablePrinter::print`].
+    pub fn print_lines(&mut self, lines: TableLines) -> String {
+        if lines.is_empty() {
             return String::new();
         }
-        let mut text = String::new();
+        let TableLines { kind, header, mut text } = lines;
         let mut before = "";
-        if self.last_kind.as_deref() != Some(kind) {
+        if self.last_kind.as_ref() != Some(&kind) {
             if self.last_kind.is_some() && !self.options.no_headers {
                 before = "\n";
             }
             self.widths.clear();
-            self.last_kind = Some(kind.to_owned());
+            self.last_kind = Some(kind);
             if !self.options.no_headers {
-                push_line(&mut text, self.header(table, event.is_some()));
+                text.insert_str(0, &header);
             }
         }
-        for row in &table.rows {
-            push_line(&mut text, self.row(table, row, prefix.then_some(kind), event));
-        }
-        format!("{before}{}", columns::align_remembering(&text, columns::TABLE, &mut self.widths))
+        let aligned = columns::align_remembering(&text, columns::TABLE, &mut self.widths);
+        if before.is_empty() { aligned } else { format!("{before}{aligned}") }
     }
 
     fn shows(&self, column: &Column) -> bool {

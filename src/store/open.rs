@@ -31,7 +31,8 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// Settings of a connection. `synchronous = NORMAL`: [`Store::sync`] syncs commits (without it, a power loss undid up
 /// to 919 acknowledged rows). The WAL is copied back every 16 MiB, and truncated to that length. The cache of 32 MiB
-/// avoids reading pages of indexes repeatedly, since keys are accessed in random order.
+/// avoids reading pages of indexes repeatedly, since keys are accessed in random order. The pages that a part of a transaction changes are
+/// kept in memory, and not in a temporary file, until the part ends.
 const SETTINGS: &str = "
     PRAGMA synchronous = NORMAL;
     PRAGMA mmap_size = 0;
@@ -40,6 +41,7 @@ const SETTINGS: &str = "
     PRAGMA journal_size_limit = 16777216;
     PRAGMA cell_size_check = ON;
     PRAGMA trusted_schema = OFF;
+    PRAGMA temp_store = MEMORY;
 ";
 
 impl Store {

@@ -62,6 +62,7 @@ pub use pod_term::PodTerm;
 pub use report::Report;
 pub use resources::{NodeFields, NodeLoad, ResourceRequests, read_amounts, sum_resources};
 pub use row::{AffinityKind, IndexFields, Phase, PodFields, Row};
+pub use row_part::SEEN_WITH_EACH_POD;
 pub use scheduling_spec::scheduling_spec;
 pub use start::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, SimulatedScript, Start};
 pub use taint::Taint;

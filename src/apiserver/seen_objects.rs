@@ -1,0 +1,106 @@
+//! Answers that a write transaction has read and would read again for each of many writes: namespaces, priority classes, lists without
+//! objects.
+//!
+//! Nobody else writes while the transaction is open, so that only its own writes change the answers.
+//!
+//! Never: reads. Start reading at [`SeenObjects`].
+
+use crate::object::{Key, Object, Resource, Str};
+use crate::world::SEEN_WITH_EACH_POD;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Maximum number of objects, and of lists, that are remembered.
+const MOST: usize = 100;
+
+/// Maximum number of objects in such a list.
+const MOST_IN_LIST: usize = 8;
+
+/// Answers of one transaction.
+#[derive(Default)]
+pub(super) struct SeenObjects {
+    objects: RefCell<HashMap<Key, Arc<Object>>>,
+    /// Short lists by resource and namespace.
+    lists: RefCell<HashMap<(Resource, Option<Str>), Vec<Object>>>,
+}
+
+impl SeenObjects {
+    /// Returns an object that was read before.
+    pub fn find(&self, key: &Key) -> Option<Arc<Object>> {
+        self.objects.borrow().get(key).cloned()
+    }
+
+    /// Remembers an object, of a kind that is read for many writes.
+    pub fn remember(&self, key: &Key, object: &Arc<Object>) {
+        let mut objects = self.objects.borrow_mut();
+        if is_read_often(key.resource) && objects.len() < MOST {
+            objects.insert(key.clone(), object.clone());
+        }
+    }
+
+    /// Returns a list that was read before.
+    pub fn find_list(&self, resource: Resource, namespace: Option<&str>) -> Option<Vec<Object>> {
+        self.lists.borrow().get(&(resource, namespace.map(Str::from))).cloned()
+    }
+
+    /// Remembers a list if it has no objects, or few of a kind that is read for many writes.
+    pub fn remember_list(&self, resource: Resource, namespace: Option<&str>, list: &[Object]) {
+        let mut lists = self.lists.borrow_mut();
+        let is_short = list.is_empty() || is_read_often(resource) && list.len() <= MOST_IN_LIST;
+        if is_short && lists.len() < MOST {
+            lists.insert((resource, namespace.map(Str::from)), list.to_vec());
+        }
+    }
+
+    /// Forgets the answers that the write of an object changes.
+    pub fn forget(&self, written: &Key) {
+        self.objects.borrow_mut().remove(written);
+        self.lists.borrow_mut().retain(|(resource, _), _| *resource != written.resource);
+    }
+
+    /// Forgets all, after writes were undone.
+    pub fn clear(&self) {
+        self.objects.borrow_mut().clear();
+        self.lists.borrow_mut().clear();
+    }
+}
+
+fn is_read_often(resource: Resource) -> bool {
+    SEEN_WITH_EACH_POD.contains(&resource.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_write_takes_back_what_it_changes_and_nothing_else() {
+        let seen = SeenObjects::default();
+        let (maps, quotas) = (Resource("configmaps"), Resource("resourcequotas"));
+        let keys = ["a", "b"].map(|name| Key::new(Resource("namespaces"), "", name));
+        for key in &keys {
+            seen.remember(key, &Arc::new(Object(json!({"metadata": {"name": &*key.name}}))));
+        }
+        seen.remember(&Key::new(maps, "a", "m"), &Arc::new(Object(json!({}))));
+        seen.remember_list(quotas, Some("a"), &[]);
+        seen.remember_list(maps, None, &[]);
+        seen.remember_list(maps, Some("a"), &[Object(json!({}))]);
+        let length = |resource, namespace| seen.find_list(resource, namespace).map(|list| list.len());
+        assert!(
+            seen.find(&Key::new(maps, "a", "m")).is_none() && length(maps, Some("a")).is_none(),
+            "read for one write only"
+        );
+        assert_eq!([Some("a"), Some("b"), None].map(|place| length(quotas, place)), [Some(0), None, None]);
+        seen.forget(&keys[0]);
+        assert!(seen.find(&keys[0]).is_none() && seen.find(&keys[1]).is_some());
+        seen.forget(&Key::new(quotas, "b", "q"));
+        assert_eq!((length(quotas, Some("a")), length(maps, None)), (None, Some(0)));
+        let classes = Resource("priorityclasses.scheduling.k8s.io");
+        seen.remember_list(classes, None, &[Object(json!({"value": 1})), Object(json!({"value": 2}))]);
+        assert_eq!(length(classes, None), Some(2));
+        seen.clear();
+        assert!(seen.find(&keys[1]).is_none() && length(maps, None).is_none() && length(classes, None).is_none());
+    }
+}
