@@ -53,13 +53,14 @@ impl CaseObjects {
             OutputFormat::parse(format, output, &mut |path| Err(format!("open {path}: no such file or directory")))?;
         if let OutputFormat::Table { wide } = format {
             let label_columns = flags.iter().filter_map(|flag| flag.strip_prefix("--label-columns="));
-            let mut printer = TablePrinter::new(TableOptions {
+            let options = TableOptions {
                 wide,
                 no_headers: flags.contains(&"--no-headers"),
                 show_labels: flags.contains(&"--show-labels"),
                 with_namespace: flags.contains(&"--all-namespaces"),
                 label_columns: label_columns.map(str::to_owned).collect(),
-            });
+            };
+            let mut printer = TablePrinter::new(options.clone());
             let shows_kind = kinds.len() > 1 || flags.contains(&"--show-kind");
             let tables = kinds.iter().map(|kind| {
                 let objects = found(kind);
@@ -72,6 +73,10 @@ impl CaseObjects {
                     let (mut whole, mut read) = (table.clone(), Table::for_kind(kind, &sparse, now()));
                     whole.remove_own_columns();
                     read.remove_own_columns();
+                    if !wide && !flags.iter().any(|flag| flag.contains("label")) {
+                        let print = |table| TablePrinter::new(options.clone()).print(table, "x", shows_kind);
+                        assert_eq!(print(&read), print(&whole), "{}", kind.resource);
+                    }
                     assert_eq!(cells(read), cells(whole), "{}", kind.resource);
                 }
                 printer.print(&table, &kind.qualified_singular(), shows_kind)

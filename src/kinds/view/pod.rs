@@ -12,11 +12,12 @@ use serde_json::Value;
 /// The view of pods.
 pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
-/// Paths of the fields that the cells of Kubernetes' columns read.
+/// Paths of the fields that the cells of Kubernetes' columns read, and the column of namespaces.
 pub const READ_BY_CELLS: &[&str] = &[
     "metadata.creationTimestamp",
     "metadata.deletionTimestamp",
     "metadata.name",
+    "metadata.namespace",
     "spec.containers.name",
     "spec.initContainers.name",
     "spec.initContainers.restartPolicy",
