@@ -1,5 +1,5 @@
-//! Answers that a write transaction has read and would read again for each of many writes: namespaces, priority classes, lists without
-//! objects.
+//! Answers that a write transaction has read and would read again for each of many writes: namespaces, lists without objects, and short
+//! lists of priority classes.
 //!
 //! Nobody else writes while the transaction is open, so that only its own writes change the answers.
 //!
@@ -17,12 +17,15 @@ const MOST: usize = 100;
 /// Maximum number of objects in such a list.
 const MOST_IN_LIST: usize = 8;
 
+/// The resource and the namespace of a list.
+type ListKey = (Resource, Option<Str>);
+
 /// Answers of one transaction.
 #[derive(Default)]
 pub(super) struct SeenObjects {
     objects: RefCell<HashMap<Key, Arc<Object>>>,
-    /// Short lists by resource and namespace.
-    lists: RefCell<HashMap<(Resource, Option<Str>), Vec<Object>>>,
+    /// Short lists.
+    lists: RefCell<HashMap<ListKey, Vec<Object>>>,
 }
 
 impl SeenObjects {

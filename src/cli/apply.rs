@@ -123,11 +123,11 @@ impl Args {
         Args { files, caller: ApplyCaller::Up { is_quiet }, ..args }
     }
 
-    /// Returns what is kept of an applied object until the end: its names, or all of it where it is printed or `kloop up` goes on with it.
-    /// Thousands of whole objects take much memory.
-    fn kept(&self, object: Object) -> Object {
+    /// Reduces an applied object to its identity, unless it is printed later or `kloop up` goes on with it. Thousands of whole objects take
+    /// much memory.
+    fn reduce(&self, object: Object) -> Object {
         let is_needed = self.change.print.has_format() || self.caller != ApplyCaller::Apply;
-        if is_needed { object } else { object.names_alone() }
+        if is_needed { object } else { object.identity() }
     }
 
     /// Checks the flags that are independent of the manifests.
@@ -142,7 +142,7 @@ impl Args {
     }
 }
 
-/// Applies the manifests and returns the objects as stored, or only their names if nobody needs more. With `again`, unchanged objects
+/// Applies the manifests and returns the objects as stored, or only their identities if nobody needs more. With `again`, unchanged objects
 /// are not printed.
 fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResult<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
@@ -185,7 +185,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         match done.and_then(|done| print_result(args, context, kind, done, (dry_run, again))) {
             Ok(object) => {
                 needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
-                applied.push(args.kept(object));
+                applied.push(args.reduce(object));
             }
             Err(failure) => failures.push(failure),
         }

@@ -383,7 +383,13 @@ impl CommandContext {
 
     /// Returns the current time, or that of the earlier state that the command reads.
     pub fn now(&self) -> Time {
-        self.past.unwrap_or_else(Time::now)
+        self.clock()()
+    }
+
+    /// Returns a function that tells the time like [`CommandContext::now`], while the context is in use.
+    pub fn clock(&self) -> impl Fn() -> Time + use<> {
+        let past = self.past;
+        move || past.unwrap_or_else(Time::now)
     }
 
     /// Writes text to standard output. On a terminal, control sequences are escaped.

@@ -270,7 +270,7 @@ struct ListRequest<'a> {
     prefix: bool,
     /// Whether any kind of the request has namespaces.
     namespaced: bool,
-    now: Time,
+    clock: &'a dyn Fn() -> Time,
 }
 
 impl ListRequest<'_> {
@@ -290,7 +290,7 @@ impl ListRequest<'_> {
         let printer = TablePrinter::new(self.args.table_options(wide, self.namespaced));
         let (name, mut lines) = (self.kind.qualified_singular(), TableLines::default());
         self.read_pages(txn, &mut |page| {
-            printer.add_rows(&mut lines, &self.args.table(self.kind, &page, self.now), &name, self.prefix, None);
+            printer.add_rows(&mut lines, &self.args.table(self.kind, &page, (self.clock)()), &name, self.prefix, None);
         })?;
         Ok(lines)
     }
@@ -328,14 +328,14 @@ fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResul
             Err(Failure::plain("subresource cannot be used when bulk resources are retrieved"))
         }
         Targets::Lists(kinds) => {
-            let (mut groups, now) = (Vec::new(), context.now());
+            let (mut groups, clock) = (Vec::new(), context.clock());
             let (prefix, namespaced) = (kinds.len() > 1 || args.show_kind, kinds.iter().any(|kind| kind.namespaced));
             for kind in kinds {
                 context.warn_of_deprecation(kind);
                 let selection = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);
-                let list = ListRequest { args, need, kind, namespace, selection, prefix, namespaced, now };
+                let list = ListRequest { args, need, kind, namespace, selection, prefix, namespaced, clock: &clock };
                 groups.push(KindGroup { kind, content: context.read_view(|txn| list.read(txn))? });
             }
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))

@@ -181,13 +181,13 @@ impl Object {
 
     /// Another status with this object's names, uid and revision, for a write of the status.
     pub fn other_status(&self, status: Value) -> Object {
-        let mut named = self.names_alone();
+        let mut named = self.identity();
         named.set(&["status"], status);
         named
     }
 
     /// Its kind, names, uid and revision, without anything else.
-    pub fn names_alone(&self) -> Object {
+    pub fn identity(&self) -> Object {
         let part = |name: &str, of: &Value| (name.to_owned(), of[name].clone());
         let names = ["name", "namespace", "uid", "resourceVersion"];
         let metadata: Map<String, Value> = names.iter().map(|name| part(name, &self.0["metadata"])).collect();
