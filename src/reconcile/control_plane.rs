@@ -109,6 +109,7 @@ impl ControlPlane {
         now: Time,
     ) -> Result<(), StoreError> {
         let mut world = World::new(now);
+        world.pack_texts();
         let network = read.meta(apiserver::NETWORK)?;
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
         let root_ca = read.meta(AUTHORITY)?.unwrap_or_default().into();

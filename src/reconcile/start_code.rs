@@ -3,7 +3,7 @@
 //! Two thirds of the memory of a control plane that has started a hundred pods are pages of its own program, and it needs half of them never
 //! again. They go back once, when the machine has had no work for a while. The kernel maps again what runs after all.
 //!
-//! Never: gives pages back a second time. What was mapped again is the code of restarts, which should not wait for it.
+//! Never: gives pages back a second time. The kernel has then mapped the code of restarts again, and restarts should not wait for it.
 
 use crate::runtime::release_program_pages;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Time without work for the machine after which the start is over.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Whether the start still goes on.
+/// State of the start.
 pub(super) enum StartCode {
     /// This was the last work for the machine.
     Runs(Instant),

@@ -1,6 +1,6 @@
 //! A set of keys that often has a single one: the pods at an address, the slices of a Service.
 
-use crate::object::Key;
+use crate::object::{Key, Resource};
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -58,6 +58,18 @@ impl KeySet {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
+    /// Lists the keys of one resource, in their order.
+    pub fn list(&self, resource: Resource) -> impl Iterator<Item = &Key> {
+        let (one, many) = match self {
+            KeySet::Empty => (None, None),
+            KeySet::One(key) => (Some(key), None),
+            KeySet::Many(keys) => (None, Some(keys)),
+        };
+        let from = Key::new(resource, "", "");
+        let keys = one.into_iter().chain(many.map(|keys| keys.range(from..)).into_iter().flatten());
+        keys.take_while(move |key| key.resource == resource)
+    }
+
     /// Number of keys.
     pub fn len(&self) -> usize {
         match self {
@@ -90,7 +102,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Resource;
     use proptest::prelude::*;
 
     fn pod(number: u8) -> Key {

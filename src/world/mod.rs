@@ -238,6 +238,8 @@ pub struct World {
     rows: BTreeMap<Resource, Rows>,
     /// The same rows, to be found at once.
     by_key: HashMap<Key, Arc<Row>>,
+    /// Whether the texts of pods at rest are kept as differences to those of siblings.
+    packs_texts: bool,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, KeySet>,
     /// Those of them that block the deletion of that owner.
@@ -289,6 +291,7 @@ impl World {
             kinds: KindRegistry::default(),
             rows: BTreeMap::new(),
             by_key: HashMap::new(),
+            packs_texts: false,
             dependents: HashMap::new(),
             blocking_dependents: HashMap::new(),
             #[cfg(test)]
@@ -357,7 +360,7 @@ impl World {
     }
 
     /// Rows that name this uid as an owner, in order of their keys.
-    pub fn dependents<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.dependents.get(uid).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }
 
@@ -418,11 +421,21 @@ impl World {
     /// Returns the text of a sibling to which that of a row at rest can be a difference. Only a few siblings are asked.
     fn base_of(&self, row: &Row) -> Option<&Str> {
         const ASKED: usize = 4;
-        if row.is_at_rest() { self.siblings(row).take(ASKED).find_map(|sibling| sibling.base()) } else { None }
+        let is_packed = self.packs_texts && row.is_at_rest();
+        if is_packed { self.siblings(row).take(ASKED).find_map(|sibling| sibling.base()) } else { None }
     }
 
+    /// From now on, keeps the texts of pods at rest as differences to those of siblings: for a World that lives long.
+    pub fn pack_texts(&mut self) {
+        self.packs_texts = true;
+    }
+
+    /// Returns the other rows of a row's kind that have its first owner.
     fn siblings<'a>(&'a self, row: &Row) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
-        row.owners.first().map(|owner| self.dependents(&owner.uid)).into_iter().flatten()
+        let (own, resource) = (row.key.clone(), row.key.resource);
+        let dependents = row.owners.first().and_then(|owner| self.dependents.get(owner.uid.as_str()));
+        let keys = dependents.into_iter().flat_map(move |keys| keys.list(resource));
+        keys.filter(move |key| **key != own).filter_map(|key| self.get(key))
     }
 
     /// Returns the time at which the last renewal of a node's Lease was seen here, whatever the node's clock says.

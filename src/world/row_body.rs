@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A difference that is larger than this part of the text is not worth the time to apply it.
-const SMALL_PART: usize = 2;
+/// A text is only packed to less than its length divided by this: otherwise the memory is not worth the time to unpack it.
+const LEAST_GAIN: usize = 2;
 
 /// Compact text at rest; decoded only for rows staged in this tick and for a few kinds.
 pub(super) enum RowBody {
@@ -36,8 +36,8 @@ impl PackedText {
     fn pack(text: &str, base: &Str) -> Option<PackedText> {
         let difference = compress_prepend_size_with_dict(text.as_bytes(), base.as_bytes());
         let packed = PackedText { base: base.clone(), difference: difference.into() };
-        // Nobody else has the text of a row that is changed next: it is read back before it is given up.
-        (packed.difference.len() < text.len() / SMALL_PART && packed.text() == text).then_some(packed)
+        // The World has no other copy of the text. It gives the text up only when unpacking gives the same one.
+        (packed.difference.len() < text.len() / LEAST_GAIN && packed.text() == text).then_some(packed)
     }
 
     fn text(&self) -> String {
@@ -146,6 +146,7 @@ mod tests {
     #[test]
     fn started_pods_of_one_owner_are_differences_to_a_sibling() {
         let mut world = World::new(Time::UNIX_EPOCH);
+        world.pack_texts();
         let names = ["a", "b", "c", "d"];
         for (revision, name) in (10..).zip(names) {
             commit(&mut world, name, &pod(name, "Pending", ""), revision);
@@ -170,8 +171,37 @@ mod tests {
     }
 
     #[test]
+    fn siblings_are_other_objects_of_the_same_kind() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        world.pack_texts();
+        let map = |name: &str| {
+            let mut map = pod(name, "Running", "");
+            map.set(&["kind"], "ConfigMap");
+            map
+        };
+        for name in ["1", "2", "3", "4", "5"] {
+            world.put(Key::new(Resource("configmaps"), "default", name), map(name).text_at(1).into());
+        }
+        world.put(key("a"), pod("a", "Running", "").text_at(2).into());
+        world.put(key("a"), pod("a", "Running", "again").text_at(3).into());
+        assert!(packed(&world, "a").is_none(), "no difference to its own earlier text");
+        world.put(key("b"), pod("b", "Running", "").text_at(4).into());
+        assert!(packed(&world, "b").is_some(), "five other dependents come before the pods");
+    }
+
+    #[test]
+    fn only_a_world_that_lives_long_packs() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        for name in ["a", "b"] {
+            commit(&mut world, name, &pod(name, "Running", ""), 1);
+            assert!(packed(&world, name).is_none());
+        }
+    }
+
+    #[test]
     fn a_pod_that_differs_much_keeps_its_text() {
         let mut world = World::new(Time::UNIX_EPOCH);
+        world.pack_texts();
         let note: String = (0..2000).map(|number| format!("{number:x}")).collect();
         commit(&mut world, "a", &pod("a", "Running", ""), 1);
         commit(&mut world, "b", &pod("b", "Running", &note), 2);
