@@ -8,7 +8,6 @@ use crate::kinds::{self, Kind};
 use crate::object::selector::{FieldOp, FieldSelector, Selector};
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Resource, Status};
-use serde_json::json;
 
 /// Selection of objects for a list.
 #[derive(Default, Clone)]
@@ -137,18 +136,10 @@ pub fn read_pages(
     })
 }
 
-/// The objects of a kind, in one namespace or in all, without anything but namespace and name.
-pub fn list_names(txn: &dyn Transaction, kind: &Kind, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
+/// The names of the objects of a kind, in one namespace or in all, ordered by namespace and name.
+pub fn list_names(txn: &dyn Transaction, kind: &Kind, namespace: Option<&str>) -> ApiResult<Vec<String>> {
     let namespace = check_list(txn, kind, namespace)?;
-    let names = txn.list_names(kind.resource, namespace)?.into_iter();
-    let named = |(namespace, name): (String, String)| {
-        let metadata = match kind.namespaced {
-            true => json!({"name": name, "namespace": namespace}),
-            false => json!({"name": name}),
-        };
-        Object(json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata}))
-    };
-    Ok(names.map(named).collect())
+    Ok(txn.list_names(kind.resource, namespace)?.into_iter().map(|(_, name)| name).collect())
 }
 
 /// Refuses a list to a user who may not make it; returns the namespace that is listed.

@@ -12,7 +12,7 @@ use crate::kinds::Kind;
 use crate::kinds::view::part_read_by_cells;
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Status, Time};
-use crate::show::print::{ObjectPrinter, OutputFormat};
+use crate::show::print::{ObjectPrinter, OutputFormat, kind_in_names};
 use crate::show::sort::SortBy;
 use crate::show::table::{Table, TableLines, TableOptions, TablePrinter};
 
@@ -164,6 +164,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (found, failures) = fetch(&args, &need, context)?;
     match format {
         OutputFormat::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
+        OutputFormat::Name if matches!(need, ListNeed::Names) && !found.named => {
+            context.print(&name_lines(&found))?;
+            Failure::from_failures(failures)
+        }
         format => {
             let mut objects: Vec<Object> = found.groups.into_iter().flat_map(|group| group.content.objects()).collect();
             if let Some(sort) = &sort {
@@ -181,6 +185,17 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
+/// Formats the names of lists like [`ObjectPrinter`], but without making an object of each.
+fn name_lines(found: &GetResult) -> String {
+    let mut text = String::new();
+    for KindGroup { kind, content } in &found.groups {
+        let prefix = kind_in_names(&kind.api_version(), kind.kind);
+        let GroupContent::Names(names) = content else { continue };
+        names.iter().for_each(|name| text.extend([&prefix, "/", name, "\n"]));
+    }
+    text
+}
+
 /// Objects of one kind, printed as one table.
 struct KindGroup {
     kind: &'static Kind,
@@ -192,6 +207,8 @@ enum GroupContent {
     Objects(Vec<Object>),
     /// Their rows, where nothing else of them is printed.
     Lines(TableLines),
+    /// Their names, for `-o name`.
+    Names(Vec<String>),
 }
 
 impl GroupContent {
@@ -199,13 +216,14 @@ impl GroupContent {
         match self {
             GroupContent::Objects(objects) => objects.is_empty(),
             GroupContent::Lines(lines) => lines.is_empty(),
+            GroupContent::Names(names) => names.is_empty(),
         }
     }
 
     fn objects(self) -> Vec<Object> {
         match self {
             GroupContent::Objects(objects) => objects,
-            GroupContent::Lines(_) => Vec::new(),
+            GroupContent::Lines(_) | GroupContent::Names(_) => Vec::new(),
         }
     }
 }
@@ -276,7 +294,7 @@ struct ListRequest<'a> {
 impl ListRequest<'_> {
     fn read(&self, txn: &dyn Transaction) -> ApiResult<GroupContent> {
         match self.need {
-            ListNeed::Names => read::list_names(txn, self.kind, self.namespace).map(GroupContent::Objects),
+            ListNeed::Names => read::list_names(txn, self.kind, self.namespace).map(GroupContent::Names),
             ListNeed::Rows { wide } => self.read_lines(txn, *wide).map(GroupContent::Lines),
             ListNeed::Unmanaged | ListNeed::Whole => {
                 let mut objects = Vec::new();
@@ -416,6 +434,8 @@ fn print_tables(
     for KindGroup { kind, content } in found.groups {
         let printed = match content {
             GroupContent::Lines(lines) => printer.print_lines(lines),
+            // Names are read for another format.
+            GroupContent::Names(_) => continue,
             GroupContent::Objects(mut objects) => {
                 if sort.as_ref().is_some_and(|sort| sort.sort(&mut objects).is_err()) {
                     continue;

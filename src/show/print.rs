@@ -255,11 +255,16 @@ pub fn list(objects: Vec<Value>) -> Value {
 /// Returns `pod/web` or `deployment.apps/web`.
 pub fn name(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
     let name = text(&object["metadata"]["name"]);
-    match version.split_once('/') {
-        Some((group, _)) => format!("{kind}.{group}/{name}"),
-        None => format!("{kind}/{name}"),
+    format!("{}/{name}", kind_in_names(&text(&object["apiVersion"]), &text(&object["kind"])))
+}
+
+/// Returns the part of [`name`] before the slash: `pod` or `deployment.apps`.
+pub fn kind_in_names(api_version: &str, kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    match api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind,
     }
 }
 
