@@ -75,7 +75,9 @@ fn is_read_often(resource: Resource) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Api, Transaction};
     use super::*;
+    use crate::object::{Reason, Status};
     use serde_json::json;
 
     #[test]
@@ -105,5 +107,28 @@ mod tests {
         assert_eq!(length(classes, None), Some(2));
         seen.clear();
         assert!(seen.find(&keys[1]).is_none() && length(maps, None).is_none() && length(classes, None).is_none());
+    }
+
+    #[test]
+    fn an_undone_write_is_not_remembered() {
+        let mut api = Api::in_memory("test").unwrap();
+        let class = Key::new(Resource("priorityclasses.scheduling.k8s.io"), "", "high");
+        let write = |txn: &mut dyn Transaction, step: &&str| {
+            let count = |txn: &dyn Transaction| txn.list(class.resource, None).map(|list| list.len());
+            let before = count(txn)?;
+            if *step != "read" {
+                txn.put(&class, Object(json!({"metadata": {"name": "high", "uid": "u"}, "value": 1})))?;
+            }
+            let after = count(txn)?;
+            if *step == "fail" { Err(Status::new(Reason::Invalid, after.to_string())) } else { Ok((before, after)) }
+        };
+        let mut steps = ["read", "fail", "read", "put", "read"].into_iter().peekable();
+        let mut outcomes = Vec::new();
+        while steps.peek().is_some() {
+            outcomes.extend(api.write_next(false, &mut steps, write).into_iter().map(|(_, outcome)| outcome));
+        }
+        let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| outcome.map_err(|status| status.message)).collect();
+        let failed = Err("3".to_owned());
+        assert_eq!(outcomes, [Ok((2, 2)), failed, Ok((2, 2)), Ok((2, 3)), Ok((3, 3))]);
     }
 }
