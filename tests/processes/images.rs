@@ -194,6 +194,8 @@ fn changed_sources_restart_their_containers_once() {
     let plane = cluster.watch();
     apply_file(&cluster, "new.yaml", &plain("new", "./say.sh"));
     cluster.until_reads("pod/new", IMAGE_ID, &running);
+    // Its shell has read the file before the file changes again.
+    cluster.until("the new pod has printed", || cluster.log("new", "main") == "two\n");
     assert_eq!((cluster.pid("say"), cluster.read("pod/say", RESTARTS)), (pid, "1".to_owned()));
     plane.end("KILL");
     say("three");

@@ -118,4 +118,8 @@ fn jumps_of_the_clock_do_not_stop_a_node() {
     }
     cluster.ok("delete pods --all");
     assert!(!machine.kloop("get pods").out.contains("Running"));
+    // The library removes the shared memory that it has made when its program ends by itself.
+    assert_eq!(node.end("TERM"), 0);
+    let left = format!("faketime_shm_{}", node.pid());
+    assert!(!Path::new("/dev/shm").join(&left).exists(), "{left}");
 }
