@@ -5,12 +5,15 @@
 use super::api::Api;
 use super::custom;
 use super::read::ListSelection;
-use super::stored::{ROWS, is_stored, refused};
+use super::stored::{is_stored, refused};
 use super::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Resource, Status, Str};
 use crate::store::{ChangeKind, Snapshot, StoreRead, StoredObject};
 use std::collections::BTreeMap;
+
+/// Rows, or log entries, per read.
+const ROWS: usize = 500;
 
 /// A list request.
 pub struct ListRequest<'a> {

@@ -12,22 +12,26 @@ use super::outside::{Asked, AuditAnnotation, WebhookQuestion, WriteInputs};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::seen_objects::SeenObjects;
-use super::stored::{ROWS, is_stored, object_of, objects_of, part_of, refused};
+use super::stored::{is_stored, object_of, objects_of, part_of, refused};
 use super::transaction::{ObjectVisitor, PageReader, Transaction};
 use super::user::User;
 use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::{DEFINITIONS, Uncompiled};
 use crate::object::sparse::ReadPart;
-use crate::object::{Key, Object, Reason, Resource, Status, Str, Time};
+use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Patterns that are compiled ahead of one write at most: all of them are still kept when it is made again.
 const MOST_DEFERRED: usize = 1000;
+
+/// Objects per page of a list: few, so that their memory is used again for the next page.
+const PAGE: usize = 100;
 
 pub(super) fn network_of(read: &dyn StoreRead) -> u8 {
     read.meta(NETWORK).ok().flatten().and_then(|text| text.parse().ok()).unwrap_or(77)
@@ -277,16 +281,17 @@ impl Transaction for ReadView<'_> {
             return reader(self.list(resource, namespace)?);
         }
         self.check_read("list", &Key::new(resource, namespace.unwrap_or_default(), ""))?;
-        let mut after = None;
-        loop {
-            let place = after.as_ref().map(|(namespace, name): &(Str, Str)| (&**namespace, &**name));
-            let rows = self.snapshot.page(resource, namespace, place, ROWS).map_err(|error| refused(&error))?;
-            reader(rows.iter().map(|row| part_of(row, part)).collect::<ApiResult<_>>()?)?;
-            match rows.into_iter().nth(ROWS - 1) {
-                Some(last) => after = Some((last.key.namespace, last.key.name)),
-                None => return Ok(()),
-            }
-        }
+        let (mut page, mut outcome) = (Vec::with_capacity(PAGE), Ok(()));
+        let mut visit = |stored| {
+            outcome = part_of(&stored, part).and_then(|object| {
+                page.push(object);
+                if page.len() < PAGE { Ok(()) } else { reader(std::mem::replace(&mut page, Vec::with_capacity(PAGE))) }
+            });
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        self.snapshot.scan(resource, namespace, &mut visit).map_err(|error| refused(&error))?;
+        outcome?;
+        reader(page)
     }
 
     fn list_names(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<(String, String)>> {

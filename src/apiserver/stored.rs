@@ -5,9 +5,6 @@ use crate::object::sparse::ReadPart;
 use crate::object::{Object, Reason, Resource, Status};
 use crate::store::{StoreError, StoredObject};
 
-/// Rows, or log entries, per read.
-pub(super) const ROWS: usize = 500;
-
 /// Kinds whose objects are partly computed on read.
 const PARTLY_COMPUTED: [&str; 3] = ["nodes", "leases.coordination.k8s.io", "apiservices.apiregistration.k8s.io"];
 

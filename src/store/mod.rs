@@ -54,7 +54,7 @@ pub use open::OpenMode;
 pub use part::ParkedTxn;
 pub use record::{ChangeKind, ContainerAttempt, LogEntry, SideNote, StoredObject};
 pub use replica::{prepare_replica, read_replica_address, resolve_address};
-pub use snapshot::{Snapshot, StoreRead};
+pub use snapshot::{Snapshot, StoreRead, StoredVisitor};
 pub use state_path::default_path;
 pub use txn::Txn;
 pub use wake_hint::{HintWatch, WakeHint, watch_hint};
@@ -131,6 +131,16 @@ impl Store {
     /// Limits the size of this connection's cache, in bytes.
     pub fn limit_cache(&self, bytes: usize) -> StoreResult<()> {
         self.query(|connection| connection.pragma_update(None, "cache_size", -((bytes >> 10) as i64)))
+    }
+
+    /// Calls a function with another size of the cache, in bytes.
+    fn with_cache<T>(&self, bytes: usize, function: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        let usual: i64 =
+            self.query(|connection| connection.query_row("PRAGMA cache_size", [], |row| row.get(0)))?;
+        self.limit_cache(bytes)?;
+        let outcome = function();
+        self.query(|connection| connection.pragma_update(None, "cache_size", usual))?;
+        outcome
     }
 
     /// Simulates a full disk, or free space again, for tests.

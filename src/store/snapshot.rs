@@ -4,6 +4,7 @@ use super::record::{Counter, LOG_COLUMNS, LogRow, moment, object_sum, text, unsi
 use super::{ChangeKind, ContainerAttempt, LogEntry, SideNote, Store, StoreError, StoreResult, StoredObject};
 use crate::object::{Key, Resource, Str};
 use rusqlite::{OptionalExtension, Params, Row, params};
+use std::ops::ControlFlow;
 
 /// The store at one revision, unaffected by concurrent writes.
 ///
@@ -59,6 +60,13 @@ impl Store {
     }
 }
 
+/// Bytes of SQLite's cache during a scan. A scan in the order in which the objects were written reads each page once, and its time is then
+/// that of the fresh memory for the cache; with less than this, one in another order reads pages too often.
+const SCAN_CACHE: usize = 8 << 20;
+
+/// Gets one object after another, and says whether to go on.
+pub type StoredVisitor<'a> = dyn FnMut(StoredObject) -> ControlFlow<()> + 'a;
+
 /// Maximum bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.
 const AT_ONCE: u64 = 16 << 20;
 
@@ -102,7 +110,23 @@ pub trait StoreRead: source::SnapshotSource {
 
     /// The objects of a resource, in one namespace or all; ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> StoreResult<Vec<StoredObject>> {
-        self.page(resource, namespace, None, usize::MAX)
+        self.page_within(resource, namespace, None, usize::MAX, usize::MAX)
+    }
+
+    /// Passes the objects of a resource, in one namespace or all, to `visit` until it breaks; ordered by namespace and name. One text is in
+    /// memory at a time.
+    fn scan(&self, resource: Resource, namespace: Option<&str>, visit: &mut StoredVisitor<'_>) -> StoreResult<()> {
+        let store = self.store();
+        store.with_cache(SCAN_CACHE, || match namespace {
+            Some(namespace) => {
+                let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 ORDER BY o.name";
+                scan_objects(store, rest, params![resource.0, namespace], visit)
+            }
+            None => {
+                let rest = "WHERE o.resource = ?1 ORDER BY o.namespace, o.name";
+                scan_objects(store, rest, [resource.0], visit)
+            }
+        })
     }
 
     /// Every object, ordered by resource, namespace and name.
@@ -116,18 +140,7 @@ pub trait StoreRead: source::SnapshotSource {
         Ok(found)
     }
 
-    /// The next objects after a namespace and name, at most `limit`.
-    fn page(
-        &self,
-        resource: Resource,
-        namespace: Option<&str>,
-        after: Option<(&str, &str)>,
-        limit: usize,
-    ) -> StoreResult<Vec<StoredObject>> {
-        self.page_within(resource, namespace, after, limit, usize::MAX)
-    }
-
-    /// Like [`StoreRead::page`], but stops when the bodies reach a number of bytes.
+    /// The next objects after a namespace and name, at most `limit`; fewer when their bodies reach a number of bytes.
     fn page_within(
         &self,
         resource: Resource,
@@ -313,28 +326,7 @@ fn query_rows<T>(
     params: impl Params,
     read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
 ) -> StoreResult<Vec<T>> {
-    query_rows_until(store, question, params, read, |_| false)
-}
-
-/// Reads the rows of a query up to the first that satisfies `is_enough`.
-fn query_rows_until<T>(
-    store: &Store,
-    question: &str,
-    params: impl Params,
-    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-    mut is_enough: impl FnMut(&T) -> bool,
-) -> StoreResult<Vec<T>> {
-    store.query(|connection| {
-        let mut statement = connection.prepare_cached(question)?;
-        let mut found = Vec::new();
-        for row in statement.query_map(params, read)? {
-            found.push(row?);
-            if found.last().is_some_and(&mut is_enough) {
-                break;
-            }
-        }
-        Ok(found)
-    })
+    store.query(|connection| connection.prepare_cached(question)?.query_map(params, read)?.collect())
 }
 
 fn get_object(store: &Store, key: &Key) -> StoreResult<Option<StoredObject>> {
@@ -342,35 +334,58 @@ fn get_object(store: &Store, key: &Key) -> StoreResult<Option<StoredObject>> {
     Ok(objects(store, rest, params![key.resource.0, &*key.namespace, &*key.name], usize::MAX)?.pop())
 }
 
-/// Reads live objects until their bodies reach a number of bytes; `rest` follows FROM. Reports damage for an object
-/// whose log row is missing or belongs to another object.
+/// Reads live objects until their bodies reach a number of bytes; `rest` follows FROM.
 fn objects(store: &Store, rest: &str, params: impl Params, bytes: usize) -> StoreResult<Vec<StoredObject>> {
+    let (mut found, mut length) = (Vec::new(), 0);
+    scan_objects(store, rest, params, &mut |stored| {
+        length += stored.body.len();
+        found.push(stored);
+        if length < bytes { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(found)
+}
+
+/// Passes live objects to `visit` until it breaks; `rest` follows FROM. Reports damage for an object whose log row is missing or belongs to
+/// another object.
+fn scan_objects(store: &Store, rest: &str, params: impl Params, visit: &mut StoredVisitor<'_>) -> StoreResult<()> {
     // The left join includes objects without a body, and prevents SQLite from reversing the join.
     let question = format!(
         "SELECT {LOG_COLUMNS}, o.namespace, o.name, o.revision, o.created, o.sum
          FROM object o LEFT JOIN log l ON l.revision = o.revision {rest}"
     );
-    let read = |row: &Row<'_>| {
-        if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
-            return Ok(Err(format!("{} has no body at revision {}", text(row, 12)?, unsigned(row, 13)?)));
-        }
-        let same = text(row, 2)? == text(row, 11)? && text(row, 3)? == text(row, 12)?;
-        let (revision, created, sum) = (unsigned(row, 13)?, unsigned(row, 14)?, row.get::<_, Option<i64>>(15)?);
-        Ok(LogRow::read(row)?.and_then(|found| match found.change {
-            ChangeKind::Put(stored)
-                if same && sum.is_none_or(|sum| object_sum(&stored.key, &stored.uid, revision, created) == sum) =>
-            {
-                Ok(stored)
+    let damage = store.query(|connection| {
+        let mut statement = connection.prepare_cached(&question)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            match read_object(row)? {
+                Ok(stored) => {
+                    if visit(stored).is_break() {
+                        break;
+                    }
+                }
+                Err(damage) => return Ok(Some(damage)),
             }
-            other => Err(format!("revision {} is not the body of its object", other.stored().revision)),
-        }))
-    };
-    let mut length = 0;
-    let is_enough = |found: &std::result::Result<StoredObject, String>| {
-        length += found.as_ref().map_or(0, |stored| stored.body.len());
-        length >= bytes
-    };
-    check_damage(store, query_rows_until(store, &question, params, read, is_enough)?)
+        }
+        Ok(None)
+    })?;
+    damage.map_or(Ok(()), |what| Err(StoreError::damaged(store.path(), what)))
+}
+
+/// Reads a row of the query in [`scan_objects`]; the inner `Err` reports damage.
+fn read_object(row: &Row<'_>) -> rusqlite::Result<std::result::Result<StoredObject, String>> {
+    if row.get_ref(0)? == rusqlite::types::ValueRef::Null {
+        return Ok(Err(format!("{} has no body at revision {}", text(row, 12)?, unsigned(row, 13)?)));
+    }
+    let same = text(row, 2)? == text(row, 11)? && text(row, 3)? == text(row, 12)?;
+    let (revision, created, sum) = (unsigned(row, 13)?, unsigned(row, 14)?, row.get::<_, Option<i64>>(15)?);
+    Ok(LogRow::read(row)?.and_then(|found| match found.change {
+        ChangeKind::Put(stored)
+            if same && sum.is_none_or(|sum| object_sum(&stored.key, &stored.uid, revision, created) == sum) =>
+        {
+            Ok(stored)
+        }
+        other => Err(format!("revision {} is not the body of its object", other.stored().revision)),
+    }))
 }
 
 /// Reads entries of the log; `rest` follows FROM.

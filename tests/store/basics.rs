@@ -2,6 +2,7 @@
 
 use super::*;
 use kloop::store::{ContainerAttempt, StoreError, StoreRead};
+use std::ops::ControlFlow;
 
 #[test]
 fn committed_rows_are_read_by_another_connection() {
@@ -131,12 +132,21 @@ fn pages_form_the_complete_list() {
     for namespace in [None, Some("a"), Some("b"), Some("c")] {
         let whole = snapshot.list(resource, namespace).unwrap();
         assert_eq!(whole.len(), snapshot.count(resource, namespace).unwrap());
+        for most in [1, usize::MAX] {
+            let mut scanned = Vec::new();
+            let mut visit = |stored| {
+                scanned.push(stored);
+                if scanned.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            snapshot.scan(resource, namespace, &mut visit).unwrap();
+            assert_eq!(scanned, whole[..most.min(whole.len())]);
+        }
         for limit in 1..4 {
             let mut joined: Vec<kloop::store::StoredObject> = Vec::new();
             loop {
                 let after = joined.last().map(|last| (last.key.namespace.clone(), last.key.name.clone()));
                 let after = after.as_ref().map(|(namespace, name)| (&**namespace, &**name));
-                let page = snapshot.page(resource, namespace, after, limit).unwrap();
+                let page = snapshot.page_within(resource, namespace, after, limit, usize::MAX).unwrap();
                 if page.is_empty() {
                     break;
                 }
