@@ -81,15 +81,14 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
 }
 
 /// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
-/// those that name it, which may show it in a volume. A claim concerns pods that may wait for it, and so does an Image object.
+/// those that follow it. A claim concerns pods that may wait for it, and so does an Image object.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" => vec![row.key.clone()],
         "configmaps" | "secrets" => {
-            let name = format!("{:?}", &*row.key.name);
             let minds = |pod: &Row| {
                 let fields = pod.pod().filter(|fields| !fields.phase.is_terminal());
-                fields.is_some_and(|fields| !fields.ready || pod.mentions(&name))
+                fields.is_some_and(|fields| !fields.ready || fields.follows(&row.key.name))
             };
             let pods = world.list_in("pods", &row.key.namespace);
             pods.filter(|pod| is_ours(world, pod) && minds(pod)).map(|pod| pod.key.clone()).collect()

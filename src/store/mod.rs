@@ -135,8 +135,7 @@ impl Store {
 
     /// Calls a function with another size of the cache, in bytes.
     fn with_cache<T>(&self, bytes: usize, function: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
-        let usual: i64 =
-            self.query(|connection| connection.query_row("PRAGMA cache_size", [], |row| row.get(0)))?;
+        let usual: i64 = self.query(|connection| connection.query_row("PRAGMA cache_size", [], |row| row.get(0)))?;
         self.limit_cache(bytes)?;
         let outcome = function();
         self.query(|connection| connection.pragma_update(None, "cache_size", usual))?;

@@ -11,6 +11,7 @@ pub mod control;
 mod derived_cache;
 pub mod devices;
 pub mod facts;
+mod followed_objects;
 mod generated_name;
 pub mod ingress_routes;
 pub mod key_set;

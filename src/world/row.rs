@@ -1,5 +1,6 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
+use super::followed_objects;
 use super::resources::{NodeFields, ResourceRequests};
 use super::row_body::{RowBody, edit_of};
 use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
@@ -115,8 +116,10 @@ pub struct PodFields {
     pub requests: ResourceRequests,
     /// The ports of its node that it takes: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
-    /// Whether it uses claims, by name or ephemeral.
-    pub has_claims: bool,
+    /// Names of the claims that it uses, those of its ephemeral volumes included, separated by `/`.
+    pub claims: Option<Str>,
+    /// Names of the ConfigMaps and Secrets that it follows while it runs, separated by `/`.
+    pub followed_objects: Option<Str>,
     /// Whether it names device claims, or one was made for its extended resources.
     pub has_devices: bool,
     /// Whether any container has a `hostPort`.
@@ -134,6 +137,16 @@ impl PodFields {
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
     }
+
+    /// Names of the claims that it uses.
+    pub fn claim_names(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().flat_map(|names| names.split('/'))
+    }
+
+    /// Whether it follows a ConfigMap or a Secret of this name while it runs.
+    pub fn follows(&self, name: &str) -> bool {
+        self.followed_objects.iter().any(|names| names.split('/').any(|one| one == name))
+    }
 }
 
 impl Row {
@@ -141,7 +154,7 @@ impl Row {
     pub fn new(key: Key, object: impl Into<Arc<Object>>) -> Row {
         let object = object.into();
         let fields = match key.resource.0 {
-            "pods" => IndexFields::Pod(Box::new(pod_fields(&object))),
+            "pods" => IndexFields::Pod(Box::new(pod_fields(&key.name, &object))),
             "nodes" => IndexFields::Node(Box::new(NodeFields::from_node(&object))),
             _ if selects_pods(key.resource) => {
                 IndexFields::Workload(Box::new(WorkloadFields::from_object(key.resource, &object)))
@@ -210,10 +223,13 @@ impl Row {
         if self.owners == other.owners {
             self.owners = other.owners.clone();
         }
-        if let (IndexFields::Pod(own), IndexFields::Pod(other)) = (&mut self.fields, &other.fields)
-            && own.scheduler == other.scheduler
-        {
-            own.scheduler = other.scheduler.clone();
+        if let (IndexFields::Pod(own), IndexFields::Pod(other)) = (&mut self.fields, &other.fields) {
+            if own.scheduler == other.scheduler {
+                own.scheduler = other.scheduler.clone();
+            }
+            if own.followed_objects == other.followed_objects {
+                own.followed_objects = other.followed_objects.clone();
+            }
         }
     }
 
@@ -359,7 +375,7 @@ impl Row {
 }
 
 /// Computes the index fields of a pod. Of a stored body, only the fields that `row_part` lists are there.
-fn pod_fields(pod: &Object) -> PodFields {
+fn pod_fields(name: &str, pod: &Object) -> PodFields {
     let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
     let node = pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from);
@@ -378,7 +394,8 @@ fn pod_fields(pod: &Object) -> PodFields {
         restarts: restarts.max().unwrap_or(0),
         requests: ResourceRequests::for_pod(pod),
         host_ports: scheduling_spec::host_ports(pod),
-        has_claims: pod.items(&["spec", "volumes"]).iter().any(scheduling_spec::is_claim),
+        claims: join_names(scheduling_spec::claims_of(name, pod.items(&["spec", "volumes"]))),
+        followed_objects: join_names(followed_objects::names(pod)),
         has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty()
             || pod.value_at(&["status", "extendedResourceClaimStatus"]).is_some_and(Value::is_object),
         has_host_ports: ["initContainers", "containers"]
@@ -387,6 +404,12 @@ fn pod_fields(pod: &Object) -> PodFields {
         anti_affinity: AffinityKind::AntiAffinity.text_of_pod(pod),
         scored_affinity: AffinityKind::Scored.text_of_pod(pod),
     }
+}
+
+/// Joins names of objects, which contain no `/`: one short text for each pod is less memory than a list.
+fn join_names(names: impl IntoIterator<Item = String>) -> Option<Str> {
+    let names: Vec<String> = names.into_iter().collect();
+    (!names.is_empty()).then(|| names.join("/").into())
 }
 
 /// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
@@ -491,7 +514,13 @@ mod tests {
                 "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
                 "volumes": [{"name": "claimed", "persistentVolumeClaim": {"claimName": "p"}},
                     {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
-                    {"name": "unread", "configMap": {"name": "m"}}],
+                    {"name": "followed", "configMap": {"name": "m"}}, {"name": "kept", "secret": {"secretName": "s"}},
+                    {"name": "many", "projected": {"sources": [{"configMap": {"name": "n"}}, {"secret": {"name": "t"}}]}}],
+                "ephemeralContainers": [{
+                    "name": "debug", "envFrom": [{"configMapRef": {"name": "from-m"}}, {"secretRef": {"name": "from-s"}}],
+                    "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "key-m"}}},
+                        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "key-s"}}}],
+                }],
             },
             "status": {
                 "phase": "Running", "podIP": "127.0.0.9", "nominatedNodeName": "n", "startTime": "2026-01-01T00:00:00Z",
@@ -507,6 +536,8 @@ mod tests {
             let row = Row::from_text(key, pod.to_string().into());
             assert_eq!(format!("{:?}", row.pod()), format!("{:?}", whole.pod()));
             assert_eq!(index_of(&row), index_of(&whole));
+            let followed = row.pod().unwrap().followed_objects.as_deref();
+            assert_eq!(followed, Some("from-m/from-s/key-m/key-s/m/n/s/t"));
         }
     }
 

@@ -3,6 +3,7 @@
 //! Never: computes a field of a row. The tests of rows compare those that are made of a part and of the whole object.
 //! Start reading at [`part_of_row`].
 
+use super::followed_objects;
 use super::workload::selects_pods;
 use crate::object::Resource;
 use crate::object::sparse::{FieldMask, ReadPart};
@@ -65,7 +66,7 @@ const OF_POD: &[&str] = &[
 
 /// The part of a pod's body that its row needs.
 static POD_PART: LazyLock<ReadPart> =
-    LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(&[METADATA, OF_POD].concat())));
+    LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(&[METADATA, OF_POD, &followed_objects::FIELDS].concat())));
 
 /// The part of a body that most rows need.
 static METADATA_ONLY: LazyLock<ReadPart> = LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(METADATA)));

@@ -45,12 +45,17 @@ pub(super) fn text(pod: &Object) -> Str {
 }
 
 /// Whether a volume is a claim, by name or ephemeral.
-pub(super) fn is_claim(volume: &Value) -> bool {
+fn is_claim(volume: &Value) -> bool {
     claim_name("", volume).is_some()
 }
 
+/// The names of the claims that a pod uses, its own for ephemeral volumes included.
+pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
+    volumes.iter().filter_map(|volume| claim_name(pod, volume)).collect()
+}
+
 /// The name of the claim that a volume of a pod is, if it is one.
-pub(super) fn claim_name(pod: &str, volume: &Value) -> Option<String> {
+fn claim_name(pod: &str, volume: &Value) -> Option<String> {
     // To decode a volume takes longer than all other fields that a row has of its pod.
     if CLAIMS.iter().all(|field| volume.get(field).is_none()) {
         return None;

@@ -4,13 +4,15 @@
 //! A claim with `WaitForFirstConsumer` is bound on the node of its first consumer: the scheduler reserves a volume
 //! there, or records the node for the provisioner ([`SELECTED_NODE`]).
 
-use super::scheduling_spec::claim_name;
+use super::row::PodFields;
 use super::{Row, World, terms};
 use crate::object::quantity::Quantity;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+pub use super::scheduling_spec::claims_of;
 
 /// The claims.
 pub const CLAIMS: &str = "persistentvolumeclaims";
@@ -21,11 +23,6 @@ pub const CLASSES: &str = "storageclasses.storage.k8s.io";
 
 /// The annotation of a claim that names the node of its first consumer.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-
-/// The names of the claims that a pod uses, its own for ephemeral volumes included.
-pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
-    volumes.iter().filter_map(|volume| claim_name(pod, volume)).collect()
-}
 
 /// The class of a claim.
 pub fn class_of(world: &World, claim: &Object) -> Option<Object> {
@@ -44,11 +41,9 @@ pub fn volume_of(claim: &Object) -> Option<&str> {
 }
 
 /// The claims that a pod uses, as far as they are there.
-pub fn used_by<'a>(world: &'a World, pod: &Row) -> impl Iterator<Item = &'a Arc<Row>> {
-    let may_use = pod.pod().is_some_and(|pod| pod.has_claims);
-    let names = may_use.then(|| claims_of(&pod.key.name, pod.body().items(&["spec", "volumes"])));
-    let namespace = pod.key.namespace.clone();
-    names.into_iter().flatten().filter_map(move |name| world.get(&key(&namespace, &name)))
+pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
+    let names = pod.pod().into_iter().flat_map(PodFields::claim_names);
+    names.filter_map(move |name| world.get(&key(&pod.key.namespace, name)))
 }
 
 /// Owner of a volume.
@@ -123,14 +118,8 @@ pub fn claim_source(world: &World, row: &Row, claim: &Object) -> ClaimSource {
 
 /// The pods that use a claim.
 pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
-    let name = format!("{:?}", &*claim.key.name);
-    let owned = |pod: &Row| claim.owners.iter().any(|owner| *owner.uid == *pod.uid);
-    let uses = |pod: &Row| {
-        let used = claims_of(&pod.key.name, pod.body().items(&["spec", "volumes"]));
-        used.iter().any(|used| **used == *claim.key.name)
-    };
-    let pods = world.list_in("pods", &claim.key.namespace);
-    pods.filter(move |pod| (pod.mentions(&name) || owned(pod)) && uses(pod))
+    let uses = |pod: &Row| pod.pod().is_some_and(|pod| pod.claim_names().any(|name| *name == *claim.key.name));
+    world.list_in("pods", &claim.key.namespace).filter(move |pod| uses(pod))
 }
 
 /// Whether a volume is accessible from a node.
