@@ -41,10 +41,9 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
             object.set(&["metadata", "name"], names::generate(&base, txn.random()));
         }
         let key = key_of(kind, &object);
-        if !object.name().is_empty() && txn.exists(&key)? && generated && attempt < NAME_ATTEMPTS {
-            continue;
+        if !generated || object.name().is_empty() || attempt >= NAME_ATTEMPTS || !txn.exists(&key)? {
+            break;
         }
-        break;
     }
     let key = key_of(kind, &object);
     let named = if generated { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };

@@ -1,5 +1,5 @@
 //! Answers that a write transaction has read and would read again for each of many writes: namespaces, lists without objects, and short
-//! lists of priority classes.
+//! lists of priority classes. Also the last object that was not found, which the creation of an object looks for again.
 //!
 //! Nobody else writes while the transaction is open, so that only its own writes change the answers.
 //!
@@ -26,6 +26,8 @@ pub(super) struct SeenObjects {
     objects: RefCell<HashMap<Key, Arc<Object>>>,
     /// Short lists.
     lists: RefCell<HashMap<ListKey, Vec<Object>>>,
+    /// The last key without an object.
+    absent: RefCell<Option<Key>>,
 }
 
 impl SeenObjects {
@@ -40,6 +42,16 @@ impl SeenObjects {
         if is_read_often(key.resource) && objects.len() < MOST {
             objects.insert(key.clone(), object.clone());
         }
+    }
+
+    /// Whether the last read found no object, and was for this key.
+    pub fn is_absent(&self, key: &Key) -> bool {
+        self.absent.borrow().as_ref() == Some(key)
+    }
+
+    /// Remembers that there is no such object.
+    pub fn remember_absent(&self, key: &Key) {
+        self.absent.replace(Some(key.clone()));
     }
 
     /// Returns a list that was read before.
@@ -59,12 +71,14 @@ impl SeenObjects {
     /// Forgets the answers that the write of an object changes.
     pub fn forget(&self, written: &Key) {
         self.objects.borrow_mut().remove(written);
+        self.absent.replace(None);
         self.lists.borrow_mut().retain(|(resource, _), _| *resource != written.resource);
     }
 
     /// Forgets all, after writes were undone.
     pub fn clear(&self) {
         self.objects.borrow_mut().clear();
+        self.absent.replace(None);
         self.lists.borrow_mut().clear();
     }
 }
@@ -100,7 +114,10 @@ mod tests {
         assert_eq!([Some("a"), Some("b"), None].map(|place| length(quotas, place)), [Some(0), None, None]);
         seen.forget(&keys[0]);
         assert!(seen.find(&keys[0]).is_none() && seen.find(&keys[1]).is_some());
+        seen.remember_absent(&keys[0]);
+        assert_eq!([0, 1].map(|one| seen.is_absent(&keys[one])), [true, false]);
         seen.forget(&Key::new(quotas, "b", "q"));
+        assert!(!seen.is_absent(&keys[0]));
         assert_eq!((length(quotas, Some("a")), length(maps, None)), (None, Some(0)));
         let classes = Resource("priorityclasses.scheduling.k8s.io");
         seen.remember_list(classes, None, &[Object(json!({"value": 1})), Object(json!({"value": 2}))]);

@@ -362,9 +362,15 @@ fn read_only(key: &Key) -> Status {
 
 impl Transaction for WriteTxn<'_> {
     fn get(&self, key: &Key) -> ApiResult<Option<Object>> {
+        if self.seen.is_absent(key) {
+            return Ok(None);
+        }
         let kept = self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
         if key.resource == API_SERVICES {
             return local_api_services::find(&self.kinds, &key.name, kept, || birth(&self.txn));
+        }
+        if kept.is_none() {
+            self.seen.remember_absent(key);
         }
         Ok(kept)
     }
