@@ -228,6 +228,12 @@ impl Cluster {
         self.until(&format!("{object} {path} is {wanted:?}"), || self.read(object, path) == wanted);
     }
 
+    /// Waits until the log of the container `main` is this text.
+    #[track_caller]
+    pub fn until_logs(&self, pod: &str, text: &str) {
+        self.until(&format!("the log of {pod} is {text:?}"), || self.log(pod, "main") == text);
+    }
+
     /// Reads a JSONPath of an object, or of a list: `read("pods -l app=web", "{.items[*].metadata.name}")`; empty when it does not exist.
     pub fn read(&self, object: &str, path: &str) -> String {
         self.kloop(&format!("get {object} -o jsonpath={path}")).out

@@ -121,7 +121,7 @@ fn on_host_files(manifest: &str) -> String {
 /// A container that runs `processes/server.py`, with additional fields: HTTP at port 8080, datagrams at 5300.
 fn serving(more: &str) -> String {
     let program = serde_json::Value::from(include_str!("processes/server.py"));
-    let ready = "httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 1";
+    let ready = "httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 20";
     format!("{{name: main, image: 'python:3', command: [python3, -c, {program}], {more}readinessProbe: {{{ready}}}}}")
 }
 

@@ -19,7 +19,7 @@ fn pod_waits_for_its_configmap() {
     assert_eq!(cluster.read("pod/eager", MESSAGE), "configmap \"paint\" not found");
     cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: paint}, data: {COLOR: green}}");
     cluster.ready_pods("app=eager", 1);
-    assert_eq!(cluster.log("eager", "main"), "green\n");
+    cluster.until_logs("eager", "green\n");
     assert_eq!(cluster.read("pod/eager", "{.status.containerStatuses[0].restartCount}"), "0");
 }
 
@@ -103,7 +103,9 @@ spec:
 "#,
     );
     cluster.ready_pods("app=ordered", 1);
-    let order = std::fs::read_to_string(cluster.home().join("order")).unwrap();
-    assert_eq!(order, "first\nsecond\nsecond\nmain\n", "the second one fails once and is tried again");
+    // The second one fails once and is tried again.
+    cluster.until("all have written in order", || {
+        std::fs::read_to_string(cluster.home().join("order")).unwrap() == "first\nsecond\nsecond\nmain\n"
+    });
     assert_eq!(cluster.read("pod/ordered", "{.status.initContainerStatuses[*].restartCount}"), "0 1");
 }

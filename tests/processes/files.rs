@@ -190,8 +190,10 @@ fn pod_or_image_can_request_the_machines_files() {
         let warning = "Warning: spec.hostAliases: no effect with kloop.dev/filesystem: host: the pod sees the machine's /etc/hosts";
         assert!(told.err.contains(warning), "{}", told.err);
         cluster.until_reads("pod/odd", "{.status.phase}", "Succeeded");
-        let events = cluster.ok("get events");
-        assert!(events.contains("FilesShared") && events.contains("hostAliases has no effect"), "{events}");
+        cluster.until("events say so", || {
+            let events = cluster.ok("get events");
+            events.contains("FilesShared") && events.contains("hostAliases has no effect")
+        });
         let wrong = on_host_files(&pod("wrong", "Never", 1, "true")).replace("host}", "hots}");
         let told = cluster.run(&["apply", "-f", "-"], &wrong);
         assert!(told.err.contains("supported values: \"host\", \"private\""), "{}", told.err);

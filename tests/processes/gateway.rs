@@ -247,6 +247,7 @@ fn datagrams_are_answered_from_the_queried_address() {
             let length = socket.send(b"hello").and_then(|_| socket.recv(&mut bytes.clone()));
             length.is_ok()
         });
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         socket.send(b"hello").unwrap();
         let length = socket.recv(&mut bytes).unwrap();
         assert_eq!(&bytes[..length], b"HELLO 127.0.0.1");

@@ -244,7 +244,7 @@ spec:
     let message = cluster.read("pod/full", "{.status.message}");
     assert_eq!(message, "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". ");
     cluster.until_reads("pod/full", "{.status.phase}", "Failed");
-    assert!(cluster.ok("get events").contains("Evicted"));
+    cluster.until("an event says so", || cluster.ok("get events").contains("Evicted"));
     cluster.ok("delete pod full");
     cluster.nothing_is_left();
 }
@@ -447,7 +447,7 @@ fn memory_pressure_evicts_pods_by_usage_and_rejects_new_ones() {
     let told = "The node had condition: [MemoryPressure]. ";
     assert_eq!(cluster.read("pod/besteffort", "{.status.message}"), format!("Pod was rejected: {told}"));
     assert_eq!(cluster.read("pod/besteffort", "{.status.containerStatuses}"), "");
-    assert!(cluster.ok("events --for pod/besteffort").contains(told.trim_end()));
+    cluster.until("an event says so", || cluster.ok("events --for pod/besteffort").contains(told.trim_end()));
     let row = cluster.ok("get pod besteffort --no-headers");
     assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..3], ["besteffort", "0/1", "Evicted"]);
     let said = cluster.kloop("logs besteffort");

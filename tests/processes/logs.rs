@@ -14,6 +14,13 @@ fn touch(cluster: &Cluster, file: &str) {
     std::fs::write(cluster.home().join(file), "").expect("written");
 }
 
+/// Whether a process has a file of this container open.
+fn has_open(pid: u32, container: &str) -> bool {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut files = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    files.any(|file| file.parent().is_some_and(|folder| folder.ends_with(container)))
+}
+
 #[test]
 fn following_continues_across_restarts_and_ends_with_the_pod() {
     let cluster = Cluster::new();
@@ -21,10 +28,11 @@ fn following_continues_across_restarts_and_ends_with_the_pod() {
     let again = r#"if test -e "$HOME/again"; then echo second; exec sleep 1000; fi"#;
     let script = format!("{again}; echo one; {}; echo two; echo three; {}; exit 4", wait_for("go"), wait_for("end"));
     cluster.apply(&on_host_files(&pod("talker", "Always", 1, &script)));
-    cluster.until_reads("pod/talker", "{.status.phase}", "Running");
+    cluster.until_logs("talker", "one\n");
     let follower = cluster.background(&["logs", "-f", "talker"]);
     let last_line = cluster.background(&["logs", "-f", "--tail=0", "talker"]);
     follower.until_says("one\n");
+    cluster.until("the other one has opened the log", || has_open(last_line.pid(), "main"));
     touch(&cluster, "go");
     follower.until_says("two\n");
     touch(&cluster, "again");
@@ -66,7 +74,7 @@ fn following_ends_with_the_last_attempt() {
 #[test]
 fn previous_log_of_a_waiting_container_is_its_last_attempts() {
     let cluster = Cluster::new();
-    let _plane = cluster.watch();
+    let _plane = cluster.watch_with(&["--restart-backoff", "1h", "--restart-backoff-max", "1h"]);
     let script = r#"echo x >> "$HOME/lives"; echo life $(wc -l < "$HOME/lives"); exit 1"#;
     cluster.apply(&on_host_files(&pod("looper", "Always", 1, script)));
     cluster.until_reads("pod/looper", "{.status.containerStatuses[0].state.waiting.reason}", "CrashLoopBackOff");

@@ -151,7 +151,7 @@ spec:
     cluster.apply(&pod("none", "nobody"));
     let ready = r#"{.status.conditions[?(@.type=="Ready")].status}"#;
     cluster.until_reads("pod/shop", ready, "True");
-    assert!(cluster.log("shop", "main").contains("asked for 'shop'"));
+    cluster.until("the server has told so", || cluster.log("shop", "main").contains("asked for 'shop'"));
     let told = |pod: &str, text: &str| {
         cluster.until(text, || cluster.ok(&format!("events --for pod/{pod}")).contains(text));
     };

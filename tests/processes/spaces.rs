@@ -137,7 +137,7 @@ fn process_without_a_handler_ends_by_the_signal() {
         cluster.apply(&pod_with("deaf", "terminationGracePeriodSeconds: 1000", "", STAYS));
         cluster.ok("wait --for=condition=Ready pod/deaf --timeout=30s");
         cluster.ok("delete pod deaf");
-        assert!(plane.said().contains("default/deaf: main was ended by signal 15 (code 143)"), "{}", plane.said());
+        plane.until_says("default/deaf: main was ended by signal 15 (code 143)");
         cluster.nothing_is_left();
     }
 }

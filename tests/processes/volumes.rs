@@ -104,7 +104,7 @@ fn fixture_prints_its_expected_output() {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/volumes/");
     cluster.ok(&format!("apply -f {fixture}"));
     cluster.ready_pods("app=reader", 1);
-    assert_eq!(cluster.log("reader", "main"), "prepared by reader\napp=\"reader\"\nthe color is green\n");
+    cluster.until_logs("reader", "prepared by reader\napp=\"reader\"\nthe color is green\n");
     cluster.ok(r#"patch configmap settings -p {"data":{"color":"blue"}}"#);
     cluster.until("the container sees the change", || cluster.log("reader", "main").ends_with("the color is blue\n"));
 }

@@ -6,13 +6,15 @@ use crate::cluster::Cluster;
 #[test]
 fn watch_shows_each_change_as_a_row() {
     let cluster = Cluster::new();
-    let _plane = cluster.watch();
     let rows = cluster.background(&["get", "pods", "-w"]);
     let names = cluster.background(&["get", "pods", "-w", "-o", "name"]);
     let objects = cluster.background(&["get", "pods", "-w", "-o", "json"]);
     let paths = cluster.background(&["get", "pod", "-w", "-o", "jsonpath={.status.phase}{\"\\n\"}"]);
     let script = r#"while ! test -e "$HOME/go"; do sleep 0.02; done"#;
     cluster.apply(&on_host_files(&pod("short", "Never", 1, script)));
+    names.until_says("pod/short\n");
+    objects.until_says("\"phase\": \"Pending\"");
+    paths.until_says("Pending\n");
     let says = |status: &str| {
         let row = |line: &str| {
             let cells: Vec<&str> = line.split_whitespace().collect();
@@ -20,6 +22,9 @@ fn watch_shows_each_change_as_a_row() {
         };
         cluster.until(&format!("a row says {status}"), || rows.said().lines().any(row));
     };
+    says("Pending");
+    // All watches know the pod before it runs.
+    let _plane = cluster.watch();
     says("Running");
     std::fs::write(cluster.home().join("go"), "").unwrap();
     says("Completed");

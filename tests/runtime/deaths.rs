@@ -172,7 +172,9 @@ fn tree_of_a_dead_shim_is_killed_before_its_replacement() {
     let second = rig.running("shot", 1);
     // The same without a control plane.
     rig.machine = None;
-    kill(shim_of(second));
+    let shim = shim_of(second);
+    kill(shim);
+    eventually("the shim is gone", || !lives(shim as u32));
     let inventory = rig.replace();
     assert!(matches!(&inventory["shot"].containers["c"].state, ContainerState::Ended(end) if end.code == 137));
     assert!(matches!(&inventory["shot"].containers["c"].last, Some(end) if end.code == 137));

@@ -12,9 +12,8 @@ use std::net::TcpListener;
 /// The address of a Service, which leads nowhere on this machine (RFC 5737).
 const SERVICE: &str = "198.51.100.7";
 
-/// Connects, and fails unless the server answers.
-const CLIENT: &str =
-    "import socket; found = socket.create_connection(('198.51.100.7', 80), 2).recv(5); assert found == b'found'";
+/// Connects, and fails unless the server answers within so many seconds.
+const CLIENT: &str = "import socket, sys; found = socket.create_connection(('198.51.100.7', 80), int(sys.argv[1])).recv(5); assert found == b'found'";
 
 #[test]
 fn connections_to_a_service_are_directed_only_where_they_are_to_be() {
@@ -34,8 +33,8 @@ fn connections_to_a_service_are_directed_only_where_they_are_to_be() {
     };
     let route = Route { address: SERVICE.into(), ports: vec![port], ..Route::default() };
     rig.order(Effect::Route { service: Key::new(Resource("services"), "default", "web"), route });
-    for (uid, uses_services, code) in [("with", true, 0), ("without", false, 1)] {
-        let command = ["python3", "-c", CLIENT].map(Into::into).to_vec();
+    for (uid, uses_services, seconds, code) in [("with", true, "20", 0), ("without", false, "2", 1)] {
+        let command = ["python3", "-c", CLIENT, seconds].map(Into::into).to_vec();
         rig.start(Start { command, ip: "127.0.0.1".into(), uses_services, ..a_start(uid, "c", 0) });
         assert_eq!(rig.ended(uid, 0).code, code, "{uid}");
     }

@@ -115,7 +115,9 @@ impl Socket {
 /// Starts a server for a cluster with running pods.
 fn running<'a>(cluster: &'a Cluster) -> Server<'a> {
     cluster.apply(MANIFESTS);
-    cluster.until_reads("pod/main", "{.status.phase}", "Running");
+    for pod in ["pod/main", "pod/web"] {
+        cluster.until_reads(pod, "{.status.containerStatuses[0].ready}", "true");
+    }
     Server::start(cluster, &[])
 }
 
@@ -322,7 +324,8 @@ fn requests_are_proxied_to_pods_and_services() {
     let server = running(&cluster);
     cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
     cluster.until("the Service has an endpoint", || {
-        !cluster.read("endpointslices", "{.items[*].endpoints[*].addresses[*]}").is_empty()
+        let ready = "{.items[*].endpoints[*].conditions.ready}";
+        cluster.read("endpointslices -l kubernetes.io/service-name=web", ready) == "true"
     });
     let services = "/api/v1/namespaces/default/services";
     for path in [
