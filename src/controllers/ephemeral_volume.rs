@@ -25,7 +25,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 
 /// Whether a pod has claims. Checks the parsed fields, which saves decoding the pod.
 fn has_claims(row: &Row) -> bool {
-    row.pod().is_some_and(|pod| pod.claims.is_some())
+    row.pod().is_some_and(|pod| !pod.claims.is_empty())
 }
 
 fn plan(world: &World, key: &Key) -> Plan {

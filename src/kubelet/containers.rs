@@ -330,6 +330,37 @@ mod tests {
     }
 
     #[test]
+    fn ready_pod_is_due_when_what_its_debug_container_waits_for_comes() {
+        let wanted = [
+            (
+                "configmaps",
+                json!({"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "a"}}}]}),
+            ),
+            ("secrets", json!({"envFrom": [{"secretRef": {"name": "m"}}]})),
+        ];
+        for (resource, fields) in wanted {
+            let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
+            machine.run_to(5);
+            let mut container = json!({"name": "d", "image": "a:1"});
+            container.as_object_mut().unwrap().append(&mut fields.as_object().unwrap().clone());
+            let mut changed = machine.pod();
+            changed.0["spec"]["ephemeralContainers"] = json!([container]);
+            machine.put("pods", changed.0);
+            machine.run_to(10);
+            assert_eq!(
+                (machine.condition("Ready"), machine.take_messages().len()),
+                ("True".into(), 1),
+                "d has to wait"
+            );
+            machine.put(resource, json!({"metadata": {"name": "m", "namespace": "default"}, "data": {"a": "MQ=="}}));
+            let row = machine.world.find(resource, "default", "m").unwrap().clone();
+            assert_eq!((super::super::LOOP.concerns)(&machine.world, &row).len(), 1, "{resource}");
+            machine.run_to(400);
+            assert!(machine.take_messages().iter().any(|line| line.contains("start d#0")), "{resource}");
+        }
+    }
+
+    #[test]
     fn exit_codes_may_have_rules_of_their_own() {
         let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
         let container = json!({"name": "c", "image": "a", "restartPolicy": "Never", "restartPolicyRules": rules});

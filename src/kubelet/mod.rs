@@ -88,7 +88,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
         "configmaps" | "secrets" => {
             let minds = |pod: &Row| {
                 let fields = pod.pod().filter(|fields| !fields.phase.is_terminal());
-                fields.is_some_and(|fields| !fields.ready || fields.follows(&row.key.name))
+                fields.is_some_and(|fields| !fields.ready || fields.followed_objects.contains(&row.key.name))
             };
             let pods = world.list_in("pods", &row.key.namespace);
             pods.filter(|pod| is_ours(world, pod) && minds(pod)).map(|pod| pod.key.clone()).collect()

@@ -1,7 +1,8 @@
 //! The ConfigMaps and Secrets that a running pod follows: its volumes show their current content, and a debug container may wait for one.
 //!
-//! Never: lists those that are read only when a container starts; a pod that waits for such a one is not ready, and needs no list.
-//! Start reading at [`names`].
+//! Never: lists those that are read only when a container starts. A pod that waits for one of those is not ready, and the kubelet makes each pod
+//! due that is not ready.
+//! Start reading at [`list_followed_names`].
 
 use crate::object::Object;
 use serde_json::Value;
@@ -17,8 +18,8 @@ pub(super) const FIELDS: [&str; 6] = [
     "spec.volumes.secret.secretName",
 ];
 
-/// Returns the names, each once.
-pub(super) fn names(pod: &Object) -> BTreeSet<String> {
+/// Returns their names, each once.
+pub(super) fn list_followed_names(pod: &Object) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut keep = |object: &'_ Value, field: &str| {
         names.extend(object.get(field).and_then(Value::as_str).map(str::to_owned));

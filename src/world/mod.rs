@@ -14,6 +14,7 @@ pub mod facts;
 mod followed_objects;
 mod generated_name;
 pub mod ingress_routes;
+pub mod joined_names;
 pub mod key_set;
 mod label_index;
 mod lease_heartbeats;

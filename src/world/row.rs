@@ -1,6 +1,7 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
 use super::followed_objects;
+use super::joined_names::JoinedNames;
 use super::resources::{NodeFields, ResourceRequests};
 use super::row_body::{RowBody, edit_of};
 use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
@@ -116,10 +117,10 @@ pub struct PodFields {
     pub requests: ResourceRequests,
     /// The ports of its node that it takes: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
-    /// Names of the claims that it uses, those of its ephemeral volumes included, separated by `/`.
-    pub claims: Option<Str>,
-    /// Names of the ConfigMaps and Secrets that it follows while it runs, separated by `/`.
-    pub followed_objects: Option<Str>,
+    /// Names of the claims that it uses, those of its ephemeral volumes included.
+    pub claims: JoinedNames,
+    /// Names of the ConfigMaps and Secrets that it follows while it runs.
+    pub followed_objects: JoinedNames,
     /// Whether it names device claims, or one was made for its extended resources.
     pub has_devices: bool,
     /// Whether any container has a `hostPort`.
@@ -136,16 +137,6 @@ impl PodFields {
     /// The address that the pod holds; `None` once it has ended for good.
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
-    }
-
-    /// Names of the claims that it uses.
-    pub fn claim_names(&self) -> impl Iterator<Item = &str> {
-        self.claims.iter().flat_map(|names| names.split('/'))
-    }
-
-    /// Whether it follows a ConfigMap or a Secret of this name while it runs.
-    pub fn follows(&self, name: &str) -> bool {
-        self.followed_objects.iter().any(|names| names.split('/').any(|one| one == name))
     }
 }
 
@@ -394,8 +385,8 @@ fn pod_fields(name: &str, pod: &Object) -> PodFields {
         restarts: restarts.max().unwrap_or(0),
         requests: ResourceRequests::for_pod(pod),
         host_ports: scheduling_spec::host_ports(pod),
-        claims: join_names(scheduling_spec::claims_of(name, pod.items(&["spec", "volumes"]))),
-        followed_objects: join_names(followed_objects::names(pod)),
+        claims: JoinedNames::new(scheduling_spec::claims_of(name, pod.items(&["spec", "volumes"]))),
+        followed_objects: JoinedNames::new(followed_objects::list_followed_names(pod)),
         has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty()
             || pod.value_at(&["status", "extendedResourceClaimStatus"]).is_some_and(Value::is_object),
         has_host_ports: ["initContainers", "containers"]
@@ -404,12 +395,6 @@ fn pod_fields(name: &str, pod: &Object) -> PodFields {
         anti_affinity: AffinityKind::AntiAffinity.text_of_pod(pod),
         scored_affinity: AffinityKind::Scored.text_of_pod(pod),
     }
-}
-
-/// Joins names of objects, which contain no `/`: one short text for each pod is less memory than a list.
-fn join_names(names: impl IntoIterator<Item = String>) -> Option<Str> {
-    let names: Vec<String> = names.into_iter().collect();
-    (!names.is_empty()).then(|| names.join("/").into())
 }
 
 /// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
@@ -536,8 +521,10 @@ mod tests {
             let row = Row::from_text(key, pod.to_string().into());
             assert_eq!(format!("{:?}", row.pod()), format!("{:?}", whole.pod()));
             assert_eq!(index_of(&row), index_of(&whole));
-            let followed = row.pod().unwrap().followed_objects.as_deref();
-            assert_eq!(followed, Some("from-m/from-s/key-m/key-s/m/n/s/t"));
+            let fields = row.pod().unwrap();
+            let followed: Vec<_> = fields.followed_objects.iter().collect();
+            assert_eq!(followed, ["from-m", "from-s", "key-m", "key-s", "m", "n", "s", "t"]);
+            assert_eq!(fields.claims.iter().collect::<Vec<_>>(), ["p", "a-own"]);
         }
     }
 

@@ -4,7 +4,6 @@
 //! A claim with `WaitForFirstConsumer` is bound on the node of its first consumer: the scheduler reserves a volume
 //! there, or records the node for the provisioner ([`SELECTED_NODE`]).
 
-use super::row::PodFields;
 use super::{Row, World, terms};
 use crate::object::quantity::Quantity;
 use crate::object::selector::Selector;
@@ -42,7 +41,7 @@ pub fn volume_of(claim: &Object) -> Option<&str> {
 
 /// The claims that a pod uses, as far as they are there.
 pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
-    let names = pod.pod().into_iter().flat_map(PodFields::claim_names);
+    let names = pod.pod().into_iter().flat_map(|fields| fields.claims.iter());
     names.filter_map(move |name| world.get(&key(&pod.key.namespace, name)))
 }
 
@@ -118,7 +117,7 @@ pub fn claim_source(world: &World, row: &Row, claim: &Object) -> ClaimSource {
 
 /// The pods that use a claim.
 pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
-    let uses = |pod: &Row| pod.pod().is_some_and(|pod| pod.claim_names().any(|name| *name == *claim.key.name));
+    let uses = |pod: &Row| pod.pod().is_some_and(|fields| fields.claims.contains(&claim.key.name));
     world.list_in("pods", &claim.key.namespace).filter(move |pod| uses(pod))
 }
 
