@@ -151,7 +151,44 @@ fn check_list<'n>(txn: &dyn Transaction, kind: &Kind, namespace: Option<&'n str>
 
 #[cfg(test)]
 mod tests {
+    use super::super::Api;
     use super::*;
+    use crate::object::Time;
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn pages_are_the_whole_list_and_end_with_an_error() {
+        let kind = kinds::ALL.iter().find(|kind| kind.resource == "configmaps").unwrap();
+        for count in [0, 100, 201] {
+            let mut api = Api::in_memory("test").unwrap();
+            let names: Vec<String> = (0..count).map(|number| format!("m{number:03}")).collect();
+            let mut txn = api.store_mut().write(Duration::from_secs(1)).unwrap();
+            for name in &names {
+                let map = Object(json!({"metadata": {"name": name, "namespace": "a", "uid": name}}));
+                let key = Key::new(kind.resource, "a", name);
+                txn.put(&key, name, |revision| map.text_at(revision), "test", Time::UNIX_EPOCH).unwrap();
+            }
+            txn.commit().unwrap();
+            let read = |reader: &mut PageReader<'_>| {
+                let everything = ListSelection::default();
+                api.read_view(|txn| read_pages(txn, kind, Some("a"), &everything, &ReadPart::Unmanaged, reader))
+            };
+            let mut found = Vec::new();
+            let mut keep = |page: Vec<Object>| -> ApiResult<()> {
+                found.extend(page.iter().map(|object| object.name().to_owned()));
+                Ok(())
+            };
+            read(&mut keep).unwrap();
+            assert_eq!(found, names);
+            let mut calls = 0;
+            let refused = read(&mut |_| {
+                calls += 1;
+                Err(Status::new(Reason::Timeout, "enough"))
+            });
+            assert_eq!((refused.unwrap_err().message.as_str(), calls), ("enough", 1), "{count}");
+        }
+    }
 
     #[test]
     fn quick_look_rules_out_only_what_is_not_wanted() {

@@ -133,15 +133,6 @@ impl Store {
         self.query(|connection| connection.pragma_update(None, "cache_size", -((bytes >> 10) as i64)))
     }
 
-    /// Calls a function with another size of the cache, in bytes.
-    fn with_cache<T>(&self, bytes: usize, function: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
-        let usual: i64 = self.query(|connection| connection.query_row("PRAGMA cache_size", [], |row| row.get(0)))?;
-        self.limit_cache(bytes)?;
-        let outcome = function();
-        self.query(|connection| connection.pragma_update(None, "cache_size", usual))?;
-        outcome
-    }
-
     /// Simulates a full disk, or free space again, for tests.
     pub fn pretend_full(&self, full: bool) -> StoreResult<()> {
         self.query(|connection| {

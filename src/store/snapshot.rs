@@ -60,9 +60,36 @@ impl Store {
     }
 }
 
-/// Bytes of SQLite's cache during a scan. A scan in the order in which the objects were written reads each page once, and its time is then
-/// that of the fresh memory for the cache; with less than this, one in another order reads pages too often.
+/// Most bytes of SQLite's cache during a scan. A scan in the order of writing reads each page once, and a large cache costs it only the time to
+/// allocate the memory. A scan in another order returns to pages, and reads them too often with a smaller cache.
 const SCAN_CACHE: usize = 8 << 20;
+
+/// A smaller cache of a connection, until it is dropped.
+struct CacheLimit<'s> {
+    store: &'s Store,
+    /// The usual size in KiB, with a minus sign as SQLite has it; `None` when it is small enough.
+    usual: Option<i64>,
+}
+
+impl<'s> CacheLimit<'s> {
+    fn begin(store: &'s Store, bytes: usize) -> StoreResult<CacheLimit<'s>> {
+        let usual: i64 = query_row(store, "PRAGMA cache_size", [], |row| row.get(0))?;
+        let usual = Some(usual).filter(|usual| *usual < -((bytes >> 10) as i64));
+        if usual.is_some() {
+            store.limit_cache(bytes)?;
+        }
+        Ok(CacheLimit { store, usual })
+    }
+}
+
+impl Drop for CacheLimit<'_> {
+    fn drop(&mut self) {
+        if let Some(usual) = self.usual {
+            // With a connection that fails, the size of its cache does not matter.
+            let _ = self.store.connection.pragma_update(None, "cache_size", usual);
+        }
+    }
+}
 
 /// Gets one object after another, and says whether to go on.
 pub type StoredVisitor<'a> = dyn FnMut(StoredObject) -> ControlFlow<()> + 'a;
@@ -116,17 +143,17 @@ pub trait StoreRead: source::SnapshotSource {
     /// Passes the objects of a resource, in one namespace or all, to `visit` until it breaks; ordered by namespace and name. One text is in
     /// memory at a time.
     fn scan(&self, resource: Resource, namespace: Option<&str>, visit: &mut StoredVisitor<'_>) -> StoreResult<()> {
-        let store = self.store();
-        store.with_cache(SCAN_CACHE, || match namespace {
+        let _limit = CacheLimit::begin(self.store(), SCAN_CACHE)?;
+        match namespace {
             Some(namespace) => {
                 let rest = "WHERE o.resource = ?1 AND o.namespace = ?2 ORDER BY o.name";
-                scan_objects(store, rest, params![resource.0, namespace], visit)
+                scan_objects(self.store(), rest, params![resource.0, namespace], visit)
             }
             None => {
                 let rest = "WHERE o.resource = ?1 ORDER BY o.namespace, o.name";
-                scan_objects(store, rest, [resource.0], visit)
+                scan_objects(self.store(), rest, [resource.0], visit)
             }
-        })
+        }
     }
 
     /// Every object, ordered by resource, namespace and name.
@@ -422,4 +449,22 @@ fn body_before(store: &Store, row: &LogRow) -> StoreResult<Option<Str>> {
 /// Returns all rows, or the first damage as an error.
 fn check_damage<T>(store: &Store, rows: Vec<std::result::Result<T, String>>) -> StoreResult<Vec<T>> {
     rows.into_iter().collect::<std::result::Result<_, String>>().map_err(|what| StoreError::damaged(store.path(), what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_lowers_the_cache_and_never_raises_it() {
+        let store = Store::in_memory().unwrap();
+        let size = || query_row(&store, "PRAGMA cache_size", [], |row| row.get::<_, i64>(0)).unwrap();
+        for (usual, during) in [(32 << 20, -8192), (2 << 20, -2048)] {
+            store.limit_cache(usual).unwrap();
+            let limit = CacheLimit::begin(&store, SCAN_CACHE).unwrap();
+            assert_eq!(size(), during);
+            drop(limit);
+            assert_eq!(size(), -(usual as i64 >> 10));
+        }
+    }
 }

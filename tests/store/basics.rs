@@ -158,3 +158,27 @@ fn pages_form_the_complete_list() {
     let all: Vec<_> = snapshot.list_all().unwrap().into_iter().map(|stored| stored.key).collect();
     assert!(all.is_sorted() && all.len() == 6);
 }
+
+#[test]
+fn a_scan_shows_what_a_list_shows_at_an_earlier_revision() {
+    let (_dir, mut store) = scratch();
+    put(&mut store, "a", "one");
+    put(&mut store, "b", "two");
+    let mut txn = store.write(PATIENCE).unwrap();
+    txn.remove(&pod("a"), body("gone"), "test", at(1)).unwrap();
+    txn.commit().unwrap();
+    let names = |store: &Store| {
+        let (snapshot, mut names) = (store.read().unwrap(), Vec::new());
+        let mut visit = |stored: kloop::store::StoredObject| {
+            // A query may be made during a scan.
+            assert_eq!(snapshot.get(&stored.key).unwrap().as_ref(), Some(&stored));
+            names.push(stored.key.name.to_string());
+            ControlFlow::Continue(())
+        };
+        snapshot.scan(Resource("pods"), None, &mut visit).unwrap();
+        names
+    };
+    assert_eq!(names(&store), ["b"]);
+    store.travel_to(2).unwrap();
+    assert_eq!(names(&store), ["a", "b"]);
+}
