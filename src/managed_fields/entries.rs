@@ -4,7 +4,7 @@
 
 use super::fields::FieldSet;
 use crate::object::Object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 /// Operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +42,10 @@ const ANCIENT: &str = "ancient-changes";
 impl ManagerEntry {
     /// Whether it is the same manager in the same role.
     pub fn is_same(&self, other: &ManagerEntry) -> bool {
-        let role = |entry: &ManagerEntry| (entry.operation, entry.manager.clone(), entry.subresource.clone());
+        let is_same_role =
+            self.operation == other.operation && self.manager == other.manager && self.subresource == other.subresource;
         // An apply may change the version; an update has an entry for each version.
-        role(self) == role(other)
-            && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
+        is_same_role && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
     }
 
     fn read(entry: &Value) -> Option<ManagerEntry> {
@@ -70,17 +70,19 @@ impl ManagerEntry {
             ManagerOperation::Apply => "Apply",
             ManagerOperation::Update => "Update",
         };
-        let mut entry = json!({
-            "manager": self.manager, "operation": operation, "apiVersion": self.api_version,
-            "fieldsType": "FieldsV1", "fieldsV1": self.fields.into_json(),
-        });
-        if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.into();
-        }
-        if let Some(time) = self.time {
-            entry["time"] = time.into();
-        }
-        entry
+        let texts = [
+            ("manager", Some(self.manager)),
+            ("operation", Some(operation.to_owned())),
+            ("apiVersion", Some(self.api_version)),
+            ("fieldsType", Some("FieldsV1".to_owned())),
+            ("subresource", Some(self.subresource).filter(|subresource| !subresource.is_empty())),
+            ("time", self.time),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), Value::String(text?))));
+        let mut entry: Map<String, Value> = texts.collect();
+        // Moved: the macro `json` copies the values that it is given.
+        entry.insert("fieldsV1".to_owned(), self.fields.into_json());
+        Value::Object(entry)
     }
 }
 
