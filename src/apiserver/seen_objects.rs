@@ -127,6 +127,22 @@ mod tests {
     }
 
     #[test]
+    fn objects_exist_from_their_write_to_their_removal() {
+        let mut api = Api::in_memory("test").unwrap();
+        let map = Key::new(Resource("configmaps"), "default", "m");
+        let answers = api.write(false, |txn| {
+            let look = |txn: &dyn Transaction| Ok((txn.exists(&map)?, txn.get(&map)?.is_some()));
+            let before = [look(txn)?, look(txn)?];
+            let stored =
+                txn.put(&map, Object(json!({"metadata": {"name": "m", "namespace": "default", "uid": "u"}})))?;
+            let between = look(txn)?;
+            txn.remove(&map, Object::clone(&stored))?;
+            Ok([before[0], before[1], between, look(txn)?])
+        });
+        assert_eq!(answers.unwrap(), [false, false, true, false].map(|is_there| (is_there, is_there)));
+    }
+
+    #[test]
     fn an_undone_write_is_not_remembered() {
         let mut api = Api::in_memory("test").unwrap();
         let class = Key::new(Resource("priorityclasses.scheduling.k8s.io"), "", "high");

@@ -384,6 +384,21 @@ impl Transaction for WriteTxn<'_> {
         Ok(found)
     }
 
+    fn exists(&self, key: &Key) -> ApiResult<bool> {
+        if key.resource == API_SERVICES {
+            return self.get(key).map(|found| found.is_some());
+        }
+        if self.seen.is_absent(key) {
+            return Ok(false);
+        }
+        // The text is not decoded.
+        let is_there = self.seen.find(key).is_some() || self.txn.get(key).map_err(|error| refused(&error))?.is_some();
+        if !is_there {
+            self.seen.remember_absent(key);
+        }
+        Ok(is_there)
+    }
+
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
         if let Some(seen) = self.seen.find_list(resource, namespace) {
             return Ok(seen);
