@@ -10,10 +10,10 @@ use super::outside_client::OutsideClient;
 use super::remote::{RemoteCluster, RemoteTransaction};
 use super::shared_writer::{PATIENCE, SharedWriter};
 use super::store_transaction::{ReadView, WriteTxn};
-use super::stored::{object_of, refused};
+use super::stored::{not_called, object_of, refused};
 use super::stored_bodies::{StoredBodies, StoredBody};
 use super::tokens::keys::{self, AUTHORITY, ClusterKeys};
-use super::transaction::Transaction;
+use super::transaction::{AnyWrite, Transaction};
 use super::user::User;
 use super::write_rounds::{WriteAttempt, WriteNeeds, WriteRounds};
 use super::{ApiResult, BOOTSTRAP, NETWORK, PROFILES, bootstrap, custom};
@@ -339,13 +339,22 @@ impl Api {
         acting_user: Option<&User>,
         look: impl FnOnce(&dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
+        let (mut look, mut seen) = (Some(look), None);
+        self.show_view(acting_user, &mut |view| seen = look.take().map(|look| look(view)))?;
+        seen.unwrap_or_else(|| Err(not_called()))
+    }
+
+    /// [`Api::read_for`] without the type of the result, so that it is compiled once.
+    fn show_view(&self, acting_user: Option<&User>, look: &mut dyn FnMut(&dyn Transaction)) -> ApiResult<()> {
         if let Some(cluster) = &self.remote {
-            return look(&RemoteTransaction { cluster, kinds: &self.kinds, dry_run: true });
+            look(&RemoteTransaction { cluster, kinds: &self.kinds, dry_run: true });
+            return Ok(());
         }
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
         let (kinds, access_cache) = (&self.kinds, &self.access_cache);
         let is_checking = Cell::new(false);
-        look(&ReadView { acting_user, is_checking, snapshot: &snapshot, kinds, access_cache, now: self.env.now() })
+        look(&ReadView { acting_user, is_checking, snapshot: &snapshot, kinds, access_cache, now: self.env.now() });
+        Ok(())
     }
 
     /// Returns objects that were read in another version; a webhook of their definition converts them.
@@ -397,6 +406,13 @@ impl Api {
         dry_run: bool,
         mut write: impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
     ) -> ApiResult<T> {
+        let mut last = None;
+        self.write_in_rounds(dry_run, &mut |txn| write(txn).map(|done| last = Some(done)))?;
+        last.ok_or_else(not_called)
+    }
+
+    /// [`Api::write`] without the type of the result, so that it is compiled once.
+    fn write_in_rounds(&mut self, dry_run: bool, write: &mut AnyWrite<'_>) -> ApiResult<()> {
         if let Some(cluster) = &self.remote {
             return write(&mut RemoteTransaction { cluster, kinds: &self.kinds, dry_run });
         }
@@ -411,9 +427,9 @@ impl Api {
                         defers: rounds.defers_compilation(),
                         asks: self.outside.is_some(),
                     };
-                    writer.write(&attempt, &mut rounds.inputs, &mut needed, &mut write)
+                    writer.write(&attempt, &mut rounds.inputs, &mut needed, write)
                 }
-                None => self.write_once(dry_run, &mut rounds, &mut needed, &mut write),
+                None => self.write_once(dry_run, &mut rounds, &mut needed, write),
             };
             if !self.fulfil(&mut rounds, needed)? {
                 self.annotations = rounds.inputs.take_annotations();
@@ -423,13 +439,13 @@ impl Api {
     }
 
     /// One attempt of a write in a transaction of its own.
-    fn write_once<T>(
+    fn write_once(
         &mut self,
         dry_run: bool,
         rounds: &mut WriteRounds,
         needed: &mut WriteNeeds,
-        write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
-    ) -> ApiResult<T> {
+        write: &mut AnyWrite<'_>,
+    ) -> ApiResult<()> {
         let mut txn = self.begin_write(rounds.defers_compilation())?;
         txn.inputs = std::mem::take(&mut rounds.inputs);
         txn.inputs.begin();
@@ -437,14 +453,14 @@ impl Api {
         rounds.inputs = std::mem::take(&mut txn.inputs);
         let uncompiled = std::mem::take(&mut txn.uncompiled);
         *needed = WriteNeeds { uncompiled, answers: rounds.inputs.is_missing(), is_overtaken: false };
-        let done = outcome?;
+        outcome?;
         if !dry_run && !needed.needs_another_attempt() {
             let committed = txn.commit();
             needed.is_overtaken = matches!(committed, Err(OVERTAKEN));
             committed.map_err(|error| refused(&error.into()))?;
             self.wrote = true;
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Gets what an attempt of a write needed, while no lock is held. Returns whether there was anything, so that the write is made again.

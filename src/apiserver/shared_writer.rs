@@ -11,7 +11,7 @@ use super::env::Env;
 use super::outside::WriteInputs;
 use super::store_transaction::{OpenWrite, WriteTxn};
 use super::stored::refused;
-use super::transaction::Transaction;
+use super::transaction::AnyWrite;
 use super::write_rounds::{WriteAttempt, WriteNeeds};
 use crate::kinds::KindRegistry;
 use crate::object::{Reason, Status};
@@ -91,8 +91,8 @@ struct EndedBatch {
 }
 
 /// The result of one write before the end of its transaction.
-struct WriteOutcome<T> {
-    result: Result<ApiResult<T>, Box<dyn Any + Send>>,
+struct WriteOutcome {
+    result: Result<ApiResult<()>, Box<dyn Any + Send>>,
     needed: WriteNeeds,
     /// The transaction whose end decides; `None` for a write that neither wrote nor saw what others wrote in its transaction.
     depends_on: Option<Arc<BatchOutcome>>,
@@ -108,13 +108,13 @@ impl SharedWriter {
 
     /// Runs one write: kept when it succeeds, is no dry run and `needed` is empty then; undone otherwise. Returns when it is durable. It is run
     /// again when its transaction with others was undone.
-    pub(super) fn write<T>(
+    pub(super) fn write(
         &self,
         attempt: &WriteAttempt<'_>,
         inputs: &mut WriteInputs,
         needed: &mut WriteNeeds,
-        write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
-    ) -> ApiResult<T> {
+        write: &mut AnyWrite<'_>,
+    ) -> ApiResult<()> {
         let (mut is_alone, begun) = (attempt.dry_run, Instant::now());
         loop {
             let done = self.attempt((attempt, &mut *inputs), is_alone, write)?;
@@ -135,12 +135,12 @@ impl SharedWriter {
     }
 
     /// Makes the write as a part of the open transaction or a new one, and passes the connection on. `is_alone`: in a transaction of its own.
-    fn attempt<T>(
+    fn attempt(
         &self,
         attempt: (&WriteAttempt<'_>, &mut WriteInputs),
         is_alone: bool,
-        write: &mut impl FnMut(&mut dyn Transaction) -> ApiResult<T>,
-    ) -> ApiResult<WriteOutcome<T>> {
+        write: &mut AnyWrite<'_>,
+    ) -> ApiResult<WriteOutcome> {
         let (mut writer, arrived) = (self.take_writer(), Instant::now());
         let before = if is_alone { writer.end_batch(self) } else { None };
         if let Some(before) = before {
@@ -225,13 +225,13 @@ impl Writer {
     }
 
     /// Makes a write in the open transaction, or in a new one.
-    fn write_part<T>(
+    fn write_part(
         &mut self,
         shared: &SharedWriter,
         (attempt, inputs): (&WriteAttempt<'_>, &mut WriteInputs),
         arrived: Instant,
-        write: impl FnOnce(&mut dyn Transaction) -> ApiResult<T>,
-    ) -> ApiResult<WriteOutcome<T>> {
+        write: &mut AnyWrite<'_>,
+    ) -> ApiResult<WriteOutcome> {
         let batch = match self.batch.take() {
             Some(batch) => batch,
             None => self.begin(shared, PATIENCE.saturating_sub(arrived.elapsed()))?,
@@ -320,7 +320,7 @@ impl BatchOutcome {
 mod tests {
     use super::*;
     use crate::apiserver::create::create;
-    use crate::apiserver::{Api, WriteOptions};
+    use crate::apiserver::{Api, Transaction, WriteOptions};
     use crate::kinds;
     use crate::object::{Key, Object};
     use crate::store::{InjectedFault, StoreRead};

@@ -13,6 +13,11 @@ pub fn is_stored(resource: Resource) -> bool {
     !PARTLY_COMPUTED.contains(&resource.0)
 }
 
+/// The status when a write or a look, which the caller passed, was never called.
+pub fn not_called() -> Status {
+    Status::new(Reason::InternalError, "the state was not looked at; this is a bug")
+}
+
 /// Converts a store error to an API error.
 pub fn refused(error: &StoreError) -> Status {
     match error {

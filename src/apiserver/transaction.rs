@@ -180,6 +180,9 @@ pub type PageReader<'r> = dyn FnMut(Vec<Object>) -> ApiResult<()> + 'r;
 /// Gets the uid and the revision of an object, and a function that reads it.
 pub type ObjectVisitor<'v> = dyn FnMut(&str, u64, &dyn Fn() -> ApiResult<Object>) -> ApiResult<()> + 'v;
 
+/// A write whose result the caller keeps.
+pub type AnyWrite<'w> = dyn FnMut(&mut dyn Transaction) -> ApiResult<()> + 'w;
+
 /// The fields of a pod that decide whether it may be bound.
 pub struct BindPreconditions {
     /// Its uid.

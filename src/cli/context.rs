@@ -367,8 +367,13 @@ impl CommandContext {
         &mut self,
         look: impl FnOnce(&dyn Transaction) -> crate::apiserver::ApiResult<T>,
     ) -> CliResult<T> {
-        if let Some(api) = self.existing()? {
-            return Ok(api.read_view(look)?);
+        Ok(self.viewed_api()?.read_view(look)?)
+    }
+
+    /// The API to read from: of the cluster, or of an empty one where the first write would make the cluster.
+    fn viewed_api(&mut self) -> CliResult<&Api> {
+        if self.existing()?.is_some() {
+            return Ok(self.api()?);
         }
         let path = self.state();
         if let Some(address) = store::read_replica_address(&path).filter(|_| !self.allow_new_cluster) {
@@ -378,7 +383,7 @@ impl CommandContext {
         if !self.allow_new_cluster && path != store::default_path() && !folder.is_some_and(|folder| folder.is_dir()) {
             return Err(OpenError::Absent { path }.into());
         }
-        Ok(self.placeholder()?.read_view(look)?)
+        Ok(self.placeholder()?)
     }
 
     /// Returns the current time, or that of the earlier state that the command reads.
