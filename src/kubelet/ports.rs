@@ -1,11 +1,11 @@
 //! Events about ports of containers that are reserved for root or taken by another program, and about connections that policies deny.
 //!
-//! Knows: the declared ports, which may be bound, and which could not be. Never: refuses a pod for it; a program may listen elsewhere than
-//! it declares.
+//! Knows: the declared ports, which may be bound, and which could not be or are bound elsewhere. Never: refuses a pod for it; a program
+//! may listen elsewhere than it declares.
 
 use super::address;
 use super::pod::{LocalPod, PodContainer};
-use crate::world::ingress_routes::{LOW_PORTS_MOVED_BY, UnboundPort};
+use crate::world::ingress_routes::{BindReport, LOW_PORTS_MOVED_BY};
 use crate::world::{EventType, Memory, Plan, Row, World};
 use serde_json::Value;
 
@@ -22,8 +22,8 @@ pub fn report_low_ports(pod: &LocalPod, plan: &mut Plan) {
                     EventType::Normal,
                     "PortMoved",
                     format!(
-                        "Container {name} declares port {port}, and ports below {lowest} are reserved for root: pods, Services, probes and \
-                         port-forward reach it at port {port}, other programs of this machine at {ip}:{moved}"
+                        "Container {name} declares port {port}, and {}",
+                        other_place(lowest, port, &format!("{ip}:{moved}"))
                     ),
                 ),
                 None => {
@@ -40,6 +40,13 @@ fn declared(member: &PodContainer) -> impl Iterator<Item = u16> {
     member.spec.ports.iter().flatten().filter_map(|port| u16::try_from(port.container_port).ok())
 }
 
+fn other_place(lowest: u16, port: u16, moved: &str) -> String {
+    format!(
+        "ports below {lowest} are reserved for root: pods, Services, probes and port-forward reach it at port {port}, other programs of \
+         this machine at {moved}"
+    )
+}
+
 fn for_root(lowest: u16, port: u16) -> String {
     format!(
         "ports below {lowest} are reserved for root: let it listen on another, run kloop as root, or set \
@@ -47,37 +54,48 @@ fn for_root(lowest: u16, port: u16) -> String {
     )
 }
 
-/// Adds an event for each port that a program of the pod could not bind, declared or not. Declared ports that are reserved for root have
-/// had their event before.
-fn report_unbound_ports(pod: &LocalPod, plan: &mut Plan) -> bool {
-    let unbound = pod.facts.iter().flat_map(|facts| &facts.unbound);
+/// Adds an event for each port that a program of the pod could not bind, or bound elsewhere, declared or not. Declared ports that are
+/// reserved for root have had their event before.
+fn report_binds(pod: &LocalPod, plan: &mut Plan) -> bool {
+    let binds = pod.facts.iter().flat_map(|facts| &facts.binds);
     let mut is_any = false;
-    for UnboundPort { port, is_udp, holder } in unbound {
+    for bind in binds {
         is_any = true;
-        let at = format!("port {port}/{}", if *is_udp { "UDP" } else { "TCP" });
-        let (reason, message) = match holder {
-            Some(holder) => (
-                "PortTaken",
-                format!(
-                    "A program could not bind {at}: {holder} listens there on every address of this machine; end it, or let one of \
-                     the two listen on another port"
-                ),
-            ),
-            None if pod.members.iter().any(|member| declared(member).any(|one| one == *port)) => continue,
-            None => {
-                let lowest = pod.world.settings.lowest_port;
-                ("PortReserved", format!("A program could not bind {at}: {}", for_root(lowest, *port)))
-            }
-        };
-        plan.event(pod.row, EventType::Warning, reason, message);
+        if let Some((kind, reason, message)) = bind_event(pod, bind) {
+            plan.event(pod.row, kind, reason, message);
+        }
     }
     is_any
+}
+
+/// Type, reason and message of the event about a bound port.
+fn bind_event(pod: &LocalPod, bind: &BindReport) -> Option<(EventType, &'static str, String)> {
+    let BindReport { port, is_udp, holder, moved_to } = bind;
+    let at = format!("port {port}/{}", if *is_udp { "UDP" } else { "TCP" });
+    if let Some(holder) = holder {
+        let message = format!(
+            "A program could not bind {at}: {holder} listens there on every address of this machine; end it, or let one of the two listen \
+             on another port"
+        );
+        return Some((EventType::Warning, "PortTaken", message));
+    }
+    if pod.members.iter().any(|member| declared(member).any(|one| one == *port)) {
+        return None;
+    }
+    let lowest = pod.world.settings.lowest_port;
+    let Some(moved) = moved_to else {
+        let message = format!("A program could not bind {at}: {}", for_root(lowest, *port));
+        return Some((EventType::Warning, "PortReserved", message));
+    };
+    let moved = format!("{}:{moved}", address::pod_address(pod)?);
+    let message = format!("A program uses {at}, and {}", other_place(lowest, *port, &moved));
+    Some((EventType::Normal, "PortMoved", message))
 }
 
 /// An event for each connection that NetworkPolicies denied to the pod since the last one, and for each port that it could not bind.
 pub fn report_denied_connections(pod: &LocalPod, plan: &mut Plan) {
     let denied = pod.facts.iter().flat_map(|facts| &facts.denied);
-    let mut is_told = report_unbound_ports(pod, plan);
+    let mut is_told = report_binds(pod, plan);
     for denial in denied {
         let server = server(pod.world, &denial.to);
         let direction = if denial.is_egress { "egress" } else { "ingress" };
@@ -113,7 +131,7 @@ fn server(world: &World, to: &str) -> String {
 mod tests {
     use super::super::testing::{TestMachine, pod};
     use crate::world::Report;
-    use crate::world::ingress_routes::UnboundPort;
+    use crate::world::ingress_routes::BindReport;
     use crate::world::policy::DeniedConnection;
     use serde_json::json;
 
@@ -157,23 +175,33 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_could_not_be_bound_are_told_once() {
+    fn ports_that_could_not_be_bound_or_are_elsewhere_are_told_once() {
         let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}]});
         let mut machine = TestMachine::new(pod(json!({"containers": [container]})));
         machine.world.settings.lowest_port = 1024;
         machine.run_to(10);
         let before = machine.events.len();
-        let port = |port, holder: Option<&str>| UnboundPort { port, is_udp: false, holder: holder.map(str::to_owned) };
-        for port in [port(80, None), port(81, None), port(8080, Some("nginx (pid 7)")), port(81, None)] {
-            machine.report(Report::Unbound { pod_uid: "uid-p".into(), port });
+        let bind = |port, holder: Option<&str>| BindReport {
+            port,
+            is_udp: false,
+            holder: holder.map(str::to_owned),
+            moved_to: None,
+        };
+        let elsewhere = |port| BindReport { is_udp: true, moved_to: Some(port + 61_440), ..bind(port, None) };
+        let taken = bind(8080, Some("nginx (pid 7)"));
+        for bind in [bind(80, None), bind(81, None), taken, bind(81, None), elsewhere(80), elsewhere(53)] {
+            machine.report(Report::Bind { pod_uid: "uid-p".into(), bind });
         }
         machine.run_to(100);
-        let told: Vec<String> = machine.events[before..]
-            .iter()
-            .map(|event| format!("{} {}", event.reason, event.message.split(':').next().unwrap_or_default()))
-            .collect();
-        let expected = ["A program could not bind port 81/TCP", "A program could not bind port 8080/TCP"];
-        assert_eq!(told, [format!("PortReserved {}", expected[0]), format!("PortTaken {}", expected[1])]);
+        let told: Vec<String> =
+            machine.events[before..].iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
+        let expected = [
+            "PortReserved A program could not bind port 81/TCP: ports below 1024",
+            "PortTaken A program could not bind port 8080/TCP: nginx (pid 7) listens there",
+            "PortMoved A program uses port 53/UDP, and ports below 1024 are reserved for root: pods",
+        ];
+        assert!(told.len() == 3 && told.iter().zip(expected).all(|(told, start)| told.starts_with(start)), "{told:?}");
+        assert!(told[2].ends_with(":61493"), "{told:?}");
     }
 
     #[test]

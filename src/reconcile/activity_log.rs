@@ -344,7 +344,7 @@ pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
         | Report::LinkState { .. }
         | Report::SharedNetwork(_)
         | Report::Denied { .. }
-        | Report::Unbound { .. }
+        | Report::Bind { .. }
         | Report::Findable { .. }
         | Report::Blocked { .. } => None,
         Report::Build { built, .. } => match &built.stage {

@@ -463,7 +463,7 @@ mod tests {
             | Report::Over { .. }
             | Report::Resized { .. }
             | Report::Denied { .. }
-            | Report::Unbound { .. }
+            | Report::Bind { .. }
             | Report::Blocked { .. }
             | Report::NotDiscarded { .. }
             | Report::Findable { .. }

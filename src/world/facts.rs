@@ -1,7 +1,7 @@
 //! Facts: the last report of the machine. The runtime keeps them across restarts of the control plane; the kubelet
 //! turns them into status.
 
-use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
+use super::ingress_routes::{BindReport, BlockedListener, IngressListeners};
 use super::limits::{Limits, StorageKind};
 use super::policy::DeniedConnection;
 use super::pressure::NodePressure;
@@ -197,8 +197,8 @@ pub struct PodFacts {
     pub not_removed: Option<String>,
     /// Connections that network policies denied and that no event has reported yet.
     pub denied: Vec<DeniedConnection>,
-    /// Ports that the pod's programs failed to bind and that no event has reported yet.
-    pub unbound: Vec<UnboundPort>,
+    /// Ports that the pod's programs could not bind, or bound elsewhere, and that no event has reported yet.
+    pub binds: Vec<BindReport>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
 }

@@ -129,15 +129,18 @@ pub struct HostPort {
 /// ports.
 pub const LOW_PORTS_MOVED_BY: u16 = 61_440;
 
-/// A port of its own address that a program in a pod failed to bind.
+/// A port of its own address that a program in a pod could not bind, or bound in another place than it asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct UnboundPort {
+pub struct BindReport {
     /// The port.
     pub port: u16,
     /// Whether this is a UDP port.
     pub is_udp: bool,
     /// The program that listens there on every address of the machine; `None` when the port is reserved for root.
     pub holder: Option<String>,
+    /// The port that is bound in its place; `None` when none is. Shims of earlier versions do not report one.
+    #[serde(default)]
+    pub moved_to: Option<u16>,
 }
 
 /// A place where it is not possible to listen.

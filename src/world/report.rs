@@ -4,7 +4,7 @@ use super::facts::{
     BuildStage, ContainerFacts, ContainerState, Facts, FilePatterns, LastBuild, OrderedStop, PodFacts, ProbeFacts,
     ProbeKind, ProbeResult, SourceDigests, ThrottlingState,
 };
-use super::ingress_routes::{BlockedListener, IngressListeners, UnboundPort};
+use super::ingress_routes::{BindReport, BlockedListener, IngressListeners};
 use super::limits::{Limits, StorageKind};
 use super::loop_memory::Memory;
 use super::plan::Effect;
@@ -116,12 +116,12 @@ pub enum Report {
         /// The connection, and the policy side that denied it.
         denial: DeniedConnection,
     },
-    /// A program of a pod could not bind a port.
-    Unbound {
+    /// A program of a pod could not bind a port, or bound another in its place.
+    Bind {
         /// The pod.
         pod_uid: Str,
-        /// The port and the reason.
-        port: UnboundPort,
+        /// The port, and the reason or the other port.
+        bind: BindReport,
     },
     /// Another cluster that runs on this machine has the same addresses 127.N.0.0/16.
     SharedNetwork(u8),
@@ -168,7 +168,7 @@ impl Report {
             | Report::Over { pod_uid, .. }
             | Report::Usage { pod_uid, .. }
             | Report::Denied { pod_uid, .. }
-            | Report::Unbound { pod_uid, .. }
+            | Report::Bind { pod_uid, .. }
             | Report::Removed { pod_uid } => Some(pod_uid),
             _ => None,
         }
@@ -219,8 +219,8 @@ impl Facts {
                 push_new(&mut pod.denied, denial);
                 true
             }),
-            Report::Unbound { pod_uid, port } => self.change_pod(&pod_uid, |pod| {
-                push_new(&mut pod.unbound, port);
+            Report::Bind { pod_uid, bind } => self.change_pod(&pod_uid, |pod| {
+                push_new(&mut pod.binds, bind);
                 true
             }),
             Report::Usage { pod_uid, at, samples } => self.change_pod(&pod_uid, |pod| {
@@ -352,7 +352,7 @@ impl Facts {
             Memory::ConnectionsReported { pod_uid } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.denied.clear();
-                    pod.unbound.clear();
+                    pod.binds.clear();
                 }
             }
             Memory::ProbeReported { pod_uid, container, attempt, kind } => {

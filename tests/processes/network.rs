@@ -53,6 +53,24 @@ print("\n".join(sorted(said)))
 }
 
 #[test]
+fn event_tells_where_a_port_is_that_is_kept_for_root() {
+    let cluster = if rustix::process::geteuid().is_root() { Cluster::of_user(65_534) } else { Cluster::new() };
+    let _plane = cluster.watch();
+    let serve = "from http.server import *\nHTTPServer(('', 80), SimpleHTTPRequestHandler).serve_forever()";
+    cluster.apply(&script("web", serve));
+    let ip =
+        cluster.wait_for("an address", || Some(cluster.read("pod/web", "{.status.podIP}")).filter(|ip| !ip.is_empty()));
+    let lowest = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    if lowest.trim().parse::<u16>().unwrap() <= 80 {
+        return cluster.until("it answers at its port", || fetch(&format!("{ip}:80")).is_some());
+    }
+    let events = || cluster.ok("events --for pod/web");
+    cluster.until("the event", || events().contains("A program uses port 80/TCP, and ports below"));
+    assert!(events().contains(&format!("{ip}:61520")), "{}", events());
+    cluster.until("it answers there", || fetch(&format!("{ip}:61520")).is_some());
+}
+
+#[test]
 fn client_keeps_its_endpoint() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

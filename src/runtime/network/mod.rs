@@ -39,7 +39,7 @@ pub use resolver::resolver_address;
 
 use super::{low_ports, ports};
 use crate::network::policy::table::PolicyFlow;
-use crate::world::ingress_routes::UnboundPort;
+use crate::world::ingress_routes::BindReport;
 use crate::world::policy::DeniedConnection;
 use crate::world::start::DnsTarget;
 use affinity::AffinitySession;
@@ -91,8 +91,8 @@ pub struct FilterListener {
     remote: RemoteAddresses,
     /// The connection that policies have just denied.
     denied: Option<DeniedConnection>,
-    /// A port that could not be bound and is not reported yet, and those reported lately.
-    unbound: Option<UnboundPort>,
+    /// A port that could not be bound, or was bound elsewhere, and is not reported yet, and those reported lately.
+    bind: Option<BindReport>,
     said: HashMap<u16, Instant>,
 }
 
@@ -121,7 +121,7 @@ impl FilterListener {
             open,
             remote,
             denied: None,
-            unbound: None,
+            bind: None,
             said,
         }
     }
@@ -140,9 +140,9 @@ impl FilterListener {
         told.contains(PollFlags::IN) || !told.intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Whether a call left something to report: [`FilterListener::denied`] or [`FilterListener::unbound`].
+    /// Whether a call left something to report: [`FilterListener::denied`] or [`FilterListener::bind_report`].
     pub fn has_report(&self) -> bool {
-        self.denied.is_some() || self.unbound.is_some()
+        self.denied.is_some() || self.bind.is_some()
     }
 
     /// Returns the connection that policies have denied since the last call.
@@ -150,9 +150,9 @@ impl FilterListener {
         self.denied.take()
     }
 
-    /// Returns the port that could not be bound since the last call.
-    pub fn unbound(&mut self) -> Option<UnboundPort> {
-        self.unbound.take()
+    /// Returns the port that could not be bound, or was bound elsewhere, since the last call.
+    pub fn bind_report(&mut self) -> Option<BindReport> {
+        self.bind.take()
     }
 
     fn answer(&mut self) {
@@ -197,9 +197,7 @@ impl FilterListener {
             }
             CallDecision::Bind { port } => {
                 let bound = socket_calls::bind(&socket, self.own, port);
-                if let Err(error) = bound {
-                    self.blame(&socket, port, error);
-                }
+                self.note_bind(&socket, port, bound);
                 Some(bound)
             }
             CallDecision::Within { port } => self.connect_within_pod(notice, &socket, port),
@@ -242,24 +240,28 @@ impl FilterListener {
         }
     }
 
-    /// Records a port that could not be bound because of the machine, and not because of the pod itself.
-    fn blame(&mut self, socket: &CallerSocket, port: u16, error: Errno) {
-        self.said.retain(|_, since| since.elapsed() < QUIET);
-        if port == 0 || self.said.contains_key(&port) {
+    /// Records a port that could not be bound because of the machine, and not because of the pod itself; or that was bound elsewhere, because
+    /// the machine keeps it for root.
+    fn note_bind(&mut self, socket: &CallerSocket, port: u16, bound: Result<i64, Errno>) {
+        let moved_to = low_ports::moved_address(SocketAddrV4::new(self.own, port)).port();
+        if port == 0 || bound.is_ok() && (moved_to == port || socket.is_v6_only()) {
             return;
         }
-        let holder = match error {
-            Errno::ACCESS => None,
-            Errno::ADDRINUSE if socket.is_stream => {
-                match ports::holder(low_ports::moved_address(SocketAddrV4::new(self.own, port)).port()) {
-                    Some(holder) => Some(holder.to_string()),
-                    None => return,
-                }
-            }
-            _ => return,
+        self.said.retain(|_, since| since.elapsed() < QUIET);
+        if self.said.contains_key(&port) {
+            return;
+        }
+        let holder = match bound {
+            Ok(_) | Err(Errno::ACCESS) => None,
+            Err(Errno::ADDRINUSE) if socket.is_stream => match ports::holder(moved_to) {
+                Some(holder) => Some(holder.to_string()),
+                None => return,
+            },
+            Err(_) => return,
         };
         self.said.insert(port, Instant::now());
-        self.unbound = Some(UnboundPort { port, is_udp: !socket.is_stream, holder });
+        let moved_to = bound.is_ok().then_some(moved_to);
+        self.bind = Some(BindReport { port, is_udp: !socket.is_stream, holder, moved_to });
     }
 
     /// Connects to the pod itself, or to the host where the pod has no listener.

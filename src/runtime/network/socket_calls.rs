@@ -48,6 +48,11 @@ impl CallerSocket {
         self.bound().is_some_and(|address| address.port() != 0 && address.ip().to_canonical().is_unspecified())
     }
 
+    /// Whether it takes no IPv4 connections (`IPV6_V6ONLY`).
+    pub fn is_v6_only(&self) -> bool {
+        self.v6 && sockopt::ipv6_v6only(&self.fd).unwrap_or(false)
+    }
+
     /// Returns the port that it is bound to; 0 before it is bound.
     pub fn port(&self) -> Option<u16> {
         self.bound().map(|address| address.port())
@@ -97,8 +102,8 @@ fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) ->
 
 /// Binds the pod's own address.
 pub fn bind(socket: &CallerSocket, own: Ipv4Addr, port: u16) -> Result<i64, Errno> {
-    let (v6, socket) = (socket.v6, &socket.fd);
-    if v6 && sockopt::ipv6_v6only(socket).unwrap_or(false) {
+    let (v6, is_v6_only, socket) = (socket.v6, socket.is_v6_only(), &socket.fd);
+    if is_v6_only {
         // Pods have no IPv6 addresses, as in an IPv4 cluster. A bind to IPv6 alone gets an unreachable address, so that the port stays free
         // for the IPv4 socket.
         return net::bind(socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0)).map(|()| 0);

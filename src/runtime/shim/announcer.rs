@@ -33,7 +33,7 @@ impl Announcer {
 
     /// Notes a report. The ones that the record does not hold are kept for the next connection.
     pub fn note(&mut self, report: &ShimAnswer) {
-        if matches!(report, ShimAnswer::Denied(_) | ShimAnswer::Unbound(_)) && self.reports.len() < MOST {
+        if matches!(report, ShimAnswer::Denied(_) | ShimAnswer::Bind(_)) && self.reports.len() < MOST {
             self.reports.push(report.clone());
         }
         self.due.get_or_insert_with(Instant::now);
@@ -65,7 +65,7 @@ impl Announcer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::ingress_routes::UnboundPort;
+    use crate::world::ingress_routes::BindReport;
 
     #[test]
     fn announcer_repeats_less_and_less_often_until_it_is_dropped() {
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn announcer_keeps_only_reports_that_the_record_does_not_hold() {
         let mut announcer = Announcer::new("nobody-is-here.sock".into());
-        let port = UnboundPort { port: 80, is_udp: false, holder: None };
+        let port = BindReport { port: 80, is_udp: false, holder: None, moved_to: None };
         for _ in 0..2 * MOST {
-            announcer.note(&ShimAnswer::Unbound(port.clone()));
+            announcer.note(&ShimAnswer::Bind(port.clone()));
             announcer.note(&ShimAnswer::Leaving);
         }
         let reports = announcer.into_reports();
         assert_eq!(reports.len(), MOST);
-        assert!(reports.iter().all(|report| matches!(report, ShimAnswer::Unbound(_))));
+        assert!(reports.iter().all(|report| matches!(report, ShimAnswer::Bind(_))));
     }
 }

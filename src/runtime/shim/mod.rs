@@ -34,7 +34,7 @@ use super::process::{self, ProcessIdentity};
 use super::view::{PodShm, base_mounts::BaseMountsState};
 use super::wire::{ContainerRecord, LaunchRequest, RecordedEnd, RecordedState, ShimAnswer, ShimRecord};
 use super::{folder, reap_dead_shim, volumes};
-use crate::world::ingress_routes::UnboundPort;
+use crate::world::ingress_routes::BindReport;
 use crate::world::policy::DeniedConnection;
 pub use zygote::main;
 
@@ -207,7 +207,7 @@ impl Shim {
                 self.serve(source);
             }
             self.tell_denied();
-            self.tell_unbound();
+            self.tell_binds();
             self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap_children();
             self.meet_deadlines();
@@ -284,10 +284,10 @@ impl Shim {
         }
     }
 
-    /// Reports ports that could not be bound.
-    fn tell_unbound(&mut self) {
-        let unbound: Vec<UnboundPort> = self.guards.iter_mut().filter_map(FilterListener::unbound).collect();
-        unbound.into_iter().for_each(|port| self.tell_all(&ShimAnswer::Unbound(port)));
+    /// Reports ports that could not be bound, or were bound elsewhere.
+    fn tell_binds(&mut self) {
+        let binds: Vec<BindReport> = self.guards.iter_mut().filter_map(FilterListener::bind_report).collect();
+        binds.into_iter().for_each(|bind| self.tell_all(&ShimAnswer::Bind(bind)));
     }
 
     fn serve(&mut self, source: EventOrigin) {

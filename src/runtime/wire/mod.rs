@@ -6,7 +6,7 @@
 mod record;
 
 use crate::object::Time;
-use crate::world::ingress_routes::UnboundPort;
+use crate::world::ingress_routes::BindReport;
 use crate::world::limits::Limits;
 use crate::world::policy::DeniedConnection;
 use crate::world::start::{DnsTarget, FileKey};
@@ -356,8 +356,10 @@ pub enum ShimAnswer {
     },
     /// Policies denied a connection of the pod; the same one is reported again only after a while.
     Denied(DeniedConnection),
-    /// A program of the pod could not bind a port; the same one is reported again only after a while.
-    Unbound(UnboundPort),
+    /// A program of the pod could not bind a port, or bound another in its place; the same one is reported again only after a while. Its name
+    /// in JSON is that of earlier versions.
+    #[serde(rename = "Unbound")]
+    Bind(BindReport),
     /// The request was not carried out.
     Refused {
         /// Why.

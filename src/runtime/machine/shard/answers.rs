@@ -62,7 +62,7 @@ impl Shard {
                 (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
             }
             ShimAnswer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
-            ShimAnswer::Unbound(port) => (self.context.report)(Report::Unbound { pod_uid: uid.clone(), port }),
+            ShimAnswer::Bind(bind) => (self.context.report)(Report::Bind { pod_uid: uid.clone(), bind }),
             // A shim of an earlier version does not understand the request to park. Otherwise another leader has taken over, and that one
             // acts.
             ShimAnswer::Refused { .. } => {
