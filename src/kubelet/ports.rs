@@ -23,7 +23,7 @@ pub fn report_low_ports(pod: &LocalPod, plan: &mut Plan) {
                     "PortMoved",
                     format!(
                         "Container {name} declares port {port}, and {}",
-                        other_place(lowest, port, &format!("{ip}:{moved}"))
+                        describe_moved_port(lowest, port, &format!("{ip}:{moved}"))
                     ),
                 ),
                 None => {
@@ -40,7 +40,7 @@ fn declared(member: &PodContainer) -> impl Iterator<Item = u16> {
     member.spec.ports.iter().flatten().filter_map(|port| u16::try_from(port.container_port).ok())
 }
 
-fn other_place(lowest: u16, port: u16, moved: &str) -> String {
+fn describe_moved_port(lowest: u16, port: u16, moved: &str) -> String {
     format!(
         "ports below {lowest} are reserved for root: pods, Services, probes and port-forward reach it at port {port}, other programs of \
          this machine at {moved}"
@@ -88,11 +88,12 @@ fn bind_event(pod: &LocalPod, bind: &BindReport) -> Option<(EventType, &'static 
         return Some((EventType::Warning, "PortReserved", message));
     };
     let moved = format!("{}:{moved}", address::pod_address(pod)?);
-    let message = format!("A program uses {at}, and {}", other_place(lowest, *port, &moved));
+    let message = format!("A program uses {at}, and {}", describe_moved_port(lowest, *port, &moved));
     Some((EventType::Normal, "PortMoved", message))
 }
 
-/// An event for each connection that NetworkPolicies denied to the pod since the last one, and for each port that it could not bind.
+/// An event for each connection that NetworkPolicies denied to the pod since the last one, and for each port that it could not bind or that
+/// was bound elsewhere.
 pub fn report_denied_connections(pod: &LocalPod, plan: &mut Plan) {
     let denied = pod.facts.iter().flat_map(|facts| &facts.denied);
     let mut is_told = report_binds(pod, plan);

@@ -14,6 +14,7 @@
 
 mod address;
 mod affinity;
+mod bind_reports;
 mod decide;
 mod filter;
 pub mod gateway;
@@ -43,6 +44,7 @@ use crate::world::ingress_routes::BindReport;
 use crate::world::policy::DeniedConnection;
 use crate::world::start::DnsTarget;
 use affinity::AffinitySession;
+use bind_reports::{BindResult, RecentBinds};
 use decide::{CallDecision, SocketCall};
 use links::request::RemoteAddresses;
 use routes::EndpointChoice;
@@ -61,9 +63,6 @@ use tables::{NetworkTables, TableName};
 
 /// Time for which a successful check that the gateway listens stays valid.
 const MOMENT: Duration = Duration::from_secs(1);
-
-/// Time for which a port that cannot be bound is not reported again, because a program may retry all the time.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// Ports to which programs connect only to learn their own address: 0, of Go before 1.22 (9), of musl. (Newer Go uses the DNS port, which
 /// has another meaning too.)
@@ -91,9 +90,9 @@ pub struct FilterListener {
     remote: RemoteAddresses,
     /// The connection that policies have just denied.
     denied: Option<DeniedConnection>,
-    /// A port that could not be bound, or was bound elsewhere, and is not reported yet, and those reported lately.
+    /// A port that could not be bound, or was bound elsewhere, and is not reported yet; and those reported lately.
     bind: Option<BindReport>,
-    said: HashMap<u16, Instant>,
+    recent_binds: RecentBinds,
 }
 
 impl FilterListener {
@@ -107,7 +106,7 @@ impl FilterListener {
     ) -> FilterListener {
         seccomp_notify::enable_sync_wake_up(&listener);
         let (tables, callers, chance) = (NetworkTables::for_state(state), CallerHandles::default(), RandomState::new());
-        let (open, said, remote) = (HashMap::new(), HashMap::new(), RemoteAddresses::new(state));
+        let (open, remote) = (HashMap::new(), RemoteAddresses::new(state));
         FilterListener {
             listener: Rc::new(listener),
             own,
@@ -122,7 +121,7 @@ impl FilterListener {
             remote,
             denied: None,
             bind: None,
-            said,
+            recent_binds: RecentBinds::default(),
         }
     }
 
@@ -247,8 +246,9 @@ impl FilterListener {
         if port == 0 || bound.is_ok() && (moved_to == port || socket.is_v6_only()) {
             return;
         }
-        self.said.retain(|_, since| since.elapsed() < QUIET);
-        if self.said.contains_key(&port) {
+        let result = BindResult { port, is_udp: !socket.is_stream, is_bound: bound.is_ok() };
+        let now = Instant::now();
+        if !self.recent_binds.is_news(result, now) {
             return;
         }
         let holder = match bound {
@@ -259,9 +259,9 @@ impl FilterListener {
             },
             Err(_) => return,
         };
-        self.said.insert(port, Instant::now());
-        let moved_to = bound.is_ok().then_some(moved_to);
-        self.bind = Some(BindReport { port, is_udp: !socket.is_stream, holder, moved_to });
+        let (is_udp, moved_to) = (result.is_udp, result.is_bound.then_some(moved_to));
+        self.recent_binds.note(result, now);
+        self.bind = Some(BindReport { port, is_udp, holder, moved_to });
     }
 
     /// Connects to the pod itself, or to the host where the pod has no listener.

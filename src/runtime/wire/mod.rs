@@ -357,7 +357,7 @@ pub enum ShimAnswer {
     /// Policies denied a connection of the pod; the same one is reported again only after a while.
     Denied(DeniedConnection),
     /// A program of the pod could not bind a port, or bound another in its place; the same one is reported again only after a while. Its name
-    /// in JSON is that of earlier versions.
+    /// in JSON is that of earlier versions: a control plane of one takes a moved port for one that could not be bound.
     #[serde(rename = "Unbound")]
     Bind(BindReport),
     /// The request was not carried out.
