@@ -253,11 +253,11 @@ fn running_container_continues_until_the_build_succeeds() {
     assert_eq!((cluster.pid("made"), cluster.read("pod/made", RESTARTS)), (pid, "0".to_owned()));
     fs::write(folder.join("go"), "").expect("written");
     cluster.until_reads("pod/made", RESTARTS, "1");
-    cluster.until("the new program runs", || cluster.ok("logs made") == "building two\ntwo\n");
+    cluster.until("the new program runs", || cluster.kloop("logs made").out == "building two\ntwo\n");
     // A restart for another reason does not repeat the build's output.
     signal(cluster.pid("made"), "KILL");
     cluster.until_reads("pod/made", RESTARTS, "2");
-    cluster.until("the program runs again", || cluster.ok("logs made") == "two\n");
+    cluster.until("the program runs again", || cluster.kloop("logs made").out == "two\n");
     state("Succeeded");
     let told = cluster.ok("events --for pod/made");
     for text in [

@@ -248,7 +248,7 @@ fn pods_behind_a_server_are_measured_debugged_and_copied() {
     assert!(user.ok("top node", "").starts_with("NAME "), "nodes are measured");
     let said = user.run("debug reader --image=busybox -c look -- echo seen", "");
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
-    cluster.until("the container has printed", || user.ok("logs reader -c look", "") == "seen\n");
+    cluster.until("the container has printed", || user.run("logs reader -c look", "").out == "seen\n");
     fs::create_dir(user.path("folder")).expect("a folder");
     fs::write(user.path("folder/file"), "x".repeat(100_000)).expect("written");
     std::os::unix::fs::symlink("file", user.path("folder/link")).expect("a link");
