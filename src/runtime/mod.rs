@@ -45,6 +45,7 @@ pub mod session;
 mod shim;
 mod signal_delivery;
 pub mod simulated;
+mod socket_diag;
 mod spawn;
 pub mod token_signer;
 mod trial;

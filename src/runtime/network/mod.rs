@@ -267,7 +267,7 @@ impl FilterListener {
     /// Connects to the pod itself, or to the host where the pod has no listener.
     fn connect_within_pod(&mut self, notice: &SeccompNotice, socket: &CallerSocket, port: u16) -> CallResult {
         let host = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        if !socket.is_stream && !socket_calls::is_bound_here(self.own, port) || self.is_kept_off(socket, port) {
+        if !socket.is_stream && !self.receives_here(socket, port) || self.is_kept_off(socket, port) {
             return self.forbid(socket, host);
         }
         // Servers that trust localhost see localhost. Replies to a datagram come only from the address that it was sent to.
@@ -287,8 +287,14 @@ impl FilterListener {
         !policies::is_allowed(&self.tables, &PolicyFlow { from: self.own, to: host, protocol })
             && !match socket.is_stream {
                 true => socket_calls::listens_here(self.own, port),
-                false => socket_calls::is_bound_here(self.own, port) || self.is_reply(socket, here),
+                false => self.receives_here(socket, port) || self.is_reply(socket, here),
             }
+    }
+
+    /// Whether the pod has a socket at this port that would receive a datagram from this one.
+    fn receives_here(&self, socket: &CallerSocket, port: u16) -> bool {
+        let sender = SocketAddrV4::new(self.own, socket.port().unwrap_or(0));
+        socket_calls::receives_here(self.own, port, sender)
     }
 
     /// Connects to an endpoint of a Service.

@@ -1,6 +1,7 @@
 //! Binding, connecting and sending for a caller, on a duplicate of its socket.
 
 use super::super::low_ports;
+use super::super::socket_diag::{DiagUnavailable, Protocol, SocketDiag};
 use super::address::{self, for_family};
 use super::decide::{self, SocketCall};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -71,26 +72,47 @@ impl CallerSocket {
     }
 }
 
-/// Whether a UDP socket is bound to exactly this address.
+/// Whether a UDP socket that is bound to exactly this address, and not to every one, would receive a datagram from `sender`.
+pub fn receives_here(own: Ipv4Addr, port: u16, sender: SocketAddrV4) -> bool {
+    let local = low_ports::moved_address(SocketAddrV4::new(own, port));
+    match SocketDiag::open().find(Protocol::Udp, local.into(), sender.into()) {
+        Ok(found) => found.is_some_and(|socket| socket.local == local.into()),
+        Err(DiagUnavailable) => is_in_table(["/proc/self/net/udp", "/proc/self/net/udp6"], local, |_| true),
+    }
+}
+
+/// Whether a UDP socket that is bound to exactly this address would receive a datagram from anybody.
 pub fn is_bound_here(own: Ipv4Addr, port: u16) -> bool {
-    is_in(["/proc/self/net/udp", "/proc/self/net/udp6"], own, port, |_| true)
+    receives_here(own, port, NOBODY)
 }
 
 /// Whether a TCP socket listens at exactly this address; a listener on every address does not count.
 pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
-    is_in(["/proc/self/net/tcp", "/proc/self/net/tcp6"], own, port, |state| state == LISTENS)
+    let local = low_ports::moved_address(SocketAddrV4::new(own, port));
+    match SocketDiag::open().find(Protocol::Tcp, local.into(), NOBODY.into()) {
+        Ok(found) => found.is_some_and(|socket| socket.listens && socket.local == local.into()),
+        Err(DiagUnavailable) => {
+            is_in_table(["/proc/self/net/tcp", "/proc/self/net/tcp6"], local, |state| state == LISTENS)
+        }
+    }
 }
+
+/// No sender in particular.
+const NOBODY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 /// The state of a listening socket in the kernel's tables.
 const LISTENS: &str = "0A";
 
-/// Whether the kernel's tables contain a socket that is bound to this address and has this state. Parsed by hand, because connections wait
-/// for it: a line of another address is skipped after its second word.
-fn is_in(tables: [&str; 2], own: Ipv4Addr, port: u16, is_state: impl Fn(&str) -> bool) -> bool {
-    let port = low_ports::moved_address(SocketAddrV4::new(own, port)).port();
-    let wanted = format!("{:08X}:{port:04X}", u32::from_ne_bytes(own.octets()));
+/// Number of readings of a table. One reading may miss a socket while others close.
+const READINGS: usize = 3;
+
+/// Whether the kernel's tables contain a socket that is bound to this address and has this state. Only for machines that do not answer
+/// questions about one socket.
+fn is_in_table(tables: [&str; 2], at: SocketAddrV4, is_state: impl Fn(&str) -> bool) -> bool {
+    let wanted = format!("{:08X}:{:04X}", u32::from_ne_bytes(at.ip().octets()), at.port());
     // Mapped addresses end like IPv4 addresses.
-    tables.into_iter().zip([0, 24]).any(|(file, at)| {
+    let mut readings = std::iter::repeat_n(tables, READINGS).flat_map(|tables| tables.into_iter().zip([0, 24]));
+    readings.any(|(file, at)| {
         let table = std::fs::read_to_string(file).unwrap_or_default();
         table.lines().any(|line| {
             let mut fields = line.split_whitespace().skip(1);
@@ -302,7 +324,58 @@ mod tests {
             let Ok(listener) = std::net::TcpListener::bind(place) else { continue };
             let port = listener.local_addr().unwrap().port();
             assert_eq!(listens_here(Ipv4Addr::LOCALHOST, port), expected, "{place}");
+            let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+            assert_eq!(is_in_table(tables, at, |state| state == LISTENS), expected, "{place}");
         }
+    }
+
+    #[test]
+    fn datagram_socket_at_every_address_does_not_count_as_specific() {
+        for (place, expected) in [("0.0.0.0:0", false), ("127.0.0.1:0", true), ("[::ffff:127.0.0.1]:0", true)] {
+            let Ok(socket) = UdpSocket::bind(place) else { continue };
+            let port = socket.local_addr().unwrap().port();
+            assert_eq!(is_bound_here(Ipv4Addr::LOCALHOST, port), expected, "{place}");
+            let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            assert_eq!(is_in_table(["/proc/self/net/udp", "/proc/self/net/udp6"], at, |_| true), expected, "{place}");
+        }
+    }
+
+    #[test]
+    fn connected_socket_receives_from_its_peer_only() {
+        let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (SocketAddr::V4(at), SocketAddr::V4(peer)) = (one.local_addr().unwrap(), other.local_addr().unwrap())
+        else {
+            unreachable!()
+        };
+        one.connect(peer).unwrap();
+        assert!(receives_here(*at.ip(), at.port(), peer));
+        if SocketDiag::open().find(Protocol::Udp, at.into(), peer.into()) == Err(DiagUnavailable) {
+            skip!("this kernel does not answer questions about sockets");
+            return;
+        }
+        assert!(!is_bound_here(*at.ip(), at.port()));
+    }
+
+    #[test]
+    fn bound_socket_is_found_while_others_close() {
+        let stays = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = stays.local_addr().unwrap().port();
+        let ends = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let open = || UdpSocket::bind("127.0.0.1:0").unwrap();
+                // More than fit into the kernel's page of the table.
+                let mut others: std::collections::VecDeque<_> = (0..100).map(|_| open()).collect();
+                while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                    others.push_back(open());
+                    others.pop_front();
+                }
+            });
+            let missed = (0..20_000).filter(|_| !is_bound_here(Ipv4Addr::LOCALHOST, port)).count();
+            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 
     #[test]
