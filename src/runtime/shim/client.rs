@@ -42,7 +42,8 @@ impl ShimClient {
 
     /// Reads what is there and gives the requests that are whole.
     pub fn read(&mut self) -> Vec<RequestEnvelope> {
-        let mut block = [0; 16 * 1024];
+        // Seldom too small for a request; a larger one would be one page fault of a new shim for each page.
+        let mut block = [0; 4 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;

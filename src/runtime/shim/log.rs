@@ -4,6 +4,7 @@
 //! all that was read at once, and one write takes it to the file: what a container prints must never wait for its log.
 
 use super::super::wire;
+use rustix::buffer::spare_capacity;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use std::fs;
@@ -24,20 +25,19 @@ const BATCH: usize = 128 * 1024;
 
 /// Buffers for reading output and composing log lines; shared by all containers of a shim.
 pub struct LogBuffers {
-    input: Box<[u8]>,
-    read: usize,
+    input: Vec<u8>,
     output: Vec<u8>,
 }
 
 impl LogBuffers {
-    /// Empty buffers. Its pages cost nothing until a container prints.
+    /// Empty buffers, which take no memory until a container prints.
     pub fn new() -> LogBuffers {
-        LogBuffers { input: vec![0; BATCH].into_boxed_slice(), read: 0, output: Vec::new() }
+        LogBuffers { input: Vec::new(), output: Vec::new() }
     }
 
     /// Returns the bytes read last.
     pub fn last_output(&self) -> &[u8] {
-        &self.input[..self.read]
+        &self.input
     }
 }
 
@@ -209,16 +209,17 @@ impl OutputStream {
 
     /// Reads once and logs what came.
     pub fn pump(&mut self, log_buffers: &mut LogBuffers, log: &mut AttemptLog) -> ReadMore {
-        let read = match rustix::io::read(&self.fd, &mut log_buffers.input[..]) {
+        log_buffers.input.clear();
+        log_buffers.input.reserve(BATCH);
+        let read = match rustix::io::read(&self.fd, spare_capacity(&mut log_buffers.input)) {
             Ok(0) => return ReadMore::Closed,
             Ok(read) => read,
             Err(Errno::AGAIN | Errno::INTR) => return ReadMore::Dry,
             Err(_) => return ReadMore::Closed,
         };
-        log_buffers.read = read;
         self.widen(read);
         log_buffers.output.clear();
-        frame(self.tag, &stamp(), &log_buffers.input[..read], &mut self.held, &mut log_buffers.output);
+        frame(self.tag, &stamp(), &log_buffers.input, &mut self.held, &mut log_buffers.output);
         if !log_buffers.output.is_empty() {
             log.append(&log_buffers.output);
         }
