@@ -11,7 +11,6 @@ pub mod activity_log;
 pub mod candidate;
 pub mod control_loop;
 pub mod control_plane;
-mod drop_thread;
 pub mod events;
 pub mod leader;
 pub mod link_certificates;

@@ -9,7 +9,7 @@ use super::overlay::Overlay;
 use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
 use super::stage_write::stage_write;
 use super::waiting_plans::{PlanInputs, WaitingPlans};
-use super::{LogLevel, LogLine, LogSink, drop_thread, retention, store_tail};
+use super::{LogLevel, LogLine, LogSink, retention, store_tail};
 use crate::apiserver::create::PodTemplateCache;
 use crate::apiserver::outside::WriteInputs;
 use crate::apiserver::rules::metadata;
@@ -17,7 +17,7 @@ use crate::apiserver::user::User;
 use crate::object::{Key, Object, Status, Str, Time};
 use crate::runtime::contain::contain;
 use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn};
-use crate::world::{Effect, EventType, Loop, Memory, Plan, PlannedEvent, Row, World, Write, WriteVerb};
+use crate::world::{Effect, EventType, Loop, Memory, Plan, PlannedEvent, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -31,9 +31,6 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Minimum pause before the next plan of a loop that had no writes and asks to plan again at once, so that no loop spins.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
-
-/// Minimum number of objects to hand to the drop thread. Where a pod takes a millisecond, a tick has five of them.
-const DROP_THRESHOLD: usize = 4;
 
 /// Number of times that a tick gives the lock back to compile expressions which were written while it waited for the lock.
 const COMPILE_ROUNDS: u8 = 2;
@@ -95,8 +92,6 @@ pub struct TickResult {
 #[derive(Default)]
 struct TickPlans {
     attempts: Vec<ContainerAttempt>,
-    /// Staged writes.
-    writes: Vec<Vec<Write>>,
     effects: Vec<Effect>,
     /// Changes of the World's memory, applied after the commit.
     memory: Vec<Memory>,
@@ -376,7 +371,6 @@ impl Tick<'_> {
         plans.effects.extend(plan.effects);
         plans.memory.extend(plan.memory);
         let writes = plan.writes.len();
-        plans.writes.push(plan.writes);
         if let Some(at) = plan.wake {
             let soonest = if writes == 0 && is_passive { now + MOMENT } else { now };
             self.queue.add(item, at.max(soonest));
@@ -499,10 +493,7 @@ impl Tick<'_> {
         for line in std::mem::take(&mut plans.activity).lines(self.world, &undone, self.warnings) {
             (self.log_sink)(&line);
         }
-        let gone = self.world.keep_staged(written);
-        if gone.len() >= DROP_THRESHOLD {
-            drop_thread::discard((gone, std::mem::take(&mut plans.writes)));
-        }
+        self.world.keep_staged(written);
         self.world.revision = revision;
         Ok((revision - begin) as usize)
     }

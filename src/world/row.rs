@@ -259,16 +259,13 @@ impl Row {
         self.body.text_at(revision, self.revision == revision)
     }
 
-    /// Settles the row in place when nothing else refers to it. Returns the object that it held.
-    pub(super) fn set_text(&mut self, text: Str, revision: u64, base: Option<&Str>) -> Option<Arc<Object>> {
+    /// Settles the row in place when nothing else refers to it.
+    pub(super) fn set_text(&mut self, text: Str, revision: u64, base: Option<&Str>) {
         if self.is_kept_parsed() {
             *self = Row::from_text(self.key.clone(), text);
-            return None;
-        }
-        self.revision = revision;
-        match std::mem::replace(&mut self.body, RowBody::at_rest(text, base)) {
-            RowBody::Parsed(object) => Some(object),
-            RowBody::Text(_) | RowBody::Packed(_) => None,
+        } else {
+            self.revision = revision;
+            self.body = RowBody::at_rest(text, base);
         }
     }
 

@@ -133,7 +133,7 @@ mod tests {
     /// Commits a pod as a tick does.
     fn commit(world: &mut World, name: &str, pod: &Object, revision: u64) {
         world.stage(key(name), Some(pod.clone()));
-        drop(world.keep_staged([(key(name), pod.text_at(revision).into(), revision)]));
+        world.keep_staged([(key(name), pod.text_at(revision).into(), revision)]);
     }
 
     fn packed<'a>(world: &'a World, name: &str) -> Option<&'a PackedText> {

@@ -67,9 +67,8 @@ impl World {
         self.undo.clear();
     }
 
-    /// Keeps the staged rows after a successful commit, with their stored texts and revisions. Returns objects that are no longer needed.
-    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) -> Vec<Arc<Object>> {
-        let mut gone = Vec::new();
+    /// Keeps the staged rows after a successful commit, with their stored texts and revisions.
+    pub fn keep_staged(&mut self, written: impl IntoIterator<Item = (Key, Str, u64)>) {
         self.staged.clear();
         self.undo.clear();
         self.originals.clear();
@@ -77,11 +76,10 @@ impl World {
             let base = self.get(&key).and_then(|row| self.base_of(row)).cloned();
             // Index fields were computed when the row was staged; only the text and the revision are new.
             self.change_row(&key, |row| match Arc::get_mut(row) {
-                Some(row) => gone.extend(row.set_text(text, revision, base.as_ref())),
+                Some(row) => row.set_text(text, revision, base.as_ref()),
                 None => *row = Arc::new(row.settled(text, revision, base.as_ref())),
             });
         }
-        gone
     }
 
     /// Changes a row in fields that are not indexed.
@@ -181,17 +179,5 @@ mod tests {
         assert!(Arc::ptr_eq(&scheduler(a), &scheduler(b)));
         assert!(Arc::ptr_eq(&a.owners, &c.owners));
         assert_eq!((b.label("app"), c.label("app")), (Some("web"), Some("other")));
-    }
-
-    #[test]
-    fn committed_rows_hand_out_their_objects() {
-        let mut world = World::new(Time::UNIX_EPOCH);
-        let key = Key::new(Resource("configmaps"), "default", "a");
-        let object =
-            Object(json!({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u"}}));
-        world.stage(key.clone(), Some(object));
-        let gone = world.keep_staged([(key.clone(), "{}".into(), 7)]);
-        assert_eq!(gone.len(), 1, "whoever committed the rows drops their objects");
-        assert_eq!(world.get(&key).unwrap().revision, 7);
     }
 }

@@ -8,7 +8,7 @@ use super::sources::product;
 use super::syntax::{Static, StaticKind};
 
 /// The mutable statics by file and name, each with the reason why it is no function argument.
-const CHANGING: [(&str, &str, &str); 26] = [
+const CHANGING: [(&str, &str, &str); 25] = [
     (
         "src/apiserver/admission/policies/definitions.rs",
         "KNOWN",
@@ -32,7 +32,6 @@ const CHANGING: [(&str, &str, &str); 26] = [
     ("src/kinds/custom/rules/definition.rs", "CHECKED", "a cache: a schema's text has the same errors at any time"),
     ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),
     ("src/serve/http/proxy/connect.rs", "TLS", "the TLS configuration for other servers, which is made once"),
-    ("src/reconcile/drop_thread.rs", "SENDER", "the channel to the thread that frees memory"),
     ("src/runtime/allocator.rs", "USES_MIMALLOC", "whether any thread has changed its allocator"),
     ("src/runtime/allocator.rs", "HAS_SWITCHED", "the allocator that a thread uses, changed once"),
     ("src/runtime/contain.rs", "CONTAINING", "the panic hook belongs to the process and has no argument"),
