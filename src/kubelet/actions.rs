@@ -72,6 +72,11 @@ impl PodActions {
         PodActions { steps: vec![ContainerAction::Keep; pod.members.len()], ip: None, blocked: None, wakes: Vec::new() }
     }
 
+    /// Whether no container has anything to do.
+    pub fn keeps_all(&self) -> bool {
+        self.steps.iter().all(|step| *step == ContainerAction::Keep)
+    }
+
     /// Stops a running member, and repeats the order when the machine does not answer.
     pub fn stop(&mut self, pod: &LocalPod, place: usize, grace: i64) {
         let member = &pod.members[place];

@@ -113,6 +113,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     sweep::plan(world, key, &mut plan);
     if let Some(hash) = mirror::hash(world, key) {
         mirror::plan(world, key, &hash, run, &mut plan);
+        plan.is_settled = false;
     } else if let Some((row, node)) = bound_to_us(world, key) {
         run(world, row, node, &mut plan);
     }
@@ -138,8 +139,12 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     let status = status::build(&pod, &order);
     events::add_transition_events(&pod, &order, &status, plan);
     status::write(&pod, status, &order, plan);
+    let changes_nothing = order.keeps_all();
     containers::carry_out(order, &pod, plan);
     termination::finish(&pod, plan);
+    // It only writes what the machine has reported.
+    let is_passive = plan.effects.is_empty() && plan.memory.is_empty() && plan.waits.is_empty();
+    plan.is_settled = changes_nothing && is_passive && !pod.simulated && !row.is_deleting();
 }
 
 /// A pod that has ended for good, of which nothing runs: it is not even read.

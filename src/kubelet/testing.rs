@@ -277,9 +277,16 @@ impl TestMachine {
 
     /// Plans and acts until nothing is left to do now. Gives the last plan.
     pub fn settle(&mut self) -> Plan {
+        let mut settled: Option<Plan> = None;
         for _ in 0..100 {
-            self.deliver();
+            let due = self.due();
+            settled = settled.filter(|_| due.is_empty());
+            due.into_iter().for_each(|report| self.report(report));
             let plan = (LOOP.plan)(&self.world, &key("p"));
+            if let Some(before) = settled {
+                assert!(plan.is_empty() && plan.wake == before.wake, "it was not settled by {before:#?}: {plan:#?}");
+            }
+            settled = plan.is_settled.then(|| plan.clone());
             assert_eq!(plan, (LOOP.plan)(&self.world, &key("p")), "equal worlds give equal plans");
             if plan.is_empty() {
                 assert!(plan.events.is_empty(), "an event without a change: {:?}", plan.events);

@@ -1,6 +1,6 @@
 //! From the store's log to the World, and from a changed row to the keys that it concerns.
 
-use super::queue::{Fault, WorkQueue};
+use super::queue::{Fault, Item, WorkQueue};
 use crate::apiserver;
 use crate::kinds::custom::{self, DEFINITIONS};
 use crate::kinds::expressions;
@@ -74,7 +74,7 @@ pub fn catch_up(
             if let Err(text) = taken {
                 queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
             }
-            queue_concerned(world, loops, queue, before.as_ref(), &key, now);
+            queue_concerned(world, loops, queue, (before.as_ref(), &key), None, now);
             if expressions::RESOURCES.contains(&key.resource.0) {
                 changed.push(key);
             }
@@ -97,13 +97,14 @@ fn apply_change(world: &mut World, change: &ChangeKind) {
     }
 }
 
-/// Makes due whatever a change of this key concerns, going by the row as it was and as it is.
+/// Makes due whatever a change of this key concerns, going by the row as it was and as it is. `settled` is the plan that made the change, if
+/// it needs no other one because of it ([`Plan::is_settled`](crate::world::Plan::is_settled)).
 pub fn queue_concerned(
     world: &World,
     loops: &[&Loop],
     queue: &mut WorkQueue,
-    before: Option<&Arc<Row>>,
-    key: &Key,
+    (before, key): (Option<&Arc<Row>>, &Key),
+    settled: Option<&Item>,
     now: Time,
 ) {
     let after = world.get(key);
@@ -115,7 +116,12 @@ pub fn queue_concerned(
         }
         for row in [before, after].into_iter().flatten() {
             match contain(|| (each.concerns)(world, row)) {
-                Ok(roots) => queue.add_all(place, roots, now),
+                Ok(mut roots) => {
+                    if let Some((_, root)) = settled.filter(|(by, _)| *by == place) {
+                        roots.retain(|each| each != root);
+                    }
+                    queue.add_all(place, roots, now)
+                }
                 Err(text) => queue.note_fault(Fault { by: each.name, about: row.key.clone(), text }),
             }
         }

@@ -352,7 +352,8 @@ impl Tick<'_> {
         }
         for key in self.world.staged_since(stage) {
             let before = self.world.row_before_stage(&key).cloned();
-            store_tail::queue_concerned(self.world, self.loops, self.queue, before.as_ref(), &key, now);
+            let settled = Some(&item).filter(|_| plan.is_settled);
+            store_tail::queue_concerned(self.world, self.loops, self.queue, (before.as_ref(), &key), settled, now);
             match before {
                 // The loop that creates an object is named, although others complete it in the same tick.
                 None => _ = plans.writers.entry(key).or_insert(by),

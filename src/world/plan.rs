@@ -32,6 +32,8 @@ pub struct Plan {
     pub wake: Option<Time>,
     /// For an unschedulable pod: the changes of other objects that could make it schedulable.
     pub scheduling_wait: Option<SchedulingWait>,
+    /// Whether another plan of this key after these writes would be empty and have the same wake: then they do not make it due.
+    pub is_settled: bool,
 }
 
 /// Reasons why no node accepts a pod, used to decide which changes wake it.
