@@ -277,7 +277,7 @@ impl Transaction for ReadView<'_> {
         part: &ReadPart,
         reader: &mut PageReader<'_>,
     ) -> ApiResult<()> {
-        if *part == ReadPart::Whole || !is_stored(resource) {
+        if !is_stored(resource) {
             return reader(self.list(resource, namespace)?);
         }
         self.check_read("list", &Key::new(resource, namespace.unwrap_or_default(), ""))?;

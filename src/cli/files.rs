@@ -6,6 +6,7 @@ use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::kustomize::BuildResource;
 use crate::object::yaml::{self, YamlDocument};
 use crate::object::{Object, Resource, Status, io_error_text};
+use crate::runtime::allocator::use_mimalloc;
 use clap::Args;
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
@@ -15,6 +16,9 @@ use std::rc::Rc;
 /// The largest file, in bytes. The API accepts 3 MiB per object, and a file may contain many
 /// objects.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Bytes of a file with enough objects for mimalloc to save more time than a command needs to start it.
+const MANY_OBJECTS: usize = 64 * 1024;
 
 /// `-f`, `-k`, `-R`.
 #[derive(Args, Clone, Debug, Default)]
@@ -295,6 +299,9 @@ fn parse(
             error = io_error_text(error)
         ))
     };
+    if bytes.len() >= MANY_OBJECTS {
+        use_mimalloc();
+    }
     let text = match yaml::decode_bytes(bytes) {
         Ok(text) => text,
         Err(error) => return failures.push(refuse(error)),

@@ -12,6 +12,7 @@ use crate::kinds::Kind;
 use crate::kinds::view::part_read_by_cells;
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Reason, Status, Time};
+use crate::runtime::allocator::use_mimalloc;
 use crate::show::print::{ObjectPrinter, OutputFormat, kind_in_names};
 use crate::show::sort::SortBy;
 use crate::show::table::{Table, TableLines, TableOptions, TablePrinter};
@@ -19,6 +20,9 @@ use crate::show::table::{Table, TableLines, TableOptions, TablePrinter};
 mod computed;
 mod raw;
 mod watch;
+
+/// Objects of a page that are enough for mimalloc to save more time than a command needs to start it.
+const LONG_PAGE: usize = 100;
 
 /// Display one or many resources.
 ///
@@ -314,8 +318,12 @@ impl ListRequest<'_> {
     }
 
     fn read_pages(&self, txn: &dyn Transaction, reader: &mut dyn FnMut(Vec<Object>)) -> ApiResult<()> {
-        let mut read = |page| -> ApiResult<()> {
+        let mut read = |page: Vec<Object>| -> ApiResult<()> {
+            let is_long = page.len() >= LONG_PAGE;
             reader(page);
+            if is_long {
+                use_mimalloc();
+            }
             Ok(())
         };
         read::read_pages(txn, self.kind, self.namespace, &self.selection, &self.need.part(self.kind), &mut read)

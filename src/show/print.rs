@@ -249,7 +249,10 @@ impl ObjectPrinter {
 
 /// Wraps objects in a `kind: List`.
 pub fn list(objects: Vec<Value>) -> Value {
-    json!({"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {"resourceVersion": ""}})
+    let mut list = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}});
+    // The macro would copy them.
+    list["items"] = Value::Array(objects);
+    list
 }
 
 /// Returns `pod/web` or `deployment.apps/web`.
