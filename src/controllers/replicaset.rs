@@ -76,7 +76,9 @@ fn scale(
     if matches!(allowance, PodCreationBudget::All) && known {
         allowance = PodCreationBudget::One;
     }
-    create(world, owner, object, allowance.limit(wanted - active.len()).min(BATCH), active.len(), plan);
+    let missing = allowance.limit(wanted - active.len()).min(pods::creation_batch(active.len()));
+    let why = format!("{} pods are active, {wanted} are desired", active.len());
+    create(world, owner, object, missing, &why, plan);
     allowance.report_refusal(owner.row, plan);
     match allowance {
         PodCreationBudget::None(message) => Some(message),
@@ -84,15 +86,15 @@ fn scale(
     }
 }
 
-fn create(world: &World, owner: &Owner, object: &Object, missing: usize, active: usize, plan: &mut Plan) {
+fn create(world: &World, owner: &Owner, object: &Object, count: usize, why: &str, plan: &mut Plan) {
     let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
     let pod = pods::from_template(owner, template);
-    for slot in 0..missing {
+    for slot in 0..count {
         let name = free_name(world, "pods", owner.row, &format!("{}-", owner.row.key.name), slot);
         let mut pod = pod.clone();
         pod.set(&["metadata", "name"], name.as_str());
         plan.event(owner.row, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}"));
-        plan.write(WriteVerb::Create(pod), format!("{active} pods are active, {} are desired", active + missing));
+        plan.write(WriteVerb::Create(pod), why);
     }
 }
 
@@ -275,18 +277,20 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
     }
 
     #[test]
-    fn replica_set_creates_at_most_one_batch_per_plan() {
-        let mut cluster = cluster("");
-        cluster.add(&WEB.replace("replicas: 3", "replicas: 1200"));
-        let plan = plan(&cluster.world, &Key::new(Resource(ROOT), "default", "web"));
-        let made = plan.writes.iter().filter(|write| matches!(write.verb, WriteVerb::Create(_))).count();
-        assert_eq!(made, BATCH);
-        let names: std::collections::BTreeSet<&str> = plan
-            .writes
-            .iter()
-            .filter_map(|write| if let WriteVerb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
-            .collect();
-        assert_eq!(names.len(), BATCH);
+    fn replica_set_creates_one_growing_batch_per_plan() {
+        for (active, wanted, batch) in [(0, 1200, 8), (8, 1200, 8), (16, 1200, 16), (100, 1200, BATCH), (100, 103, 3)] {
+            let mut cluster = cluster("");
+            cluster.add(&WEB.replace("replicas: 3", &format!("replicas: {active}")));
+            cluster.settle();
+            cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": wanted}}));
+            let plan = plan(&cluster.world, &Key::new(Resource(ROOT), "default", "web"));
+            let names: std::collections::BTreeSet<&str> = plan
+                .writes
+                .iter()
+                .filter_map(|write| if let WriteVerb::Create(pod) = &write.verb { Some(pod.name()) } else { None })
+                .collect();
+            assert_eq!(names.len(), batch, "{active} of {wanted}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Number and shape of the pods that a Job needs now.
 
 use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
-use crate::controllers::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
+use crate::controllers::pods::{self, BURST, PodCreationBudget, from_template};
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, WriteVerb, free_name};
@@ -25,7 +25,7 @@ impl<'w> JobState<'w> {
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
         if missing > 0 && !self.spec.suspended {
-            self.create_pods(usize::try_from(missing).unwrap_or(0).min(BATCH));
+            self.create_pods(usize::try_from(missing).unwrap_or(0).min(pods::creation_batch(self.pods.len())));
         }
         let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
         let goal = all.map_or("one".to_owned(), |all| all.to_string());
