@@ -23,6 +23,7 @@ use crate::store::{HintWatch, OpenMode, Retention, StoreError, WakeHint, name_ho
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
 use jiff::SignedDuration;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -36,6 +37,9 @@ const COMPACTED: usize = 200;
 
 /// Longest time that commits of a busy control plane stay unsynced. A power loss can undo them; the loops would then repeat them.
 const UNSYNCED: Duration = Duration::from_millis(20);
+
+/// Longest time for which the next tick waits for a container that restarts.
+const RESTART: Duration = Duration::from_millis(1);
 
 /// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -365,8 +369,6 @@ impl ControlLoop {
         let (first, then): (Vec<Effect>, Vec<Effect>) = done.effects.into_iter().partition(goes_ahead);
         self.carry_out(first);
         self.api.store_mut().wake_watchers();
-        // On a busy machine, lets the process that was just started run first.
-        std::thread::yield_now();
         self.make_durable(!busy || !then.is_empty())?;
         self.carry_out(then);
         // The first tick has planned the routes of Services.
@@ -389,7 +391,7 @@ impl ControlLoop {
     }
 
     /// Hands effects over, and notes in the World's facts that they are under way.
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    fn carry_out(&mut self, mut effects: Vec<Effect>) {
         let Some(machine) = &mut self.machine else { return };
         if effects.is_empty() {
             return;
@@ -397,11 +399,15 @@ impl ControlLoop {
         let _span = debug_span!("carry_out", effects = effects.len()).entered();
         self.start_code.note_work(Instant::now());
         // Network policies are in force before a pod's first process runs.
-        let (first, then): (Vec<Effect>, Vec<Effect>) =
-            effects.into_iter().partition(|effect| matches!(effect, Effect::SetNetworkPolicy { .. }));
-        for effect in first.into_iter().chain(then) {
+        effects.sort_by_key(|effect| !matches!(effect, Effect::SetNetworkPolicy { .. }));
+        for effect in &effects {
             let now = self.plane.world.now;
-            self.plane.carry_out(machine, now, &effect);
+            self.plane.carry_out(machine, now, effect);
+        }
+        // Until the next report, the processor is the shim's, which the kernel wakes where this thread runs.
+        let restarts = effects.iter().any(tick::restarts);
+        if restarts && let Ok(wake) = self.inbox.recv_timeout(RESTART) {
+            self.handle_wake(wake, Time::now());
         }
     }
 
@@ -457,14 +463,12 @@ impl ControlLoop {
             }
             if self.leadership.leads {
                 plane_notes::note_heartbeat(self.api.store_mut(), self.leadership.epoch, now)?;
+                self.api.store_mut().trim_log()?;
             }
             if let Some(node) = self.settings.node.as_ref().filter(|_| self.api.store().is_replica()) {
                 // A lost renewal does no harm; the next tick finds out whether the store can be written.
                 drop(node_lease::renew_lease(&mut self.api, &node.name, now));
             }
-        }
-        if due.heartbeat && self.leadership.leads {
-            self.api.store_mut().trim_log()?;
         }
         // Step by step, beside the ticks.
         if due.heartbeat || self.compacting {
@@ -503,10 +507,7 @@ impl ControlLoop {
     /// A store that is busy or full is waited for; anything else ends the run.
     fn handle_store_error(&mut self, error: &StoreError, log_sink: &mut LogSink<'_>) -> anyhow::Result<bool> {
         match error {
-            StoreError::Expired { .. } | StoreError::Uncertain { .. } => {
-                self.reopen()?;
-                Ok(true)
-            }
+            StoreError::Expired { .. } | StoreError::Uncertain { .. } => self.reopen().map(|()| true),
             // Another machine wrote first: the next tick begins with that.
             StoreError::Overtaken => Ok(true),
             StoreError::Unreachable { .. } => {
@@ -572,11 +573,11 @@ impl ControlLoop {
         }
         let Some(local) = &mut self.machine else { return Ok(0) };
         let now = Time::now();
-        let pods: Vec<Str> = self.plane.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
-        for pod_uid in &pods {
+        let mut left: HashSet<Str> = self.plane.world.facts.pods.iter().map(|(uid, _)| uid.clone()).collect();
+        let count = left.len();
+        for pod_uid in &left {
             local.carry_out(now, &Effect::Remove { pod_uid: pod_uid.clone() });
         }
-        let mut left: std::collections::HashSet<Str> = pods.iter().cloned().collect();
         let until = now.later(SignedDuration::from_secs(30));
         while !left.is_empty() && Time::now() < until {
             if let Ok(WakeUp::Report(Report::Removed { pod_uid })) = self.inbox.recv_timeout(Duration::from_millis(100))
@@ -585,7 +586,7 @@ impl ControlLoop {
             }
         }
         anyhow::ensure!(left.is_empty(), "{} pods did not end within 30 s", left.len());
-        Ok(pods.len())
+        Ok(count)
     }
 }
 
