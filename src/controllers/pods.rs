@@ -16,10 +16,10 @@ pub const BATCH: usize = 64;
 /// Number of pods that the first plan of an owner creates. The machine starts them while the control plane plans the next ones.
 const FIRST_BATCH: usize = 8;
 
-/// Returns how many pods one plan may create for an owner that has this many: twice as many in all with each plan (Kubernetes:
-/// `slowStartBatch`).
-pub fn creation_batch(active: usize) -> usize {
-    active.clamp(FIRST_BATCH, BATCH)
+/// Returns the number of pods that one plan may create for an owner with this many: as many again (Kubernetes: `slowStartBatch`), within
+/// [`FIRST_BATCH`] and [`BATCH`].
+pub fn creation_batch(existing: usize) -> usize {
+    existing.clamp(FIRST_BATCH, BATCH)
 }
 
 /// Whether a plan has the maximum number of writes. These writes make the key due again, so the next plan has the

@@ -404,7 +404,7 @@ impl ControlLoop {
             let now = self.plane.world.now;
             self.plane.carry_out(machine, now, effect);
         }
-        // Until the next report, the processor is the shim's, which the kernel wakes where this thread runs.
+        // The kernel wakes the shim on this thread's processor. This thread waits for the next report, so that the shim runs first.
         let restarts = effects.iter().any(tick::restarts);
         if restarts && let Ok(wake) = self.inbox.recv_timeout(RESTART) {
             self.handle_wake(wake, Time::now());

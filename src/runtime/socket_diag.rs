@@ -4,7 +4,7 @@
 //! [`SocketDiag::find`].
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 
 /// Type of a request for one socket and of its answer (linux/sock_diag.h).
@@ -19,6 +19,8 @@ const HEADER: usize = 16;
 const LENGTH: usize = HEADER + 56;
 /// Length of the first part of an answer (`inet_diag_msg`), its header included.
 const ANSWER: usize = HEADER + 72;
+/// Index of the loopback device, in every network namespace (linux/netdevice.h: `LOOPBACK_IFINDEX`).
+const LOOPBACK: u32 = 1;
 /// The state of a listening socket (linux/tcp_states.h).
 const LISTEN: u8 = 10;
 
@@ -57,7 +59,7 @@ impl SocketDiag {
     }
 
     /// Returns the socket that would receive what `remote` sends to `local`: the connection between both, or else the listener or the UDP
-    /// socket at `local` or at every address.
+    /// socket at `local` or at every address. A kernel without questions about this protocol finds none; [`SocketDiag::answers`] tells.
     pub fn find(
         &self,
         protocol: Protocol,
@@ -71,7 +73,22 @@ impl SocketDiag {
         let (length, _) = recv(kernel, &mut answer[..], RecvFlags::DONTWAIT).map_err(|_| DiagUnavailable)?;
         read_answer(&answer[..length])
     }
+
+    /// Whether this kernel answers questions about a protocol: asks about a socket that exists.
+    pub fn answers(&self, protocol: Protocol) -> bool {
+        let finds = |local: std::io::Result<SocketAddr>| {
+            local.is_ok_and(|local| matches!(self.find(protocol, local, UNSPECIFIED), Ok(Some(_))))
+        };
+        let place = (Ipv4Addr::LOCALHOST, 0);
+        match protocol {
+            Protocol::Tcp => TcpListener::bind(place).is_ok_and(|socket| finds(socket.local_addr())),
+            Protocol::Udp => UdpSocket::bind(place).is_ok_and(|socket| finds(socket.local_addr())),
+        }
+    }
 }
+
+/// No sender in particular.
+const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 fn request(protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -92,7 +109,9 @@ fn request(protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Vec<u8>
     bytes.extend(second.port().to_be_bytes());
     bytes.extend(octets(first.ip()));
     bytes.extend(octets(second.ip()));
-    bytes.extend(0_u32.to_ne_bytes());
+    // With the device, sockets that are bound to it are found as well.
+    let device = if local.ip().is_loopback() { LOOPBACK } else { 0 };
+    bytes.extend(device.to_ne_bytes());
     // No cookie (`INET_DIAG_NOCOOKIE`).
     bytes.extend([0xff; 8]);
     bytes
@@ -136,7 +155,8 @@ fn read_answer(answer: &[u8]) -> Result<Option<FoundSocket>, DiagUnavailable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::net::TcpStream;
+    use std::os::fd::AsRawFd;
 
     const NONE: &str = "0.0.0.0:0";
 
@@ -147,7 +167,7 @@ mod tests {
     #[test]
     fn sockets_are_found_by_their_addresses() {
         let diag = SocketDiag::open();
-        if diag.find(Protocol::Udp, address("127.0.0.1:1"), address(NONE)) == Err(DiagUnavailable) {
+        if !(diag.answers(Protocol::Tcp) && diag.answers(Protocol::Udp)) {
             skip!("this kernel does not answer questions about sockets");
             return;
         }
@@ -171,6 +191,21 @@ mod tests {
         }
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert_eq!(diag.find(Protocol::Udp, free, address(NONE)), Ok(None));
+    }
+
+    #[test]
+    fn socket_of_the_loopback_device_is_found() {
+        let diag = SocketDiag::open();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (level, option, name) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo");
+        // SAFETY: reads a live name of the given length.
+        let bound = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, name.as_ptr().cast(), 2) };
+        if !diag.answers(Protocol::Udp) || bound != 0 {
+            skip!("this kernel does not answer questions about sockets, or permits no binding to a device");
+            return;
+        }
+        let found = diag.find(Protocol::Udp, socket.local_addr().unwrap(), address(NONE));
+        assert!(matches!(found, Ok(Some(_))), "{found:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Number and shape of the pods that a Job needs now.
 
 use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
-use crate::controllers::pods::{self, BURST, PodCreationBudget, from_template};
+use crate::controllers::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, WriteVerb, free_name};
@@ -25,7 +25,7 @@ impl<'w> JobState<'w> {
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
         if missing > 0 && !self.spec.suspended {
-            self.create_pods(usize::try_from(missing).unwrap_or(0).min(pods::creation_batch(self.pods.len())));
+            self.create_pods(usize::try_from(missing).unwrap_or(0).min(BATCH));
         }
         let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
         let goal = all.map_or("one".to_owned(), |all| all.to_string());
@@ -93,7 +93,8 @@ impl<'w> JobState<'w> {
         let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
         allowance.report_refusal(self.owner.row, &mut self.plan);
         let missing = allowance.limit(missing);
-        let indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
+        let mut indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
+        indexes.truncate(pods::creation_batch(self.pods.len()));
         for (slot, index) in indexes.into_iter().enumerate() {
             let pod = self.pod(slot, index);
             self.event(EventType::Normal, "SuccessfulCreate", &format!("Created pod: {}", pod.name()));

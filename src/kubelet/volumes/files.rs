@@ -36,6 +36,19 @@ pub fn downward_api(pod: &LocalPod, downward: &DownwardAPIVolumeSource) -> Volum
     downward_files(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE))
 }
 
+/// Whether a volume shows the pod's annotations, which the kubelet itself changes.
+pub fn show_annotations(pod: &LocalPod) -> bool {
+    let shown = |items: &Option<Vec<DownwardAPIVolumeFile>>| {
+        let mut fields = items.iter().flatten().filter_map(|item| item.field_ref.as_ref());
+        fields.any(|field| field.field_path.starts_with("metadata.annotations"))
+    };
+    pod.spec.volumes.iter().flatten().any(|volume| {
+        let projections = volume.projected.iter().filter_map(|projected| projected.sources.as_ref()).flatten();
+        volume.downward_api.as_ref().is_some_and(|downward| shown(&downward.items))
+            || projections.filter_map(|source| source.downward_api.as_ref()).any(|downward| shown(&downward.items))
+    })
+}
+
 /// The files of several sources.
 pub fn projected(pod: &LocalPod, projected: &ProjectedVolumeSource) -> VolumeFiles {
     let mode = projected.default_mode.unwrap_or(MODE);

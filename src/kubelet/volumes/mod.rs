@@ -13,6 +13,7 @@ mod view;
 
 pub use content::missing;
 pub use dns::{names, report_unusable_names};
+pub use files::show_annotations;
 pub use token::renewal as token_renewal;
 pub use view::{files, outdated, paths, report_shared_files};
 
@@ -39,6 +40,21 @@ mod tests {
         );
         machine.put("secrets", json!({"metadata": meta("sec"), "data": {"key": "c2VjcmV0"}}));
         machine
+    }
+
+    #[test]
+    fn volume_of_annotations_follows_the_process_ids() {
+        let item = json!({"path": "a", "fieldRef": {"fieldPath": "metadata.annotations"}});
+        let downward = json!({"items": [item]});
+        for source in [json!({"downwardAPI": downward}), json!({"projected": {"sources": [{"downwardAPI": downward}]}})]
+        {
+            let mut volume = source;
+            volume["name"] = "d".into();
+            let mut machine = machine(json!([volume]));
+            machine.run_to(1);
+            let (_, volumes) = machine.refreshes.last().expect("it was written again");
+            assert!(lines(volumes)[0].contains("kloop.dev/pid"), "{:?}", lines(volumes));
+        }
     }
 
     fn started(machine: &mut TestMachine) -> ContainerFiles {

@@ -42,12 +42,36 @@ impl ShimClient {
 
     /// Reads what is there and gives the requests that are whole.
     pub fn read(&mut self) -> Vec<RequestEnvelope> {
-        // Seldom too small for a request; a larger one would be one page fault of a new shim for each page.
-        let mut block = [0; 4 * 1024];
+        let mut from = self.inbox.len();
+        // A new shim has a page fault for each page of a block, and most requests fit into one.
+        match from {
+            0 => self.receive(&mut [0; 4 * 1024]),
+            _ => self.receive(&mut vec![0; 64 * 1024]),
+        }
+        let mut requests = Vec::new();
+        while let Some(length) = memchr::memchr(b'\n', &self.inbox[from..]) {
+            let end = from + length;
+            match serde_json::from_slice(&self.inbox[..end]) {
+                Ok(request) => requests.push(request),
+                Err(error) => self.send(&ShimAnswer::Refused {
+                    why: format!("cannot read the request: {error}", error = io_error_text(error)),
+                    start: None,
+                }),
+            }
+            self.inbox.drain(..=end);
+            self.inbox.shrink_to(64 * 1024);
+            from = 0;
+        }
+        self.gone |= self.inbox.len() > LONGEST;
+        requests
+    }
+
+    /// Receives bytes, and the descriptors that came with them.
+    fn receive(&mut self, block: &mut [u8]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut block)], &mut ancillary, flags);
+        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(block)], &mut ancillary, flags);
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 self.descriptors = descriptors.collect();
@@ -59,20 +83,6 @@ impl ShimClient {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(_) => self.gone = true,
         }
-        let mut requests = Vec::new();
-        while let Some(end) = memchr::memchr(b'\n', &self.inbox) {
-            match serde_json::from_slice(&self.inbox[..end]) {
-                Ok(request) => requests.push(request),
-                Err(error) => self.send(&ShimAnswer::Refused {
-                    why: format!("cannot read the request: {error}", error = io_error_text(error)),
-                    start: None,
-                }),
-            }
-            self.inbox.drain(..=end);
-        }
-        self.inbox.shrink_to(64 * 1024);
-        self.gone |= self.inbox.len() > LONGEST;
-        requests
     }
 
     /// Queues an answer and sends what the socket takes.

@@ -15,7 +15,7 @@ pub const FOLDER: &str = "/run";
 /// Maximum depth at which sockets are searched.
 const DEPTH: usize = 2;
 /// Time for which a check stays valid. A socket that appears later would not be seen by a container that started just before it, either.
-const MOMENT: Duration = Duration::from_millis(50);
+const MOMENT: Duration = Duration::from_millis(5);
 /// A folder that changed within this time may change again with the same timestamp, because file system clocks are coarse.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
