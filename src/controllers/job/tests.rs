@@ -177,6 +177,19 @@ fn failure_and_success_policies_end_jobs() {
 }
 
 #[test]
+fn indexes_that_wait_hold_up_no_others() {
+    let mut cluster = job(
+        "completions: 50\n  parallelism: 8\n  completionMode: Indexed\n  backoffLimit: 100\n  backoffLimitPerIndex: 3",
+        "fake/exit: '1'",
+    );
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 8);
+    cluster.patch("jobs.batch", "work", serde_json::json!({"spec": {"parallelism": 50}}));
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 50);
+}
+
+#[test]
 fn a_policy_ignores_the_failures_of_disrupted_pods() {
     let ignore = "backoffLimit: 0\n  podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'True'}]}]}";
     for (disrupted, failed) in [("True", Value::Null), ("False", 1.into())] {
