@@ -119,3 +119,36 @@ pub fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
     }
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::wire::ShimRequest;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn requests_longer_than_a_block_are_read_whole() {
+        let (mut control_plane, shim) = UnixStream::pair().unwrap();
+        let stop = |container: String| RequestEnvelope {
+            epoch: 1,
+            request: ShimRequest::Stop { container, attempt: 2, grace: 3 },
+        };
+        // Shorter than a block, longer than the first, and longer than several.
+        let names: Vec<String> = [1, 5000, 300_000, 1].iter().map(|length| "x".repeat(*length)).collect();
+        let text: Vec<u8> = names.iter().flat_map(|name| wire::line(&stop(name.clone()))).collect();
+        let writer = std::thread::spawn(move || control_plane.write_all(&text));
+        let mut client = ShimClient::new(1, shim.into());
+        let mut found = Vec::new();
+        while found.len() < names.len() && !client.gone {
+            rustix::event::poll(&mut [rustix::event::PollFd::new(&client.socket, rustix::event::PollFlags::IN)], None)
+                .unwrap();
+            found.extend(client.read().into_iter().map(|envelope| match envelope.request {
+                ShimRequest::Stop { container, .. } => container,
+                _ => String::new(),
+            }));
+        }
+        writer.join().unwrap().unwrap();
+        assert!(found == names, "{:?}", found.iter().map(String::len).collect::<Vec<_>>());
+    }
+}
