@@ -11,7 +11,9 @@
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::sync::LazyLock;
 
 /// A process of this boot: pid and start time (field 22 of `/proc/pid/stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,14 +37,21 @@ pub struct ProcessStat {
     pub zombie: bool,
 }
 
-/// Returns the id of this boot; pids that were recorded in another boot are void.
+/// Returns the id of this boot; pids that were recorded in another boot are void. It is read once, and known in forked processes.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
+    static BOOT: LazyLock<String> =
+        LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned());
+    BOOT.clone()
 }
+
+/// Maximum length of `/proc/pid/stat`: 52 numbers and a name.
+const LONGEST_STAT: usize = 2048;
 
 /// Reads `/proc/pid/stat`.
 pub fn stat(pid: i32) -> Option<ProcessStat> {
-    parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+    let mut line = [0; LONGEST_STAT];
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line)).ok()?;
+    parse_stat(pid, &line[..read])
 }
 
 /// Whether a signal or a debugger has stopped a process.

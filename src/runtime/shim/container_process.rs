@@ -2,7 +2,6 @@
 //!
 //! Never: makes the folders and pipes of an attempt ([`launch`](super::launch) does).
 
-use super::super::image::programs::may_execute;
 use super::super::limits::group::CgroupEntry;
 use super::super::limits::processes;
 use super::super::network::ListenerChannel;
@@ -11,6 +10,7 @@ use super::super::spawn::waiting::PreparedChild;
 use super::super::spawn::{sharing_memory, waiting};
 use super::super::wire::{LaunchRequest, MountView};
 use super::super::{interpreter, pty, spawn, user, view};
+use super::program_search;
 use crate::object::io_error_text;
 use crate::world::volume::Volume;
 use rustix::process::{Pid, geteuid};
@@ -19,7 +19,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Context of a program's start.
 pub enum LaunchPlace<'a> {
@@ -113,7 +113,7 @@ pub fn run(
 
 /// Starts a command for which [`LaunchContext::is_plain`] holds.
 pub fn spawn(argv: &[String], context: &LaunchContext) -> Result<Pid, String> {
-    let program = program(argv, context)?;
+    let program = program(argv, context, context.variable("PATH").unwrap_or_default())?;
     spawn::spawn(&program).map_err(|error| not_executed(&program, &error))
 }
 
@@ -125,7 +125,14 @@ pub fn fork(
     gate: Option<&ListenerChannel>,
     space: Option<&PidNamespace>,
 ) -> Result<PreparedChild, String> {
-    waiting::fork(space, || enter(argv, context, place, gate, space.is_some()), not_executed)
+    let prepare = || {
+        let program = enter(argv, context, place, gate, space.is_some())?;
+        // Looks up the interpreter now, so that exec finds it in the kernel's caches.
+        let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
+        let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
+        Ok(program)
+    };
+    waiting::fork(space, prepare, not_executed)
 }
 
 /// Starts a command where [`LaunchPlace::permits_sharing_memory`]; `has_space`: in a PID namespace of its own.
@@ -154,13 +161,17 @@ fn enter<'a>(
         // Only root may lower the score, so errors are ignored.
         let _ = fs::write("/proc/self/oom_score_adj", score.to_string());
     }
+    let mut path = context.variable("PATH").unwrap_or_default();
     match place {
         LaunchPlace::Here => view::set_host_name(&context.launch.hostname),
         LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
             let is_counted = context.launch.watched.pids.is_some();
             let started = view::start_view(base_mounts, is_counted, has_space, shm)?;
             let lives = [context.cwd, Path::new(context.variable("HOME").unwrap_or("/"))];
-            view::enter(started, pod, message, lives, view, volumes)?;
+            let composed = view::compose_view(started, pod, message, lives, view, volumes)?;
+            let name = argv.first().map_or("", |name| name);
+            path = program_search::skip_absent(name, path, |folder| composed.may_differ(folder));
+            composed.enter()?;
             view::set_host_name(&context.launch.hostname);
         }
         LaunchPlace::Of(other) => view::join(&other)?,
@@ -168,10 +179,7 @@ fn enter<'a>(
     if context.launch.view.is_some() {
         processes::bound(context.launch.watched.pids)?;
     }
-    let program = program(argv, context)?;
-    // Looks up the interpreter now, so that exec finds it in the kernel's caches.
-    let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
-    let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
+    let program = program(argv, context, path)?;
     gate.map_or(Ok(()), ListenerChannel::enter)?;
     Ok(program)
 }
@@ -180,15 +188,14 @@ fn not_executed(program: &spawn::SpawnProgram, error: &io::Error) -> String {
     format!("exec {}: {}", program.path.to_string_lossy(), reason(error))
 }
 
-fn program<'a>(argv: &[String], context: &LaunchContext<'a>) -> Result<spawn::SpawnProgram<'a>, String> {
+fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Result<spawn::SpawnProgram<'a>, String> {
     let LaunchContext { launch, env, cwd, stdio, terminal, .. } = *context;
     let name = argv.first().ok_or("no command specified")?;
     // A volume that is mounted above the cluster's folder hides the default working folder.
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };
     check_cwd(cwd)?;
-    let path = context.variable("PATH").unwrap_or_default();
-    let file = find(name, path, cwd)?;
+    let file = program_search::find(name, path, cwd)?;
     let terminal = terminal.map(|request| pty::open(request, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
     Ok(spawn::SpawnProgram {
@@ -229,25 +236,6 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Returns the file that exec would run: a name with a slash is a path, any other is searched on the container's PATH.
-pub fn find(name: &str, path: &str, cwd: &Path) -> Result<PathBuf, String> {
-    if name.contains('/') {
-        let file = cwd.join(name);
-        let found = fs::metadata(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => format!("exec: {name:?}: permission denied"),
-            _ => format!("exec: {name:?}: stat {name}: no such file or directory"),
-        })?;
-        if found.is_dir() {
-            return Err(format!("exec: {name:?}: is a directory"));
-        }
-        return if may_execute(&file) { Ok(file) } else { Err(format!("exec: {name:?}: permission denied")) };
-    }
-    let folders = path.split(':').filter(|folder| !folder.is_empty() && !name.is_empty());
-    let mut candidates = folders.map(|folder| cwd.join(folder).join(name));
-    let found = candidates.find(|file| file.is_file() && may_execute(file));
-    found.ok_or_else(|| format!("exec: {name:?}: executable file not found in $PATH"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,22 +251,5 @@ mod tests {
         for (cwd, error) in table {
             assert_eq!(check_cwd(Path::new(cwd)).err().as_deref(), error, "{cwd}");
         }
-    }
-
-    #[test]
-    fn missing_program_error_reads_like_a_container_runtimes() {
-        let cwd = Path::new("/");
-        let table = [
-            ("nosuchprogram", "exec: \"nosuchprogram\": executable file not found in $PATH"),
-            ("", "exec: \"\": executable file not found in $PATH"),
-            ("/no/such", "exec: \"/no/such\": stat /no/such: no such file or directory"),
-            ("/etc/passwd", "exec: \"/etc/passwd\": permission denied"),
-            ("/etc", "exec: \"/etc\": is a directory"),
-        ];
-        for (name, message) in table {
-            assert_eq!(find(name, "/usr/bin:/bin", cwd).expect_err(name), message);
-        }
-        assert!(find("sh", "/usr/bin:/bin", cwd).is_ok());
-        assert!(find("sh", "", cwd).is_err(), "an empty PATH finds nothing, not even here");
     }
 }

@@ -19,6 +19,7 @@ mod ending;
 mod launch;
 mod log;
 pub mod pause;
+mod program_search;
 mod requests;
 mod start_inputs;
 mod stdio;

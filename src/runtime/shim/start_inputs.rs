@@ -5,8 +5,8 @@
 
 use super::super::wire::LaunchRequest;
 use super::super::{interpreter, volumes};
-use super::container_process;
 use super::launch;
+use super::{container_process, program_search};
 use crate::world::volume::VolumeMountPoint;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,8 +24,7 @@ impl StartInputs {
         paths.extend(container_process::variable(&launch.env, "HOME").map(PathBuf::from));
         let name = launch.argv.first().map_or("", |name| name);
         let program =
-            container_process::find(name, container_process::variable(&launch.env, "PATH").unwrap_or_default(), cwd)
-                .ok();
+            program_search::find(name, container_process::variable(&launch.env, "PATH").unwrap_or_default(), cwd).ok();
         paths.extend(program.as_deref().and_then(interpreter::interpreter_of_program));
         paths.extend(program);
         if let Some(view) = &launch.view {

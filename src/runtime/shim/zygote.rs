@@ -4,6 +4,7 @@
 //! all shims stay shared.
 //! The zygote serves one control plane and ends with it. It does not manage the shims after their fork.
 
+use super::super::process;
 use super::super::spawn::open_dev_null;
 use super::super::view::base_mounts::BaseMountsState;
 use crate::object::io_error_text;
@@ -34,6 +35,8 @@ pub fn main() -> io::Result<()> {
     base_mounts.prepare_for_forks();
     set_child_reaping(false);
     ask_about_processor();
+    // Read once for all shims.
+    let _ = process::boot_id();
     while let Some((folder, leader)) = receive(&control)? {
         base_mounts.prepare_for_forks();
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.

@@ -168,9 +168,8 @@ fn apply_settings(program: &SpawnProgram) -> io::Result<()> {
             done(libc::setuid(identity.user))?;
         }
         rights::forbid_new_privileges(&program.rights)?;
-        for signal in 1..65 {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+        // Exec itself restores the disposition of signals that have a handler. The standard library ignores this one, and nothing here ignores another.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut none = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());

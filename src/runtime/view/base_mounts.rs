@@ -8,9 +8,9 @@ use super::super::folder;
 use super::super::pid_namespace::PidNamespace;
 use super::super::spawn::forked_pid;
 use super::mounted::{self, Mounted};
-use super::shm::{PodShm, describe_shm_error};
+use super::shm::{self, PodShm, ShmPlace, describe_shm_error};
 use super::visit::Home;
-use super::{describe_error, devices, enter_own_user_namespace, separate, services, show_processes};
+use super::{compose, describe_error, devices, enter_own_user_namespace, separate, services, show_processes};
 use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -38,6 +38,10 @@ pub struct BaseMounts {
     machine: MachineMounts,
     /// Whether PID namespaces with their own `/proc` are possible.
     has_spaces: bool,
+    /// Whether mounts that are attached nowhere are possible.
+    has_detached: bool,
+    /// Whether a process that has entered it is root of the machine.
+    is_root: bool,
 }
 
 /// The machine's mounts, and a descriptor that reports changes of them.
@@ -131,12 +135,19 @@ impl BaseMounts {
         let users = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/user")).ok();
         let has_own = users("self") != users(&process.as_raw_nonzero().to_string());
         let users = if has_own { Some(space("user")?) } else { None };
-        Ok(BaseMounts { users, mounts: space("mnt")?, machine, has_spaces })
+        let has_detached = users.is_none() && PodShm::can_be_detached();
+        let is_root = users.is_none() && compose::is_machines_root();
+        Ok(BaseMounts { users, mounts: space("mnt")?, machine, has_spaces, has_detached, is_root })
     }
 
     /// Whether a process can enter the base without entering a user namespace.
     pub fn needs_no_user_namespace(&self) -> bool {
         self.users.is_none()
+    }
+
+    /// Whether a process that has entered it is root of the machine.
+    pub fn is_root(&self) -> bool {
+        self.is_root
     }
 
     /// Returns the mounts.
@@ -227,13 +238,15 @@ impl PodShm {
     }
 
     fn create(pod: &Path, base_mounts: &BaseMounts) -> Result<PodShm, String> {
+        if base_mounts.has_detached {
+            return PodShm::create_detached().map_err(describe_shm_error);
+        }
         let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
         folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
         let mount_tmpfs = || {
             base_mounts.enter(false, false, None)?;
-            // Shared memory is not executable (as in container runtimes).
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            mount("tmpfs", &at, "tmpfs", flags, Some(c"mode=1777")).map_err(describe_shm_error)
+            mount("tmpfs", &at, "tmpfs", flags, Some(shm::OPTIONS)).map_err(describe_shm_error)
         };
         let open = |process: &str| {
             let open = |path: &str, flags| {
@@ -242,7 +255,7 @@ impl PodShm {
             };
             let mounts = open("ns/mnt", OFlags::RDONLY)?;
             let root = open(&format!("root{}", at.display()), OFlags::RDONLY | OFlags::DIRECTORY)?;
-            Ok(PodShm { mounts, at: at.clone(), root })
+            Ok(PodShm { root, place: Some(ShmPlace { mounts, at: at.clone() }) })
         };
         let home = if base_mounts.users.is_none() { Home::if_may_return() } else { None };
         match home {

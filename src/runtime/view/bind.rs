@@ -1,7 +1,7 @@
 //! Bind mounts of volumes, and of folders that a container sees as they are, below the new root.
 
-use super::describe_error;
 use super::layer::RequiredPath;
+use super::{cloned_mount, describe_error};
 use crate::object::io_error_text;
 use crate::runtime::file_tree::{self, path_of};
 use crate::runtime::volumes;
@@ -10,7 +10,7 @@ use crate::world::volume::{Volume, VolumeMountPoint};
 use rustix::fs::StatVfsMountFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
+use rustix::mount::{MountFlags, mount_remount};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -25,9 +25,10 @@ pub struct BindMount {
     is_folder: bool,
 }
 
-/// Checks that all mounts of a container are possible. Creates a missing subPath as a folder.
+/// Checks that all mounts of a container are possible. Creates a missing subPath as a folder. The files of internal volumes are there: the
+/// pod's volumes were laid out just before.
 pub fn check(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<(), String> {
-    for mount in &view.mounts {
+    for mount in view.mounts.iter().filter(|mount| !volumes::is_internal(&mount.volume)) {
         let root = open_volume(pod, mount, volumes)?;
         if !mount.sub_path.is_empty() {
             let failed = |why| format!("failed to prepare subPath for volumeMount {:?}: {why}", &*mount.volume);
@@ -117,7 +118,7 @@ impl BindMount {
     /// Mounts it below the new root.
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
         let mount_point = self.open_mount_point(root)?;
-        mount_bind_recursive(path_of(&self.source), path_of(&mount_point)).map_err(describe_error("bind it"))?;
+        cloned_mount::bind_recursive(&self.source, &mount_point).map_err(describe_error("bind it"))?;
         if self.read_only && !self.is_ours { self.make_read_only(root) } else { Ok(()) }
     }
 

@@ -9,7 +9,7 @@ use super::mounted::{self, Mounted};
 use super::private_dirs::{PrivateDir, SHM};
 use super::{bind, create_folder, devices, path_of, services};
 use crate::object::io_error_text;
-use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
+use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags, access, openat, openat2, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use rustix::process::{getegid, geteuid};
 use std::fs;
@@ -57,18 +57,27 @@ struct ViewComposer<'a> {
     own: &'a [PrivateDir],
 }
 
-/// Builds the machine's files with these mounts below `base`, a new tmpfs, and opens the new root. The container uses the folders `lives`,
-/// and has these of its `own`.
+/// Builds the machine's files with these mounts below `base`, a new tmpfs, and opens the new root. `is_root`: this process is root of the
+/// machine. The container uses the folders `lives`, and has these of its `own`. Also returns the paths at which the result differs from the machine's files.
 pub fn compose(
     base: &Path,
     mounts: Vec<Mounted>,
-    wanted: &[RequiredPath],
+    is_root: bool,
+    wanted: Vec<RequiredPath>,
     lives: [&Path; 2],
     own: &[PrivateDir],
-) -> Result<OwnedFd, String> {
-    let is_root = is_machines_root();
-    let is_seen = |wanted: &&RequiredPath| !own.iter().any(|own| own.hides(&wanted.path));
-    let mut places: Vec<RequiredPath> = wanted.iter().filter(is_seen).filter_map(missing).collect();
+) -> Result<(OwnedFd, Vec<PathBuf>), String> {
+    let is_seen = |wanted: &RequiredPath| !own.iter().any(|own| own.hides(&wanted.path));
+    let mut changed: Vec<PathBuf> = [DEVICES, "/proc"].into_iter().map(PathBuf::from).collect();
+    changed.extend(own.iter().map(|own| own.path().to_owned()));
+    let mut places: Vec<RequiredPath> = Vec::new();
+    for wanted in wanted.into_iter().filter(is_seen) {
+        let (path, is_missing) = real_path(&wanted.path);
+        changed.push(path.clone());
+        if is_missing {
+            places.push(RequiredPath { path, ..wanted });
+        }
+    }
     if !is_root {
         let writable = WRITABLE.iter().map(Path::new).filter(|path| path.is_dir());
         let lived = lives.into_iter().filter_map(foreign);
@@ -84,18 +93,19 @@ pub fn compose(
     for own in own {
         own.cover(base, &opened)?;
     }
-    Ok(opened)
+    Ok((opened, changed))
 }
 
 /// Whether this is root of the machine: root of a user namespace has the limits of an ordinary user.
-fn is_machines_root() -> bool {
+pub fn is_machines_root() -> bool {
     let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     geteuid().is_root() && fs::read_to_string("/proc/self/uid_map").is_ok_and(all)
 }
 
-/// Makes all mounts read-only, except devices and special file systems.
-pub fn close(base: &Path) -> Result<(), String> {
-    let root = base.join("root");
+/// Makes all mounts below a new root read-only, except devices and special file systems.
+pub fn close(root: &OwnedFd) -> Result<(), String> {
+    let root = fs::read_link(path_of(root))
+        .map_err(|error| format!("cannot find the new root: {error}", error = io_error_text(error)))?;
     let open = ["dev", "proc", "sys"].map(|name| root.join(name));
     let mounts = mounted::read_mounts().into_iter().filter(|one| one.at.starts_with(&root));
     for at in mounts.map(|one| one.at).filter(|at| open.iter().all(|open| !at.starts_with(open))) {
@@ -108,15 +118,21 @@ pub fn close(base: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the real path of a mount point of which a part is missing; `None` when it exists.
-fn missing(wanted: &RequiredPath) -> Option<RequiredPath> {
-    let plain = wanted.path.components().filter(|part| matches!(part, Component::Normal(_)));
+/// Returns the path without symbolic links, and whether a part of it is missing on the machine. A path that cannot be resolved is returned as
+/// it is.
+fn real_path(path: &Path) -> (PathBuf, bool) {
+    let plain = path.components().filter(|part| matches!(part, Component::Normal(_)));
     let plain = Path::new("/").join(plain.collect::<PathBuf>());
-    let open = |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let existing = plain.ancestors().find_map(|path| Some((path, open(path).ok()?)));
-    let (existing, opened) = existing.filter(|(path, _)| *path != plain)?;
-    let real = fs::read_link(path_of(&opened)).ok()?;
-    Some(RequiredPath { path: real.join(plain.strip_prefix(existing).ok()?), is_folder: wanted.is_folder })
+    let open = |path: &Path, resolve| openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+    if open(&plain, ResolveFlags::NO_SYMLINKS).is_ok() {
+        return (plain, false);
+    }
+    let real = |existing: &Path| {
+        let opened = open(existing, ResolveFlags::empty()).ok()?;
+        Some(fs::read_link(path_of(&opened)).ok()?.join(plain.strip_prefix(existing).ok()?))
+    };
+    let found = plain.ancestors().find_map(|existing| Some((real(existing)?, existing != plain)));
+    found.unwrap_or_else(|| (plain.clone(), false))
 }
 
 /// Returns the deepest folder on the way to a path that has to be copied into an ordinary user's layer beforehand. The kernel does not copy
@@ -299,6 +315,23 @@ fn unless_gone(path: &Path, built: Result<(), String>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn real_path_has_no_links_and_keeps_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| fs::canonicalize(folder.path()).unwrap().join(path);
+        fs::create_dir_all(at("real/deep")).unwrap();
+        std::os::unix::fs::symlink("real", at("link")).unwrap();
+        let table = [
+            ("real/deep", "real/deep", false),
+            ("real/new/file", "real/new/file", true),
+            ("link/deep", "real/deep", false),
+            ("link/new/file", "real/new/file", true),
+        ];
+        for (path, real, is_missing) in table {
+            assert_eq!(real_path(&at(path)), (at(real), is_missing), "{path}");
+        }
+    }
 
     #[test]
     fn mount_that_is_gone_is_left_out() {

@@ -6,7 +6,6 @@ use crate::object::io_error_text;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchmod, openat};
 use rustix::mount::{MountFlags, mount};
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ pub struct RequiredPath {
 
 /// Folder for layers.
 pub struct LayerFolder<'a> {
-    /// The tmpfs.
+    /// The tmpfs, as a path without special characters.
     pub base: &'a Path,
     /// Number of layers.
     pub count: usize,
@@ -41,12 +40,12 @@ impl LayerFolder<'_> {
         for wanted in wanted.iter().filter(|wanted| is_within(&wanted.path, folder)) {
             self.make_place(folder, &upper, wanted)?;
         }
+        // By its descriptor, because a path may contain characters that mean something else in the options.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |path: &Path| openat(CWD, path, flags, Mode::empty()).map_err(|error| failed(&error));
-        let (lower, upper, work) = (open(folder)?, open(&upper)?, open(&work)?);
-        let shown = |fd: &OwnedFd| path_of(fd).display().to_string();
+        let lower = openat(CWD, folder, flags, Mode::empty()).map_err(|error| failed(&error))?;
+        let (lower, upper, work) = (path_of(&lower), upper.display(), work.display());
         let user = if self.is_root { "" } else { ",userxattr" };
-        let options = format!("lowerdir={},upperdir={},workdir={}{user}", shown(&lower), shown(&upper), shown(&work));
+        let options = format!("lowerdir={},upperdir={upper},workdir={work}{user}", lower.display());
         let options = std::ffi::CString::new(options).map_err(|error| failed(&error))?;
         mount("overlay", target, "overlay", MountFlags::empty(), Some(options.as_c_str()))
             .map_err(|error| failed(&error))

@@ -3,12 +3,13 @@
 //! The process that becomes the container makes it, in its own mount namespace (for an ordinary user in a user namespace that maps the user
 //! to itself). So it ends with the container and needs no unmounting. All writes go to one tmpfs: a restart begins without them. Never:
 //! changes a file of the machine, or a mount that other processes see.
-//! Start reading at [`enter`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays, `private_dirs`
+//! Start reading at [`compose_view`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays, `private_dirs`
 //! makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the volumes,
-//! `visit` enters another mount namespace and returns.
+//! `cloned_mount` attaches what is open already, `visit` enters another mount namespace and returns.
 
 pub mod base_mounts;
 mod bind;
+mod cloned_mount;
 mod compose;
 mod devices;
 mod layer;
@@ -62,6 +63,8 @@ pub struct EnteredView {
     mounts: Vec<Mounted>,
     /// The pod's shared memory.
     shm: Option<OwnedFd>,
+    /// Whether it is root of the machine.
+    is_root: bool,
 }
 
 /// Moves this process, which has one thread and is about to become a container, into its own mount namespace: from base mounts, or from
@@ -74,7 +77,8 @@ pub fn start_view(
     shm: Option<&PodShm>,
 ) -> Result<EnteredView, String> {
     if let Some(base_mounts) = base_mounts {
-        return base_mounts.enter(counted, has_space, shm).map(|shm| EnteredView { mounts: base_mounts.mounts(), shm });
+        let shm = base_mounts.enter(counted, has_space, shm)?;
+        return Ok(EnteredView { mounts: base_mounts.mounts(), shm, is_root: base_mounts.is_root() });
     }
     let mounts = mounted::read_mounts();
     let shm = shm.map(clone_shm).transpose()?;
@@ -82,7 +86,7 @@ pub fn start_view(
     if has_space {
         show_processes()?;
     }
-    Ok(EnteredView { mounts, shm })
+    Ok(EnteredView { mounts, shm, is_root: compose::is_machines_root() })
 }
 
 /// Clones the pod's shared memory and returns to the own namespace; only root may do that.
@@ -97,16 +101,39 @@ fn show_processes() -> Result<(), Failure> {
     mount("proc", "/proc", "proc", flags, None).map_err(failed("mount /proc"))
 }
 
-/// Builds the view of this process and enters it. `message` is the termination message file in the pod's folder and its path in the view.
-/// `lives` are the working folder, which is created when it is missing, and the home.
-pub fn enter(
+/// A view that is complete and not entered yet.
+pub struct ComposedView {
+    root: OwnedFd,
+    /// The paths at which it differs from the machine's files.
+    changed: Vec<PathBuf>,
+}
+
+impl ComposedView {
+    /// Whether a folder or anything below it may differ from the machine's. The path has no symbolic links.
+    pub fn may_differ(&self, folder: &Path) -> bool {
+        self.changed.iter().any(|changed| folder.starts_with(changed) || changed.starts_with(folder))
+    }
+
+    /// Makes its root that of this process.
+    pub fn enter(self) -> Result<(), String> {
+        // Covers the old root, which is invisible from here on. Unmounting it (`pivot_root`) would wait for all processors.
+        fchdir(&self.root).map_err(describe_error("enter the new root"))?;
+        mount_move(".", "/").map_err(describe_error("move it over the old root"))?;
+        chroot(".").map_err(describe_error("enter the new root"))?;
+        chdir("/").map_err(describe_error("enter the new root"))
+    }
+}
+
+/// Builds the view of this process. `message` is the termination message file in the pod's folder and its path in the view. `lives` are the
+/// working folder, which is created when it is missing, and the home.
+pub fn compose_view(
     begun: EnteredView,
     pod: &Path,
     message: (&Path, &str),
     lives: [&Path; 2],
     view: &MountView,
     volumes: &[Volume],
-) -> Result<(), String> {
+) -> Result<ComposedView, String> {
     let [cwd, _] = lives;
     let mut binds = bind::all_binds(pod, view, volumes)?;
     // The termination message is kept; other writes in the container's folder are gone after a restart like all others.
@@ -117,7 +144,9 @@ pub fn enter(
     for folder in &view.own {
         binds.push(bind::BindMount::same_path(Path::new(folder))?);
     }
-    let base = mount_layer_tmpfs(pod)?;
+    mount_layer_tmpfs(pod)?;
+    // From here on the parts of the view are in the working folder: their paths are short, whatever the pod's path looks like.
+    let base = Path::new("");
     for (number, path) in view.new_folders.iter().enumerate() {
         binds.push(bind::BindMount::new_folder(&base.join(format!("v{number}")), path, view.new_folders_owner)?);
     }
@@ -127,14 +156,14 @@ pub fn enter(
     let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
     let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
     let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
-    let root =
-        compose::compose(&base, mounts, &wanted, lives, &PrivateDir::plan_private_dirs(&shown, &targets, begun.shm))?;
+    let own = PrivateDir::plan_private_dirs(&shown, &targets, begun.shm);
+    let (root, changed) = compose::compose(base, mounts, begun.is_root, wanted, lives, &own)?;
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // A failure here is reported when the mount is made.
         bind::make_folder(&root, cwd);
         binds.iter().for_each(|bind| drop(bind.open_mount_point(&root)));
-        compose::close(&base)?;
+        compose::close(&root)?;
     }
     for step in [bind::BindMount::mount, bind::BindMount::finish] {
         for bind in &binds {
@@ -143,26 +172,22 @@ pub fn enter(
     }
     // The working folder may be in a volume (as in runc: created after all mounts).
     bind::make_folder(&root, cwd);
-    // Covers the old root, which is invisible from here on. Unmounting it (`pivot_root`) would wait for all processors.
-    fchdir(&root).map_err(describe_error("enter the new root"))?;
-    mount_move(".", "/").map_err(describe_error("move it over the old root"))?;
-    chroot(".").map_err(describe_error("enter the new root"))?;
-    chdir("/").map_err(describe_error("enter the new root"))
+    Ok(ComposedView { root, changed })
 }
 
-/// Mounts a new tmpfs for the container's writes.
-fn mount_layer_tmpfs(pod: &Path) -> Result<PathBuf, String> {
+/// Mounts a new tmpfs for the container's writes, and makes it the working folder.
+fn mount_layer_tmpfs(pod: &Path) -> Result<(), String> {
     // All containers use this path; none sees another's mount.
     let base = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
     folder::private_folder(&base).map_err(|error| format!("{error:#}"))?;
     mount("tmpfs", &base, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755"))
-        .map_err(describe_error("mount a tmpfs"))?;
-    Ok(base)
+        .and_then(|()| chdir(&base))
+        .map_err(describe_error("mount a tmpfs"))
 }
 
-/// Keeps a process's mount namespace open, when it is not ours: the last user of a namespace has to wait for its unmounting.
+/// Keeps the mount namespace of a process with a view open: the last user of a namespace has to wait for its unmounting.
 pub fn hold_namespace(process: i32) -> Option<OwnedFd> {
-    space_of(process, "mnt").ok().flatten()
+    open_space(&process.to_string(), "mnt").ok()
 }
 
 /// Gives this process, which has one thread, an empty root and an unprivileged user, because others can read its `/proc` entry. Errors are

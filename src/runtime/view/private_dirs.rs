@@ -4,11 +4,10 @@
 //! An entry of the machine's folder is visible when it contains the cluster's folder or something that the container was started with: its
 //! working folder, the manifest's, its program, a path in a word of its command.
 
-use super::{create_folder, path_of, shm};
+use super::{cloned_mount, create_folder};
 use crate::object::io_error_text;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
-use rustix::mount::{mount_bind, mount_bind_recursive};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -46,6 +45,11 @@ impl PrivateDir {
         PLACES.map(Path::new).into_iter().filter(|at| !is_taken(at)).map(own).collect()
     }
 
+    /// Returns its path.
+    pub fn path(&self) -> &'static Path {
+        self.at
+    }
+
     /// Whether this is its path.
     pub fn is_at(&self, path: &Path) -> bool {
         self.at == path
@@ -78,12 +82,13 @@ impl PrivateDir {
         let visible: Vec<(&PathBuf, OwnedFd)> =
             self.entries.iter().filter_map(|name| Some((name, open(root, &self.at.join(name)).ok()?))).collect();
         match &self.mount {
-            Some(mount) => shm::attach_mount(mount, &place).map_err(failed)?,
+            Some(mount) => cloned_mount::attach(mount, &place).map_err(failed)?,
             None => {
                 let created = &base.join(self.at.file_name().unwrap_or_default());
                 create_folder(created, 0o777)?;
                 let _ = fs::set_permissions(created, fs::Permissions::from_mode(0o1777));
-                mount_bind(created, path_of(&place)).map_err(failed)?;
+                let created = openat(CWD, created, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+                cloned_mount::bind(&created, &place).map_err(failed)?;
             }
         }
         let place = open(root, self.at).map_err(failed)?;
@@ -107,7 +112,7 @@ fn bind_entry(own: &OwnedFd, name: &Path, source: &OwnedFd) -> rustix::io::Resul
     };
     made.or_else(|error| if error == Errno::EXIST { Ok(()) } else { Err(error) })?;
     let place = openat(own, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    mount_bind_recursive(path_of(source), path_of(&place))
+    cloned_mount::bind_recursive(source, &place)
 }
 
 /// Returns the entry of a folder that contains a path.

@@ -60,10 +60,11 @@ fn fresh_name() -> String {
 
 fn write_all(folder: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     for file in files {
-        let (parent, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
-        let parent = file_tree::make_folders(folder, parent, 0o755)?;
+        let parent_and_name = file.path.rsplit_once('/');
+        let made = parent_and_name.map(|(parent, _)| file_tree::make_folders(folder, parent, 0o755)).transpose()?;
+        let name = parent_and_name.map_or(&*file.path, |(_, name)| name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = openat(&parent, name, flags, Mode::from_raw_mode(0o600))?;
+        let made = openat(made.as_ref().unwrap_or(folder), name, flags, Mode::from_raw_mode(0o600))?;
         let mut rest = &file.content[..];
         while !rest.is_empty() {
             let written = rustix::io::write(&made, rest)?;

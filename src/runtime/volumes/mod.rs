@@ -48,7 +48,7 @@ fn create_volume(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), Stri
         }
         VolumeContent::Files(files) => {
             let folder = make_folder(root, &volume.name, 0o755).map_err(failed)?;
-            let write = if volume.name.contains('.') { content::write_files } else { content::replace };
+            let write = if is_internal(&volume.name) { content::write_files } else { content::replace };
             write(&folder, files).map_err(failed)
         }
         VolumeContent::Host { path, kind } => check_host(Path::new(path), kind),
@@ -58,6 +58,11 @@ fn create_volume(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), Stri
             empty(&all, name).map_err(failed)
         }
     }
+}
+
+/// Whether a volume is kloop's own: the name of no other contains a dot.
+pub fn is_internal(name: &str) -> bool {
+    name.contains('.')
 }
 
 /// Creates a folder that every user may write in, for an emptyDir; an existing one is unchanged.
