@@ -8,7 +8,7 @@ use super::sources::product;
 use super::syntax::{Static, StaticKind};
 
 /// The mutable statics by file and name, each with the reason why it is no function argument.
-const CHANGING: [(&str, &str, &str); 25] = [
+const CHANGING: [(&str, &str, &str); 26] = [
     (
         "src/apiserver/admission/policies/definitions.rs",
         "KNOWN",
@@ -40,6 +40,7 @@ const CHANGING: [(&str, &str, &str); 25] = [
     ("src/runtime/descriptors.rs", "ORIGINAL", "the limit of the process before it was raised"),
     ("src/runtime/network/random.rs", "CHANCE", "a random number generator for each thread"),
     ("src/runtime/network/worker_pool.rs", "NUMBER", "the index of a worker thread"),
+    ("src/runtime/process.rs", "BOOT", "the id of the boot, which is read once and inherited by forked processes"),
     ("src/runtime/relay.rs", "CARRIED", "the number of connections of a thread"),
     ("src/runtime/relay.rs", "BYTES", "a buffer for each thread, empty between uses"),
     (
