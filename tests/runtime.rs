@@ -1,6 +1,7 @@
 //! Real processes under real shims.
 
 mod deaths;
+mod inherited_code;
 mod services;
 mod shared_memory;
 mod successor;

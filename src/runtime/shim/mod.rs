@@ -16,6 +16,7 @@ mod bounds;
 mod client;
 mod container_process;
 mod ending;
+mod inherited_code;
 mod launch;
 mod log;
 pub mod pause;

@@ -7,6 +7,7 @@
 use super::super::process;
 use super::super::spawn::open_dev_null;
 use super::super::view::base_mounts::BaseMountsState;
+use super::inherited_code::InheritedCode;
 use crate::object::io_error_text;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::setsid;
@@ -37,16 +38,21 @@ pub fn main() -> io::Result<()> {
     ask_about_processor();
     // Read once for all shims.
     let _ = process::boot_id();
+    let mut code = InheritedCode::default();
     while let Some((folder, leader)) = receive(&control)? {
         base_mounts.prepare_for_forks();
+        code.prepare_for_forks();
         // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
         match unsafe { libc::fork() } {
             0 => {
                 drop(control);
                 return born(&folder, leader, base_mounts);
             }
-            // The control plane sees its connection close and asks again.
-            _ => drop(leader),
+            pid => {
+                code.note_shim(pid);
+                // When the fork has failed, the control plane sees its connection close and asks again.
+                drop(leader);
+            }
         }
     }
     Ok(())
