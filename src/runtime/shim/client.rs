@@ -9,6 +9,8 @@ use std::os::fd::OwnedFd;
 
 /// Maximum length of a request; a longer one is invalid.
 const LONGEST: usize = 8 * 1024 * 1024;
+/// Number of bytes to receive at once. A new shim has a page fault for each page of a block.
+const BLOCK: usize = 4 * 1024;
 /// A client that lets this many bytes pile up is disconnected.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
@@ -43,11 +45,9 @@ impl ShimClient {
     /// Reads what is there and gives the requests that are whole.
     pub fn read(&mut self) -> Vec<RequestEnvelope> {
         let mut from = self.inbox.len();
-        // A new shim has a page fault for each page of a block, and most requests fit into one.
-        match from {
-            0 => self.receive(&mut [0; 4 * 1024]),
-            _ => self.receive(&mut vec![0; 64 * 1024]),
-        }
+        let mut block = [0; BLOCK];
+        // Descriptors belong to the request that they came with, so another one is not received with them.
+        while self.receive(&mut block) == BLOCK && self.descriptors.is_empty() && self.inbox.len() <= LONGEST {}
         let mut requests = Vec::new();
         while let Some(length) = memchr::memchr(b'\n', &self.inbox[from..]) {
             let end = from + length;
@@ -66,8 +66,8 @@ impl ShimClient {
         requests
     }
 
-    /// Receives bytes, and the descriptors that came with them.
-    fn receive(&mut self, block: &mut [u8]) {
+    /// Receives bytes, and the descriptors that came with them. Returns the number of bytes.
+    fn receive(&mut self, block: &mut [u8]) -> usize {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -77,12 +77,11 @@ impl ShimClient {
                 self.descriptors = descriptors.collect();
             }
         }
-        match received.map(|received| received.bytes) {
-            Ok(0) => self.gone = true,
-            Ok(read) => self.inbox.extend_from_slice(&block[..read]),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(_) => self.gone = true,
-        }
+        let read = received.map(|received| received.bytes);
+        self.gone |= !matches!(read, Ok(1..) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR));
+        let read = read.unwrap_or(0);
+        self.inbox.extend_from_slice(&block[..read]);
+        read
     }
 
     /// Queues an answer and sends what the socket takes.

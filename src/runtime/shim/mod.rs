@@ -22,6 +22,7 @@ mod log;
 pub mod pause;
 mod program_search;
 mod requests;
+mod signals;
 mod start_inputs;
 mod stdio;
 mod stop_signal;
@@ -49,15 +50,12 @@ use pause::PauseProcess;
 use requests::RunningCommand;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, WaitOptions};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signals::SignalWatch;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stop_signal::SentStop;
 use successor::{ExpectedStart, StandbyAttempt};
@@ -136,8 +134,7 @@ struct Shim {
     /// Announces changes while the control plane has parked this shim.
     announcer: Option<Announcer>,
     listener: OwnedFd,
-    signals: UnixStream,
-    told_to_leave: Arc<AtomicBool>,
+    signals: SignalWatch,
     log_buffers: LogBuffers,
     next_client: u64,
     /// Number of the last command that was marked.
@@ -169,7 +166,6 @@ impl Shim {
         record.shim = ProcessIdentity::from_pid(std::process::id() as i32);
         // A leader that has been replaced may have started us just before: what it says then counts no more.
         record.epoch = record.epoch.max(folder::read_epoch_above(Path::new(".")));
-        let (signals, told_to_leave) = watch_signals()?;
         let shim = Shim {
             listener: listen_at(Path::new(folder::SOCKET))?,
             record,
@@ -184,8 +180,7 @@ impl Shim {
             denied: HashMap::new(),
             clients: vec![ShimClient::new(0, leader)],
             announcer: None,
-            signals,
-            told_to_leave,
+            signals: SignalWatch::start()?,
             log_buffers: LogBuffers::new(),
             next_client: 1,
             next_mark: 0,
@@ -256,7 +251,7 @@ impl Shim {
     }
 
     fn may_leave(&mut self) -> bool {
-        let is_ordered = self.told_to_leave.load(Ordering::Relaxed);
+        let is_ordered = self.signals.is_told_to_leave();
         let may = self.live.is_empty() && (is_ordered || self.idle.elapsed() >= LINGER) && self.is_empty();
         if may && !is_ordered && self.keeps_memory() {
             self.idle = Instant::now();
@@ -294,10 +289,7 @@ impl Shim {
 
     fn serve(&mut self, source: EventOrigin) {
         match source {
-            EventOrigin::Signals => {
-                let mut bytes = [0; 64];
-                while rustix::io::read(&self.signals, &mut bytes[..]).is_ok_and(|read| read == bytes.len()) {}
-            }
+            EventOrigin::Signals => self.signals.read(),
             EventOrigin::Listener => {
                 if let Ok(socket) = client::accept(&self.listener) {
                     self.clients.push(ShimClient::new(self.next_client, socket));
@@ -410,21 +402,6 @@ impl ContainerRecord {
         let last = before.and_then(|before| before.ended().cloned().or(before.last));
         ContainerRecord { attempt, state, stopping: None, last }
     }
-}
-
-/// SIGCHLD and SIGTERM wake the loop; SIGHUP and SIGINT do nothing. Handlers rather than "ignore", which a child would inherit.
-fn watch_signals() -> io::Result<(UnixStream, Arc<AtomicBool>)> {
-    let (read, write) = UnixStream::pair()?;
-    read.set_nonblocking(true)?;
-    let told_to_leave = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGTERM, told_to_leave.clone())?;
-    for signal in [SIGHUP, SIGINT] {
-        signal_hook::flag::register(signal, Arc::default())?;
-    }
-    for signal in [SIGCHLD, SIGTERM] {
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-    }
-    Ok((read, told_to_leave))
 }
 
 fn listen_at(path: &Path) -> io::Result<OwnedFd> {

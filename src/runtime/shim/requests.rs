@@ -22,7 +22,6 @@ use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Maximum milliseconds until a deadline: about thirty years, so that no sum overflows.
@@ -149,7 +148,7 @@ impl Shim {
             let start = Some((launch.container, launch.attempt));
             return self.send_to_client(client, &ShimAnswer::Refused { why, start });
         }
-        self.told_to_leave.store(false, Ordering::Relaxed);
+        self.signals.stay();
         let name = launch.container.clone();
         let attempt = launch.attempt;
         self.awaited.remove(&name);

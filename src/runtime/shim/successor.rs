@@ -13,7 +13,6 @@ use super::start_inputs::StartInputs;
 use super::{LiveContainer, Shim};
 use crate::world::volume::{self, Volume, VolumeContent};
 use crate::world::{ProcessNamespace, RestartDecision};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time for which a standby process is kept after the exit of the attempt before it. A longer backoff leaves time for a
@@ -187,7 +186,7 @@ impl Shim {
     }
 
     fn is_leaving(&self) -> bool {
-        self.removing || self.told_to_leave.load(Ordering::Relaxed)
+        self.removing || self.signals.is_told_to_leave()
     }
 
     /// Removes the standby whose process has exited, if this was the process of a standby.

@@ -18,7 +18,6 @@ use std::io;
 use std::iter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Number of rounds with nothing but calls after which all other descriptors are combined in one: a program that connects again and again waits for each
@@ -95,7 +94,7 @@ impl Shim {
     fn watched(&self) -> (Vec<PollFd<'_>>, Vec<EventOrigin>) {
         let mut sources = vec![EventOrigin::Signals, EventOrigin::Listener];
         let mut fds = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
         ];
         for client in &self.clients {
@@ -129,7 +128,7 @@ impl Shim {
         let stops = self.live.iter().filter_map(|live| live.deadline);
         let execs = self.execs.iter().filter_map(RunningCommand::deadline);
         let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
-        let leave = self.live.is_empty().then(|| match self.told_to_leave.load(Ordering::Relaxed) {
+        let leave = self.live.is_empty().then(|| match self.signals.is_told_to_leave() {
             true => Instant::now() + KILL_PAUSE,
             false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
         });
