@@ -1,11 +1,12 @@
-//! Memory of the code that only the start of a control plane runs.
+//! Memory that only the start of a control plane needs.
 //!
 //! Two thirds of the memory of a control plane that has started a hundred pods are pages of its own program, and it needs half of them never
-//! again. They go back once, when the machine has had no work for a while. The kernel maps again what runs after all.
+//! again. Of the rest the allocator keeps a third for allocations to come. Both go back once, when the machine has had no work for a while. The
+//! kernel maps again what runs after all.
 //!
 //! Never: gives pages back a second time. The kernel has then mapped the code of restarts again, and restarts should not wait for it.
 
-use crate::runtime::release_program_pages;
+use crate::runtime::{allocator, release_program_pages};
 use std::time::{Duration, Instant};
 
 /// Time without work for the machine after which the start is over.
@@ -38,6 +39,7 @@ impl StartCode {
             && now.saturating_duration_since(*last) >= QUIET
         {
             release_program_pages();
+            allocator::release_unused();
             *self = StartCode::Released;
         }
     }
