@@ -78,7 +78,10 @@ fn serve(leader: OwnedFd, base_mounts: BaseMountsState) -> io::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let Some(mut shim) = Shim::open(leader, base_mounts)? else { return Ok(()) };
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    shim.run()
+    let ended = shim.run();
+    // The process ends here: the kernel closes all descriptors and takes all memory back at once.
+    std::mem::forget(shim);
+    ended
 }
 
 /// A container whose main process runs, or has ended while something that it started has not.
