@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open,
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Read;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// A process of this boot: pid and start time (field 22 of `/proc/pid/stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +39,14 @@ pub struct ProcessStat {
 
 /// Returns the id of this boot; pids that were recorded in another boot are void. It is read once, and known in forked processes.
 pub fn boot_id() -> String {
-    static BOOT: LazyLock<String> =
-        LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned());
-    BOOT.clone()
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(known) = BOOT.get() {
+        return known.clone();
+    }
+    match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(text) => BOOT.get_or_init(|| text.trim().to_owned()).clone(),
+        Err(_) => String::new(),
+    }
 }
 
 /// Maximum length of `/proc/pid/stat`: 52 numbers and a name.

@@ -300,3 +300,23 @@ fn volumes_can_be_nested_and_cover_the_cluster_folder() {
         cluster.nothing_is_left();
     }
 }
+
+#[test]
+fn program_is_found_where_a_link_in_a_volume_leads_its_mount() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        // The link leads the mount point of the second volume to a folder of PATH, in which the machine has no such program.
+        cluster.apply(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tools}\ndata: {kloop-tool: \"#!/bin/sh\\necho from a volume\\n\"}\n\
+             ---\napiVersion: v1\nkind: Pod\nmetadata: {name: linked}\nspec:\n  restartPolicy: Never\n  volumes:\n\
+             \x20 - {name: data, emptyDir: {}}\n  - {name: tools, configMap: {name: tools, defaultMode: 0755}}\n\
+             \x20 initContainers:\n  - {name: link, image: busybox, command: [ln, -s, /var/tmp, /kloop-data/bin], \
+             volumeMounts: [{name: data, mountPath: /kloop-data}]}\n  containers:\n  - name: main\n    image: busybox\n\
+             \x20   command: [kloop-tool]\n    env: [{name: PATH, value: \"/var/tmp:/usr/bin:/bin\"}]\n    volumeMounts:\n\
+             \x20   - {name: data, mountPath: /kloop-data}\n\
+             \x20   - {name: tools, mountPath: /kloop-data/bin/kloop-tool, subPath: kloop-tool}\n",
+        );
+        cluster.until_reads("pod linked", "{.status.phase}", "Succeeded");
+        assert_eq!(cluster.log("linked", "main"), "from a volume\n");
+    }
+}

@@ -46,8 +46,12 @@ impl ShimClient {
     pub fn read(&mut self) -> Vec<RequestEnvelope> {
         let mut from = self.inbox.len();
         let mut block = [0; BLOCK];
-        // Descriptors belong to the request that they came with, so another one is not received with them.
-        while self.receive(&mut block) == BLOCK && self.descriptors.is_empty() && self.inbox.len() <= LONGEST {}
+        // Descriptors belong to the request that they came with: what follows it is received later.
+        let is_within_request = |block: &[u8]| memchr::memchr(b'\n', block).is_none();
+        while self.receive(&mut block) == BLOCK
+            && (self.descriptors.is_empty() || is_within_request(&block))
+            && self.inbox.len() <= LONGEST
+        {}
         let mut requests = Vec::new();
         while let Some(length) = memchr::memchr(b'\n', &self.inbox[from..]) {
             let end = from + length;

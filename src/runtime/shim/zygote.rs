@@ -49,9 +49,11 @@ pub fn main() -> io::Result<()> {
                 return born(&folder, leader, base_mounts);
             }
             pid => {
-                code.note_shim(pid);
                 // When the fork has failed, the control plane sees its connection close and asks again.
                 drop(leader);
+                if pid > 0 {
+                    code.note_shim(pid);
+                }
             }
         }
     }

@@ -168,7 +168,8 @@ fn apply_settings(program: &SpawnProgram) -> io::Result<()> {
             done(libc::setuid(identity.user))?;
         }
         rights::forbid_new_privileges(&program.rights)?;
-        // Exec itself restores the disposition of signals that have a handler. The standard library ignores this one, and nothing here ignores another.
+        // Exec itself restores the disposition of signals that have a handler; those of this process change nothing. The standard library
+        // ignores this signal, and nothing here ignores another.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut none = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&mut none);

@@ -3,18 +3,26 @@
 //! mount(2) takes paths, and what is open has one only in `/proc`: to look such a path up in a container's new `/proc` takes a third as long
 //! as the mount itself. A clone of a mount is attached by descriptors alone (open_tree(2), move_mount(2)).
 
-use rustix::io::Result;
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use super::path_of;
+use rustix::io::{Errno, Result};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, mount_bind, mount_bind_recursive, move_mount, open_tree};
 use std::os::fd::OwnedFd;
 
 /// Mounts an open file or folder, with what is mounted below it, at an open place.
 pub fn bind_recursive(source: &OwnedFd, place: &OwnedFd) -> Result<()> {
-    attach(&clone(source, OpenTreeFlags::AT_RECURSIVE)?, place)
+    let bound = clone(source, OpenTreeFlags::AT_RECURSIVE).and_then(|clone| attach(&clone, place));
+    if is_refused(bound) { mount_bind_recursive(path_of(source), path_of(place)) } else { bound }
 }
 
 /// Mounts an open file or folder at an open place.
 pub fn bind(source: &OwnedFd, place: &OwnedFd) -> Result<()> {
-    attach(&clone(source, OpenTreeFlags::empty())?, place)
+    let bound = clone(source, OpenTreeFlags::empty()).and_then(|clone| attach(&clone, place));
+    if is_refused(bound) { mount_bind(path_of(source), path_of(place)) } else { bound }
+}
+
+/// Whether a sandbox does not implement or permit these system calls. It may permit mount(2).
+fn is_refused(bound: Result<()>) -> bool {
+    matches!(bound, Err(Errno::NOSYS | Errno::PERM))
 }
 
 fn clone(source: &OwnedFd, flags: OpenTreeFlags) -> Result<OwnedFd> {

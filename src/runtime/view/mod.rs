@@ -57,7 +57,7 @@ const NOBODY: u32 = 65535;
 /// The hidden command that tries whether namespaces are possible.
 pub const TRY: &str = "try-view";
 
-/// State of a process that has entered its view.
+/// State of a process that has entered its own mount namespace.
 pub struct EnteredView {
     /// The machine's mounts.
     mounts: Vec<Mounted>,
@@ -157,7 +157,12 @@ pub fn compose_view(
     let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
     let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
     let own = PrivateDir::plan_private_dirs(&shown, &targets, begun.shm);
-    let (root, changed) = compose::compose(base, mounts, begun.is_root, wanted, lives, &own)?;
+    let is_nested = targets.iter().any(|at| targets.iter().any(|other| at != other && at.starts_with(other)));
+    let (root, mut changed) = compose::compose(base, mounts, begun.is_root, wanted, lives, &own)?;
+    if is_nested {
+        // A link in the outer volume may lead the mount point of the inner one anywhere.
+        changed.push("/".into());
+    }
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // A failure here is reported when the mount is made.
