@@ -142,11 +142,12 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     let changes_nothing = order.keeps_all();
     containers::carry_out(order, &pod, plan);
     termination::finish(&pod, plan);
-    // Such a plan only writes what the machine has reported. Deadlines count from the stored start time, and volumes show the stored
-    // annotations.
+    // Such a plan only writes what the machine has reported, or a simulated one would report. Deadlines count from the stored start time,
+    // and volumes show the stored annotations.
     let is_passive = plan.effects.is_empty() && plan.memory.is_empty() && plan.waits.is_empty();
-    let reads_the_write = pod.status.start_time.is_none() || volumes::show_annotations(&pod);
-    plan.is_settled = changes_nothing && is_passive && !reads_the_write && !pod.simulated && !row.is_deleting();
+    let has_new_deadline = pod.status.start_time.is_none() && pod.spec.active_deadline_seconds.is_some();
+    let reads_the_write = has_new_deadline || volumes::show_annotations(&pod);
+    plan.is_settled = changes_nothing && is_passive && !reads_the_write && !row.is_deleting();
 }
 
 /// A pod that has ended for good, of which nothing runs: it is not even read.

@@ -241,6 +241,7 @@ fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LOOP;
     use super::super::testing::{TestMachine, key, pod};
     use serde_json::{Value, json};
 
@@ -271,6 +272,19 @@ mod tests {
             machine.reboot();
             machine.run_to(1000);
             assert_eq!(machine.writes, writes, "a restart of the control plane changes nothing");
+        }
+    }
+
+    #[test]
+    fn the_first_plan_of_a_pod_is_its_last() {
+        let containers = json!([{"name": "c", "image": "a:1"}]);
+        for (spec, is_settled) in [
+            (json!({"containers": containers}), true),
+            (json!({"containers": containers, "activeDeadlineSeconds": 5}), false),
+        ] {
+            let machine = TestMachine::simulated(pod(spec));
+            let plan = (LOOP.plan)(&machine.world, &key("p"));
+            assert_eq!((plan.writes.len(), plan.is_settled), (1, is_settled));
         }
     }
 
