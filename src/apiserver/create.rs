@@ -5,7 +5,7 @@ use super::authorization::check_verb;
 use super::forward::{ForwardedAction, ForwardedWrite};
 use super::rules::metadata;
 use super::rules::names::{self, key_of};
-use super::transaction::Transaction;
+use super::transaction::{PodCopy, Transaction};
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
 use crate::kinds::{self, Kind, UnknownField, field};
@@ -68,16 +68,23 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
 /// A created pod, and the body that it was made of. A body that differs only in its name is not decoded again, and is validated again only
 /// when admission changes it. A controller makes many such pods at a time.
 #[derive(Default)]
-pub struct PodTemplateCache(Option<(Object, Arc<Object>)>);
+pub struct PodTemplateCache(Option<PodTemplate>);
+
+struct PodTemplate {
+    /// The body.
+    body: Object,
+    /// The pod as it was kept.
+    made: Arc<Object>,
+    /// Its text, and a copy that gets the metadata of each pod that is made like it, once there is one.
+    copy: Option<(String, Object)>,
+}
 
 impl PodTemplateCache {
-    /// The pod for this body, copied from the cached one, before it gets its own metadata; and the cached one.
-    fn cached_pod(&self, body: &Object) -> Option<(Object, Arc<Object>)> {
-        let (known, made) = self.0.as_ref()?;
-        let is_alike = !body.name().is_empty() && metadata::same_but_for(body, known, "name");
-        let mut object = is_alike.then(|| Object::clone(made))?;
-        object.set(&["metadata", "name"], body.name());
-        Some((object, made.clone()))
+    /// The template for this body.
+    fn like(&mut self, body: &Object) -> Option<&mut PodTemplate> {
+        let template = self.0.as_mut()?;
+        let is_alike = !body.name().is_empty() && metadata::same_but_for(body, &template.body, "name");
+        is_alike.then_some(template)
     }
 }
 
@@ -88,32 +95,53 @@ pub fn create_like(
     body: &Object,
     options: &WriteOptions,
     template_cache: &mut PodTemplateCache,
-) -> ApiResult<WriteReply> {
+) -> ApiResult<()> {
     // The cached pod has passed policies and webhooks, which may change a pod twice in another way than once.
     let is_concerned = admission::may_concern(txn, kind, Operation::Create, "")?;
-    let cached = if is_concerned { None } else { template_cache.cached_pod(body) };
-    let Some((mut object, made)) = cached else {
-        let reply = create(txn, kind, body, options)?;
-        if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run && !is_concerned {
-            template_cache.0 = Some((body.clone(), reply.object.clone()));
+    let template = if is_concerned { None } else { template_cache.like(body) };
+    if let Some(template) = template {
+        let created = create_from_template(txn, kind, (body, options), template);
+        if !matches!(created, Ok(true)) {
+            template.copy = None;
         }
-        return Ok(reply);
-    };
-    set_server_metadata(txn, kind, &mut object);
-    let key = key_of(kind, &object);
-    refuse(kind, &object, &kinds::metadata::validate_metadata(&object, None, kind))?;
+        return created.map(drop);
+    }
+    let reply = create(txn, kind, body, options)?;
+    if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run && !is_concerned {
+        template_cache.0 = Some(PodTemplate { body: body.clone(), made: reply.object, copy: None });
+    }
+    Ok(())
+}
+
+/// Creates a pod from a template. Returns whether the copy of the template differs from it in the pod's own metadata alone, as before.
+fn create_from_template(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    (body, options): (&Object, &WriteOptions),
+    template: &mut PodTemplate,
+) -> ApiResult<bool> {
+    let PodTemplate { made, copy, .. } = template;
+    let (text, object) = copy.get_or_insert_with(|| (made.0.to_string(), Object::clone(made)));
+    object.set(&["metadata", "name"], body.name());
+    set_server_metadata(txn, kind, object);
+    let key = key_of(kind, object);
+    refuse(kind, object, &kinds::metadata::validate_metadata(object, None, kind))?;
     let mut warnings = Vec::new();
     let own_metadata = object.0["metadata"].clone();
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
     let target = target(kind, body, &key, options);
-    admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
-    if object.0["metadata"] != own_metadata || !metadata::has_same_content(&object, &made) {
-        (kind.prepare)(&mut object, None);
-        check(txn, kind, body.api_version(), &object, None)?;
+    admit(txn, target, object, &mut warnings, admission::mutate)?;
+    let is_unchanged = object.0["metadata"] == own_metadata && metadata::has_same_content(object, made);
+    if !is_unchanged {
+        (kind.prepare)(object, None);
+        check(txn, kind, body.api_version(), object, None)?;
     }
-    admit(txn, target, &mut object, &mut warnings, admission::validate)?;
+    admit(txn, target, object, &mut warnings, admission::validate)?;
     check_free(txn, kind, &key)?;
-    Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
+    if !is_unchanged || !txn.copy_in_text(&PodCopy { like: made, text, pod: object }) {
+        txn.put(&key, object.clone())?;
+    }
+    Ok(is_unchanged)
 }
 
 /// One of the two phases of admission.
@@ -239,6 +267,14 @@ mod tests {
         )
     }
 
+    fn create_and_get(api: &mut Api, body: &Object, template_cache: &mut PodTemplateCache) -> ApiResult<Object> {
+        let (kind, options) = (&kinds::pod::KIND, WriteOptions::default());
+        api.write(false, |txn| {
+            create_like(txn, kind, body, &options, template_cache)?;
+            Ok(txn.get(&key_of(kind, body))?.expect("it was created"))
+        })
+    }
+
     #[test]
     fn pod_like_an_earlier_one_is_what_it_would_be_by_itself() {
         let mut api = Api::in_memory("test").unwrap();
@@ -254,12 +290,11 @@ mod tests {
             .map(|(n, i, l)| body(n, i, l));
         let options = WriteOptions::default();
         let mut template_cache = PodTemplateCache::default();
-        let cast = bodies.each_ref().map(|body| template_cache.cached_pod(body).is_some());
+        let cast = bodies.each_ref().map(|body| template_cache.like(body).is_some());
         assert_eq!(cast, [false; 5], "nothing was made yet");
         let mut uids = Vec::new();
         for like in &bodies {
-            let made =
-                api.write(false, |txn| create_like(txn, kind, like, &options, &mut template_cache)).unwrap().object;
+            let made = create_and_get(&mut api, like, &mut template_cache).unwrap();
             let mut other = like.clone();
             other.set(&["metadata", "name"], format!("{}-alone", like.name()));
             let alone = api.write(false, |txn| create(txn, kind, &other, &options)).unwrap().object;
@@ -268,15 +303,14 @@ mod tests {
         }
         uids.dedup();
         assert_eq!(uids.len(), 5);
-        let is_cast =
-            |name: &str, image: &str, label: &str| template_cache.cached_pod(&body(name, image, label)).is_some();
+        let mut is_cast =
+            |name: &str, image: &str, label: &str| template_cache.like(&body(name, image, label)).is_some();
         assert_eq!(
             [is_cast("f", "y", "2"), is_cast("f", "x", "2"), is_cast("f", "y", "1"), is_cast("", "y", "2")],
             [true, false, false, false]
         );
         for (name, reason) in [("e", Reason::AlreadyExists), ("E!", Reason::Invalid)] {
-            let refused =
-                api.write(false, |txn| create_like(txn, kind, &body(name, "y", "2"), &options, &mut template_cache));
+            let refused = create_and_get(&mut api, &body(name, "y", "2"), &mut template_cache);
             assert_eq!(refused.unwrap_err().reason, reason, "{name}");
         }
         // The LimitRange that admission reads may change between two pods.
@@ -286,8 +320,8 @@ mod tests {
         let ranges = kinds::by_resource(Resource("limitranges")).unwrap();
         api.write(false, |txn| create(txn, ranges, &range, &options)).unwrap();
         let like = body("g", "y", "2");
-        assert!(template_cache.cached_pod(&like).is_some());
-        let made = api.write(false, |txn| create_like(txn, kind, &like, &options, &mut template_cache)).unwrap().object;
+        assert!(template_cache.like(&like).is_some());
+        let made = create_and_get(&mut api, &like, &mut template_cache).unwrap();
         let alone = api.write(false, |txn| create(txn, kind, &body("g-alone", "y", "2"), &options)).unwrap().object;
         assert_eq!(made.items(&["spec", "containers"])[0]["resources"]["limits"]["cpu"], "2");
         assert_eq!(shape(&made), shape(&alone));

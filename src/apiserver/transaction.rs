@@ -12,6 +12,7 @@ use crate::object::edit::TextEdit;
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES};
+use serde_json::Value;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -88,6 +89,17 @@ pub trait Transaction {
 
     /// Keeps a pod as bound without reading it whole. Where a transaction cannot, nothing is kept and this is false.
     fn bind_in_text(&mut self, _pod: &Key, _binding: &Binding) -> bool {
+        false
+    }
+
+    /// Keeps a pod that is like another one but for its own metadata, without writing it out. Where a transaction cannot, nothing is kept
+    /// and this is false.
+    fn copy_in_text(&mut self, _copy: &PodCopy<'_>) -> bool {
+        false
+    }
+
+    /// Replaces the status of a pod without reading the pod whole. Where a transaction cannot, nothing is kept and this is false.
+    fn replace_status_in_text(&mut self, _pod: &Key, _change: &PodStatusChange<'_>) -> bool {
         false
     }
 
@@ -214,5 +226,27 @@ pub struct Binding {
     /// The labels that the node gives its pods.
     pub labels: Vec<(&'static str, String)>,
     /// All of the changes, the labels among them.
+    pub edits: Vec<TextEdit>,
+}
+
+/// A new pod that is like another one but for its name, uid and creation time.
+pub struct PodCopy<'a> {
+    /// The other pod, as it was kept.
+    pub like: &'a Object,
+    /// Its text.
+    pub text: &'a str,
+    /// The new pod. Only its metadata is read.
+    pub pod: &'a Object,
+}
+
+/// The changes that a new status makes to a pod.
+pub struct PodStatusChange<'a> {
+    /// The uid of the pod.
+    pub uid: &'a str,
+    /// The revision of the pod that the status was computed from.
+    pub revision: u64,
+    /// The status.
+    pub status: &'a Value,
+    /// All of the changes, the status among them.
     pub edits: Vec<TextEdit>,
 }

@@ -5,7 +5,7 @@
 //! the caller changes the object.
 
 use super::Object;
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt;
@@ -116,16 +116,22 @@ impl<'de> Visitor<'de> for EditedMap<'_> {
                 return Err(A::Error::custom("keys are not in order"));
             }
             let missing = self.take_edits_while(|at| at < key);
-            self.apply_edits(missing, begin);
+            self.apply_edits(missing, begin)?;
             match self.take_edits_while(|at| at == key) {
                 [] => {
                     self.start_entry(key, begin);
                     self.to.push_str(members.next_value::<&RawValue>()?.get());
                 }
-                [edit] if edit.path.len() == self.depth + 1 => {
-                    let before: Value = members.next_value()?;
-                    self.put(key, edit.change.apply_to(Some(&before)), begin);
-                }
+                [edit] if edit.path.len() == self.depth + 1 => match &edit.change {
+                    ValueChange::Set(value) => {
+                        members.next_value::<IgnoredAny>()?;
+                        self.put(key, Some(value), begin)?;
+                    }
+                    change => {
+                        let before: Value = members.next_value()?;
+                        self.put(key, change.apply_to(Some(&before)).as_ref(), begin)?;
+                    }
+                },
                 [edit, ..] if edit.path.len() == self.depth + 1 => {
                     return Err(A::Error::custom("a place changes twice"));
                 }
@@ -135,7 +141,7 @@ impl<'de> Visitor<'de> for EditedMap<'_> {
                 }
             }
         }
-        self.apply_edits(self.edits, begin);
+        self.apply_edits(self.edits, begin)?;
         self.to.push('}');
         Ok(())
     }
@@ -150,21 +156,23 @@ impl<'a> EditedMap<'a> {
     }
 
     /// Applies changes to members that do not exist yet.
-    fn apply_edits(&mut self, edits: &[&TextEdit], begin: usize) {
+    fn apply_edits<E: Error>(&mut self, edits: &[&TextEdit], begin: usize) -> Result<(), E> {
         let depth = self.depth;
         for edits in edits.chunk_by(|one, other| one.member(depth) == other.member(depth)) {
             let mut made = Object(Value::Null);
             edits.iter().for_each(|edit| edit.apply_edit(&mut made, &edit.path[depth..]));
             let key = edits[0].member(depth);
-            self.put(key, made.0.get_mut(key).map(Value::take), begin);
+            self.put(key, made.0.get(key), begin)?;
         }
+        Ok(())
     }
 
-    fn put(&mut self, key: &str, value: Option<Value>, begin: usize) {
+    fn put<E: Error>(&mut self, key: &str, value: Option<&Value>, begin: usize) -> Result<(), E> {
         if let Some(value) = value {
             self.start_entry(key, begin);
-            self.to.push_str(&value.to_string());
+            self.to.push_str(&serde_json::to_string(value).map_err(E::custom)?);
         }
+        Ok(())
     }
 
     /// Writes the key of a member; the members of this map begin at `begin`. Keys need no escapes.

@@ -1,12 +1,12 @@
 //! The overlay of a tick as a transaction: writes are staged in the World, so that the next plan sees them.
 
 use crate::apiserver::outside::{Asked, WebhookQuestion, WriteInputs};
-use crate::apiserver::transaction::{BindPreconditions, Binding, ObjectVisitor};
+use crate::apiserver::transaction::{BindPreconditions, Binding, ObjectVisitor, PodCopy, PodStatusChange};
 use crate::apiserver::user::User;
 use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::KindRegistry;
 use crate::object::{Key, Object, Resource, Time};
-use crate::world::World;
+use crate::world::{Row, World};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,6 +24,16 @@ pub struct Overlay<'a> {
     pub inputs: Option<&'a mut WriteInputs>,
     /// Source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
+}
+
+impl Overlay<'_> {
+    /// Stages a row that has the next revision, if there is one.
+    fn stage_row(&mut self, row: Option<Row>) -> bool {
+        let Some(row) = row else { return false };
+        self.revision += 1;
+        self.world.stage_row(row);
+        true
+    }
 }
 
 impl Transaction for Overlay<'_> {
@@ -68,13 +78,20 @@ impl Transaction for Overlay<'_> {
     }
 
     fn bind_in_text(&mut self, pod: &Key, binding: &Binding) -> bool {
-        let Some(row) = self.world.get(pod) else { return false };
-        let Some(row) = row.bound(&binding.node, &binding.labels, &binding.edits, self.revision + 1) else {
-            return false;
-        };
-        self.revision += 1;
-        self.world.stage_row(row);
-        true
+        let row = self.world.get(pod);
+        self.stage_row(row.and_then(|row| row.bound(&binding.node, &binding.labels, &binding.edits, self.revision + 1)))
+    }
+
+    fn copy_in_text(&mut self, copy: &PodCopy<'_>) -> bool {
+        let PodCopy { like, text, pod } = *copy;
+        let row = self.world.get(&Key::new(Resource("pods"), like.namespace(), like.name()));
+        let row = row.filter(|row| row.is_version(like.uid(), like.revision()));
+        self.stage_row(row.and_then(|row| row.copied(pod, text, self.revision + 1)))
+    }
+
+    fn replace_status_in_text(&mut self, pod: &Key, change: &PodStatusChange<'_>) -> bool {
+        let row = self.world.get(pod).filter(|row| row.is_version(change.uid, change.revision));
+        self.stage_row(row.and_then(|row| row.with_status(change.status, &change.edits, self.revision + 1)))
     }
 
     fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {

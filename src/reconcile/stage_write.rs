@@ -46,7 +46,7 @@ pub fn stage_write(
         }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => {
-            update_pod_status(&mut txn, kind_of(&kinds, object)?, object).map(|_| ())
+            update_pod_status(&mut txn, kind_of(&kinds, object)?, object)
         }
         WriteVerb::Status(object) | WriteVerb::Scale(object) => {
             let scales = matches!(verb, WriteVerb::Scale(_));
@@ -100,5 +100,74 @@ fn stage_delete(
     match delete(txn, kind, key, &options) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),
         other => other.map(|_| ()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Resource, Time};
+    use serde_json::json;
+
+    fn key(resource: &'static str, namespace: &str, name: &str) -> Key {
+        Key::new(Resource(resource), namespace, name)
+    }
+
+    fn stage(world: &mut World, verb: &WriteVerb, template_cache: &mut PodTemplateCache) -> Result<(), Status> {
+        let user = Arc::new(User::component("test"));
+        let mut number = world.staged_count() as u64;
+        let mut random = || {
+            number += 1;
+            number
+        };
+        stage_write(world, verb, (&user, None), (&mut HashMap::new(), Some(template_cache)), &mut random)
+    }
+
+    #[test]
+    fn pods_of_one_plan_are_changed_in_their_texts() {
+        let mut world = World::new(Time::from_second(100).unwrap());
+        for (key, object) in [
+            (key("namespaces", "", "default"), json!({"metadata": {"name": "default", "uid": "n"}})),
+            (
+                key("serviceaccounts", "default", "default"),
+                json!({"metadata": {"name": "default", "namespace": "default", "uid": "a"}}),
+            ),
+            (
+                key("nodes", "", "m"),
+                json!({"metadata": {"name": "m", "uid": "m", "labels": {"topology.kubernetes.io/zone": "z"}}}),
+            ),
+        ] {
+            world.put(key, object.to_string().into());
+        }
+        let mut template_cache = PodTemplateCache::default();
+        let pods = ["w-1", "w-2", "w-3"];
+        for name in pods {
+            let body = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "x"}]},
+                "metadata": {"name": name, "namespace": "default", "generateName": "w-"}});
+            stage(&mut world, &WriteVerb::Create(Object(body)), &mut template_cache).unwrap();
+        }
+        let rows = pods.map(|name| world.get(&key("pods", "default", name)).unwrap().clone());
+        assert_eq!(rows.each_ref().map(|row| row.is_open()), [true, false, false]);
+        let content = |mut object: Object| {
+            let own = ["name", "uid", "resourceVersion"].map(|field| object.0["metadata"][field].take());
+            (own, object)
+        };
+        let [(first, shape), (second, of_second), (third, of_third)] = rows.each_ref().map(|row| content(row.object()));
+        assert_eq!((&of_second, &of_third), (&shape, &shape));
+        assert!(first.iter().zip(&second).chain(second.iter().zip(&third)).all(|(one, other)| one != other));
+        let pod = key("pods", "default", "w-2");
+        let bind = WriteVerb::Bind { pod: pod.clone(), uid: rows[1].uid.clone(), node: "m".into() };
+        stage(&mut world, &bind, &mut template_cache).unwrap();
+        let status = json!({"phase": "Running", "podIP": "127.0.0.9"});
+        let with_status = world.get(&pod).unwrap().object().other_status(status.clone());
+        stage(&mut world, &WriteVerb::Status(with_status.clone()), &mut template_cache).unwrap();
+        let row = world.get(&pod).unwrap();
+        let object = row.object();
+        assert!(!row.is_open());
+        assert_eq!((object.text(&["spec", "nodeName"]), &object.0["status"]), (Some("m"), &status));
+        assert_eq!(object.label("topology.kubernetes.io/zone"), Some("z"));
+        assert_eq!(row.revision, object.revision());
+        let conflict = stage(&mut world, &WriteVerb::Status(with_status), &mut template_cache).unwrap_err();
+        assert_eq!(conflict.reason, Reason::Conflict, "the pod has changed since");
     }
 }

@@ -10,6 +10,7 @@ pub mod access;
 pub mod control;
 mod derived_cache;
 pub mod devices;
+mod edited_row;
 pub mod facts;
 mod followed_objects;
 mod generated_name;

@@ -3,15 +3,13 @@
 use super::followed_objects;
 use super::joined_names::JoinedNames;
 use super::resources::{NodeFields, ResourceRequests};
-use super::row_body::{RowBody, edit_of};
+use super::row_body::RowBody;
 use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
-use crate::object::edit::TextEdit;
 use crate::object::{Key, Object, OwnerRef, Str, Time};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One object. Loops go by the fields here and decode the body only to write it.
@@ -138,6 +136,22 @@ impl PodFields {
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
     }
+
+    /// Takes over the fields of a status.
+    pub(super) fn set_status(&mut self, status: &Value) {
+        let text = |name: &str| status[name].as_str().filter(|text| !text.is_empty());
+        let items = |name: &str| status[name].as_array().map_or(&[][..], Vec::as_slice);
+        let ready = items("conditions").iter().find(|condition| condition["type"] == "Ready");
+        self.phase = Phase::parse(text("phase").unwrap_or_default());
+        self.ready = ready.is_some_and(|condition| condition["status"] == "True");
+        self.ready_since = ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
+        self.ip = text("podIP").map(Str::from);
+        self.nominated = text("nominatedNodeName").map(Str::from);
+        self.started = text("startTime").and_then(|text| text.parse().ok());
+        let restarts = items("containerStatuses").iter().filter_map(|one| one["restartCount"].as_i64());
+        self.restarts = restarts.max().unwrap_or(0);
+        self.has_devices |= status["extendedResourceClaimStatus"].is_object();
+    }
 }
 
 impl Row {
@@ -224,7 +238,7 @@ impl Row {
         }
     }
 
-    fn with_body(&self, body: RowBody, revision: u64) -> Row {
+    pub(super) fn with_body(&self, body: RowBody, revision: u64) -> Row {
         Row {
             key: self.key.clone(),
             uid: self.uid.clone(),
@@ -238,20 +252,6 @@ impl Row {
             fields: self.fields.clone(),
             body,
         }
-    }
-
-    /// Makes the row of a pod that these edits of its text bind to a node; `None` when the text has to be decoded first.
-    pub fn bound(&self, node: &Str, labels: &[(&str, String)], edits: &[TextEdit], revision: u64) -> Option<Row> {
-        let text = self.body.edited(&[edits, &[edit_of(revision)]].concat())?;
-        let mut row = self.with_body(RowBody::Text(text), revision);
-        if !labels.is_empty() {
-            let mut all: BTreeMap<Str, Str> = row.labels.iter().cloned().collect();
-            all.extend(labels.iter().map(|(label, value)| (Str::from(*label), Str::from(value.as_str()))));
-            row.labels = all.into_iter().collect();
-        }
-        let IndexFields::Pod(pod) = &mut row.fields else { return None };
-        (pod.node, pod.pod_spec, pod.nominated) = (Some(node.clone()), None, None);
-        Some(row)
     }
 
     /// Its compact text with this revision: what is stored.
@@ -290,6 +290,11 @@ impl Row {
     /// The whole object, to be changed and written. Costs a parse or a copy.
     pub fn object(&self) -> Object {
         self.body().into_owned()
+    }
+
+    /// Its text as it is stored; `None` for a row whose body is decoded.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        self.body.text()
     }
 
     /// Whether the body's text contains these bytes: a fast negative answer without decoding. A packed text is unpacked for it, which takes
@@ -364,34 +369,27 @@ impl Row {
 
 /// Computes the index fields of a pod. Of a stored body, only the fields that `row_part` lists are there.
 fn pod_fields(name: &str, pod: &Object) -> PodFields {
-    let ready = pod.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == "Ready");
-    let restarts = pod.items(&["status", "containerStatuses"]).iter().filter_map(|one| one["restartCount"].as_i64());
     let node = pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from);
-    PodFields {
-        phase: Phase::parse(pod.text(&["status", "phase"]).unwrap_or_default()),
+    let mut fields = PodFields {
         pod_spec: node.is_none().then(|| scheduling_spec::text(pod)),
         node,
-        ready: ready.is_some_and(|condition| condition["status"] == "True"),
-        ready_since: ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok()),
-        ip: pod.text(&["status", "podIP"]).filter(|ip| !ip.is_empty()).map(Str::from),
         priority: pod.int(&["spec", "priority"]).unwrap_or(0) as i32,
-        nominated: pod.text(&["status", "nominatedNodeName"]).filter(|node| !node.is_empty()).map(Str::from),
-        started: pod.text(&["status", "startTime"]).and_then(|text| text.parse().ok()),
         scheduler: pod.text(&["spec", "schedulerName"]).unwrap_or("default-scheduler").into(),
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
-        restarts: restarts.max().unwrap_or(0),
         requests: ResourceRequests::for_pod(pod),
         host_ports: scheduling_spec::host_ports(pod),
         claims: JoinedNames::new(scheduling_spec::claims_of(name, pod.items(&["spec", "volumes"]))),
         followed_objects: JoinedNames::new(followed_objects::list_followed_names(pod)),
-        has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty()
-            || pod.value_at(&["status", "extendedResourceClaimStatus"]).is_some_and(Value::is_object),
+        has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty(),
         has_host_ports: ["initContainers", "containers"]
             .iter()
             .any(|list| scheduling_spec::ports(pod, list).next().is_some()),
         anti_affinity: AffinityKind::AntiAffinity.text_of_pod(pod),
         scored_affinity: AffinityKind::Scored.text_of_pod(pod),
-    }
+        ..PodFields::default()
+    };
+    fields.set_status(&pod.0["status"]);
+    fields
 }
 
 /// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
@@ -429,7 +427,6 @@ impl AffinityKind {
 mod tests {
     use super::*;
     use crate::object::Resource;
-    use crate::object::edit::{self, ValueChange};
     use serde_json::json;
 
     /// A row's fields, without its body.
@@ -522,51 +519,6 @@ mod tests {
             let followed: Vec<_> = fields.followed_objects.iter().collect();
             assert_eq!(followed, ["from-m", "from-s", "key-m", "key-s", "m", "n", "s", "t"]);
             assert_eq!(fields.claims.iter().collect::<Vec<_>>(), ["p", "a-own"]);
-        }
-    }
-
-    #[test]
-    fn a_row_that_is_bound_in_its_text_is_the_row_of_the_bound_pod() {
-        let pod = |name: &str, spec: Value, status: Value| {
-            json!({
-                "apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status,
-                "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "3", "labels": {"u": "1", "z": "2"}},
-            })
-        };
-        let container = json!({"name": "c", "image": "x", "ports": [{"containerPort": 80, "hostPort": 8080}],
-            "resources": {"requests": {"cpu": "100m"}}});
-        let near = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"u": "1"}}}]}});
-        let conditions = json!([{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "True"}]);
-        let pods = [
-            pod("plain", json!({"containers": [container]}), json!({"phase": "Pending"})),
-            pod("near", json!({"affinity": near, "containers": [container], "priority": 7}), json!({})),
-            pod("promised", json!({"containers": []}), json!({"nominatedNodeName": "a", "conditions": conditions})),
-        ];
-        let labels: [&[(&'static str, String)]; 2] = [&[], &[("zone", "a".into()), ("u", "2".into())]];
-        for (pod, labels) in pods.iter().flat_map(|pod| labels.map(|labels| (pod, labels))) {
-            let key = Key::new(Resource("pods"), "default", pod["metadata"]["name"].as_str().unwrap());
-            let scheduled = json!({"type": "PodScheduled", "status": "True"});
-            let mut edits = vec![
-                TextEdit::set(&["spec", "nodeName"], "node"),
-                TextEdit::new(&["status", "conditions"], ValueChange::Condition(scheduled)),
-                TextEdit::new(&["status", "nominatedNodeName"], ValueChange::Unset),
-            ];
-            edits.extend(
-                labels.iter().map(|(label, value)| TextEdit::set(&["metadata", "labels", label], value.as_str())),
-            );
-            let before = Row::from_text(key.clone(), pod.to_string().into());
-            let bound = before.bound(&"node".into(), labels, &edits, 4).unwrap();
-            let mut whole = Object(pod.clone());
-            edit::object(&mut whole, &edits);
-            whole.set(&["metadata", "resourceVersion"], "4");
-            let whole = Row::new(key, whole);
-            for revision in [4, 17] {
-                assert_eq!(bound.text_at(revision), whole.text_at(revision));
-            }
-            assert_eq!(format!("{:?}", bound.pod()), format!("{:?}", whole.pod()));
-            assert_eq!((&bound.labels, bound.revision), (&whole.labels, whole.revision));
-            assert_eq!((&bound.uid, bound.generation, bound.created), (&whole.uid, whole.generation, whole.created));
         }
     }
 }

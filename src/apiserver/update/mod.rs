@@ -10,12 +10,13 @@ use super::object_parts::{self, ObjectPart};
 use super::rules::metadata;
 use super::rules::names::key_of;
 use super::scale::{desired_replicas, scale};
-use super::transaction::Transaction;
+use super::transaction::{PodStatusChange, Transaction};
 use super::{ApiResult, WriteOptions, WriteReply, delete};
 use super::{conversion, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
 use crate::managed_fields::{self, FieldManager};
+use crate::object::edit::{TextEdit, ValueChange};
 use crate::object::{Key, Object, Status};
 use parts::{SIGNING_REQUESTS, keep_other_parts, raise_generation, signing_request_status, with_status};
 use serde_json::{Map, Value, json};
@@ -298,8 +299,16 @@ pub(super) fn put_status(txn: &mut dyn Transaction, kind: &Kind, key: &Key, stat
 
 /// Replaces a pod's status without decoding it: loops write it in its stored form. The annotation with the process ids is replaced, too, when
 /// the body has it; null removes it.
-pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<WriteReply> {
+pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<()> {
+    debug_assert_eq!(
+        Ok(body.value_at(&["status"]).cloned()),
+        decode_status(kind, body, &[], &WriteOptions::default(), &mut Vec::new()).map(|(status, _)| status)
+    );
     let key = key_of(kind, body);
+    let is_watched = admission::may_concern(txn, kind, Operation::Update, UpdatePart::Status.subresource())?;
+    if !is_watched && replace_status_in_text(txn, &key, body) {
+        return Ok(());
+    }
     let old = txn.get_shared(&key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
     check_preconditions(kind, body, &old)?;
     let (mut warnings, options) = (Vec::new(), WriteOptions::default());
@@ -313,21 +322,31 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
     };
     let status = body.value_at(&["status"]).cloned();
     let status = admitted_status(txn, target, status, &old, &mut warnings)?;
-    debug_assert_eq!(
-        Ok(status.clone()),
-        decode_status(kind, body, &[], &WriteOptions::default(), &mut warnings).map(|(status, _)| status)
-    );
-    let path = ["metadata", "annotations", process_ids::ANNOTATION];
-    let Some(ids) = body.value_at(&path).filter(|ids| Some(*ids) != old.value_at(&path)) else {
-        return keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings);
+    let Some(ids) = body.value_at(&PROCESS_IDS).filter(|ids| Some(*ids) != old.value_at(&PROCESS_IDS)) else {
+        return keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings).map(drop);
     };
     let mut object = Arc::unwrap_or_clone(old);
     object.set(&["status"], status.unwrap_or_default());
     match ids {
-        Value::Null => drop(object.unset(&path)),
-        ids => object.set(&path, ids.clone()),
+        Value::Null => drop(object.unset(&PROCESS_IDS)),
+        ids => object.set(&PROCESS_IDS, ids.clone()),
     }
-    Ok(WriteReply::changed(txn.put(&key, object)?, warnings))
+    txn.put(&key, object).map(drop)
+}
+
+/// The path of the annotation with the process ids of a pod.
+const PROCESS_IDS: [&str; 3] = ["metadata", "annotations", process_ids::ANNOTATION];
+
+/// Replaces a pod's status, and the annotation with the process ids, in the text of the pod, where the transaction can.
+fn replace_status_in_text(txn: &mut dyn Transaction, key: &Key, body: &Object) -> bool {
+    let Some(status) = body.value_at(&["status"]) else { return false };
+    let ids = body.value_at(&PROCESS_IDS).map(|ids| match ids {
+        Value::Null => ValueChange::Unset,
+        ids => ValueChange::Set(ids.clone()),
+    });
+    let ids = ids.map(|change| TextEdit::new(&PROCESS_IDS, change));
+    let edits = [TextEdit::set(&["status"], status.clone())].into_iter().chain(ids).collect();
+    txn.replace_status_in_text(key, &PodStatusChange { uid: body.uid(), revision: body.revision(), status, edits })
 }
 
 /// Ownership of the fields of a status.
