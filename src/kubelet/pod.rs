@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// The reason of a container's end when the control plane has taken its processes with it.
 pub const CLOSED: &str = "Stopped";
@@ -18,8 +17,8 @@ pub struct LocalPod<'a> {
     pub world: &'a World,
     /// The pod's row.
     pub row: &'a Row,
-    /// The pod as it is stored.
-    pub object: Arc<Object>,
+    /// The pod as it is stored, without its spec and status.
+    pub object: Object,
     /// Its spec.
     pub spec: PodSpec,
     /// Its status as last written.

@@ -4,18 +4,92 @@ use super::pod::{ContainerRole, LocalPod, PodContainer, resolve};
 use super::{hooks, simulated_pod};
 use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
 use crate::kinds::typed;
+use crate::object::sparse::FieldMask;
+use crate::object::{Object, sparse};
 use crate::world::{NodeFacts, PodFacts, Row, World};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
+use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+/// A pod as it is stored, in the parts that the kubelet works with.
+struct PodParts {
+    /// All but spec and status.
+    object: Object,
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+impl PodParts {
+    /// Reads the parts from the text of a row, or from its object if that is decoded.
+    fn read(world: &World, row: &Row) -> Option<PodParts> {
+        let Some(text) = row.text() else {
+            let mut object = row.object();
+            let spec = typed::read(object.0.get("spec")?, &mut |_| {}).ok()?;
+            let status = read_status(object.0.get("status"))?;
+            ["spec", "status"].iter().for_each(|part| _ = object.unset(&[part]));
+            return Some(PodParts { object, spec, status });
+        };
+        let spec = read_spec(world, sparse::read_field(&text, "spec").ok()??)?;
+        let status = sparse::read_field(&text, "status").ok()?;
+        let status: Option<Value> = status.map(serde_json::from_str).transpose().ok()?;
+        let object = Object(sparse::read_fields(&text, &REST).ok()?);
+        Some(PodParts { object, spec, status: read_status(status.as_ref())? })
+    }
+}
+
+/// The fields of a pod outside of its spec and status.
+static REST: LazyLock<FieldMask> = LazyLock::new(|| FieldMask::from_paths(&["apiVersion", "kind", "metadata"]));
+
+fn read_status(status: Option<&Value>) -> Option<PodStatus> {
+    let status = status.map(|status| typed::read::<Option<PodStatus>>(status, &mut |_| {}));
+    Some(status.transpose().ok()?.flatten().unwrap_or_default())
+}
+
+/// Maximum number of specs that are remembered.
+const KNOWN_SPECS: usize = 32;
+
+/// Length in bytes up to which a spec is remembered.
+const KNOWN_LENGTH: usize = 16 << 10;
+
+/// Specs that were read lately. Those of the pods of one template differ in the node alone.
+#[derive(Default)]
+struct KnownSpecs(VecDeque<KnownSpec>);
+
+struct KnownSpec {
+    /// Its text before and after the name of the node.
+    text: (Box<str>, Box<str>),
+    spec: PodSpec,
+}
+
+/// Reads a spec from its text, or copies that of a sibling.
+fn read_spec(world: &World, text: &str) -> Option<PodSpec> {
+    let (before, node_name, after) = sparse::split_at_field(text, "nodeName")?;
+    let node_name: String = serde_json::from_str(node_name).ok()?;
+    let known = world.remembering(|KnownSpecs(known): &mut KnownSpecs| {
+        let known = known.iter().find(|known| (&*known.text.0, &*known.text.1) == (before, after))?;
+        Some(PodSpec { node_name: Some(node_name.clone()), ..known.spec.clone() })
+    });
+    if known.is_some() {
+        return known;
+    }
+    let value: Value = serde_json::from_str(text).ok()?;
+    let spec: PodSpec = typed::read(&value, &mut |_| {}).ok()?;
+    if text.len() > KNOWN_LENGTH {
+        return Some(spec);
+    }
+    world.remembering(|KnownSpecs(known): &mut KnownSpecs| {
+        known.truncate(KNOWN_SPECS - 1);
+        known.push_front(KnownSpec { text: (before.into(), after.into()), spec: spec.clone() });
+    });
+    Some(spec)
+}
 
 impl<'a> LocalPod<'a> {
     /// Reads a pod; `None` when its body cannot be decoded.
     pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
-        let object = world.open(row);
-        // Only these two: to decode the metadata, with a list of all fields for each manager, takes as long as the spec.
-        let spec: PodSpec = typed::read(object.0.get("spec")?, &mut |_| {}).ok()?;
-        let status = object.0.get("status").map(|status| typed::read::<Option<PodStatus>>(status, &mut |_| {}));
-        let status = status.transpose().ok()?.flatten().unwrap_or_default();
+        let PodParts { object, spec, status } = PodParts::read(world, row)?;
         let facts = if node.simulated {
             Some(Cow::Owned(simulated_pod::simulated_facts(world, row, &object, &spec, &status)))
         } else {

@@ -168,6 +168,13 @@ pub fn read_field<'a>(text: &'a str, name: &str) -> serde_json::Result<Option<&'
     }
 }
 
+/// Returns the text of a field of a JSON object, between what precedes and what follows it; `None` without the field, and for a text in
+/// another form than kloop writes.
+pub fn split_at_field<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let place = find_member(text, name)?;
+    Some((&text[..place.start], &text[place.clone()], &text[place.end..]))
+}
+
 /// Finds a field, and ends the reading there with an error.
 struct FieldSearch<'s, 'a> {
     name: &'s str,
