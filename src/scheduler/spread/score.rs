@@ -23,8 +23,16 @@ pub fn scores(
     let raw_scores = raw_scores(&soft, strict, nodes);
     let known = || raw_scores.iter().flatten().copied();
     let (least, most) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
-    let score = |domain_counts: i64| if most == 0 { 100 } else { 100 * (most + least - domain_counts) / most };
-    raw_scores.iter().map(|domain_counts| domain_counts.map_or(0, score)).collect()
+    let score = |raw: i64| if most == 0 { 100 } else { 100 * (most + least - raw) / most };
+    // Most neighbours in the list have the same count, and a division takes longer than all else here.
+    let mut last = (least, score(least));
+    let mut score = |raw: i64| {
+        if raw != last.0 {
+            last = (raw, score(raw));
+        }
+        last.1
+    };
+    raw_scores.iter().map(|raw| raw.map_or(0, &mut score)).collect()
 }
 
 /// Computes a raw score from the counts of each node's domains; `None` for nodes without a required label. Other
@@ -34,19 +42,23 @@ fn raw_scores(soft: &[SpreadConstraint], strict: bool, nodes: &[RankedNode]) -> 
         |node: &RankedNode| !strict || soft.iter().all(|one| one.domain_counts.count_of_slot(node.slot).is_some());
     let ranked: Vec<bool> = nodes.iter().map(is_ranked).collect();
     let there = || nodes.iter().zip(&ranked).filter(|(_, ranked)| **ranked).map(|(node, _)| node.slot);
-    let weight = |one: &SpreadConstraint| {
+    let mut sums = vec![0.0; nodes.len()];
+    for one in soft {
         let size = if one.key == HOSTNAME { there().count() } else { count_domains(one, there()) };
-        (size as f64 + 2.0).ln()
-    };
-    let weights: Vec<f64> = soft.iter().map(weight).collect();
-    let domain_counts = |slot: usize| {
-        let one = |(one, weight): (&SpreadConstraint, &f64)| {
-            let count = one.domain_counts.count_of_slot(slot)?;
-            Some(count as f64 * weight + (one.max_skew - 1) as f64)
-        };
-        soft.iter().zip(&weights).filter_map(one).sum::<f64>().round() as i64
-    };
-    nodes.iter().zip(&ranked).map(|(node, ranked)| ranked.then(|| domain_counts(node.slot))).collect()
+        let (weight, skew) = ((size as f64 + 2.0).ln(), (one.max_skew - 1) as f64);
+        for (sum, node) in sums.iter_mut().zip(nodes) {
+            if let Some(count) = one.domain_counts.count_of_slot(node.slot) {
+                *sum += count as f64 * weight + skew;
+            }
+        }
+    }
+    sums.into_iter().zip(&ranked).map(|(sum, ranked)| ranked.then(|| round(sum))).collect()
+}
+
+/// Rounds a number to the nearest integer, halves up. Sums of counts are not negative.
+fn round(number: f64) -> i64 {
+    let whole = number as i64;
+    if number - whole as f64 >= 0.5 { whole + 1 } else { whole }
 }
 
 /// Number of domains of these nodes; nodes without a domain count as one.
