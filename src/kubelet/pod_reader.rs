@@ -25,11 +25,11 @@ impl PodParts {
     /// Reads the parts from the text of a row, or from its object if that is decoded.
     fn read(world: &World, row: &Row) -> Option<PodParts> {
         let Some(text) = row.text() else {
-            let mut object = row.object();
-            let spec = typed::read(object.0.get("spec")?, &mut |_| {}).ok()?;
-            let status = read_status(object.0.get("status"))?;
-            ["spec", "status"].iter().for_each(|part| _ = object.unset(&[part]));
-            return Some(PodParts { object, spec, status });
+            let whole = row.shared();
+            let spec = typed::read(whole.0.get("spec")?, &mut |_| {}).ok()?;
+            let status = read_status(whole.0.get("status"))?;
+            let rest = REST_FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), whole.0.get(field)?.clone())));
+            return Some(PodParts { object: Object(rest.collect()), spec, status });
         };
         let spec = read_spec(world, sparse::read_field(&text, "spec").ok()??)?;
         let status = sparse::read_field(&text, "status").ok()?;
@@ -40,7 +40,9 @@ impl PodParts {
 }
 
 /// The fields of a pod outside of its spec and status.
-static REST: LazyLock<FieldMask> = LazyLock::new(|| FieldMask::from_paths(&["apiVersion", "kind", "metadata"]));
+const REST_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+static REST: LazyLock<FieldMask> = LazyLock::new(|| FieldMask::from_paths(&REST_FIELDS));
 
 fn read_status(status: Option<&Value>) -> Option<PodStatus> {
     let status = status.map(|status| typed::read::<Option<PodStatus>>(status, &mut |_| {}));
@@ -65,17 +67,16 @@ struct KnownSpec {
 
 /// Reads a spec from its text, or copies that of a sibling.
 fn read_spec(world: &World, text: &str) -> Option<PodSpec> {
-    let (before, node_name, after) = sparse::split_at_field(text, "nodeName")?;
-    let node_name: String = serde_json::from_str(node_name).ok()?;
+    let Some((before, node_name, after)) = sparse::split_at_field(text, "nodeName") else { return parse_spec(text) };
+    let node_name: Option<String> = serde_json::from_str(node_name).ok()?;
     let known = world.remembering(|KnownSpecs(known): &mut KnownSpecs| {
         let known = known.iter().find(|known| (&*known.text.0, &*known.text.1) == (before, after))?;
-        Some(PodSpec { node_name: Some(node_name.clone()), ..known.spec.clone() })
+        Some(PodSpec { node_name: node_name.clone(), ..known.spec.clone() })
     });
     if known.is_some() {
         return known;
     }
-    let value: Value = serde_json::from_str(text).ok()?;
-    let spec: PodSpec = typed::read(&value, &mut |_| {}).ok()?;
+    let spec = parse_spec(text)?;
     if text.len() > KNOWN_LENGTH {
         return Some(spec);
     }
@@ -84,6 +85,11 @@ fn read_spec(world: &World, text: &str) -> Option<PodSpec> {
         known.push_front(KnownSpec { text: (before.into(), after.into()), spec: spec.clone() });
     });
     Some(spec)
+}
+
+fn parse_spec(text: &str) -> Option<PodSpec> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    typed::read(&value, &mut |_| {}).ok()
 }
 
 impl<'a> LocalPod<'a> {
@@ -122,4 +128,38 @@ fn members(world: &World, spec: &PodSpec, status: &PodStatus, facts: Option<&Pod
         PodContainer { role, spec: container, old, attempt, state, last, facts }
     };
     init.chain(main).chain(added).map(member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Key, Resource, Time};
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_is_read_alike_from_its_object_and_its_text() {
+        let world = World::new(Time::UNIX_EPOCH);
+        let pod = |name: &str, node: &str, image: &str| {
+            Object(json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "uid": name, "annotations": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": image}], "nodeName": node, "restartPolicy": "Never"},
+                "status": {"phase": "Running", "conditions": null},
+            }))
+        };
+        // The second and the fourth differ from the first in the node alone, the third in the image.
+        for (name, node, image) in [("a", "m", "x"), ("b", "n", "x"), ("c", "n", "y"), ("d", "\"o", "x")] {
+            let (key, object) = (Key::new(Resource("pods"), "default", name), pod(name, node, image));
+            let blanks = object.0.to_string().replace("\":", "\" : ");
+            let whole = PodParts::read(&world, &Row::new(key.clone(), object.clone())).unwrap();
+            assert_eq!(whole.spec.node_name.as_deref(), Some(node));
+            assert_eq!(whole.spec.containers[0].image.as_deref(), Some(image));
+            for text in [object.0.to_string(), blanks] {
+                let read = PodParts::read(&world, &Row::from_text(key.clone(), text.into())).unwrap();
+                assert_eq!(
+                    (read.object, read.spec, read.status),
+                    (whole.object.clone(), whole.spec.clone(), whole.status.clone())
+                );
+            }
+        }
+    }
 }
