@@ -83,7 +83,7 @@ impl PodTemplateCache {
     /// The template for this body.
     fn like(&mut self, body: &Object) -> Option<&mut PodTemplate> {
         let template = self.0.as_mut()?;
-        let is_alike = !body.name().is_empty() && metadata::same_but_for(body, &template.body, "name");
+        let is_alike = !body.name().is_empty() && metadata::is_same_but_for(body, &template.body, &["name"]);
         is_alike.then_some(template)
     }
 }
@@ -113,6 +113,9 @@ pub fn create_like(
     Ok(())
 }
 
+/// The fields of metadata in which pods of one template differ.
+const OWN_METADATA: [&str; 4] = ["creationTimestamp", "name", "resourceVersion", "uid"];
+
 /// Creates a pod from a template. Returns whether the copy of the template differs from it in the pod's own metadata alone, as before.
 fn create_from_template(
     txn: &mut dyn Transaction,
@@ -127,11 +130,10 @@ fn create_from_template(
     let key = key_of(kind, object);
     refuse(kind, object, &kinds::metadata::validate_metadata(object, None, kind))?;
     let mut warnings = Vec::new();
-    let own_metadata = object.0["metadata"].clone();
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
     let target = target(kind, body, &key, options);
     admit(txn, target, object, &mut warnings, admission::mutate)?;
-    let is_unchanged = object.0["metadata"] == own_metadata && metadata::has_same_content(object, made);
+    let is_unchanged = metadata::is_same_but_for(object, made, &OWN_METADATA);
     if !is_unchanged {
         (kind.prepare)(object, None);
         check(txn, kind, body.api_version(), object, None)?;

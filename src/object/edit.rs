@@ -5,10 +5,8 @@
 //! the caller changes the object.
 
 use super::Object;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use super::json_scan::{ScannedPart, next_member, value_end};
 use serde_json::Value;
-use serde_json::value::RawValue;
-use std::fmt;
 
 /// A change at one path.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,19 +70,19 @@ pub fn object(object: &mut Object, edits: &[TextEdit]) {
     edits.iter().for_each(|edit| edit.apply_edit(object, &edit.path));
 }
 
-/// Applies changes to an object's compact text; `None` when this requires decoding all of it.
+/// Applies changes to an object's compact text; `None` when this requires decoding all of it. What does not change is not checked.
 pub fn text(text: &str, edits: &[TextEdit]) -> Option<String> {
     let mut edits: Vec<&TextEdit> = edits.iter().collect();
     edits.sort_by(|one, other| one.path.cmp(&other.path));
     let mut changed = String::with_capacity(text.len() + 512);
-    let mut reader = serde_json::Deserializer::from_str(text);
-    EditedMap { edits: &edits, depth: 0, to: &mut changed }.deserialize(&mut reader).ok()?;
-    reader.end().ok()?;
-    Some(changed)
+    let end = EditedMap { text, edits: &edits, depth: 0, to: &mut changed }.copy(0)?;
+    (end == text.len()).then_some(changed)
 }
 
 /// A map on the path to a change, copied member by member.
 struct EditedMap<'a> {
+    /// The text that it is in.
+    text: &'a str,
     /// The changes in it, ordered by path.
     edits: &'a [&'a TextEdit],
     /// The length of its path.
@@ -92,62 +90,63 @@ struct EditedMap<'a> {
     to: &'a mut String,
 }
 
-impl<'de> DeserializeSeed<'de> for EditedMap<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for EditedMap<'_> {
-    type Value = ();
-
-    fn expecting(&self, words: &mut fmt::Formatter<'_>) -> fmt::Result {
-        words.write_str("a map")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+impl<'a> EditedMap<'a> {
+    /// Copies the map that begins here, with its changes. Returns where it ends.
+    fn copy(mut self, start: usize) -> Option<usize> {
         let begin = self.to.len() + 1;
         self.to.push('{');
-        let mut last = None;
-        while let Some(key) = members.next_key::<&'de str>()? {
-            if last.replace(key) >= Some(key) {
-                return Err(A::Error::custom("keys are not in order"));
+        let (mut at, mut last) = (start, None);
+        loop {
+            let (name, value) = match next_member(self.text.as_bytes(), at)? {
+                ScannedPart::Begins(member) => member,
+                ScannedPart::Ends(end) => {
+                    self.apply_edits(self.edits, begin)?;
+                    self.to.push('}');
+                    return Some(end);
+                }
+            };
+            let key = self.text.get(name)?;
+            // The keys have to be in order, and each change has to find its place by them.
+            if last.replace(key) >= Some(key) || key.contains('\\') {
+                return None;
             }
             let missing = self.take_edits_while(|at| at < key);
             self.apply_edits(missing, begin)?;
-            match self.take_edits_while(|at| at == key) {
-                [] => {
-                    self.start_entry(key, begin);
-                    self.to.push_str(members.next_value::<&RawValue>()?.get());
-                }
-                [edit] if edit.path.len() == self.depth + 1 => match &edit.change {
-                    ValueChange::Set(value) => {
-                        members.next_value::<IgnoredAny>()?;
-                        self.put(key, Some(value), begin)?;
-                    }
+            let edits = self.take_edits_while(|at| at == key);
+            at = self.copy_member(key, value, edits, begin)?;
+        }
+    }
+
+    /// Copies a member whose value begins here, with its changes. Returns the end of its value.
+    fn copy_member(&mut self, key: &str, value: usize, edits: &[&TextEdit], begin: usize) -> Option<usize> {
+        let text = self.text;
+        match edits {
+            [] => {
+                self.start_entry(key, begin);
+                let end = value_end(text.as_bytes(), value)?;
+                self.to.push_str(text.get(value..end)?);
+                Some(end)
+            }
+            [edit] if edit.path.len() == self.depth + 1 => {
+                let end = value_end(text.as_bytes(), value)?;
+                match &edit.change {
+                    ValueChange::Set(value) => self.put(key, Some(value), begin)?,
                     change => {
-                        let before: Value = members.next_value()?;
+                        let before: Value = serde_json::from_str(text.get(value..end)?).ok()?;
                         self.put(key, change.apply_to(Some(&before)).as_ref(), begin)?;
                     }
-                },
-                [edit, ..] if edit.path.len() == self.depth + 1 => {
-                    return Err(A::Error::custom("a place changes twice"));
                 }
-                edits => {
-                    self.start_entry(key, begin);
-                    members.next_value_seed(EditedMap { edits, depth: self.depth + 1, to: self.to })?;
-                }
+                Some(end)
+            }
+            // A place changes twice.
+            [edit, ..] if edit.path.len() == self.depth + 1 => None,
+            edits => {
+                self.start_entry(key, begin);
+                EditedMap { text, edits, depth: self.depth + 1, to: self.to }.copy(value)
             }
         }
-        self.apply_edits(self.edits, begin)?;
-        self.to.push('}');
-        Ok(())
     }
-}
 
-impl<'a> EditedMap<'a> {
     /// Returns the leading changes whose member name satisfies the predicate.
     fn take_edits_while(&mut self, is_so: impl Fn(&str) -> bool) -> &'a [&'a TextEdit] {
         let (these, rest) = self.edits.split_at(self.edits.partition_point(|edit| is_so(edit.member(self.depth))));
@@ -156,7 +155,7 @@ impl<'a> EditedMap<'a> {
     }
 
     /// Applies changes to members that do not exist yet.
-    fn apply_edits<E: Error>(&mut self, edits: &[&TextEdit], begin: usize) -> Result<(), E> {
+    fn apply_edits(&mut self, edits: &[&TextEdit], begin: usize) -> Option<()> {
         let depth = self.depth;
         for edits in edits.chunk_by(|one, other| one.member(depth) == other.member(depth)) {
             let mut made = Object(Value::Null);
@@ -164,15 +163,15 @@ impl<'a> EditedMap<'a> {
             let key = edits[0].member(depth);
             self.put(key, made.0.get(key), begin)?;
         }
-        Ok(())
+        Some(())
     }
 
-    fn put<E: Error>(&mut self, key: &str, value: Option<&Value>, begin: usize) -> Result<(), E> {
+    fn put(&mut self, key: &str, value: Option<&Value>, begin: usize) -> Option<()> {
         if let Some(value) = value {
             self.start_entry(key, begin);
-            self.to.push_str(&serde_json::to_string(value).map_err(E::custom)?);
+            self.to.push_str(&serde_json::to_string(value).ok()?);
         }
-        Ok(())
+        Some(())
     }
 
     /// Writes the key of a member; the members of this map begin at `begin`. Keys need no escapes.

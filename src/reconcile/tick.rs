@@ -316,8 +316,11 @@ impl Tick<'_> {
         inputs: &mut Option<WriteInputs>,
         last: &mut HashMap<Key, Arc<Object>>,
     ) -> Result<Vec<ContainerAttempt>, StageFailure> {
-        let user = Arc::new(User::component(by));
         let mut attempts = Vec::new();
+        if plan.writes.is_empty() {
+            return Ok(attempts);
+        }
+        let user = Arc::new(User::component(by));
         // A copy would differ from the pod that a webhook was asked about.
         let has_asked = inputs.as_ref().is_some_and(WriteInputs::has_asked);
         let mut template_cache = (plan.writes.len() > 1 && !has_asked).then(PodTemplateCache::default);

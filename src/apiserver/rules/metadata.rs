@@ -33,15 +33,9 @@ pub fn is_unchanged(new: &Object, old: &Object) -> bool {
         && managed_fields::are_same(new, old)
 }
 
-/// Whether the two are the same but for one field of metadata.
-pub fn same_but_for(new: &Object, old: &Object, field: &str) -> bool {
-    let (of_new, of_old) = (&new.0["metadata"], &old.0["metadata"]);
-    has_same_content(new, old) && !differs(of_new, of_old, &[field])
-}
-
-/// Whether the two are the same but for their metadata.
-pub fn has_same_content(new: &Object, old: &Object) -> bool {
-    !differs(&new.0, &old.0, &["metadata"])
+/// Whether the two are the same but for these fields of metadata.
+pub fn is_same_but_for(new: &Object, old: &Object, fields: &[&str]) -> bool {
+    !differs(&new.0, &old.0, &["metadata"]) && !differs(&new.0["metadata"], &old.0["metadata"], fields)
 }
 
 /// Whether two maps differ in any field but these.
