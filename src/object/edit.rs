@@ -20,6 +20,8 @@ pub struct TextEdit {
 pub enum ValueChange {
     /// Sets a value.
     Set(Value),
+    /// Sets a value that is given as its compact text.
+    SetText(String),
     /// Removes the value.
     Unset,
     /// Replaces or adds a condition in a list of conditions.
@@ -55,6 +57,7 @@ impl ValueChange {
     fn apply_to(&self, before: Option<&Value>) -> Option<Value> {
         match self {
             ValueChange::Set(value) => Some(value.clone()),
+            ValueChange::SetText(text) => serde_json::from_str(text).ok(),
             ValueChange::Unset => None,
             ValueChange::Condition(condition) => {
                 let known = before.and_then(Value::as_array).into_iter().flatten();
@@ -131,6 +134,10 @@ impl<'a> EditedMap<'a> {
                 let end = value_end(text.as_bytes(), value)?;
                 match &edit.change {
                     ValueChange::Set(value) => self.put(key, Some(value), begin)?,
+                    ValueChange::SetText(text) => {
+                        self.start_entry(key, begin);
+                        self.to.push_str(text);
+                    }
                     change => {
                         let before: Value = serde_json::from_str(text.get(value..end)?).ok()?;
                         self.put(key, change.apply_to(Some(&before)).as_ref(), begin)?;
@@ -191,6 +198,7 @@ mod tests {
     fn edits() -> Vec<TextEdit> {
         vec![
             TextEdit::set(&["spec", "nodeName"], "n\"1"),
+            TextEdit::new(&["spec", "text"], ValueChange::SetText(r#"{"a":[1]}"#.to_owned())),
             TextEdit::new(&["status", "nominatedNodeName"], ValueChange::Unset),
             TextEdit::new(
                 &["status", "conditions"],
@@ -211,6 +219,7 @@ mod tests {
             json!({"spec": {"containers": [{"args": ["a{\"", "}]"]}]}, "status": {"phase": "Pending"}}),
             json!({"status": {"conditions": [], "nominatedNodeName": "x"}}),
             json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False"}, {"type": "Ready"}], "z": {}}}),
+            json!({"spec": {"text": {"b": 2}}}),
             json!({"a": 1, "metadata": {"zz": true}, "status": {"nominatedNodeName": "x"}, "zz": {"metadata": 1}}),
         ];
         for before in cases {
