@@ -101,7 +101,8 @@ pub fn may_restrict_egress(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
 
 /// Returns why a connection is denied; `None` when it is allowed. An unreadable policy is an error, and the connection is then refused.
 pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<DeniedConnection>> {
-    if flow.from == *flow.to.ip() {
+    let known = (flow.from, flow.to, flow.protocol == "udp");
+    if flow.from == *flow.to.ip() || tables.allows(&known) {
         return Ok(None);
     }
     for (pod, direction) in [(flow.from, Direction::Egress), (*flow.to.ip(), Direction::Ingress)] {
@@ -113,6 +114,7 @@ pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<De
             policies: policies.iter().map(|name| name.replacen(BETWEEN, "/", 1)).collect(),
         }));
     }
+    tables.note_allowed(known);
     Ok(None)
 }
 
@@ -160,6 +162,25 @@ mod tests {
             fs::remove_dir(&file).unwrap();
         }
         assert!(is_allowed(&tables, &flow), "the error is not cached");
+    }
+
+    #[test]
+    fn an_allowed_flow_is_remembered_until_the_tables_change() {
+        let state = tempfile::tempdir().unwrap();
+        let tables = NetworkTables::for_state(state.path());
+        let mut written = WrittenPolicies::default();
+        let to = |address: Ipv4Addr| SocketAddrV4::new(address, 80);
+        let asks = |from: Ipv4Addr, address: Ipv4Addr| {
+            tables.refresh();
+            is_allowed(&tables, &PolicyFlow { from, to: to(address), protocol: "tcp" })
+        };
+        written.write(state.path(), &key("p"), Some(&closed(&[OTHER]))).unwrap();
+        assert_eq!((asks(ONE, OTHER), asks(OTHER, ONE)), (false, true));
+        let remembered = [(ONE, OTHER), (OTHER, ONE)].map(|(from, address)| tables.allows(&(from, to(address), false)));
+        assert_eq!(remembered, [false, true]);
+        assert!(!tables.allows(&(OTHER, to(ONE), true)), "a datagram is another flow");
+        written.write(state.path(), &key("p"), Some(&closed(&[ONE]))).unwrap();
+        assert_eq!((asks(ONE, OTHER), asks(OTHER, ONE)), (true, false));
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use super::random::random_number;
 use rustix::fs::{Mode, OFlags};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const STAMP: &str = "tables.stamp";
 /// Maximum age of a cached text: a writer may have died between writing the table and the stamp.
 const AGE: Duration = Duration::from_secs(1);
-/// Maximum number of cached texts.
+/// Maximum number of cached texts, and of flows.
 const KEPT: usize = 1024;
 
 /// Changes the stamp; call it after each change of a table, so that readers drop their caches.
@@ -41,7 +41,12 @@ struct CachedTable {
     number: Option<[u8; 8]>,
     since: Instant,
     texts: HashMap<(&'static str, TableName), Rc<str>>,
+    /// Flows that the policies allow.
+    allowed: HashSet<AllowedFlow>,
 }
+
+/// A flow: the client, the server, and whether it is a datagram.
+pub type AllowedFlow = (Ipv4Addr, SocketAddrV4, bool);
 
 /// The name of a table's file. An address is not written out before the file is opened, because connections wait for it.
 #[derive(PartialEq, Eq, Hash)]
@@ -67,7 +72,8 @@ impl From<&str> for TableName {
 impl NetworkTables {
     /// Opens the tables of the cluster with this folder.
     pub fn for_state(state: &Path) -> NetworkTables {
-        let kept = CachedTable { stamp: None, number: None, since: Instant::now(), texts: HashMap::new() };
+        let (texts, allowed) = (HashMap::new(), HashSet::new());
+        let kept = CachedTable { stamp: None, number: None, since: Instant::now(), texts, allowed };
         NetworkTables { state: state.to_owned(), kept: RefCell::new(kept) }
     }
 
@@ -81,8 +87,22 @@ impl NetworkTables {
         let number = kept.stamp.as_ref().and_then(|stamp| stamp.read_exact_at(&mut bytes, 0).ok()).map(|()| bytes);
         if number.is_none() || number != kept.number || kept.since.elapsed() >= AGE || kept.texts.len() >= KEPT {
             kept.texts.clear();
+            kept.allowed.clear();
             kept.number = number;
             kept.since = Instant::now();
+        }
+    }
+
+    /// Whether the cached tables are known to allow a flow.
+    pub fn allows(&self, flow: &AllowedFlow) -> bool {
+        self.kept.borrow().allowed.contains(flow)
+    }
+
+    /// Remembers that the tables allow a flow, until they change.
+    pub fn note_allowed(&self, flow: AllowedFlow) {
+        let mut kept = self.kept.borrow_mut();
+        if kept.allowed.len() < KEPT {
+            kept.allowed.insert(flow);
         }
     }
 
