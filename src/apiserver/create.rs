@@ -73,15 +73,15 @@ pub struct PodTemplateCache(Option<PodTemplate>);
 struct PodTemplate {
     /// The body.
     body: Object,
-    /// The pod as it was kept.
-    made: Arc<Object>,
-    /// Its text, and a copy that gets the metadata of each pod that is made like it, once there is one.
+    /// The pod that was created from it, as it was kept.
+    pod: Arc<Object>,
+    /// The text of that pod, and a copy that gets the metadata of each further pod. `None` before there is a further pod.
     copy: Option<(String, Object)>,
 }
 
 impl PodTemplateCache {
     /// The template for this body.
-    fn like(&mut self, body: &Object) -> Option<&mut PodTemplate> {
+    fn find_template(&mut self, body: &Object) -> Option<&mut PodTemplate> {
         let template = self.0.as_mut()?;
         let is_alike = !body.name().is_empty() && metadata::is_same_but_for(body, &template.body, &["name"]);
         is_alike.then_some(template)
@@ -98,7 +98,7 @@ pub fn create_like(
 ) -> ApiResult<()> {
     // The cached pod has passed policies and webhooks, which may change a pod twice in another way than once.
     let is_concerned = admission::may_concern(txn, kind, Operation::Create, "")?;
-    let template = if is_concerned { None } else { template_cache.like(body) };
+    let template = if is_concerned { None } else { template_cache.find_template(body) };
     if let Some(template) = template {
         let created = create_from_template(txn, kind, (body, options), template);
         if !matches!(created, Ok(true)) {
@@ -108,7 +108,7 @@ pub fn create_like(
     }
     let reply = create(txn, kind, body, options)?;
     if kind.resource == "pods" && !body.name().is_empty() && !options.dry_run && !is_concerned {
-        template_cache.0 = Some(PodTemplate { body: body.clone(), made: reply.object, copy: None });
+        template_cache.0 = Some(PodTemplate { body: body.clone(), pod: reply.object, copy: None });
     }
     Ok(())
 }
@@ -116,15 +116,15 @@ pub fn create_like(
 /// The fields of metadata in which pods of one template differ.
 const OWN_METADATA: [&str; 4] = ["creationTimestamp", "name", "resourceVersion", "uid"];
 
-/// Creates a pod from a template. Returns whether the copy of the template differs from it in the pod's own metadata alone, as before.
+/// Creates a pod from a template. Returns whether admission left the copy of the template as it was; otherwise the caller drops the copy.
 fn create_from_template(
     txn: &mut dyn Transaction,
     kind: &Kind,
     (body, options): (&Object, &WriteOptions),
     template: &mut PodTemplate,
 ) -> ApiResult<bool> {
-    let PodTemplate { made, copy, .. } = template;
-    let (text, object) = copy.get_or_insert_with(|| (made.0.to_string(), Object::clone(made)));
+    let PodTemplate { pod, copy, .. } = template;
+    let (text, object) = copy.get_or_insert_with(|| (pod.0.to_string(), Object::clone(pod)));
     object.set(&["metadata", "name"], body.name());
     set_server_metadata(txn, kind, object);
     let key = key_of(kind, object);
@@ -133,14 +133,14 @@ fn create_from_template(
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
     let target = target(kind, body, &key, options);
     admit(txn, target, object, &mut warnings, admission::mutate)?;
-    let is_unchanged = metadata::is_same_but_for(object, made, &OWN_METADATA);
+    let is_unchanged = metadata::is_same_but_for(object, pod, &OWN_METADATA);
     if !is_unchanged {
         (kind.prepare)(object, None);
         check(txn, kind, body.api_version(), object, None)?;
     }
     admit(txn, target, object, &mut warnings, admission::validate)?;
     check_free(txn, kind, &key)?;
-    if !is_unchanged || !txn.copy_in_text(&PodCopy { like: made, text, pod: object }) {
+    if !is_unchanged || !txn.copy_in_text(&PodCopy { template: pod, text, pod: object }) {
         txn.put(&key, object.clone())?;
     }
     Ok(is_unchanged)
@@ -292,8 +292,8 @@ mod tests {
             .map(|(n, i, l)| body(n, i, l));
         let options = WriteOptions::default();
         let mut template_cache = PodTemplateCache::default();
-        let cast = bodies.each_ref().map(|body| template_cache.like(body).is_some());
-        assert_eq!(cast, [false; 5], "nothing was made yet");
+        let found = bodies.each_ref().map(|body| template_cache.find_template(body).is_some());
+        assert_eq!(found, [false; 5], "nothing was made yet");
         let mut uids = Vec::new();
         for like in &bodies {
             let made = create_and_get(&mut api, like, &mut template_cache).unwrap();
@@ -305,10 +305,15 @@ mod tests {
         }
         uids.dedup();
         assert_eq!(uids.len(), 5);
-        let mut is_cast =
-            |name: &str, image: &str, label: &str| template_cache.like(&body(name, image, label)).is_some();
+        let mut has_template =
+            |name: &str, image: &str, label: &str| template_cache.find_template(&body(name, image, label)).is_some();
         assert_eq!(
-            [is_cast("f", "y", "2"), is_cast("f", "x", "2"), is_cast("f", "y", "1"), is_cast("", "y", "2")],
+            [
+                has_template("f", "y", "2"),
+                has_template("f", "x", "2"),
+                has_template("f", "y", "1"),
+                has_template("", "y", "2")
+            ],
             [true, false, false, false]
         );
         for (name, reason) in [("e", Reason::AlreadyExists), ("E!", Reason::Invalid)] {
@@ -322,7 +327,7 @@ mod tests {
         let ranges = kinds::by_resource(Resource("limitranges")).unwrap();
         api.write(false, |txn| create(txn, ranges, &range, &options)).unwrap();
         let like = body("g", "y", "2");
-        assert!(template_cache.like(&like).is_some());
+        assert!(template_cache.find_template(&like).is_some());
         let made = create_and_get(&mut api, &like, &mut template_cache).unwrap();
         let alone = api.write(false, |txn| create(txn, kind, &body("g-alone", "y", "2"), &options)).unwrap().object;
         assert_eq!(made.items(&["spec", "containers"])[0]["resources"]["limits"]["cpu"], "2");

@@ -92,8 +92,8 @@ pub trait Transaction {
         false
     }
 
-    /// Keeps a pod that is like another one but for its own metadata, without writing it out. Where a transaction cannot, nothing is kept
-    /// and this is false.
+    /// Keeps a pod that differs from another one in its own metadata alone, without writing it out. Where a transaction cannot, nothing is
+    /// kept and this is false.
     fn copy_in_text(&mut self, _copy: &PodCopy<'_>) -> bool {
         false
     }
@@ -229,11 +229,11 @@ pub struct Binding {
     pub edits: Vec<TextEdit>,
 }
 
-/// A new pod that is like another one but for its name, uid and creation time.
+/// A new pod that differs from another one in its name, uid and creation time alone.
 pub struct PodCopy<'a> {
     /// The other pod, as it was kept.
-    pub like: &'a Object,
-    /// Its text.
+    pub template: &'a Object,
+    /// The text of the other pod.
     pub text: &'a str,
     /// The new pod. Only its metadata is read.
     pub pod: &'a Object,
@@ -247,6 +247,6 @@ pub struct PodStatusChange<'a> {
     pub revision: u64,
     /// The status.
     pub status: &'a Value,
-    /// All of the changes, the status among them.
-    pub edits: Vec<TextEdit>,
+    /// A change outside of the status, of a place that no field of a row depends on.
+    pub other: Option<TextEdit>,
 }

@@ -15,7 +15,7 @@ pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus
         return add_start_failure_events(pod, order, new, plan);
     }
     if pod.status.start_time.is_none() {
-        let fields = unsupported::fields(&pod.row.body().0["spec"], "spec").into_iter();
+        let fields = unsupported::fields(&pod.row.field("spec"), "spec").into_iter();
         let fields_with_advice: Vec<String> = fields.map(|(field, instead)| format!("{field} ({instead})")).collect();
         if !fields_with_advice.is_empty() {
             plan.event(

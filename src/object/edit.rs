@@ -20,7 +20,7 @@ pub struct TextEdit {
 pub enum ValueChange {
     /// Sets a value.
     Set(Value),
-    /// Sets a value that is given as its compact text.
+    /// Sets a value that is given as its compact text, which is not checked.
     SetText(String),
     /// Removes the value.
     Unset,

@@ -42,7 +42,7 @@ impl Transaction for Overlay<'_> {
     }
 
     fn get_shared(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
-        Ok(self.world.get(key).map(|row| self.world.opened(row)))
+        Ok(self.world.get(key).map(|row| row.shared()))
     }
 
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>> {
@@ -83,15 +83,15 @@ impl Transaction for Overlay<'_> {
     }
 
     fn copy_in_text(&mut self, copy: &PodCopy<'_>) -> bool {
-        let PodCopy { like, text, pod } = *copy;
-        let row = self.world.get(&Key::new(Resource("pods"), like.namespace(), like.name()));
-        let row = row.filter(|row| row.is_version(like.uid(), like.revision()));
+        let PodCopy { template, text, pod } = *copy;
+        let row = self.world.get(&Key::new(Resource("pods"), template.namespace(), template.name()));
+        let row = row.filter(|row| row.is_version(template.uid(), template.revision()));
         self.stage_row(row.and_then(|row| row.copied(pod, text, self.revision + 1)))
     }
 
     fn replace_status_in_text(&mut self, pod: &Key, change: &PodStatusChange<'_>) -> bool {
         let row = self.world.get(pod).filter(|row| row.is_version(change.uid, change.revision));
-        self.stage_row(row.and_then(|row| row.with_status(change.status, &change.edits, self.revision + 1)))
+        self.stage_row(row.and_then(|row| row.with_status(change.status, change.other.as_ref(), self.revision + 1)))
     }
 
     fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {

@@ -33,9 +33,7 @@ pub fn stage_write(
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {
-            Some(template_cache) => {
-                create_like(&mut txn, kind_of(&kinds, object)?, object, &options, template_cache).map(|_| ())
-            }
+            Some(template_cache) => create_like(&mut txn, kind_of(&kinds, object)?, object, &options, template_cache),
             None => create::create(&mut txn, kind_of(&kinds, object)?, object, &options).map(|_| ()),
         },
         WriteVerb::Update(object) => {
@@ -107,6 +105,7 @@ fn stage_delete(
 mod tests {
     use super::*;
     use crate::object::{Resource, Time};
+    use crate::world::Row;
     use serde_json::json;
 
     fn key(resource: &'static str, namespace: &str, name: &str) -> Key {
@@ -123,30 +122,32 @@ mod tests {
         stage_write(world, verb, (&user, None), (&mut HashMap::new(), Some(template_cache)), &mut random)
     }
 
+    fn new_world() -> World {
+        let mut world = World::new(Time::from_second(100).unwrap());
+        let (account, zone) =
+            (json!({"name": "default", "namespace": "default", "uid": "a"}), "topology.kubernetes.io/zone");
+        for (key, metadata) in [
+            (key("namespaces", "", "default"), json!({"name": "default", "uid": "n"})),
+            (key("serviceaccounts", "default", "default"), account),
+            (key("nodes", "", "m"), json!({"name": "m", "uid": "m", "labels": {zone: "z"}})),
+        ] {
+            world.put(key, json!({"metadata": metadata}).to_string().into());
+        }
+        world
+    }
+
+    fn create_pod(world: &mut World, name: &str, cache: &mut PodTemplateCache) -> Result<Arc<Row>, Status> {
+        let body = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "x"}]},
+            "metadata": {"name": name, "namespace": "default", "generateName": "w-"}});
+        stage(world, &WriteVerb::Create(Object(body)), cache)?;
+        Ok(world.get(&key("pods", "default", name)).unwrap().clone())
+    }
+
     #[test]
     fn pods_of_one_plan_are_changed_in_their_texts() {
-        let mut world = World::new(Time::from_second(100).unwrap());
-        for (key, object) in [
-            (key("namespaces", "", "default"), json!({"metadata": {"name": "default", "uid": "n"}})),
-            (
-                key("serviceaccounts", "default", "default"),
-                json!({"metadata": {"name": "default", "namespace": "default", "uid": "a"}}),
-            ),
-            (
-                key("nodes", "", "m"),
-                json!({"metadata": {"name": "m", "uid": "m", "labels": {"topology.kubernetes.io/zone": "z"}}}),
-            ),
-        ] {
-            world.put(key, object.to_string().into());
-        }
+        let mut world = new_world();
         let mut template_cache = PodTemplateCache::default();
-        let pods = ["w-1", "w-2", "w-3"];
-        for name in pods {
-            let body = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "x"}]},
-                "metadata": {"name": name, "namespace": "default", "generateName": "w-"}});
-            stage(&mut world, &WriteVerb::Create(Object(body)), &mut template_cache).unwrap();
-        }
-        let rows = pods.map(|name| world.get(&key("pods", "default", name)).unwrap().clone());
+        let rows = ["w-1", "w-2", "w-3"].map(|name| create_pod(&mut world, name, &mut template_cache).unwrap());
         assert_eq!(rows.each_ref().map(|row| row.is_open()), [true, false, false]);
         let content = |mut object: Object| {
             let own = ["name", "uid", "resourceVersion"].map(|field| object.0["metadata"][field].take());
@@ -169,5 +170,72 @@ mod tests {
         assert_eq!(row.revision, object.revision());
         let conflict = stage(&mut world, &WriteVerb::Status(with_status), &mut template_cache).unwrap_err();
         assert_eq!(conflict.reason, Reason::Conflict, "the pod has changed since");
+    }
+    #[test]
+    fn a_copy_has_what_admission_changes_and_no_later_pod_keeps_it() {
+        let mut world = new_world();
+        let mut template_cache = PodTemplateCache::default();
+        let range = key("limitranges", "default", "l");
+        let limit = |row: &Row| row.object().items(&["spec", "containers"])[0]["resources"]["limits"]["cpu"].clone();
+        let first = create_pod(&mut world, "w-1", &mut template_cache).unwrap();
+        let limits = json!({"metadata": {"name": "l", "namespace": "default", "uid": "l"},
+            "spec": {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}});
+        world.put(range.clone(), limits.to_string().into());
+        let second = create_pod(&mut world, "w-2", &mut template_cache).unwrap();
+        world.remove(&range);
+        let refused = create_pod(&mut world, "w-1", &mut template_cache).map(drop).unwrap_err();
+        assert_eq!(refused.reason, Reason::AlreadyExists);
+        let third = create_pod(&mut world, "w-3", &mut template_cache).unwrap();
+        assert_eq!([&first, &second, &third].map(|row| limit(row)), [json!(null), json!("2"), json!(null)]);
+        assert_eq!(third.object().0["spec"], first.object().0["spec"]);
+    }
+
+    #[test]
+    fn a_status_written_within_a_tick_is_that_of_later_writes() {
+        let mut world = new_world();
+        let mut template_cache = PodTemplateCache::default();
+        for name in ["w-1", "w-2"] {
+            create_pod(&mut world, name, &mut template_cache).unwrap();
+        }
+        let pod = key("pods", "default", "w-2");
+        // No node fits: the scheduler writes a condition.
+        world.remove(&key("nodes", "", "m"));
+        let plan = (crate::scheduler::LOOP.plan)(&world, &pod);
+        let [write] = &plan.writes[..] else { panic!("{:?}", plan.writes) };
+        stage(&mut world, &write.verb, &mut template_cache).unwrap();
+        let condition =
+            |world: &World| world.get(&pod).unwrap().object().0["status"]["conditions"][0]["reason"].clone();
+        assert_eq!(condition(&world), "Unschedulable");
+        // At the commit the row gets the revision that it had while it was staged first.
+        let staged = world.get(&pod).unwrap().clone();
+        world.keep_staged([(pod.clone(), staged.text_at(2), 2)]);
+        let mut labelled = world.get(&pod).unwrap().object();
+        labelled.set(&["metadata", "labels", "app"], "w");
+        stage(&mut world, &WriteVerb::Update(labelled), &mut template_cache).unwrap();
+        assert_eq!(condition(&world), "Unschedulable");
+    }
+
+    #[test]
+    fn an_undone_plan_leaves_no_trace_of_its_texts() {
+        let mut world = new_world();
+        let mut template_cache = PodTemplateCache::default();
+        let first = create_pod(&mut world, "w-1", &mut template_cache).unwrap();
+        world.accept_staged();
+        let mark = world.stage_mark();
+        let second = create_pod(&mut world, "w-2", &mut template_cache).unwrap();
+        for row in [&first, &second] {
+            let bind = WriteVerb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: "m".into() };
+            stage(&mut world, &bind, &mut template_cache).unwrap();
+            let status = world.get(&row.key).unwrap().object().other_status(json!({"podIP": "127.0.0.9"}));
+            stage(&mut world, &WriteVerb::Status(status), &mut template_cache).unwrap();
+        }
+        assert_eq!((world.pods_on("m").count(), world.pods_at("127.0.0.9").count()), (2, 2));
+        world.undo_to(mark);
+        assert_eq!(
+            (world.pods_on("m").count(), world.pods_at("127.0.0.9").count(), world.pods_on("").count()),
+            (0, 0, 1)
+        );
+        assert!(world.get(&second.key).is_none());
+        assert_eq!(world.get(&first.key).unwrap().object(), first.object());
     }
 }

@@ -234,7 +234,7 @@ fn reserve_devices(query: &PodQuery<'_>, node: &Str, mut writes: Vec<(WriteVerb,
     if let Some(status) = own {
         nominate(status);
     } else if query.fields.nominated.as_ref() != Some(node) {
-        let mut status = query.world.open(row).status_alone();
+        let mut status = row.body().status_alone();
         nominate(&mut status);
         writes.push((WriteVerb::Status(status), format!("{} waits for its devices on node {node}", row.key.name)));
     }
@@ -267,7 +267,7 @@ struct Unschedulable<'a> {
 fn record_unschedulable(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>) {
     let Unschedulable { reason, message, nominated } = *held;
     plan.wait(format!("{reason}: {message}"));
-    let pod = world.open(row);
+    let pod = row.body();
     let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
     let is_told = known.is_some_and(|one| one["reason"] == reason && one["message"] == message);
     if is_told && pod.text(&["status", "nominatedNodeName"]) == nominated {
@@ -303,7 +303,7 @@ fn preempt_victims(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan
     }
     let loses = |other: &&Arc<Row>| other.key != row.key && other.pod().is_some_and(|pod| pod.priority < own);
     for other in world.pods_nominated_to(node).filter(loses) {
-        let mut changed = world.open(other).status_alone();
+        let mut changed = other.body().status_alone();
         changed.unset(&["status", "nominatedNodeName"]);
         plan.write(WriteVerb::Status(changed), format!("node {node} is promised to a more important pod"));
     }
@@ -312,7 +312,7 @@ fn preempt_victims(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan
 /// The victim's status with the condition DisruptionTarget (KEP-3329).
 fn with_disruption_target(world: &World, victim: &Row, row: &Row) -> Object {
     let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
-    let mut changed = world.open(victim).status_alone();
+    let mut changed = victim.body().status_alone();
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": preemption::REASON,
         "message": format!("{scheduler}: preempting to accommodate a higher priority pod"),

@@ -1,13 +1,13 @@
 //! Rows of pods that are made by changes of a text: no object is decoded, copied and written out for them.
 //!
-//! A pod that is created, bound and started in one tick is written three times. Each of these ways gives the row of the changed object, which
-//! the tests compare, or `None` where the object has to be decoded.
+//! A pod that is created, bound and started in one tick is written three times. Each function here returns the row that the changed object
+//! would have, or `None` where the object has to be decoded. The tests compare both rows.
 //!
 //! Never: checks whether a change is allowed. Start reading at [`Row::bound`].
 
 use super::row::{IndexFields, Row};
 use super::row_body::{RowBody, edit_of};
-use crate::object::edit::{self, TextEdit};
+use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Object, Str, sparse};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl Row {
         Some(row)
     }
 
-    /// Makes the row of a new pod that is like this one, whose text this is, but for its name, uid and creation time.
+    /// Makes the row of a new pod that differs from this one in its name, uid and creation time alone. `text` is the text of this one.
     pub fn copied(&self, pod: &Object, text: &str, revision: u64) -> Option<Row> {
         // Names of claims may contain that of the pod.
         self.pod().filter(|fields| fields.claims.is_empty())?;
@@ -45,16 +45,19 @@ impl Row {
         Some(row)
     }
 
-    /// Makes the row of a pod with another status, which is one of these edits of its text. The others change no field of a row. `None` also
-    /// for the status that the pod has.
-    pub fn with_status(&self, status: &Value, edits: &[TextEdit], revision: u64) -> Option<Row> {
+    /// Makes the row of a pod with another status, and with a change outside of it that no field of a row depends on. `None` when the status
+    /// is unchanged.
+    pub fn with_status(&self, status: &Value, other: Option<&TextEdit>, revision: u64) -> Option<Row> {
         // Claims of devices are in the spec or in the status.
         self.pod().filter(|fields| !fields.has_devices)?;
         let before = self.body.text()?;
-        let text = edit::text(&before, &[edits, &[edit_of(revision)]].concat())?;
-        if sparse::read_field(&text, "status").ok()? == sparse::read_field(&before, "status").ok()? {
+        let after = serde_json::to_string(status).ok()?;
+        if sparse::read_field(&before, "status").ok()? == Some(&after) {
             return None;
         }
+        let mut edits = vec![TextEdit::new(&["status"], ValueChange::SetText(after)), edit_of(revision)];
+        edits.extend(other.cloned());
+        let text = edit::text(&before, &edits)?;
         let mut row = self.with_body(RowBody::Text(text.into()), revision);
         let IndexFields::Pod(fields) = &mut row.fields else { return None };
         fields.set_status(status);
@@ -66,7 +69,6 @@ impl Row {
 mod tests {
     use super::*;
     use crate::object::Resource;
-    use crate::object::edit::ValueChange;
     use serde_json::json;
 
     #[test]
@@ -163,20 +165,19 @@ mod tests {
         ];
         let mut row = Row::from_text(key.clone(), before.0.to_string().into());
         for (revision, status) in (4..).zip(&statuses) {
-            let ids = ["metadata", "annotations", "ids"];
-            let edits = [TextEdit::set(&["status"], status.clone()), TextEdit::set(&ids, "c=1")];
-            row = row.with_status(status, &edits, revision).unwrap();
+            let ids = TextEdit::set(&["metadata", "annotations", "ids"], "c=1");
+            row = row.with_status(status, Some(&ids), revision).unwrap();
             let mut whole = before.clone();
             whole.set(&["metadata", "resourceVersion"], revision.to_string());
-            edit::object(&mut whole, &edits);
+            whole.set(&["status"], status.clone());
+            edit::object(&mut whole, std::slice::from_ref(&ids));
             let whole = Row::new(key.clone(), whole);
             assert_eq!(row.text_at(revision), whole.text_at(revision));
             assert_eq!(fields(&row), fields(&whole));
-            assert!(row.with_status(status, &edits, 9).is_none(), "nothing changes");
+            assert!(row.with_status(status, Some(&ids), 9).is_none(), "nothing changes");
         }
         let with_devices =
             Row::from_text(key, made_pod("w-1", json!({"resourceClaims": [{"name": "d"}]})).0.to_string().into());
-        let edits = [TextEdit::set(&["status"], json!({"phase": "Running"}))];
-        assert!(with_devices.with_status(&json!({"phase": "Running"}), &edits, 4).is_none());
+        assert!(with_devices.with_status(&json!({"phase": "Running"}), None, 4).is_none());
     }
 }

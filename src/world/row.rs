@@ -7,7 +7,7 @@ use super::row_body::RowBody;
 use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
-use crate::object::{Key, Object, OwnerRef, Str, Time};
+use crate::object::{Key, Object, OwnerRef, Str, Time, sparse};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Row {
     pub key: Key,
     /// `metadata.uid`.
     pub uid: Str,
-    /// `metadata.resourceVersion`; 0 while it is staged and has none yet.
+    /// `metadata.resourceVersion`. A staged row has a number that another row may get at the commit.
     pub revision: u64,
     /// `metadata.generation`.
     pub generation: i64,
@@ -295,6 +295,13 @@ impl Row {
     /// Its text as it is stored; `None` for a row whose body is decoded.
     pub fn text(&self) -> Option<Cow<'_, str>> {
         self.body.text()
+    }
+
+    /// One field of the object, such as `spec`, to be read. Nothing else of a text is decoded.
+    pub fn field(&self, name: &str) -> Value {
+        let Some(text) = self.body.text() else { return self.body().0[name].clone() };
+        let field = sparse::read_field(&text, name).ok().flatten();
+        field.and_then(|field| serde_json::from_str(field).ok()).unwrap_or_default()
     }
 
     /// Whether the body's text contains these bytes: a fast negative answer without decoding. A packed text is unpacked for it, which takes

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A text is only packed to less than its length divided by this: otherwise the memory is not worth the time to unpack it.
 const LEAST_GAIN: usize = 2;
 
-/// Compact text at rest; decoded only for rows staged in this tick and for a few kinds.
+/// Compact text at rest; decoded only for rows that this tick has staged as objects, and for a few kinds.
 pub(super) enum RowBody {
     /// The text.
     Text(Str),

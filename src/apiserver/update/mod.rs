@@ -344,10 +344,8 @@ fn replace_status_in_text(txn: &mut dyn Transaction, key: &Key, body: &Object) -
         Value::Null => ValueChange::Unset,
         ids => ValueChange::Set(ids.clone()),
     });
-    let ids = ids.map(|change| TextEdit::new(&PROCESS_IDS, change));
-    let Ok(text) = serde_json::to_string(status) else { return false };
-    let edits = [TextEdit::new(&["status"], ValueChange::SetText(text))].into_iter().chain(ids).collect();
-    txn.replace_status_in_text(key, &PodStatusChange { uid: body.uid(), revision: body.revision(), status, edits })
+    let other = ids.map(|change| TextEdit::new(&PROCESS_IDS, change));
+    txn.replace_status_in_text(key, &PodStatusChange { uid: body.uid(), revision: body.revision(), status, other })
 }
 
 /// Ownership of the fields of a status.

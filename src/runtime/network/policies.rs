@@ -2,7 +2,7 @@
 //! policies. They outlive the control plane. [`table`] evaluates them. A failed write has to be repeated by the caller.
 
 use super::super::folder;
-use super::tables::{self, NetworkTables};
+use super::tables::{self, AllowedFlow, NetworkTables};
 use crate::network::policy::table::{self, Direction, PolicyFlow};
 use crate::object::Key;
 use crate::world::policy::{DeniedConnection, NetworkPolicyRules};
@@ -101,7 +101,7 @@ pub fn may_restrict_egress(tables: &NetworkTables, pod: Ipv4Addr) -> bool {
 
 /// Returns why a connection is denied; `None` when it is allowed. An unreadable policy is an error, and the connection is then refused.
 pub fn denial(tables: &NetworkTables, flow: &PolicyFlow) -> io::Result<Option<DeniedConnection>> {
-    let known = (flow.from, flow.to, flow.protocol == "udp");
+    let known = AllowedFlow { from: flow.from, to: flow.to, is_datagram: flow.protocol == "udp" };
     if flow.from == *flow.to.ip() || tables.allows(&known) {
         return Ok(None);
     }
@@ -176,9 +176,11 @@ mod tests {
         };
         written.write(state.path(), &key("p"), Some(&closed(&[OTHER]))).unwrap();
         assert_eq!((asks(ONE, OTHER), asks(OTHER, ONE)), (false, true));
-        let remembered = [(ONE, OTHER), (OTHER, ONE)].map(|(from, address)| tables.allows(&(from, to(address), false)));
-        assert_eq!(remembered, [false, true]);
-        assert!(!tables.allows(&(OTHER, to(ONE), true)), "a datagram is another flow");
+        let is_remembered = |from: Ipv4Addr, address: Ipv4Addr, is_datagram: bool| {
+            tables.allows(&AllowedFlow { from, to: to(address), is_datagram })
+        };
+        assert_eq!((is_remembered(ONE, OTHER, false), is_remembered(OTHER, ONE, false)), (false, true));
+        assert!(!is_remembered(OTHER, ONE, true), "a datagram is another flow");
         written.write(state.path(), &key("p"), Some(&closed(&[ONE]))).unwrap();
         assert_eq!((asks(ONE, OTHER), asks(OTHER, ONE)), (true, false));
     }

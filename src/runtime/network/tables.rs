@@ -1,7 +1,8 @@
 //! The cluster's tables (routes, policies) as a shim reads them: files, cached while nothing changes.
 //!
 //! A process that changes a table then writes a new number into a separate file, the stamp. While the number is unchanged, readers use
-//! their cache, so that a connection costs one small read. A cached text is dropped after a second in any case.
+//! their cache, so that a connection costs one small read. Cached texts, and the flows that they allow, are dropped after a second in any
+//! case.
 
 use super::random::random_number;
 use rustix::fs::{Mode, OFlags};
@@ -45,8 +46,16 @@ struct CachedTable {
     allowed: HashSet<AllowedFlow>,
 }
 
-/// A flow: the client, the server, and whether it is a datagram.
-pub type AllowedFlow = (Ipv4Addr, SocketAddrV4, bool);
+/// A connection, or a datagram, that the policies allow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AllowedFlow {
+    /// The client.
+    pub from: Ipv4Addr,
+    /// The server.
+    pub to: SocketAddrV4,
+    /// Whether it is a datagram.
+    pub is_datagram: bool,
+}
 
 /// The name of a table's file. An address is not written out before the file is opened, because connections wait for it.
 #[derive(PartialEq, Eq, Hash)]
@@ -77,7 +86,7 @@ impl NetworkTables {
         NetworkTables { state: state.to_owned(), kept: RefCell::new(kept) }
     }
 
-    /// Checks the stamp: texts returned from now on are current.
+    /// Checks the stamp: texts and allowed flows returned from now on are current.
     pub fn refresh(&self) {
         let mut kept = self.kept.borrow_mut();
         if kept.stamp.is_none() {
