@@ -6,9 +6,9 @@ use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
 use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, World, WriteVerb, free_name};
+use hashbrown::HashMap;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 const ROOT: &str = "replicasets.apps";

@@ -1,8 +1,8 @@
 //! Names of objects: resource, namespace, name.
 
 use super::Str;
+use hashbrown::HashSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
 

@@ -12,7 +12,7 @@ use crate::world::{
     AttemptEnd, ContainerState, EventType, Facts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report, Row, World,
     WriteVerb,
 };
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -22,8 +22,8 @@ use crate::runtime::{self, contain::contain, manifests::ManifestWatch, pressure_
 use crate::store::{HintWatch, OpenMode, Retention, StoreError, WakeHint, name_holder};
 use crate::world::{Effect, Report, World};
 use anyhow::Context;
+use hashbrown::HashSet;
 use jiff::SignedDuration;
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::Path;

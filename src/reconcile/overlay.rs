@@ -7,7 +7,7 @@ use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::KindRegistry;
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::{Row, World};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// The World with the writes of this tick on top.

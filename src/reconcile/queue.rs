@@ -5,9 +5,10 @@
 
 use super::unschedulable::UnschedulablePods;
 use crate::object::{Key, Time};
+use hashbrown::HashMap;
 use jiff::SignedDuration;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// First pause after a failure; doubled each time (client-go: ItemExponentialFailureRateLimiter).
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(5);

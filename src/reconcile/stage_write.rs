@@ -15,7 +15,7 @@ use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Status};
 use crate::world::{World, WriteVerb};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Stages one write of a plan in the World, through the API server's pipeline. A template cache is used unless the plan has only one write.

@@ -4,8 +4,9 @@
 use crate::object::{Key, Str, Time};
 use crate::world::plan::SchedulingWait;
 use crate::world::{RowChange, WaitFilter, World};
+use hashbrown::HashMap;
 use jiff::SignedDuration;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// The first pause after a failed attempt, doubled with each, and the longest (kube-scheduler: `podInitialBackoffSeconds`,
 /// `podMaxBackoffSeconds`).

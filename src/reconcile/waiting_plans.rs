@@ -8,8 +8,8 @@ use super::queue::Item;
 use crate::apiserver::outside::{Answer, QuestionId, WebhookQuestion, WriteInputs};
 use crate::apiserver::outside_client::OutsideClient;
 use crate::object::Time;
+use hashbrown::HashMap;
 use jiff::SignedDuration;
-use std::collections::HashMap;
 
 /// Maximum number of plans that wait.
 const MOST_PLANS: usize = 4096;

@@ -2,7 +2,7 @@
 
 use crate::world::storage::{self, CLAIMS, CLASSES, VOLUMES};
 use crate::world::{Row, World};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use std::sync::Arc;
 
 /// The plugin.

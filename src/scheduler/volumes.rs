@@ -7,8 +7,8 @@ use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
 use crate::world::storage::{self, ClaimSource, VolumeCandidate, VolumeOwner};
 use crate::world::{Row, World, WriteVerb, terms};
+use hashbrown::HashSet;
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The plugin that binds claims.

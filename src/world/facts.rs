@@ -7,7 +7,8 @@ use super::policy::DeniedConnection;
 use super::pressure::NodePressure;
 use super::usage::{Throttling, Usage, UsageSample};
 use crate::object::{Key, Object, Resource, Str, Time};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Everything that the machine (or its simulated twin) has reported.

@@ -1,8 +1,9 @@
 //! A set of keys that often has a single one: the pods at an address, the slices of a Service.
 
 use crate::object::{Key, Resource};
+use hashbrown::HashMap;
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 
 /// Keys in their order. A single key takes no allocation, whereas a tree of one has room for eleven.

@@ -4,7 +4,8 @@ use super::key_set::{KeySet, drop_from};
 use super::{Row, World};
 use crate::object::selector::Selector;
 use crate::object::{Key, Resource, Str};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The resource of EndpointSlices.

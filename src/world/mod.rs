@@ -75,10 +75,11 @@ pub use workload::{ReplicaStatus, WorkloadFields};
 use crate::kinds::KindRegistry;
 use crate::kinds::certificate_request::CertificateRequest;
 use crate::object::{Key, Resource, Str, Time};
+use hashbrown::HashMap;
 use scheduler_profile::SchedulerProfile;
 use serde_json::Value;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One resource's rows, by namespace and name.

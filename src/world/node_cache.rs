@@ -2,7 +2,8 @@
 
 use super::{NodeLoad, Row, World};
 use crate::object::Str;
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A node and its load.

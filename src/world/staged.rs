@@ -2,7 +2,7 @@
 
 use super::{Row, World};
 use crate::object::{Key, Object, Str};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl World {

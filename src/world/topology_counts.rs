@@ -7,7 +7,7 @@
 use super::pod_term::PodTerm;
 use super::{AffinityTerms, Row, World};
 use crate::object::Str;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// The index of a node that is in no domain.

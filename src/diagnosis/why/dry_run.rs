@@ -12,7 +12,7 @@ use crate::runtime::contain::contain;
 use crate::world::plan::SchedulingWait;
 use crate::world::{Loop, Row, World};
 use crate::{kubelet, network, scheduler};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Result for the loops of one object.
