@@ -222,6 +222,16 @@ fn duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
         .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
 }
 
+/// Parses a pause between restarts, and returns its seconds.
+fn pause(flag: &str, text: &str) -> CliResult<i64> {
+    let pause = duration(flag, text)?;
+    if pause.as_secs() < 1 || pause.subsec_nanos() != 0 {
+        let why = format!("invalid argument {text:?} for \"--{flag}\" flag: must be whole seconds, at least 1s");
+        return Err(Failure::plain(why));
+    }
+    Ok(pause.as_secs())
+}
+
 /// Returns the settings of a control plane without any flags, for `kloop up`.
 pub fn default_settings(context: &CommandContext) -> CliResult<ControlSettings> {
     settings(&parse_flags(&[]), context)
@@ -241,8 +251,8 @@ fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings>
         node,
         shim: None,
         loops: loops::enabled_loops(&args.controllers).map_err(Failure::plain)?,
-        backoff_seconds: duration("restart-backoff", &args.restart_backoff)?.as_secs(),
-        backoff_cap_seconds: duration("restart-backoff-max", &args.restart_backoff_max)?.as_secs(),
+        backoff_seconds: pause("restart-backoff", &args.restart_backoff)?,
+        backoff_cap_seconds: pause("restart-backoff-max", &args.restart_backoff_max)?,
         environment: Environment::inherited().with_variables(flags::variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|max| *max > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), flags::configuration)?,

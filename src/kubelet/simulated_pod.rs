@@ -23,6 +23,9 @@ use k8s_openapi::api::core::v1::{
 /// Number of restarts of a simulated crash loop.
 const CRASHES: i32 = 3;
 
+/// Greatest number of restarts that a status can show.
+const MOST_RESTARTS: u32 = i32::MAX as u32;
+
 /// Annotation of a node: with `ignore` its pods start even if ConfigMaps or Secrets are missing, as in the recordings.
 const MISSING: &str = "kloop.dev/simulate-missing";
 
@@ -99,7 +102,8 @@ fn start_time(now: Time, started: Time, old: Option<&ContainerStatus>) -> Time {
     if waits == Some("CrashLoopBackOff") { started } else { api_time(now).0 }
 }
 
-/// Returns the facts of a container that exits with code 1 at each start, with the restarts so far.
+/// Returns the facts of a container that exits with code 1 at each start, with the restarts so far. Takes a number of steps that does not
+/// grow with the pod's age, which a client can write into its status.
 fn crashed(world: &World, spec: &PodSpec, start_time: Time) -> ContainerFacts {
     let ended = |at: Time| AttemptEnd {
         code: 1,
@@ -110,14 +114,22 @@ fn crashed(world: &World, spec: &PodSpec, start_time: Time) -> ContainerFacts {
         finished: at,
     };
     let restarts = spec.restart_policy.as_deref() != Some("Never");
-    let (mut attempt, mut end, mut last) = (0, ended(start_time), None);
+    let (mut attempt, mut end, mut last) = (0u32, ended(start_time), None);
+    let mut last_pause = 0;
     loop {
-        let pause = backoff::restart(&world.settings, attempt, &end, last.as_ref());
+        // An attempt takes no time, so that without a pause any number of them would fit in any time.
+        let pause = backoff::restart(&world.settings, attempt, &end, last.as_ref()).max(i64::from(attempt > 0));
         let due = end.finished.later(SignedDuration::from_secs(pause));
         if !restarts || due > world.now {
             return ContainerFacts { last, ..ContainerFacts::new(attempt, ContainerState::Ended(end)) };
         }
-        (attempt, last, end) = (attempt + 1, Some(end), ended(due));
+        // Pauses grow up to the longest: two that are equal are followed by more of the same.
+        let count =
+            if pause > 0 && pause == last_pause { world.now.duration_since(end.finished).as_secs() / pause } else { 1 };
+        let after = |count: i64| end.finished.later(SignedDuration::from_secs(pause.saturating_mul(count)));
+        (last, end) = (Some(ended(after(count - 1))), ended(after(count)));
+        attempt = attempt.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)).min(MOST_RESTARTS);
+        last_pause = pause;
     }
 }
 
@@ -301,6 +313,27 @@ mod tests {
         assert_eq!(machine.summary(), "Succeeded i+=Completed/0 c=Completed/0");
         assert_eq!(machine.container("c")["containerID"], "fake://c");
         assert_eq!(machine.container("c")["state"]["terminated"]["finishedAt"], "2023-11-14T22:13:21Z");
+    }
+
+    #[test]
+    fn any_start_time_and_pause_of_a_crash_loop_is_counted_at_once() {
+        // 2,022 years of 300 seconds each, or of a second each.
+        for (backoff_seconds, restarts) in
+            [(10, 212_000_000..213_000_000), (0, i32::MAX.into()..1 + i64::from(i32::MAX))]
+        {
+            let crash = json!({"kloop.dev/simulate-crash": "true"});
+            let mut machine = TestMachine::simulated(simulated(crash, "Always"));
+            machine.world.settings.backoff_seconds = backoff_seconds;
+            machine.settle();
+            let mut pod = machine.pod();
+            pod.set(&["status", "startTime"], "0001-01-01T00:00:00Z");
+            let status = &mut pod.0["status"]["containerStatuses"][0];
+            status["state"] = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+            machine.put("pods", pod.0);
+            machine.run_to(10);
+            let count = machine.container("c")["restartCount"].as_i64().expect("a number");
+            assert!(restarts.contains(&count), "{count}");
+        }
     }
 
     #[test]

@@ -57,6 +57,9 @@ fn invalid_command_lines_are_refused() {
         ("wait pod/nobody --for=condition=Ready", "pods \"nobody\" not found"),
         ("reconcile --timeout abc", "invalid argument \"abc\""),
         ("reconcile --restart-backoff -- -1s", "error"),
+        ("reconcile --restart-backoff=-1s", "must be whole seconds, at least 1s"),
+        ("reconcile --restart-backoff-max=1500ms", "must be whole seconds, at least 1s"),
+        ("reconcile --restart-backoff=0", "must be whole seconds, at least 1s"),
         ("create -f -", "error"),
     ];
     check_all(rows, |cluster, before, (line, expected)| {
