@@ -12,17 +12,20 @@ use std::ops::RangeInclusive;
 /// listens. One attempt when half of the addresses are taken.
 const FEW: u32 = 8;
 
-/// Returns the address that the pod has, or a free one; `None` when all are taken.
+/// Returns the address that the pod has, or a free one; `None` when all are taken. The machine's report counts more than the status, which
+/// clients can write; an address in the status counts if the pod could have been given it.
 pub fn pod_address(pod: &LocalPod) -> Option<Str> {
-    let has = pod.status.pod_ip.as_deref().filter(|ip| !ip.is_empty());
-    let has = has.or(pod.facts.as_deref().map(|facts| &*facts.ip).filter(|ip| !ip.is_empty()));
-    if let Some(ip) = has {
-        return Some(ip.into());
+    if let Some(facts) = pod.facts.as_deref().filter(|facts| !facts.ip.is_empty()) {
+        return Some(facts.ip.clone());
     }
     if pod.spec.host_network == Some(true) || !(pod.world.settings.pod_network || pod.simulated) {
         return Some(node_address(pod).into());
     }
     let range = PodRange::new(pod_block(pod));
+    let has = pod.status.pod_ip.as_deref().filter(|ip| range.contains(ip) && !belongs_to_another(pod, ip));
+    if let Some(ip) = has {
+        return Some(ip.into());
+    }
     let start = hash(&pod.row.uid) % range.count();
     let address_at = |step| Str::from(range.address_at(start + step).to_string());
     let looks = match pod.simulated {
@@ -65,6 +68,11 @@ fn is_taken(pod: &LocalPod, ip: &str) -> bool {
     pod.world.pods_at(ip).next().is_some() || (!pod.simulated && pod.world.facts.pods.have_address(ip))
 }
 
+/// Whether another pod has the address as well. Simulated pods may share one.
+fn belongs_to_another(pod: &LocalPod, ip: &str) -> bool {
+    !pod.simulated && pod.world.pods_at(ip).any(|other| other.uid != pod.row.uid)
+}
+
 /// The addresses of a block that pods may have: their third bytes are 1 to 127, and none ends in 0 or 255.
 struct PodRange {
     network: u8,
@@ -87,6 +95,15 @@ impl PodRange {
 
     fn count(&self) -> u32 {
         (self.thirds.end() + 1).saturating_sub(*self.thirds.start()).max(1) * self.width()
+    }
+
+    /// Whether a text is one of the addresses.
+    fn contains(&self, text: &str) -> bool {
+        let Ok(address) = text.parse::<Ipv4Addr>() else { return false };
+        let [first, second, third, fourth] = address.octets();
+        (first, second) == (127, self.network)
+            && self.thirds.contains(&third.into())
+            && self.fourths.contains(&fourth.into())
     }
 
     fn address_at(&self, place: u32) -> Ipv4Addr {
@@ -161,6 +178,32 @@ mod tests {
         machine.put("pods", other);
         machine.settle();
         assert_eq!(machine.status()["podIP"], first.as_str());
+    }
+
+    #[test]
+    fn address_that_a_client_wrote_is_not_taken() {
+        let spec = json!({"containers": [{"name": "c", "image": "a"}]});
+        let mut other = named("other", spec.clone());
+        other["status"] = json!({"phase": "Running", "podIP": "127.77.9.9"});
+        let written = |ip: &str| {
+            let mut pod = pod(spec.clone());
+            pod["status"] = json!({"phase": "Pending", "podIP": ip, "podIPs": [{"ip": ip}]});
+            pod
+        };
+        for (ip, is_kept) in [("8.8.8.8", false), ("127.77.9.9", false), ("127.77.200.1", false), ("127.77.9.10", true)]
+        {
+            let mut machine = TestMachine::new(written(ip));
+            machine.put("pods", other.clone());
+            machine.settle();
+            assert_eq!(machine.status()["podIP"] == ip, is_kept, "{ip}");
+            let own = machine.status()["podIP"].clone();
+            // The machine knows the address of a pod that runs.
+            let mut changed = machine.pod();
+            changed.set(&["status", "podIP"], "127.77.9.11");
+            machine.put("pods", changed.0);
+            machine.run_to(60);
+            assert_eq!(machine.status()["podIP"], own, "{ip}");
+        }
     }
 
     #[test]

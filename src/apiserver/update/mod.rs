@@ -16,9 +16,11 @@ use super::{conversion, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
 use crate::managed_fields::{self, FieldManager};
-use crate::object::edit::{TextEdit, ValueChange};
+use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Object, Status};
-use parts::{SIGNING_REQUESTS, keep_other_parts, raise_generation, signing_request_status, with_status};
+use parts::{
+    PODS, SIGNING_REQUESTS, keep_other_parts, pod_status, raise_generation, signing_request_status, with_status,
+};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -214,9 +216,10 @@ fn checked_status(
     status: Option<Value>,
     old: &Object,
 ) -> ApiResult<Option<Value>> {
-    let status = match kind.resource == SIGNING_REQUESTS {
-        true => Some(signing_request_status(kind, status, old, part, txn.now())?),
-        false => status,
+    let status = match kind.resource.0 {
+        SIGNING_REQUESTS => Some(signing_request_status(kind, status, old, part, txn.now())?),
+        PODS => Some(pod_status(kind, status, old)?),
+        _ => status,
     };
     if kind.custom.is_some() {
         let mut object = old.clone();
@@ -322,29 +325,36 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
     };
     let status = body.value_at(&["status"]).cloned();
     let status = admitted_status(txn, target, status, &old, &mut warnings)?;
-    let Some(ids) = body.value_at(&PROCESS_IDS).filter(|ids| Some(*ids) != old.value_at(&PROCESS_IDS)) else {
+    let is_changed = body.value_at(&PROCESS_IDS) != old.value_at(&PROCESS_IDS);
+    let Some(change) = process_ids_change(body).filter(|_| is_changed) else {
         return keep_status(txn, (kind, &key), status, old, StatusOwnership::In(None), warnings).map(drop);
     };
     let mut object = Arc::unwrap_or_clone(old);
     object.set(&["status"], status.unwrap_or_default());
-    match ids {
-        Value::Null => drop(object.unset(&PROCESS_IDS)),
-        ids => object.set(&PROCESS_IDS, ids.clone()),
-    }
+    edit::object(&mut object, &[change]);
     txn.put(&key, object).map(drop)
 }
 
 /// The path of the annotation with the process ids of a pod.
 const PROCESS_IDS: [&str; 3] = ["metadata", "annotations", process_ids::ANNOTATION];
 
+/// The change of the annotation with the process ids that a body asks for. Without this annotation there may be none left, and an empty map of
+/// annotations is not stored.
+fn process_ids_change(body: &Object) -> Option<TextEdit> {
+    let [parent @ .., _] = &PROCESS_IDS;
+    Some(match body.value_at(&PROCESS_IDS)? {
+        Value::Null if body.value_at(parent).and_then(Value::as_object).is_some_and(|all| all.len() == 1) => {
+            TextEdit::new(parent, ValueChange::Unset)
+        }
+        Value::Null => TextEdit::new(&PROCESS_IDS, ValueChange::Unset),
+        ids => TextEdit::set(&PROCESS_IDS, ids.clone()),
+    })
+}
+
 /// Replaces a pod's status, and the annotation with the process ids, in the text of the pod, where the transaction can.
 fn replace_status_in_text(txn: &mut dyn Transaction, key: &Key, body: &Object) -> bool {
     let Some(status) = body.value_at(&["status"]) else { return false };
-    let ids = body.value_at(&PROCESS_IDS).map(|ids| match ids {
-        Value::Null => ValueChange::Unset,
-        ids => ValueChange::Set(ids.clone()),
-    });
-    let other = ids.map(|change| TextEdit::new(&PROCESS_IDS, change));
+    let other = process_ids_change(body);
     txn.replace_status_in_text(key, &PodStatusChange { uid: body.uid(), revision: body.revision(), status, other })
 }
 
@@ -486,4 +496,32 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()
         return Err(Status::conflict(kind.resource, old.name(), &detail));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_annotation_takes_the_map_with_it() {
+        let table = [
+            (json!({"kloop.dev/pid": "c=1"}), json!({"kloop.dev/pid": "c=2"}), Some(json!({"kloop.dev/pid": "c=2"}))),
+            (json!({"kloop.dev/pid": "c=1"}), json!({"kloop.dev/pid": null}), None),
+            (
+                json!({"a": "b", "kloop.dev/pid": "c=1"}),
+                json!({"a": "b", "kloop.dev/pid": null}),
+                Some(json!({"a": "b"})),
+            ),
+        ];
+        for (before, body, after) in table {
+            let with = |annotations: &Value| Object(json!({"metadata": {"annotations": annotations, "name": "p"}}));
+            let change = process_ids_change(&with(&body)).expect("a change");
+            let mut object = with(&before);
+            let text = edit::text(&object.0.to_string(), std::slice::from_ref(&change));
+            edit::object(&mut object, &[change]);
+            assert_eq!(object.value_at(&["metadata", "annotations"]), after.as_ref(), "{body}");
+            assert_eq!(text, Some(object.0.to_string()), "{body}");
+        }
+        assert_eq!(process_ids_change(&Object(json!({"metadata": {"annotations": {}}}))), None);
+    }
 }

@@ -6,7 +6,7 @@ use super::UpdatePart;
 use crate::apiserver::ApiResult;
 use crate::apiserver::create::refuse;
 use crate::apiserver::rules::metadata;
-use crate::kinds::{FieldErrors, Kind, certificate_conditions};
+use crate::kinds::{FieldErrors, Kind, certificate_conditions, pod};
 use crate::object::{Object, Time};
 use serde_json::{Value, json};
 
@@ -22,7 +22,9 @@ pub fn with_status(changed: &Object, old: &Object) -> ApiResult<Object> {
     Ok(object)
 }
 
-/// The resource whose status has rules.
+/// Resources whose status has rules.
+pub const PODS: &str = "pods";
+/// The same.
 pub const SIGNING_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 
 /// The status of a CertificateSigningRequest after a write of `/status` or `/approval`.
@@ -43,6 +45,14 @@ pub fn signing_request_status(
     let new = old.other_status(status.clone());
     certificate_conditions::check_conditions(&new, old, &mut errors);
     refuse(kind, old, &errors.0)?;
+    Ok(status)
+}
+
+/// The status of a pod after a client's write.
+pub fn pod_status(kind: &Kind, status: Option<Value>, old: &Object) -> ApiResult<Value> {
+    let mut status = status.unwrap_or_else(|| json!({}));
+    pod::status::complete(&mut status, old);
+    refuse(kind, old, &pod::status::check(&status, old))?;
     Ok(status)
 }
 

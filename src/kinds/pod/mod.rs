@@ -25,6 +25,7 @@ mod resources;
 pub mod scheduling;
 mod security;
 pub mod spec;
+pub mod status;
 pub mod unsupported;
 mod update;
 pub mod volumes;
