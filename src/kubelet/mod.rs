@@ -150,10 +150,10 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     plan.is_settled = changes_nothing && is_passive && !reads_the_write && !row.is_deleting();
 }
 
-/// A pod that has ended for good, of which nothing runs: it is not even read.
+/// A pod that has ended for good, of which nothing runs and no status says so: it is not even read.
 fn is_at_rest(world: &World, row: &Row) -> bool {
     let containers = world.facts.pods.get(&row.uid).into_iter().flat_map(|pod| pod.containers.values());
-    let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal());
+    let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal() && !pod.shows_running);
     ended && !row.is_deleting() && containers.into_iter().all(|container| container.has_ended())
 }
 

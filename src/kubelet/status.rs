@@ -134,6 +134,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_a_client_has_ended_shows_what_its_containers_did() {
+        for control_plane_restarts in [false, true] {
+            let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
+            machine.run_to(5);
+            let mut failed = machine.pod();
+            failed.set(&["status", "phase"], "Failed");
+            machine.put("pods", failed.0);
+            machine.run_to(5);
+            if control_plane_restarts {
+                machine.reboot();
+            }
+            machine.run_to(60);
+            assert!(machine.container("c")["state"]["terminated"].is_object(), "{}", machine.container("c"));
+            assert_eq!(
+                (&machine.container("c")["ready"], machine.status()["phase"].as_str()),
+                (&json!(false), Some("Failed"))
+            );
+        }
+    }
+
+    #[test]
     fn a_pod_tells_the_process_ids_of_what_runs() {
         let spec =
             json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "b"}], "restartPolicy": "Never"});

@@ -95,6 +95,8 @@ pub struct PodFields {
     pub node: Option<Str>,
     /// Condition Ready is True.
     pub ready: bool,
+    /// Whether its status shows a container that runs.
+    pub shows_running: bool,
     /// Since when condition Ready has its value.
     pub ready_since: Option<Time>,
     /// `status.podIP`.
@@ -150,6 +152,8 @@ impl PodFields {
         self.started = text("startTime").and_then(|text| text.parse().ok());
         let restarts = items("containerStatuses").iter().filter_map(|one| one["restartCount"].as_i64());
         self.restarts = restarts.max().unwrap_or(0);
+        let lists = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
+        self.shows_running = lists.iter().any(|list| items(list).iter().any(|one| one["state"]["running"].is_object()));
         self.has_devices |= status["extendedResourceClaimStatus"].is_object();
     }
 }
