@@ -3,7 +3,7 @@
 use super::*;
 use kloop::world::RestartDecision;
 use kloop::world::limits::Limits;
-use kloop::world::volume::{Volume, VolumeContent, VolumeFile};
+use kloop::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeFile, VolumeMountPoint};
 
 /// A container that restarts, and appends a line to a file for each attempt.
 fn noting(rig: &Rig, attempt: u32, word: &str) -> Start {
@@ -180,30 +180,90 @@ fn container_that_has_run_for_a_while_has_a_standby() {
     eventually("the second life", || recorded_attempts(&rig) == ["first", "first"]);
 }
 
+/// A container whose program appends a word to a file, with functions to write the program and to start an attempt.
+struct BuiltProgram {
+    program: PathBuf,
+    truth: PathBuf,
+}
+
+impl BuiltProgram {
+    fn new(rig: &Rig) -> BuiltProgram {
+        BuiltProgram { program: rig.folder.path().join("program"), truth: truth(rig) }
+    }
+
+    fn build(&self, word: &str) {
+        let text = format!("#!/bin/sh\necho {word} >> {}; exec sleep 1000\n", self.truth.display());
+        let fresh = self.program.with_extension("fresh");
+        fs::write(&fresh, text).expect("written");
+        fs::set_permissions(&fresh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+        fs::rename(&fresh, &self.program).expect("in its place");
+    }
+
+    fn start(&self, attempt: u32) -> Start {
+        let command = vec![self.program.to_string_lossy().into()];
+        Start { again: RestartDecision::Always, command, ..a_start("again", "c", attempt) }
+    }
+}
+
 #[test]
 fn rebuilt_program_replaces_the_standby() {
     let mut rig = Rig::new();
-    let (program, truth) = (rig.folder.path().join("program"), truth(&rig));
-    let build = |word: &str| {
-        let text = format!("#!/bin/sh\necho {word} >> {}; exec sleep 1000\n", truth.display());
-        let fresh = program.with_extension("fresh");
-        fs::write(&fresh, text).expect("written");
-        fs::set_permissions(&fresh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
-        fs::rename(&fresh, &program).expect("in its place");
-    };
-    build("old");
-    let command = vec![program.to_string_lossy().into()];
-    let start =
-        |attempt| Start { again: RestartDecision::Always, command: command.clone(), ..a_start("again", "c", attempt) };
-    rig.start(start(0));
+    let program = BuiltProgram::new(&rig);
+    program.build("old");
+    rig.start(program.start(0));
     let pid = rig.running("again", 0);
     let waiting = prepared_beside(&rig, pid);
-    build("new");
+    program.build("new");
     kill(pid as i32);
     rig.ended("again", 0);
-    rig.start(start(1));
+    rig.start(program.start(1));
     assert_ne!(rig.running("again", 1), waiting as u32);
     eventually("the new one", || recorded_attempts(&rig) == ["old", "new"]);
+}
+
+#[test]
+fn program_rebuilt_during_the_pause_replaces_the_standby() {
+    let mut rig = Rig::new();
+    let program = BuiltProgram::new(&rig);
+    program.build("old");
+    rig.start(program.start(0));
+    let pid = rig.running("again", 0);
+    eventually("the old one runs", || recorded_attempts(&rig) == ["old"]);
+    kill(pid as i32);
+    rig.ended("again", 0);
+    let waiting = process::children(shim(&rig));
+    assert_eq!(waiting.len(), 1, "a standby exists before the next start");
+    program.build("new");
+    // The shim looked at the program as the container ended, and trusts that for 20 ms.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    rig.start(program.start(1));
+    assert_ne!(rig.running("again", 1), waiting[0] as u32);
+    eventually("the new one", || recorded_attempts(&rig) == ["old", "new"]);
+}
+
+#[test]
+fn container_that_starts_in_a_volume_has_no_standby() {
+    let mut rig = Rig::new();
+    let start = |attempt| {
+        let files = ContainerFiles {
+            view: FilesystemView::Private,
+            volumes: [Volume { name: "v".into(), source: VolumeContent::Empty }].into(),
+            mounts: vec![VolumeMountPoint {
+                volume: "v".into(),
+                path: "/work".into(),
+                sub_path: String::new(),
+                read_only: false,
+            }],
+            ..ContainerFiles::default()
+        };
+        let working_dir = Some("/work".to_owned());
+        Start { again: RestartDecision::Always, files, working_dir, ..script("again", attempt, "exit 1") }
+    };
+    for attempt in 0..2 {
+        rig.start(start(attempt));
+        rig.ended("again", attempt);
+        assert!(process::children(shim(&rig)).is_empty(), "attempt {attempt}");
+    }
 }
 
 #[test]

@@ -220,6 +220,7 @@ impl Shim {
             self.end_sessions();
             self.settle_attached();
             self.announce();
+            self.compare_standbys();
             self.spent.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
                 self.spent.clear();

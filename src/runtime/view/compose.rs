@@ -120,7 +120,7 @@ pub fn close(root: &OwnedFd) -> Result<(), String> {
 
 /// Returns the path without symbolic links, and whether a part of it is missing on the machine. A path that cannot be resolved is returned as
 /// it is.
-fn real_path(path: &Path) -> (PathBuf, bool) {
+pub fn real_path(path: &Path) -> (PathBuf, bool) {
     let plain = path.components().filter(|part| matches!(part, Component::Normal(_)));
     let plain = Path::new("/").join(plain.collect::<PathBuf>());
     let open = |path: &Path, resolve| openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);

@@ -22,6 +22,7 @@ mod visit;
 
 pub use base_mounts::BaseMounts;
 pub use bind::check as check_mounts;
+pub use compose::real_path;
 pub use name::set_host_name;
 pub use private_dirs::{SHM, is_within as is_in_own};
 pub use shm::PodShm;
