@@ -1,9 +1,8 @@
 //! The pods behind a Service with their address, readiness and ports, for both Endpoints and EndpointSlices.
 
 use super::pods::controller_key;
-use crate::kinds::pod::ports::named_port;
 use crate::object::{Key, Object, Resource, Str};
-use crate::world::{Row, World};
+use crate::world::{PodFields, Row, World};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -70,11 +69,11 @@ pub fn tolerates_unready(service: &Object) -> bool {
 pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<ServiceBackend<'w>> {
     let Some(fields) = row.workload() else { return Vec::new() };
     let ports = service.items(&["spec", "ports"]);
-    let by_name = ports.iter().any(|port| port["targetPort"].is_string()) || is_headless(service);
+    let has_host_names = is_headless(service);
     let pods = world.pods_matching(&row.key.namespace, &fields.selector).into_iter();
     let backend = |row: &'w Arc<Row>| {
         let pod = row.pod().filter(|pod| !pod.phase.is_terminal())?;
-        let body = if by_name { row.object() } else { Object(Value::Null) };
+        let body = if has_host_names { row.object() } else { Object(Value::Null) };
         let hostname =
             body.text(&["spec", "hostname"]).filter(|_| body.text(&["spec", "subdomain"]) == Some(service.name()));
         Some(ServiceBackend {
@@ -82,7 +81,7 @@ pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Ser
             ip: pod.ip.clone()?,
             ready: pod.ready,
             terminating: row.is_deleting(),
-            ports: ports.iter().filter_map(|port| resolve_port(port, &body)).collect(),
+            ports: ports.iter().filter_map(|port| resolve_port(port, pod)).collect(),
             hostname: hostname.map(str::to_owned),
         })
     };
@@ -90,10 +89,10 @@ pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Ser
 }
 
 /// Resolves a Service's port to a number of one pod; `None` when the pod has no container port of that name.
-fn resolve_port(port: &Value, pod: &Object) -> Option<Value> {
+fn resolve_port(port: &Value, pod: &PodFields) -> Option<Value> {
     let protocol = port["protocol"].as_str().unwrap_or("TCP");
     let number = match &port["targetPort"] {
-        Value::String(name) => named_port(pod, name, protocol)?,
+        Value::String(name) => pod.named_port(name, protocol)?,
         Value::Number(number) => number.as_i64().filter(|number| *number != 0).or_else(|| port["port"].as_i64())?,
         _ => port["port"].as_i64()?,
     };

@@ -7,6 +7,7 @@ use super::row_body::RowBody;
 use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
+use crate::kinds::pod::ports::named_ports;
 use crate::object::{Key, Object, OwnerRef, Str, Time, sparse};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -117,6 +118,8 @@ pub struct PodFields {
     pub requests: ResourceRequests,
     /// The ports of its node that it takes: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
+    /// Its named ports, each as name, protocol and number with spaces between them.
+    pub named_ports: JoinedNames,
     /// Names of the claims that it uses, those of its ephemeral volumes included.
     pub claims: JoinedNames,
     /// Names of the ConfigMaps and Secrets that it follows while it runs.
@@ -137,6 +140,15 @@ impl PodFields {
     /// The address that the pod holds; `None` once it has ended for good.
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
+    }
+
+    /// Returns the number of its port with this name and protocol.
+    pub fn named_port(&self, name: &str, protocol: &str) -> Option<i64> {
+        self.named_ports.iter().find_map(|port| {
+            let mut parts = port.split(' ');
+            let is_it = parts.next() == Some(name) && parts.next() == Some(protocol);
+            parts.next().filter(|_| is_it)?.parse().ok()
+        })
     }
 
     /// Takes over the fields of a status.
@@ -389,6 +401,9 @@ fn pod_fields(name: &str, pod: &Object) -> PodFields {
         deletion_cost: pod.annotation("controller.kubernetes.io/pod-deletion-cost").map_or(0, cost),
         requests: ResourceRequests::for_pod(pod),
         host_ports: scheduling_spec::host_ports(pod),
+        named_ports: JoinedNames::new(
+            named_ports(pod).map(|(name, protocol, number)| format!("{name} {protocol} {number}")),
+        ),
         claims: JoinedNames::new(scheduling_spec::claims_of(name, pod.items(&["spec", "volumes"]))),
         followed_objects: JoinedNames::new(followed_objects::list_followed_names(pod)),
         has_devices: !pod.items(&["spec", "resourceClaims"]).is_empty(),

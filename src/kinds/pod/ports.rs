@@ -5,14 +5,16 @@ use crate::object::Object;
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use std::collections::BTreeSet;
 
-/// Returns the number of a pod's named port (podutil.FindPort): of its containers and sidecars, because the other init containers have
-/// ended when the pod serves.
-pub fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
+/// Returns the named ports of a pod, as name, protocol and number: those of its containers and sidecars, because the other init containers
+/// have ended when the pod serves. Of several with one name and protocol the first counts (podutil.FindPort).
+pub fn named_ports(pod: &Object) -> impl Iterator<Item = (&str, &str, i64)> {
     let sidecars = pod.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
     let containers = pod.items(&["spec", "containers"]).iter().chain(sidecars);
-    let mut ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
-    let found = ports.find(|port| port["name"] == name && port["protocol"].as_str().unwrap_or("TCP") == protocol)?;
-    found["containerPort"].as_i64()
+    let ports = containers.flat_map(|container| container["ports"].as_array().into_iter().flatten());
+    ports.filter_map(|port| {
+        let name = port["name"].as_str().filter(|name| !name.is_empty())?;
+        Some((name, port["protocol"].as_str().unwrap_or("TCP"), port["containerPort"].as_i64()?))
+    })
 }
 
 /// Checks the ports of one container.

@@ -10,7 +10,6 @@
 
 pub mod table;
 
-use crate::kinds::pod::ports::named_port;
 use crate::object::selector::Selector;
 use crate::object::{Key, Str};
 use crate::world::policy::{Cidr, NetworkPolicyRules, PolicyPeer, PolicyRule, PortRange};
@@ -167,9 +166,9 @@ fn range(port: &Value, servers: &[&Row]) -> Vec<PortRange> {
         return vec![PortRange { protocol, first, last, on: None }];
     };
     let named = |server: &&Row| {
-        let (object, on) = (server.body(), address(server));
-        let found = u16::try_from(named_port(&object, name, port["protocol"].as_str().unwrap_or("TCP"))?).ok()?;
-        Some(PortRange { protocol: protocol.clone(), first: found, last: found, on })
+        let found = server.pod()?.named_port(name, port["protocol"].as_str().unwrap_or("TCP"))?;
+        let found = u16::try_from(found).ok()?;
+        Some(PortRange { protocol: protocol.clone(), first: found, last: found, on: address(server) })
     };
     servers.iter().filter_map(named).collect()
 }
