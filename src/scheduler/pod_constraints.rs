@@ -7,8 +7,9 @@ use hashlink::LruCache;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Maximum number of cached constraints.
+/// Maximum number of cached constraints, and of bytes of their texts; parsed, they take about five times as much.
 const MAX_CACHED_CONSTRAINTS: usize = 1024;
+const MAX_CACHED_BYTES: usize = 4 << 20;
 
 /// Constraints of a pod, apart from numeric requests.
 pub struct PodConstraints {
@@ -43,11 +44,32 @@ impl PodTermConstraint {
 }
 
 /// Parsed constraints, by their text.
-struct ConstraintCache(LruCache<Str, Arc<PodConstraints>>);
+struct ConstraintCache {
+    known: LruCache<Str, Arc<PodConstraints>>,
+    /// Length of the texts.
+    bytes: usize,
+}
 
 impl Default for ConstraintCache {
     fn default() -> ConstraintCache {
-        ConstraintCache(LruCache::new(MAX_CACHED_CONSTRAINTS))
+        ConstraintCache { known: LruCache::new_unbounded(), bytes: 0 }
+    }
+}
+
+impl ConstraintCache {
+    /// Returns the constraints of this text, which is parsed if they are not known.
+    fn parsed(&mut self, text: &Str) -> Arc<PodConstraints> {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        let constraints = Arc::new(PodConstraints::read(Object(serde_json::from_str(text).unwrap_or(Value::Null))));
+        self.known.insert(text.clone(), constraints.clone());
+        self.bytes += text.len();
+        while self.known.len() > MAX_CACHED_CONSTRAINTS || self.bytes > MAX_CACHED_BYTES {
+            let Some((oldest, _)) = self.known.remove_lru() else { break };
+            self.bytes -= oldest.len();
+        }
+        constraints
     }
 }
 
@@ -57,14 +79,7 @@ impl PodConstraints {
         let Some(text) = row.pod().and_then(|pod| pod.pod_spec.as_ref()) else {
             return Arc::new(PodConstraints::read(scheduling_spec(&row.body())));
         };
-        world.remembering(|ConstraintCache(known)| {
-            if let Some(known) = known.get(text) {
-                return known.clone();
-            }
-            let constraints = Arc::new(PodConstraints::read(Object(serde_json::from_str(text).unwrap_or(Value::Null))));
-            known.insert(text.clone(), constraints.clone());
-            constraints
-        })
+        world.remembering(|cache: &mut ConstraintCache| cache.parsed(text))
     }
 
     fn read(pod: Object) -> PodConstraints {
@@ -89,5 +104,26 @@ impl PodConstraints {
             preferred_affinity: [("podAffinity", 1), ("podAntiAffinity", -1)].into_iter().flat_map(preferred).collect(),
             pod,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_constraints_are_bounded_by_number_and_length() {
+        let text = |number: usize, length: usize| -> Str {
+            let label = "x".repeat(length);
+            json!({"spec": {"nodeSelector": {"number": number.to_string(), "label": label}}}).to_string().into()
+        };
+        let mut cache = ConstraintCache::default();
+        for (length, most) in [(10, MAX_CACHED_CONSTRAINTS), (1 << 20, 3), (10, MAX_CACHED_CONSTRAINTS)] {
+            (0..MAX_CACHED_CONSTRAINTS + 10).for_each(|number| drop(cache.parsed(&text(number, length))));
+            assert_eq!(cache.known.len(), most, "{length}");
+            assert_eq!(cache.bytes, cache.known.iter().map(|(text, _)| text.len()).sum::<usize>());
+        }
+        let again = text(MAX_CACHED_CONSTRAINTS, 10);
+        assert!(Arc::ptr_eq(&cache.parsed(&again), &cache.parsed(&again)));
     }
 }
