@@ -21,6 +21,7 @@ pub mod status;
 pub mod struct_shape;
 pub mod time;
 mod uid;
+pub mod whole_number;
 pub mod yaml;
 
 pub use io_error::io_error_text;

@@ -144,6 +144,27 @@ fn scale_of_a_custom_resource_is_of_the_autoscaling_group() {
 }
 
 #[test]
+fn whole_numbers_of_a_custom_resource_have_no_fraction() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let mut definition: Value = serde_yaml::from_str(include_str!("boats.yaml")).expect("a definition");
+    let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+        "crew": {"type": "integer"}, "size": {"type": "integer", "enum": [1, 2, 1000]},
+    }});
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": spec});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.ask("POST", definitions, JSON, &definition.to_string()).0, 201);
+    let boats = "/apis/example.com/v1/namespaces/default/boats";
+    let body = r#"{"metadata": {"name": "ann"}, "spec": {"crew": 1e3, "size": 1000.0, "other": -0, "half": 0.5}}"#;
+    let (code, made) = server.ask("POST", boats, JSON, body);
+    let expected = json!({"crew": 1000, "size": 1000, "other": 0, "half": 0.5});
+    assert_eq!((code, &made["spec"]), (201, &expected), "{made}");
+    let patch = r#"{"spec": {"crew": 1000, "size": 1.0e3}}"#;
+    let (code, same) = server.ask("PATCH", &format!("{boats}/ann"), MERGE, patch);
+    assert_eq!((code, &same["metadata"]["generation"]), (200, &json!(1)), "{same}");
+}
+
+#[test]
 fn events_of_the_newer_group_are_checked_strictly() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);

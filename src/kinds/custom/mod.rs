@@ -21,7 +21,7 @@ use super::policy_programs::PolicyPrograms;
 use super::typed::DecodeError;
 use super::view::custom::DefinitionColumns;
 use super::{FieldError, FieldErrors, FieldPath, Kind, UnknownField, omit};
-use crate::object::{Object, Resource};
+use crate::object::{Object, Resource, whole_number};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::RuleTree;
 use serde::{Deserialize, Serialize};
@@ -248,13 +248,14 @@ impl CustomDefinition {
         self.versions.values().any(|version| version.selectable.iter().any(|known| known == field))
     }
 
-    /// Returns the decoded form of a body: canonical metadata, defaults filled in, fields that the version's schema does
+    /// Returns the decoded form of a body: whole numbers without a fraction, canonical metadata, defaults filled in, fields that the version's schema does
     /// not know dropped and reported.
     pub fn normalize(&'static self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
         let mut new = body.clone();
         if let Some(map) = new.as_object_mut() {
             let head = ["apiVersion", "kind", "metadata"].iter();
             let head = head.filter_map(|field| Some(((*field).to_owned(), map.remove(*field)?))).collect();
+            map.values_mut().for_each(whole_number::make_whole);
             let mut head: ObjectHead = super::typed::read(&Value::Object(head), unknown)?;
             omit::metadata(&mut head.metadata);
             if let Some(schema) = self.schema(&head.api_version) {

@@ -10,6 +10,7 @@ use crate::kinds::custom::{Uncompiled, check_schema, type_at};
 use crate::kinds::go::{self, GoField, GoShape};
 use crate::kinds::names::{check_name, label_1035};
 use crate::kinds::{FieldErrors, FieldPath, NameRule};
+use crate::object::whole_number::make_whole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -212,7 +213,7 @@ fn schemas(
 ) -> Vec<CheckedSchema> {
     let json = |version: &api::CustomResourceDefinitionVersion| {
         let mut schema = serde_json::to_value(version.schema.as_ref()?.open_api_v3_schema.as_ref()?).ok()?;
-        super::make_whole(&mut schema);
+        make_whole(&mut schema);
         Some(schema)
     };
     let all = hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref());

@@ -9,6 +9,7 @@ use super::{DecodeError, FieldError, FieldErrors, Kind, Typed, UnknownField, omi
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
+use crate::object::whole_number::make_whole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,21 +43,6 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Valu
     let mut definition = typed::normalize::<CustomResourceDefinition>(body, unknown)?;
     make_whole(&mut definition["spec"]);
     Ok(definition)
-}
-
-/// Writes whole numbers without a fraction.
-fn make_whole(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            let whole = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
-            if let Some(whole) = whole {
-                *number = (whole as i64).into();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(make_whole),
-        Value::Object(fields) => fields.values_mut().for_each(make_whole),
-        _ => {}
-    }
 }
 
 /// The schemas of a definition, which was `old` before, whose rules are not compiled yet.

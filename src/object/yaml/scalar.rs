@@ -1,6 +1,7 @@
 //! Meaning of a plain scalar in YAML 1.1, by the rules of go-yaml v2, or in 1.2, by those of v3.
 
 use super::BooleanWords;
+use crate::object::whole_number;
 use granit_parser::{ScalarStyle, Span};
 use serde_json::{Number, Value};
 
@@ -87,8 +88,8 @@ fn float(text: &str) -> Option<Value> {
         && !(whole.is_empty() && fraction.is_empty())
         && exponent.is_none_or(|digits| !digits.is_empty() && is_digits(digits));
     let number: f64 = good.then(|| text.parse().ok())??;
-    if number.fract() == 0.0 && number.abs() < 9.2e18 {
-        return Some((number as i64).into());
+    if let Some(whole) = whole_number::from_float(number) {
+        return Some(whole.into());
     }
     // Go reads a number beyond 64 bits as text.
     Number::from_f64(number).map(Value::Number)

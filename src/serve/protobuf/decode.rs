@@ -8,6 +8,7 @@ use super::fields::{
 };
 use super::special;
 use super::wire::{WireReader, WireType, expect_wire_type};
+use crate::object::whole_number;
 use crate::object::yaml::MAX_DEPTH;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -270,8 +271,8 @@ fn decode_text(bytes: &[u8]) -> String {
 /// Decodes a number; whole numbers have no fraction, as in Go.
 fn decode_double(bytes: &[u8]) -> Result<Value, String> {
     let number = f64::from_le_bytes(bytes.try_into().map_err(|_| "unexpected EOF")?);
-    if number.fract() == 0.0 && number.abs() < 9e15 {
-        return Ok((number as i64).into());
+    if let Some(whole) = whole_number::from_float(number) {
+        return Ok(whole.into());
     }
     let unsupported = || format!("json: unsupported value: {number}");
     Number::from_f64(number).map(Value::Number).ok_or_else(unsupported)
