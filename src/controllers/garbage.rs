@@ -1,8 +1,9 @@
 //! The garbage collector: deletes objects whose owners are gone, releases owners that waited for their dependents, and
 //! removes the owner reference from orphaned dependents.
 //!
-//! Its root is every resource. An owner counts as gone when its uid does not exist, or exists under another name or
-//! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200).
+//! Its root is every resource. An owner counts as gone when its uid does not exist, or exists under another kind, name or
+//! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200). An owner that cannot be looked up keeps
+//! its dependents: one of a kind that the cluster does not know, and one in a namespace for a dependent in none.
 
 use super::claim::without_owner;
 use super::pods;
@@ -67,12 +68,20 @@ enum OwnerState {
     /// Being deleted in the foreground.
     Waiting,
     Gone,
+    /// Of an unknown kind, or in no namespace that the dependent could name.
+    Unresolvable,
 }
 
 fn owner_state(world: &World, row: &Row, owner: &OwnerRef) -> OwnerState {
+    let kind = world.kinds.by_kind(&owner.api_version, &owner.kind);
+    let Some(kind) = kind.filter(|kind| !kind.namespaced || !row.key.namespace.is_empty()) else {
+        return OwnerState::Unresolvable;
+    };
     let live = world.by_uid(&owner.uid).filter(|live| {
         let at = &live.key;
-        *at.name == *owner.name && (at.namespace.is_empty() || at.namespace == row.key.namespace)
+        at.resource == kind.resource
+            && *at.name == *owner.name
+            && (at.namespace.is_empty() || at.namespace == row.key.namespace)
     });
     match live {
         None => OwnerState::Gone,
@@ -88,8 +97,12 @@ fn delete_without_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
     }
     let states: Vec<OwnerState> = row.owners.iter().map(|owner| owner_state(world, row, owner)).collect();
     let not_existing = || row.owners.iter().zip(&states).filter(|(_, state)| **state != OwnerState::Exists);
-    for (owner, _) in not_existing().filter(|(_, state)| **state == OwnerState::Gone) {
+    for (owner, _) in not_existing().filter(|(_, state)| **state != OwnerState::Waiting) {
         warn_of_foreign_owner(world, row, owner, plan);
+    }
+    // As long as one owner may exist, nothing is decided.
+    if states.contains(&OwnerState::Unresolvable) {
+        return;
     }
     if states.contains(&OwnerState::Exists) {
         let uids: Vec<&str> = not_existing().map(|(owner, _)| owner.uid.as_str()).collect();
@@ -314,11 +327,30 @@ mod tests {
             cluster.settle();
             (cluster.world.find("configmaps", "default", "lost").is_some(), cluster.logged("OwnerRefInvalidNamespace"))
         };
-        assert_eq!(lost(json!({"kind": "ConfigMap", "name": "gone", "uid": "nowhere"})), (false, false));
-        assert_eq!(lost(json!({"kind": "ConfigMap", "name": "there", "uid": "far"})), (false, true));
-        // u1 is the node a: cluster-scoped owners count under their own name.
-        assert_eq!(lost(json!({"kind": "Node", "name": "a", "uid": "u1"})), (true, false));
-        assert_eq!(lost(json!({"kind": "Node", "name": "b", "uid": "u1"})), (false, false));
+        let owner = |api_version: &str, kind: &str, name: &str, uid: &str| json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid});
+        assert_eq!(lost(owner("v1", "ConfigMap", "gone", "nowhere")), (false, false));
+        assert_eq!(lost(owner("v1", "ConfigMap", "there", "far")), (false, true));
+        // u1 is the node a: cluster-scoped owners count under their own name and kind.
+        assert_eq!(lost(owner("v1", "Node", "a", "u1")), (true, false));
+        assert_eq!(lost(owner("v1", "Node", "b", "u1")), (false, false));
+        assert_eq!(lost(owner("v1", "ConfigMap", "a", "u1")), (false, false));
+        // The definition of this kind may come later.
+        assert_eq!(lost(owner("example.com/v1", "Boat", "ann", "nowhere")), (true, false));
+    }
+
+    #[test]
+    fn cluster_scoped_objects_are_kept_for_owners_in_a_namespace() {
+        let mut cluster = cluster("");
+        map(&mut cluster, "owner", &[]);
+        let uid = cluster.object("configmaps", "owner").uid().to_owned();
+        let owner = |uid: &str| json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
+        for (name, uid) in [("near", &*uid), ("lost", "nowhere")] {
+            let metadata = json!({"name": name, "ownerReferences": owner(uid)});
+            cluster.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
+        }
+        cluster.settle();
+        assert!(["near", "lost"].iter().all(|name| cluster.world.find("namespaces", "", name).is_some()));
+        assert!(cluster.logged("OwnerRefInvalidNamespace"));
     }
 
     #[test]
