@@ -58,6 +58,12 @@ pub fn container_user(pod: &LocalPod, member: &PodContainer) -> Result<Option<Co
     Ok(is_said.then_some(ContainerUser { user, group, groups, files, strict }))
 }
 
+/// Returns the group that owns the files of the pod's volumes (`fsGroup`), where kloop can give them to it.
+pub fn volume_group(pod: &LocalPod) -> Option<u32> {
+    let group = pod.spec.security_context.as_ref()?.fs_group?;
+    u32::try_from(group).ok().filter(|_| pod.world.settings.runs_as.0 == 0)
+}
+
 const AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
 
 #[cfg(test)]

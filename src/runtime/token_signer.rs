@@ -243,8 +243,7 @@ mod tests {
         let signer = TokenSigner::from_key(&generate_key().unwrap()).unwrap();
         let mut signer = VolumeSigner::new(token_source(signer.into()));
         let volumes = |claims: &str| {
-            let content = claims.as_bytes().into();
-            let file = VolumeFile { path: "token".into(), mode: 0o644, content, is_claims: true };
+            let file = VolumeFile { is_claims: true, ..VolumeFile::new("token", 0o644, claims.as_bytes()) };
             [Volume { name: "v".into(), source: VolumeContent::Files(vec![file]) }]
         };
         let first = signer.sign_volumes(&volumes("{\"exp\":1}")).unwrap();

@@ -116,7 +116,8 @@ pub fn hand_over_folders(
         given.map_err(|error| failure(path, error))?;
     }
     let Some(group) = wanted.files else { return Ok(()) };
-    let is_given = |volume: &&Volume| !matches!(volume.source, VolumeContent::Host { .. });
+    // Files have their group from the start, also those that replace them later.
+    let is_given = |volume: &&Volume| !matches!(volume.source, VolumeContent::Host { .. } | VolumeContent::Files(_));
     for volume in all.iter().filter(is_given) {
         let root = volumes::root_of(pod, &volume.name, all);
         give_all(&root, group).map_err(|error| failure(&root, error))?;

@@ -70,9 +70,19 @@ pub struct VolumeFile {
     /// Its bytes: secret ones, maybe, so they are never shown.
     #[serde(with = "bytes")]
     pub content: Arc<[u8]>,
+    /// The group that owns it; `None` for the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
     /// Whether the content is the claims of a token, which the machine signs.
     #[serde(default, skip_serializing)]
     pub is_claims: bool,
+}
+
+impl VolumeFile {
+    /// Creates a file of the machine's group.
+    pub fn new(path: impl Into<String>, mode: u32, content: impl Into<Arc<[u8]>>) -> VolumeFile {
+        VolumeFile { path: path.into(), mode, content: content.into(), group: None, is_claims: false }
+    }
 }
 
 /// Mount of a volume in a container.

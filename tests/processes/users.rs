@@ -33,6 +33,32 @@ fn root_runs_containers_and_their_commands_as_their_user() {
 }
 
 #[test]
+fn group_of_the_pod_reads_its_configuration_after_each_change() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can run processes as another user");
+    }
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {key: one}}");
+    cluster.apply(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: reader}\nspec:\n  terminationGracePeriodSeconds: 1\n  \
+         securityContext: {runAsUser: 1000, fsGroup: 2000}\n  \
+         volumes: [{name: v, configMap: {name: settings, defaultMode: 0400}}]\n  containers:\n  \
+         - name: c\n    image: busybox\n    volumeMounts: [{name: v, mountPath: /settings}]\n    \
+         command: [sh, -c, \"until grep other /settings/key; do sleep 0.02; done; stat -Lc %a:%g /settings/key; \
+         stat -Lc %a:%g /var/run/secrets/kubernetes.io/serviceaccount/token; sleep 1000\"]\n",
+    );
+    cluster.until_reads("pod/reader", "{.status.containerStatuses[0].ready}", "true");
+    cluster.ok("patch cm settings -p {\"data\":{\"key\":\"other\"}}");
+    cluster.until("the program has read it", || cluster.kloop("logs reader").out.contains("other\n"));
+    cluster.until("both files are shown", || cluster.kloop("logs reader").out.lines().count() >= 3);
+    let log = cluster.ok("logs reader");
+    assert!(log.ends_with("other\n440:2000\n640:2000\n"), "{log}");
+    cluster.ok("delete pod reader");
+    cluster.nothing_is_left();
+}
+
+#[test]
 fn ordinary_user_cannot_run_as_another_user() {
     let is_root = rustix::process::geteuid().is_root();
     let cluster = if is_root { Cluster::of_user(65534) } else { Cluster::new() };

@@ -91,12 +91,7 @@ fn killed_standby_counts_as_no_attempt() {
 fn standby_is_not_made_for_a_changed_start() {
     let volumes = [Volume {
         name: "v".into(),
-        source: VolumeContent::Files(vec![VolumeFile {
-            path: "f".into(),
-            mode: 0o644,
-            content: b"new".as_slice().into(),
-            is_claims: false,
-        }]),
+        source: VolumeContent::Files(vec![VolumeFile::new("f", 0o644, b"new".as_slice())]),
     }];
     let refresh = Effect::Refresh { pod_uid: "again".into(), volumes: volumes.into() };
     let limits = Box::<Limits>::default();

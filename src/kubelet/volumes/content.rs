@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Volume;
 pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
     let unsupported = || Err("this kind of volume is not supported by this node".into());
     let Some(source) = VolumeSource::from_volume(volume) else { return unsupported() };
+    let grouped = |files| VolumeContent::Files(files::with_group(pod, files));
     match source {
         VolumeSource::EmptyDir(empty) => {
             let in_memory = empty.medium.as_deref() == Some("Memory") && !resources::is_memory_denied(pod);
@@ -26,10 +27,10 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
         VolumeSource::PersistentVolumeClaim(_) | VolumeSource::Ephemeral(_) => {
             claim::source(pod, &source.claim_name(&pod.row.key.name, &volume.name).unwrap_or_default())
         }
-        VolumeSource::ConfigMap(map) => files::config_map(pod, map).map(VolumeContent::Files),
-        VolumeSource::Secret(secret) => files::secret(pod, secret).map(VolumeContent::Files),
-        VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward).map(VolumeContent::Files),
-        VolumeSource::Projected(projected) => files::projected(pod, projected).map(VolumeContent::Files),
+        VolumeSource::ConfigMap(map) => files::config_map(pod, map).map(grouped),
+        VolumeSource::Secret(secret) => files::secret(pod, secret).map(grouped),
+        VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward).map(grouped),
+        VolumeSource::Projected(projected) => files::projected(pod, projected).map(grouped),
         VolumeSource::Nfs(_)
         | VolumeSource::Csi(_)
         | VolumeSource::Image(_)

@@ -2,6 +2,7 @@
 
 use super::super::fields;
 use super::super::pod::LocalPod;
+use super::super::user;
 use super::token;
 use crate::kinds::data_keys::decode_value;
 use crate::object::Object;
@@ -10,7 +11,6 @@ use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, KeyToPath, ProjectedVolumeSource,
     SecretVolumeSource, VolumeProjection,
 };
-use std::sync::Arc;
 
 /// Default mode of files.
 const MODE: i32 = 0o644;
@@ -75,13 +75,25 @@ fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFil
     }
     if let Some(wanted) = &source.service_account_token {
         let claims = token::claims(pod, wanted).into_bytes();
+        // Nobody else may read it where a group owns it.
+        let mode = if user::volume_group(pod).is_some() { 0o600 } else { mode };
         return Ok(vec![VolumeFile { is_claims: true, ..file(&wanted.path, mode, claims) }]);
     }
     Err("this kind of projection is not supported by this node".into())
 }
 
 fn file(path: &str, mode: i32, content: Vec<u8>) -> VolumeFile {
-    VolumeFile { path: path.to_owned(), mode: mode as u32 & 0o777, content: Arc::from(content), is_claims: false }
+    VolumeFile::new(path, mode as u32 & 0o777, content)
+}
+
+/// Gives files to the group of `fsGroup`, which may read them.
+pub fn with_group(pod: &LocalPod, mut files: Vec<VolumeFile>) -> Vec<VolumeFile> {
+    let group = user::volume_group(pod);
+    for file in files.iter_mut().filter(|_| group.is_some()) {
+        file.mode |= 0o440;
+        file.group = group;
+    }
+    files
 }
 
 /// ConfigMaps and Secrets, alike but for their words and where their bytes are.

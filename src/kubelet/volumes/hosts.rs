@@ -4,7 +4,6 @@ use super::super::hostname;
 use super::super::pod::LocalPod;
 use super::dns;
 use crate::world::volume::{Volume, VolumeContent, VolumeFile, VolumeMountPoint};
-use std::sync::Arc;
 
 /// The volume that holds them: with a dot, which no volume of a pod has in its name.
 const VOLUME: &str = "etc.d";
@@ -28,12 +27,7 @@ pub fn hosts_files(pod: &LocalPod, ip: &str) -> (Volume, Vec<VolumeMountPoint>) 
         read_only: false,
     };
     let mounts = files.iter().map(|(name, _)| mount(name)).collect();
-    let file = |(name, text): (&str, String)| VolumeFile {
-        path: name.to_owned(),
-        mode: 0o644,
-        content: Arc::from(text.into_bytes()),
-        is_claims: false,
-    };
+    let file = |(name, text): (&str, String)| VolumeFile::new(name, 0o644, text.into_bytes());
     let source = VolumeContent::Files(files.into_iter().map(file).collect());
     (Volume { name: VOLUME.into(), source }, mounts)
 }

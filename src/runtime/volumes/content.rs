@@ -70,7 +70,10 @@ fn write_all(folder: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
             let written = rustix::io::write(&made, rest)?;
             rest = &rest[written..];
         }
-        rustix::fs::fchmod(&made, Mode::from_raw_mode(file.mode))?;
+        if let Some(group) = file.group {
+            file_tree::set_owner(&made, None, Some(group))?;
+        }
+        fchmod(&made, Mode::from_raw_mode(file.mode))?;
     }
     Ok(())
 }

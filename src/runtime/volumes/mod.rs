@@ -176,15 +176,10 @@ fn check_host(path: &Path, kind: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::world::volume::VolumeFile;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     fn files(list: &[(&str, u32, &str)]) -> Vec<Volume> {
-        let file = |(path, mode, text): &(&str, u32, &str)| VolumeFile {
-            path: (*path).into(),
-            mode: *mode,
-            content: text.as_bytes().into(),
-            is_claims: false,
-        };
+        let file = |(path, mode, text): &(&str, u32, &str)| VolumeFile::new(*path, *mode, text.as_bytes());
         vec![Volume { name: "v".into(), source: VolumeContent::Files(list.iter().map(file).collect()) }]
     }
 
@@ -217,6 +212,21 @@ mod tests {
         assert!(!volume.join(before).exists(), "the old content is removed");
         lay_out(pod.path(), &files(&[])).unwrap();
         assert_eq!(listed(&volume), ["..data"]);
+    }
+
+    #[test]
+    fn files_have_their_group_whenever_they_are_written() {
+        let pod = tempfile::tempdir().unwrap();
+        let group = rustix::process::getegid().as_raw();
+        // Root may give files to any group.
+        let group = if rustix::process::geteuid().is_root() { 2000 } else { group };
+        for text in ["one", "other"] {
+            let file = VolumeFile { group: Some(group), ..VolumeFile::new("a", 0o440, text.as_bytes()) };
+            let volume = Volume { name: "v".into(), source: VolumeContent::Files(vec![file]) };
+            lay_out(pod.path(), &[volume]).unwrap();
+            let found = fs::metadata(pod.path().join(FOLDER).join("v/a")).unwrap();
+            assert_eq!((found.gid(), found.permissions().mode() & 0o777), (group, 0o440), "{text}");
+        }
     }
 
     #[test]
