@@ -8,7 +8,7 @@ use crate::cel::Decl;
 use crate::kinds::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
 use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{Kind, custom};
-use crate::object::{Key, Object};
+use crate::object::{Key, Object, Str};
 use crate::world::{Loop, Plan, Row, World};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
@@ -85,17 +85,16 @@ struct TypeChecks(HashMap<CheckedState, Vec<Value>>);
 struct CheckedState {
     uid: String,
     generation: i64,
-    /// Number of definitions, and the revision of the newest one.
-    definitions: (usize, Option<u64>),
+    /// Uid and generation of each definition. The revision of a staged one is not its own yet.
+    definitions: Vec<(Str, i64)>,
 }
 
 impl CheckedState {
     fn read(world: &World, policy: &Object) -> CheckedState {
-        let revisions: Vec<u64> = world.list(custom::DEFINITIONS.0).map(|row| row.revision).collect();
         CheckedState {
             uid: policy.uid().to_owned(),
             generation: policy.generation(),
-            definitions: (revisions.len(), revisions.into_iter().max()),
+            definitions: world.list(custom::DEFINITIONS.0).map(|row| (row.uid.clone(), row.generation)).collect(),
         }
     }
 }
