@@ -68,7 +68,7 @@ enum OwnerState {
     /// Being deleted in the foreground.
     Waiting,
     Gone,
-    /// Of an unknown kind, or in no namespace that the dependent could name.
+    /// Its kind is unknown, or it is in a namespace and its dependent in none.
     Unresolvable,
 }
 
