@@ -24,6 +24,8 @@ pub enum ValueChange {
     SetText(String),
     /// Removes the value.
     Unset,
+    /// Removes the value, and the map that holds it if nothing is left in that.
+    UnsetLast,
     /// Replaces or adds a condition in a list of conditions.
     Condition(Value),
 }
@@ -49,6 +51,11 @@ impl TextEdit {
             Some(value) => object.set(path, value),
             None => drop(object.unset(path)),
         }
+        if let (ValueChange::UnsetLast, [parent @ .., _]) = (&self.change, path)
+            && object.value_at(parent).and_then(Value::as_object).is_some_and(|map| map.is_empty())
+        {
+            object.unset(parent);
+        }
     }
 }
 
@@ -58,7 +65,7 @@ impl ValueChange {
         match self {
             ValueChange::Set(value) => Some(value.clone()),
             ValueChange::SetText(text) => serde_json::from_str(text).ok(),
-            ValueChange::Unset => None,
+            ValueChange::Unset | ValueChange::UnsetLast => None,
             ValueChange::Condition(condition) => {
                 let known = before.and_then(Value::as_array).into_iter().flatten();
                 let others = known.filter(|known| known["type"] != condition["type"]);
@@ -148,8 +155,16 @@ impl<'a> EditedMap<'a> {
             // A place changes twice.
             [edit, ..] if edit.path.len() == self.depth + 1 => None,
             edits => {
+                let before = self.to.len();
                 self.start_entry(key, begin);
-                EditedMap { text, edits, depth: self.depth + 1, to: self.to }.copy(value)
+                let inside = self.to.len();
+                let end = EditedMap { text, edits, depth: self.depth + 1, to: self.to }.copy(value)?;
+                let removes_last =
+                    |edit: &&TextEdit| edit.change == ValueChange::UnsetLast && edit.path.len() == self.depth + 2;
+                if edits.iter().any(removes_last) && self.to.get(inside..) == Some("{}") {
+                    self.to.truncate(before);
+                }
+                Some(end)
             }
         }
     }
@@ -227,6 +242,29 @@ mod tests {
             let mut whole = Object(before);
             object(&mut whole, &edits());
             assert_eq!(changed, whole.0.to_string());
+        }
+    }
+
+    #[test]
+    fn last_value_takes_its_map_with_it() {
+        let edits = [
+            TextEdit::new(&["metadata", "annotations", "b"], ValueChange::UnsetLast),
+            TextEdit::set(&["metadata", "name"], "n"),
+        ];
+        let table = [
+            (json!({"annotations": {"b": "1"}, "name": "m"}), json!({"name": "n"})),
+            (json!({"annotations": {"a": "1", "b": "1"}}), json!({"annotations": {"a": "1"}, "name": "n"})),
+            (json!({"annotations": {"b": "1", "c": "1"}}), json!({"annotations": {"c": "1"}, "name": "n"})),
+            (json!({"annotations": {}, "x": 1}), json!({"name": "n", "x": 1})),
+            (json!({"a": {}}), json!({"a": {}, "name": "n"})),
+        ];
+        for (before, after) in table {
+            let before = json!({"kind": "Pod", "metadata": before, "spec": {}});
+            let changed = text(&before.to_string(), &edits);
+            let mut whole = Object(before);
+            object(&mut whole, &edits);
+            assert_eq!(whole.0["metadata"], after);
+            assert_eq!(changed, Some(whole.0.to_string()));
         }
     }
 

@@ -338,15 +338,11 @@ pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) 
 /// The path of the annotation with the process ids of a pod.
 const PROCESS_IDS: [&str; 3] = ["metadata", "annotations", process_ids::ANNOTATION];
 
-/// The change of the annotation with the process ids that a body asks for. Without this annotation there may be none left, and an empty map of
-/// annotations is not stored.
+/// The change of the annotation with the process ids that a body asks for.
 fn process_ids_change(body: &Object) -> Option<TextEdit> {
-    let [parent @ .., _] = &PROCESS_IDS;
     Some(match body.value_at(&PROCESS_IDS)? {
-        Value::Null if body.value_at(parent).and_then(Value::as_object).is_some_and(|all| all.len() == 1) => {
-            TextEdit::new(parent, ValueChange::Unset)
-        }
-        Value::Null => TextEdit::new(&PROCESS_IDS, ValueChange::Unset),
+        // An empty map of annotations is not stored.
+        Value::Null => TextEdit::new(&PROCESS_IDS, ValueChange::UnsetLast),
         ids => TextEdit::set(&PROCESS_IDS, ids.clone()),
     })
 }
@@ -496,32 +492,4 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()
         return Err(Status::conflict(kind.resource, old.name(), &detail));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn last_annotation_takes_the_map_with_it() {
-        let table = [
-            (json!({"kloop.dev/pid": "c=1"}), json!({"kloop.dev/pid": "c=2"}), Some(json!({"kloop.dev/pid": "c=2"}))),
-            (json!({"kloop.dev/pid": "c=1"}), json!({"kloop.dev/pid": null}), None),
-            (
-                json!({"a": "b", "kloop.dev/pid": "c=1"}),
-                json!({"a": "b", "kloop.dev/pid": null}),
-                Some(json!({"a": "b"})),
-            ),
-        ];
-        for (before, body, after) in table {
-            let with = |annotations: &Value| Object(json!({"metadata": {"annotations": annotations, "name": "p"}}));
-            let change = process_ids_change(&with(&body)).expect("a change");
-            let mut object = with(&before);
-            let text = edit::text(&object.0.to_string(), std::slice::from_ref(&change));
-            edit::object(&mut object, &[change]);
-            assert_eq!(object.value_at(&["metadata", "annotations"]), after.as_ref(), "{body}");
-            assert_eq!(text, Some(object.0.to_string()), "{body}");
-        }
-        assert_eq!(process_ids_change(&Object(json!({"metadata": {"annotations": {}}}))), None);
-    }
 }
