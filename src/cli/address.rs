@@ -158,8 +158,9 @@ fn url(address: &str, port: &Value, field: &str) -> Option<String> {
 }
 
 fn ingress_urls(ingress: &Object) -> Vec<String> {
-    let Some(address) = ingress.items(&["status", "loadBalancer", "ingress"]).first() else { return Vec::new() };
-    let address = address["ip"].as_str().or(address["hostname"].as_str()).unwrap_or_default();
+    let Some(balancer) = ingress.items(&["status", "loadBalancer", "ingress"]).first() else { return Vec::new() };
+    let address = balancer["ip"].as_str().or(balancer["hostname"].as_str()).unwrap_or_default();
+    let url = |scheme: &str, host: &str| format!("{scheme}://{host}{}/", ingress_port(balancer, scheme));
     let hosts: Vec<&str> = ingress
         .items(&["spec", "tls"])
         .iter()
@@ -170,16 +171,26 @@ fn ingress_urls(ingress: &Object) -> Vec<String> {
     let rules = ingress.items(&["spec", "rules"]).iter();
     let mut urls: Vec<String> = rules
         .map(|rule| match rule["host"].as_str().filter(|host| !host.contains('*')) {
-            Some(host) if hosts.contains(&host) => format!("https://{host}/"),
-            Some(host) => format!("http://{host}/"),
-            None => format!("http://{address}/"),
+            Some(host) if hosts.contains(&host) => url("https", host),
+            Some(host) => url("http", host),
+            None => url("http", address),
         })
         .collect();
     if urls.is_empty() && !address.is_empty() {
-        urls.push(format!("http://{address}/"));
+        urls.push(url("http", address));
     }
     urls.dedup();
     urls
+}
+
+/// Returns `:8080` for an Ingress that listens at another port than the usual one of the scheme. The ports in its status are that for HTTP,
+/// and then that for HTTPS.
+fn ingress_port(balancer: &Value, scheme: &str) -> String {
+    let (place, usual) = if scheme == "https" { (1, 443) } else { (0, 80) };
+    let ports = balancer["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has_usual = ports.iter().any(|port| port["port"] == usual);
+    let listened = ports.get(place).and_then(|port| port["port"].as_u64()).filter(|_| !has_usual);
+    listened.map(|port| format!(":{port}")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -205,13 +216,26 @@ mod tests {
 
     #[test]
     fn urls_of_ingresses_are_their_hosts() {
-        let ingress = |spec: Value| {
-            let status = json!({"loadBalancer": {"ingress": [{"ip": "127.9.9.9"}]}});
+        let ingress = |spec: &Value, ports: &[u16]| {
+            let ports: Vec<Value> = ports.iter().map(|port| json!({"port": port, "protocol": "TCP"})).collect();
+            let status = json!({"loadBalancer": {"ingress": [{"ip": "127.9.9.9", "ports": ports}]}});
             find_urls(&Object(json!({"kind": "Ingress", "spec": spec, "status": status})), None)
         };
-        assert_eq!(ingress(json!({"defaultBackend": {}})), ["http://127.9.9.9/"]);
+        let bare = json!({"defaultBackend": {}});
+        for (ports, url) in [
+            (&[][..], "http://127.9.9.9/"),
+            (&[80], "http://127.9.9.9/"),
+            (&[443, 80], "http://127.9.9.9/"),
+            (&[8080], "http://127.9.9.9:8080/"),
+        ] {
+            assert_eq!(ingress(&bare, ports), [url], "{ports:?}");
+        }
         let rules = json!([{"host": "shop.example"}, {"host": "safe.example"}, {}]);
         let spec = json!({"rules": rules, "tls": [{"hosts": ["safe.example"]}]});
-        assert_eq!(ingress(spec), ["http://shop.example/", "https://safe.example/", "http://127.9.9.9/"]);
+        let usual = ["http://shop.example/", "https://safe.example/", "http://127.9.9.9/"];
+        assert_eq!(ingress(&spec, &[]), usual);
+        assert_eq!(ingress(&spec, &[80, 443]), usual);
+        let unprivileged = ["http://shop.example:8080/", "https://safe.example:8443/", "http://127.9.9.9:8080/"];
+        assert_eq!(ingress(&spec, &[8080, 8443]), unprivileged);
     }
 }

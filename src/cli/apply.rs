@@ -2,13 +2,14 @@
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, ChangeFlags, DeletionFlags, ValidateFlag};
+use super::flags::{ChangeFlags, DeletionFlags, ValidateFlag};
 use super::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::apiserver::apply::{self, Applied, ApplyOutcome};
 use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Status, time};
+use jiff::SignedDuration;
 use serde_json::Value;
 
 pub mod follow;
@@ -76,8 +77,8 @@ pub struct Args {
     grace_period: i64,
     /// With --force: the length of time to wait before giving up on a delete, zero means determine a timeout from the size of the
     /// object.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// Accepted for compatibility with kubectl; changes are computed from the schemas that are compiled in.
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     openapi_patch: bool,
@@ -136,7 +137,6 @@ impl Args {
         self.server.check(dry_run, self.force)?;
         self.validate.parse()?;
         self.deletion.propagation()?;
-        flags::duration("timeout", &self.timeout)?;
         self.pruning.check(context.kinds())?;
         self.pruning.labels().map(drop)
     }

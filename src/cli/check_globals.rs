@@ -5,6 +5,7 @@ use super::program_name::is_kubectl_verb;
 use super::{CliResult, CommandContext, Failure, Globals, flags, rest, server_verbs};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
 use crate::joined_node;
+use crate::object::time;
 use std::path::Path;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ impl Globals {
         if let Ok(seconds) = text.parse() {
             return Ok(Some(Duration::from_secs(seconds)).filter(|timeout| !timeout.is_zero()));
         }
-        flags::duration("request-timeout", text).map_err(|_| {
+        time::parse_duration(text).map(flags::nonzero).map_err(|_| {
             Failure::plain(
                 "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding time \
                  unit (e.g. 1s | 2m | 3h)",

@@ -2,7 +2,8 @@
 
 use crate::cli::{CliResult, Failure, input};
 use crate::kinds::data_keys::check_keys;
-use crate::object::io_error_text;
+use crate::object::{io_error_text, names};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 /// Flags that name the sources.
@@ -79,7 +80,7 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     Ok(())
 }
 
-/// Parses `KEY=VALUE` lines. `KEY` alone takes the value from kloop's own environment.
+/// Parses `KEY=VALUE` lines. `KEY` alone takes the value from kloop's own environment, where a missing variable is empty.
 fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
     let text = input::read_to_string(path).map_err(reading(path))?;
     for line in text.trim_start_matches('\u{feff}').lines() {
@@ -87,14 +88,47 @@ fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        match line.split_once('=') {
-            Some((key, value)) => data.push((key.into(), value.into())),
-            None => {
-                if let Ok(value) = std::env::var(line) {
-                    data.push((line.into(), value.into()));
-                }
-            }
+        let (key, value) = line.split_once('=').map_or((line, None), |(key, value)| (key, Some(value)));
+        let problems = names::env_identifier(key);
+        if !problems.is_empty() {
+            return Err(Failure::plain(format!("{key:?} is not a valid key name: {}", problems.join(";"))));
         }
+        let value = value.map_or_else(|| std::env::var_os(key).unwrap_or_default().into_vec(), |value| value.into());
+        data.push((key.into(), value));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_env_file(text: &str) -> Result<DataEntries, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("foo.env");
+        std::fs::write(&path, text).expect("written");
+        let mut data = DataEntries::new();
+        from_env_file(path.to_str().expect("UTF-8"), &mut data).map_err(|failure| failure.to_string())?;
+        Ok(data)
+    }
+
+    #[test]
+    fn env_file_key_without_a_value_takes_that_of_the_environment() {
+        let path = std::env::var("PATH").expect("a PATH").into_bytes();
+        let expected =
+            [("A", b"1=2 ".to_vec()), ("EMPTY", Vec::new()), ("PATH", path), ("KLOOP_TEST_UNSET", Vec::new())];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value));
+        let text = "\u{feff}# a comment\n\n  A=1=2 \nEMPTY=\nPATH\nKLOOP_TEST_UNSET\n";
+        assert_eq!(read_env_file(text).as_deref(), Ok(&expected[..]));
+    }
+
+    #[test]
+    fn env_file_key_that_is_no_name_of_a_variable_is_refused() {
+        for (line, key) in [("SP =x", "SP "), ("1A=x", "1A"), ("=x", ""), ("A B", "A B")] {
+            let rule = "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not \
+                        start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is \
+                        '[-._a-zA-Z][-._a-zA-Z0-9]*')";
+            assert_eq!(read_env_file(line), Err(format!("error: {key:?} is not a valid key name: {rule}")), "{line}");
+        }
+    }
 }

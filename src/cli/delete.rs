@@ -11,8 +11,9 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Transaction, read};
 use crate::kinds::Kind;
-use crate::object::{Key, Reason, Status};
+use crate::object::{Key, Reason, Status, time};
 use crate::reconcile::leader;
+use jiff::SignedDuration;
 use std::time::Duration;
 
 /// Delete resources by file names, stdin, resources and names, or by resources and label selector.
@@ -93,8 +94,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<String>,
     /// The length of time to wait before giving up on a delete, zero means determine a timeout from the size of the object.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// If true, wait for resources to be gone before returning. This waits for finalizers.
     #[arg(long, default_value_t = true)]
     wait: bool,
@@ -196,9 +197,8 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
         (_, _, negative) if negative < 0 => None,
         (_, _, grace) => Some(grace),
     };
-    let timeout = flags::signed_duration("timeout", &args.timeout)?;
     let week = Duration::from_secs(7 * 24 * 3600);
-    let timeout = if timeout.is_positive() { timeout.unsigned_abs() } else { week };
+    let timeout = if args.timeout.is_positive() { args.timeout.unsigned_abs() } else { week };
     Ok((DeleteOptions { grace, propagation, ..DeleteOptions::default() }, timeout))
 }
 

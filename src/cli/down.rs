@@ -5,7 +5,7 @@
 use super::deadline::Deadline;
 use super::delete::deletion_message;
 use super::up::planes::{self, OwnPlane};
-use super::{CliResult, CommandContext, Failure, flags};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
@@ -13,9 +13,10 @@ use crate::apiserver::{ApiResult, Transaction};
 use crate::joined_node;
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::{Key, MIRROR, Object, Reason, Status};
+use crate::object::{Key, MIRROR, Object, Reason, Status, time};
 use crate::reconcile::{activity_log, leader};
 use crate::world::storage;
+use jiff::SignedDuration;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ pub struct Args {
     #[arg(long)]
     volumes: bool,
     /// Maximum time until everything has ended.
-    #[arg(long, default_value = "60s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
 }
 
 /// An object to delete.
@@ -49,7 +50,7 @@ type DownTarget = (&'static Kind, Object);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let timeout = flags::duration("timeout", &args.timeout)?.unwrap_or_default();
+    let timeout = args.timeout.unsigned_abs();
     if context.existing()?.is_none() {
         let state = context.state();
         context.print_notice(&format!("nothing to end: there is no cluster at {}", state.display()));

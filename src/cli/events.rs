@@ -98,6 +98,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 fn for_selector(kinds: &KindRegistry, args: &Args) -> CliResult<Option<FieldSelector>> {
     let Some(text) = &args.about else { return Ok(None) };
     let form = "--for must be in resource/name form";
+    if !text.contains('/') {
+        return Err(Failure::plain(form));
+    }
     let Targets::Named(named) =
         targets::parse(kinds, std::slice::from_ref(text)).and_then(|targets| match targets {
             Targets::Lists(_) => Err(Failure::plain(form)),

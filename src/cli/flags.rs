@@ -5,7 +5,7 @@ use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
-use crate::object::{Object, io_error_text, time};
+use crate::object::{Object, io_error_text};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use crate::world::Propagation;
 use clap::Args;
@@ -71,16 +71,9 @@ impl ValidateFlag {
     }
 }
 
-/// Parses a duration; `None` for zero.
-pub fn duration(flag: &str, text: &str) -> CliResult<Option<Duration>> {
-    let parsed = signed_duration(flag, text)?;
-    Ok(Some(parsed.unsigned_abs()).filter(|duration| !duration.is_zero()))
-}
-
-/// Parses a duration that may be negative.
-pub fn signed_duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
-    time::parse_duration(text)
-        .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
+/// Returns a duration without its sign; `None` for zero.
+pub fn nonzero(duration: SignedDuration) -> Option<Duration> {
+    Some(duration.unsigned_abs()).filter(|duration| !duration.is_zero())
 }
 
 /// `-o` and its related flags.

@@ -2,9 +2,10 @@
 //!
 //! Never: gives the user a right; roles and bindings do. Start reading at [`run`].
 
-use super::{CliResult, CommandContext, Failure, flags};
-use crate::object::{Time, io_error_text};
+use super::{CliResult, CommandContext, Failure};
+use crate::object::{Time, io_error_text, time};
 use crate::serve::kubeconfig::{self, CertifiedAccess};
+use jiff::SignedDuration;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -42,8 +43,8 @@ pub struct Args {
     #[arg(long, value_name = "GROUP", requires = "user")]
     group: Vec<String>,
     /// Lifetime of the certificate (e.g. 10m, 24h).
-    #[arg(long, default_value = "8760h", value_name = "DURATION")]
-    duration: String,
+    #[arg(long, default_value = "8760h", value_name = "DURATION", value_parser = time::parse_duration)]
+    duration: SignedDuration,
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output_file: Option<PathBuf>,
@@ -58,7 +59,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if user.starts_with("system:anonymous") || user.chars().any(char::is_control) {
         return Err(Failure::plain(format!("{user:?} cannot be a user of a certificate")));
     }
-    let seconds = flags::duration("duration", &args.duration)?.map_or(0, |duration| duration.as_secs());
+    let seconds = args.duration.unsigned_abs().as_secs();
     if !(1..=LONGEST).contains(&seconds) {
         return Err(Failure::plain("--duration must be between 1s and 87600h"));
     }

@@ -1,7 +1,6 @@
 //! `kloop logs`: prints containers' output from their log files. This needs no control plane.
 
 use super::deadline::Deadline;
-use super::flags;
 use super::one_pod::{self, PodContainers, RestartRank};
 use super::targets;
 use super::{CliResult, CommandContext, Failure, control_plane};
@@ -85,8 +84,8 @@ pub struct Args {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
     /// Only return logs newer than a relative duration like 5s, 2m, or 3h.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    since: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    since: SignedDuration,
     /// Only return logs after a specific date (RFC3339).
     #[arg(long, value_name = "TIME")]
     since_time: Option<String>,
@@ -118,8 +117,8 @@ pub struct Args {
     #[arg(long, default_value_t = 5, value_name = "N")]
     max_log_requests: usize,
     /// The length of time to wait until at least one pod is running.
-    #[arg(long, default_value = "20s", value_name = "DURATION")]
-    pod_running_timeout: String,
+    #[arg(long, default_value = "20s", value_name = "DURATION", value_parser = time::parse_duration)]
+    pod_running_timeout: SignedDuration,
     /// Accepted for compatibility with kubectl; there is no backend to verify.
     #[arg(long)]
     insecure_skip_tls_verify_backend: bool,
@@ -228,7 +227,7 @@ fn check(args: &Args) -> CliResult {
 }
 
 fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
-    let since = flags::signed_duration("since", &args.since)?;
+    let since = args.since;
     if since.is_negative() {
         return Err(Failure::plain("--since must be greater than 0"));
     }
@@ -280,8 +279,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
         return Err(targets::no_pods_error(kind, owner.name(), "get the logs from"));
     };
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
-    let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
-    let deadline = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
+    let deadline = Deadline::with_control_plane(context, Some(args.pod_running_timeout.unsigned_abs()))?;
     let selection = ListSelection { labels: Some(selector), fields: None };
     let mut found = loop {
         let found = context.read_view(|txn| read::list(txn, pods, Some(owner.namespace()), &selection))?;

@@ -4,16 +4,17 @@ use super::contexts::{ConfigFile, ServerEntries};
 use super::deadline::Deadline;
 use super::files::{self, FileFlags};
 use super::targets::{self, Targets};
-use super::{CliResult, CommandContext, Failure, flags};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::connect::connect;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::client::{ApiClient, ClientRequest};
 use crate::joined_node;
 use crate::kinds::{self, Kind, KindRegistry};
-use crate::object::{Key, Object, Time};
+use crate::object::{Key, Object, Time, time};
 use crate::reconcile::node::MACHINE;
 use crate::runtime::session::{self, SessionStreams};
+use jiff::SignedDuration;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -36,14 +37,14 @@ pub struct SessionFlags {
     #[arg(short, long)]
     quiet: bool,
     /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    pod_running_timeout: String,
+    #[arg(long, default_value = "1m0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    pod_running_timeout: SignedDuration,
 }
 
 impl SessionFlags {
     /// Finds the pod and the container; see [`container`].
     pub fn find(&self, word: &str, doing: &str, context: &mut CommandContext) -> CliResult<(Object, String)> {
-        let pod = find(word, &self.pod_running_timeout, context)?;
+        let pod = find(word, self.pod_running_timeout, context)?;
         self.with_container(pod, doing, context)
     }
 
@@ -61,7 +62,7 @@ impl SessionFlags {
             return Err(Failure::plain(text));
         };
         let (kind, key) = targets::named(context, manifest)?;
-        let pod = pod_of(kind, &key, &self.pod_running_timeout, context)?;
+        let pod = pod_of(kind, &key, self.pod_running_timeout, context)?;
         self.with_container(pod, doing, context)
     }
 
@@ -124,7 +125,7 @@ pub fn named(kinds: &KindRegistry, word: &str) -> CliResult<(&'static Kind, Stri
 }
 
 /// Returns the pod, or the best pod of a workload. Waits for the first pod.
-pub fn find(word: &str, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
+pub fn find(word: &str, timeout: SignedDuration, context: &mut CommandContext) -> CliResult<Object> {
     let (kind, name) = named(context.kinds(), word)?;
     let pod = pod_of(kind, &Key::new(kind.resource, context.namespace_of(kind), &name), timeout, context)?;
     check_is_here(&pod, context)?;
@@ -170,17 +171,16 @@ fn connect_to_own_server(context: &mut CommandContext) -> CliResult<bool> {
     Ok(true)
 }
 
-fn pod_of(kind: &'static Kind, key: &Key, timeout: &str, context: &mut CommandContext) -> CliResult<Object> {
+fn pod_of(kind: &'static Kind, key: &Key, timeout: SignedDuration, context: &mut CommandContext) -> CliResult<Object> {
     let pods = &kinds::pod::KIND;
     let object = context.read_view(|txn| read::get(txn, key))?;
     if kind.resource == pods.resource {
         return Ok(object);
     }
-    let timeout = flags::duration("pod-running-timeout", timeout)?;
     let Some(selector) = targets::selector_of(kind, &object) else {
         return Err(targets::no_pods_error(kind, &key.name, "attach to"));
     };
-    let deadline = Deadline::with_control_plane(context, Some(timeout.unwrap_or_default()))?;
+    let deadline = Deadline::with_control_plane(context, Some(timeout.unsigned_abs()))?;
     let selection = ListSelection { labels: Some(selector), fields: None };
     loop {
         let found = context.read_view(|txn| read::list(txn, pods, Some(object.namespace()), &selection))?;

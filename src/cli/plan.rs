@@ -1,7 +1,7 @@
 //! `kloop plan`: shows the changes that manifests would cause.
 
 use super::files::{self, FileFlags};
-use super::flags::{self, PrintFlags};
+use super::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure, targets, why};
 use crate::apiserver::WriteOptions;
 use crate::apiserver::apply::{self, ApplyOutcome};
@@ -41,8 +41,8 @@ pub struct Args {
     #[command(flatten)]
     files: FileFlags,
     /// Maximum simulated time. Progress deadlines are ten minutes unless the manifest says otherwise.
-    #[arg(long, default_value = "15m", value_name = "DURATION")]
-    until: String,
+    #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = time::parse_duration)]
+    until: SignedDuration,
     #[command(flatten)]
     print: PrintFlags,
 }
@@ -50,7 +50,6 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
-    let until = flags::signed_duration("until", &args.until)?;
     let mut printer = args.print.answer_printer()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "plan")?;
     let (machine, now) = (capacity::measure_capacity(None, &context.state()), context.now());
@@ -83,7 +82,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (keys, first): (Vec<Key>, Vec<PlanStep>) = applied.into_iter().unzip();
     first.into_iter().try_for_each(&mut show)?;
     let mut shown = Ok(());
-    let result = preview.run(&keys, until, &mut |after, line| {
+    let result = preview.run(&keys, args.until, &mut |after, line| {
         if shown.is_ok() {
             shown = show(PlanStep::from_line(after, line));
         }

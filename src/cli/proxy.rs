@@ -2,12 +2,13 @@
 
 use super::serve::{interrupt, wait_for_interrupt};
 use super::{CliResult, CommandContext, Failure};
-use crate::object::io_error_text;
+use crate::object::{io_error_text, time};
 use crate::runtime::descriptors;
 use crate::serve::access::Impersonation;
 use crate::serve::http::HttpServer;
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::proxy_filter::ProxyFilter;
+use jiff::SignedDuration;
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -66,8 +67,8 @@ pub struct Args {
     #[arg(short, long, default_value = "", value_name = "PATH")]
     unix_socket: String,
     /// Accepted for compatibility with kubectl; the API is in the same process.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    keepalive: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    keepalive: SignedDuration,
     /// Accepted for compatibility with kubectl; the address of a cluster's file has no path to append.
     #[arg(long)]
     append_server_path: bool,

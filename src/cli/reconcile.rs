@@ -7,6 +7,7 @@ use super::{CliResult, CommandContext, Failure, contexts, globals, serve};
 use crate::apiserver::Api;
 use crate::diagnosis::convergence;
 use crate::joined_node;
+use crate::object::time::TimeError;
 use crate::object::{Time, time};
 use crate::reconcile::activity_log::pods;
 use crate::reconcile::candidate::{self, Candidate};
@@ -53,8 +54,8 @@ pub struct Args {
     #[arg(short, long)]
     watch: bool,
     /// Without --watch: maximum time to converge.
-    #[arg(long, default_value = "60s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// End all processes of this machine's pods when the run ends.
     #[arg(long)]
     stop_on_exit: bool,
@@ -78,11 +79,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<std::path::PathBuf>,
     /// First pause before a crashed container is started again; doubled each time.
-    #[arg(long, default_value = "10s", value_name = "DURATION")]
-    restart_backoff: String,
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_pause)]
+    restart_backoff: i64,
     /// Longest pause before a crashed container is started again.
-    #[arg(long, default_value = "5m", value_name = "DURATION")]
-    restart_backoff_max: String,
+    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = parse_pause)]
+    restart_backoff_max: i64,
     /// A variable that every container gets, besides PATH, HOME, TZ and the locale: NAME=VALUE, or NAME for its value here.
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
@@ -103,8 +104,8 @@ pub struct Args {
     #[arg(long, value_name = "LIST", default_value = "")]
     eviction_minimum_reclaim: String,
     /// Time to wait before a node's pressure condition is cleared.
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
-    eviction_pressure_transition_period: String,
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = time::parse_duration)]
+    eviction_pressure_transition_period: SignedDuration,
     /// Address blocks, besides localhost, where node ports are opened, such as 192.168.0.0/16; 0.0.0.0/0 for all addresses of
     /// this machine. Other machines can then reach these Services.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
@@ -178,7 +179,7 @@ fn check_is_cluster(context: &CommandContext) -> CliResult {
 
 fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     check_is_cluster(context)?;
-    let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(duration("timeout", &args.timeout)?) };
+    let until = if args.watch { RunUntil::Stopped } else { RunUntil::Converged(args.timeout) };
     let mut settings = settings(&args, context)?;
     if let (Some(node), Some(address)) = (&mut settings.node, args.node_ip) {
         flags::set_address(node, address, context)?;
@@ -217,17 +218,11 @@ pub fn start_pod_api(
     RunningServer::start(server, settings).map(Some)
 }
 
-fn duration(flag: &str, text: &str) -> CliResult<SignedDuration> {
-    time::parse_duration(text)
-        .map_err(|error| Failure::plain(format!("invalid argument {text:?} for \"--{flag}\" flag: {error}")))
-}
-
 /// Parses a pause between restarts, and returns its seconds.
-fn pause(flag: &str, text: &str) -> CliResult<i64> {
-    let pause = duration(flag, text)?;
+fn parse_pause(text: &str) -> Result<i64, TimeError> {
+    let pause = time::parse_duration(text)?;
     if pause.as_secs() < 1 || pause.subsec_nanos() != 0 {
-        let why = format!("invalid argument {text:?} for \"--{flag}\" flag: must be whole seconds, at least 1s");
-        return Err(Failure::plain(why));
+        return Err(TimeError("must be whole seconds, at least 1s".into()));
     }
     Ok(pause.as_secs())
 }
@@ -251,17 +246,14 @@ fn settings(args: &Args, context: &CommandContext) -> CliResult<ControlSettings>
         node,
         shim: None,
         loops: loops::enabled_loops(&args.controllers).map_err(Failure::plain)?,
-        backoff_seconds: pause("restart-backoff", &args.restart_backoff)?,
-        backoff_cap_seconds: pause("restart-backoff-max", &args.restart_backoff_max)?,
+        backoff_seconds: args.restart_backoff,
+        backoff_cap_seconds: args.restart_backoff_max,
         environment: Environment::inherited().with_variables(flags::variables(&args.env)?),
         pids_per_pod: Some(args.pod_max_pids).filter(|max| *max > 0),
         scheduler: args.scheduler_config.as_deref().map_or(Ok(String::new()), flags::configuration)?,
         manifests: args.manifests.clone(),
         node_ports: flags::blocks(&args.nodeport_addresses)?,
-        eviction: lines(
-            args,
-            duration("eviction-pressure-transition-period", &args.eviction_pressure_transition_period)?,
-        )?,
+        eviction: lines(args, args.eviction_pressure_transition_period)?,
         convergence: convergence::check,
         metrics: Arc::default(),
         on_idle: args.tell_idle.then_some(tell_idle as fn(Idle)),
@@ -495,7 +487,8 @@ fn check_changed_store<'a>(api: &Api, seen: &'a mut Option<(u64, Convergence)>) 
 
 fn not_converged(args: &Args, unmet: &[Unmet]) -> Failure {
     let lines: Vec<String> = unmet.iter().map(|entry| format!("  {}: {}", entry.key, entry.why)).collect();
-    let after = if has_failed(unmet) { String::new() } else { format!(" after {}", args.timeout) };
+    let after =
+        if has_failed(unmet) { String::new() } else { format!(" after {}", time::format_duration(args.timeout)) };
     Failure::plain(format!("not converged{after}:\n{}", lines.join("\n")))
 }
 

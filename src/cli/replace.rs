@@ -12,7 +12,8 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Status, time};
+use jiff::SignedDuration;
 use std::time::Duration;
 
 /// Replace a resource by file name or stdin.
@@ -46,8 +47,8 @@ pub struct Args {
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
     grace_period: i64,
     /// With --force: how long to wait until the old object is gone; zero means a week.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     #[command(flatten)]
     deletion: DeletionFlags,
     /// If specified, replace will operate on the subresource of the requested object: status.
@@ -119,7 +120,7 @@ fn replace_object(
 
 /// Deletes the existing object, and waits until it is gone.
 fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &Key) -> CliResult {
-    let timeout = flags::duration("timeout", &args.timeout)?.unwrap_or(WEEK);
+    let timeout = flags::nonzero(args.timeout).unwrap_or(WEEK);
     let patience = Deadline::new(context, Some(timeout))?;
     let grace = Some(args.grace_period.max(0));
     let options = DeleteOptions { grace, propagation: args.deletion.propagation()?, ..DeleteOptions::default() };

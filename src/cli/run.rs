@@ -11,7 +11,8 @@ use crate::apiserver::delete::{DeleteOptions, delete as remove};
 use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::kinds;
-use crate::object::{Object, Reason};
+use crate::object::{Object, Reason, time};
+use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
 /// Create and run a particular image in a pod.
@@ -111,14 +112,14 @@ pub struct Args {
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
     grace_period: i64,
     /// Accepted for compatibility with kubectl; the pod is gone when the command ends or soon after.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// If true, suppress prompt messages.
     #[arg(short, long)]
     quiet: bool,
     /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    pod_running_timeout: String,
+    #[arg(long, default_value = "1m0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    pod_running_timeout: SignedDuration,
     /// Arguments of the container, or its command.
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -147,7 +148,6 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let attaches = args.attach.unwrap_or(args.stdin);
     check_attach(&args, attaches, context)?;
     args.deletion.propagation()?;
-    flags::duration("timeout", &args.timeout)?;
     let words: Vec<String> = more.iter().chain(&args.arguments).cloned().collect();
     let labels = match &args.labels[..] {
         [] => json!({"run": name}),
@@ -229,7 +229,7 @@ fn wait_until(
     context: &mut CommandContext,
     is_met: impl Fn(&Object) -> bool,
 ) -> CliResult<Object> {
-    let timeout = flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
+    let timeout = flags::nonzero(args.pod_running_timeout);
     let deadline = Deadline::with_control_plane(context, timeout)?;
     let kind = kinds::by_name("pods").ok_or_else(|| Failure::plain("there are no pods"))?;
     let key = key_of(kind, pod);

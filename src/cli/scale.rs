@@ -9,7 +9,8 @@ use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::Kind;
-use crate::object::{Object, Reason, Status};
+use crate::object::{Object, Reason, Status, time};
+use jiff::SignedDuration;
 use std::time::Duration;
 
 /// Set a new size for a deployment, replica set, replication controller, or stateful set.
@@ -51,8 +52,8 @@ pub struct Args {
     #[arg(long, value_name = "VERSION")]
     resource_version: Option<String>,
     /// The length of time to wait before giving up on a scale operation, zero means don't wait.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
 }
 
 /// Runs the verb.
@@ -64,7 +65,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.current_replicas < -1 {
         return Err(Failure::plain("The --current-replicas must specify an integer of -1 or greater"));
     }
-    let timeout = flags::duration("timeout", &args.timeout)?;
+    let timeout = flags::nonzero(args.timeout);
     let dry_run = args.change.dry_run(context)?;
     let (found, failures) = targets::find(context, &args.scope.with_arguments(&args.words))?;
     if args.resource_version.is_some() && found.len() > 1 {

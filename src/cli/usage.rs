@@ -100,7 +100,7 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
                 context(ContextKind::InvalidValue).unwrap_or_default(),
             );
             let flag = flag.split([' ', '[', '=']).next().unwrap_or_default();
-            if value.is_empty() {
+            if value.is_empty() && error.kind() == ErrorKind::InvalidValue {
                 return format!("error: flag needs an argument: {flag}\n{see}");
             }
             let cause = invalid_value_cause(error, &value);

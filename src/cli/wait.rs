@@ -1,13 +1,14 @@
 //! `kloop wait`: waits for a condition of objects.
 
 use super::deadline::Deadline;
-use super::flags::{self, PrintFlags};
+use super::flags::PrintFlags;
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::rules::names::key_of;
 use crate::go::jsonpath::{self, JsonPathTemplate};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Status, time};
+use jiff::SignedDuration;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -49,8 +50,8 @@ pub struct Args {
     #[arg(long = "for", value_name = "CONDITION")]
     condition: Vec<String>,
     /// The length of time to wait before giving up. Zero means check once and don't wait, negative means wait for a week.
-    #[arg(long, default_value = "30s", value_name = "DURATION", allow_hyphen_values = true)]
-    timeout: String,
+    #[arg(long, default_value = "30s", value_name = "DURATION", allow_hyphen_values = true, value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// Select all resources in the namespace of the specified resource types.
     #[arg(long)]
     all: bool,
@@ -84,8 +85,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         [] => return Err(Failure::plain("unrecognized condition: []")),
         conditions => conditions.iter().map(|text| Condition::parse(text)).collect::<CliResult<Vec<_>>>()?,
     };
-    let timeout = flags::signed_duration("timeout", &args.timeout)?;
-    let timeout = if timeout.is_negative() { WEEK } else { timeout.unsigned_abs() };
+    let timeout = if args.timeout.is_negative() { WEEK } else { args.timeout.unsigned_abs() };
     if args.local {
         return check_files(&args, context, &condition);
     }

@@ -110,6 +110,19 @@ pub fn env(name: &str) -> Vec<String> {
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
 }
 
+/// Name of an environment variable in the strict form that files of variables need.
+pub fn env_identifier(name: &str) -> Vec<String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let mut problems = Vec::new();
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.bytes().all(is_part) {
+        let rule = "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not \
+                    start with a digit";
+        problems.push(with_regex(rule, "[-._a-zA-Z][-._a-zA-Z0-9]*", &["my.env-name", "MY_ENV.NAME", "MyEnvName1"]));
+    }
+    problems.extend(leaves_folder(name));
+    problems
+}
+
 /// Identifier of the language C.
 pub fn c_identifier(name: &str) -> Vec<String> {
     let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
@@ -238,6 +251,7 @@ mod tests {
             (port_name, &["http", "a-1"]),
             (percent, &["0%", "150%"]),
             (env, &["A", "a b", "1x"]),
+            (env_identifier, &["A", "a.b-c_1", "-", ".a"]),
             (config_key, &["a", ".a", "A_b-c"]),
             (ip, &["10.0.0.1", "::1"]),
             (cidr, &["10.0.0.0/8", "::/0"]),
@@ -262,6 +276,7 @@ mod tests {
             (port_name, &["", "1", "a--b", "-a", "sixteen-letters-x", "A"]),
             (percent, &["%", "1", "a%", "1.5%"]),
             (env, &["", "a=b", "é"]),
+            (env_identifier, &["", "a b", "1x", ".", "..", "..a"]),
             (config_key, &["", ".", "..", "..a", "a b"]),
             (ip, &["1.2.3", "x", "010.0.0.1"]),
             (cidr, &["10.0.0.0", "10.0.0.0/33", "x/1", "10.0.0.0/"]),

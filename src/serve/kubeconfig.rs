@@ -1,6 +1,5 @@
 //! The kubeconfig with the server's address and the clients' token.
 
-use crate::client::ServerAddress;
 use crate::object::io_error_text;
 use anyhow::{Context, bail};
 use base64::Engine;
@@ -8,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -31,14 +30,6 @@ pub struct ServerAccess<'a> {
     pub token: Option<&'a str>,
     /// The default namespace of clients.
     pub namespace: &'a str,
-}
-
-/// Whether a file was written by [`write`](fn@write) for a server that only this machine reaches. A file with another address may come from
-/// another machine, whose cluster is not this one's.
-pub fn leads_to_this_machine(path: &Path) -> bool {
-    let address = find_server(path).and_then(|url| ServerAddress::parse(&url, true).ok());
-    let is_loopback = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    address.is_some_and(|address| is_loopback(&address.host))
 }
 
 /// Whether a text is that of [`write`](fn@write). `kubectl config` writes the file anew without its first line: then the one cluster and
@@ -169,9 +160,6 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap().replace(FIRST_LINE, "").replace("default", "other");
         fs::write(&path, &text).unwrap();
         assert_eq!(find_server(&path).as_deref(), Some("https://127.0.0.1:8001"));
-        assert!(leads_to_this_machine(&path));
-        fs::write(&path, text.replace("127.0.0.1", "10.0.0.1")).unwrap();
-        assert!(find_server(&path).is_some() && !leads_to_this_machine(&path), "it may be a copy of another machine's");
         let access = ServerAccess { address, authority: None, token: Some("three"), namespace: "default" };
         drop(write(&path, &access).unwrap());
         fs::write(&path, text.replacen("- cluster:", "- name: mine\n- cluster:", 1)).unwrap();

@@ -23,6 +23,8 @@ pub enum OpenMode {
     Create,
     /// Fails without a file.
     Existing,
+    /// Like [`OpenMode::Existing`], for a backup that nothing else writes: makes no lock files beside it.
+    Backup,
 }
 
 /// The first SQLite version without the WAL-reset race, in which two writers can corrupt a database
@@ -70,11 +72,14 @@ impl Store {
             match access {
                 _ if replica.is_some() => create(&place)?,
                 OpenMode::Create => create(&place)?,
-                OpenMode::Existing => return Err(OpenError::Absent { path: place.file().into() }),
+                OpenMode::Existing | OpenMode::Backup => return Err(OpenError::Absent { path: place.file().into() }),
             }
         }
         let connection = connect(&place)?;
-        let turnstile = Some(Arc::new(Turnstile::open(&place)?));
+        let turnstile = match access {
+            OpenMode::Backup => None,
+            _ => Some(Arc::new(Turnstile::open(&place)?)),
+        };
         let mut store = Store::from_connection(connection, place, turnstile);
         store.replica = replica;
         store.migrate()?;

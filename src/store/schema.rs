@@ -2,10 +2,27 @@
 //!
 //! A released step is never edited; a change is a new step at the end.
 
+use super::StoreError;
 use rusqlite::Connection;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Identifies a kloop database (`PRAGMA application_id`): "kloo" in ASCII.
 pub(super) const APPLICATION_ID: i32 = 0x6b6c_6f6f;
+
+/// The offset of the application id in an SQLite file (sqlite.org/fileformat.html).
+const ID_OFFSET: u64 = 68;
+
+/// Whether a file's header has the id of a kloop database. Unlike SQLite, this makes no file beside it.
+pub(super) fn is_database_of_kloop(path: &Path) -> Result<bool, StoreError> {
+    let mut id = [0; 4];
+    // Stays open: closing it would end the locks that SQLite has on the file in this process.
+    let file = ManuallyDrop::new(File::open(path).map_err(|error| StoreError::io(path, error))?);
+    // A shorter file is no database.
+    Ok(file.read_exact_at(&mut id, ID_OFFSET).is_ok() && i32::from_be_bytes(id) == APPLICATION_ID)
+}
 
 /// The steps that create the schema.
 pub(super) const STEPS: &[&str] = &[

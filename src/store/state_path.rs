@@ -1,6 +1,6 @@
 //! Path of the file, checks of its safety (owner, modes, links), and the paths of files beside it.
 
-use super::{OpenError, StoreError};
+use super::{OpenError, StoreError, schema};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, chmod, fchmod, lstat, mkdirat, open, stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -133,7 +133,8 @@ impl StorePath {
         if stat_path(&self.neighbour("-journal"))?.is_some() {
             return Err(foreign("there is a rollback journal beside it, which kloop never writes"));
         }
-        if found.st_mode as RawMode & 0o077 != 0 {
+        // A file of another program keeps its mode; the connection refuses it.
+        if found.st_mode as RawMode & 0o077 != 0 && schema::is_database_of_kloop(path)? {
             chmod(path, Mode::RUSR | Mode::WUSR).map_err(|error| StoreError::io(path, error))?;
         }
         Ok(true)

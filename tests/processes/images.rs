@@ -134,6 +134,22 @@ fn program_is_built_once_and_its_output_is_logged() {
 }
 
 #[test]
+fn program_that_a_build_will_make_is_not_missing_in_a_preview() {
+    let cluster = Cluster::new();
+    let folder = folder(&cluster);
+    let image = "{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: made}, spec: {patterns: [kloop-test/made], \
+                 entrypoint: [./made.sh], build: {command: [./build.sh]}}}\n---\n";
+    apply_file(&cluster, "made.yaml", image);
+    let resolved = cluster.ok("image resolve kloop-test/made");
+    let program = folder.join("./made.sh").display().to_string();
+    assert!(resolved.contains("Rule:         Image made\n") && resolved.contains(&program), "{resolved}");
+    let pod = folder.join("pod.yaml");
+    fs::write(&pod, plain("made", "kloop-test/made")).expect("written");
+    let planned = cluster.ok(&format!("plan -f {}", pod.display()));
+    assert!(planned.contains("started main") && planned.contains("\nconverges after "), "{planned}");
+}
+
+#[test]
 fn program_is_built_in_its_working_folder() {
     let cluster = Cluster::new();
     let folder = folder(&cluster);

@@ -132,6 +132,9 @@ fn history_names_the_loop_that_made_a_change_and_restore_brings_a_backup_back() 
     cluster.ok("delete deployment web");
     let restored = cluster.ok(&format!("state restore {}", copy.display()));
     assert!(restored.contains("restored to "), "{restored}");
+    for suffix in ["queue", "write"] {
+        assert!(!cluster.home().join(format!("copy.db.{suffix}")).exists(), "the backup is only read");
+    }
     let _plane = cluster.watch();
     // The processes of the pods go on, because the copy knows them.
     assert_eq!(cluster.ready_pods("app=web", 2), pods);

@@ -94,6 +94,33 @@ impl<'a> RemoteUser<'a> {
 }
 
 #[test]
+fn kubeconfig_of_kloop_serve_in_a_flag_chooses_its_server() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    let file = cluster.home().join("kubeconfig");
+    let flag = format!("--kubeconfig {}", file.display());
+    // A file of contexts without a current one.
+    let text = fs::read_to_string(&file).expect("kubeconfig").replace("current-context: kloop\n", "");
+    fs::write(user.path("config"), text).expect("written");
+    for (at, flags) in [&flag, &format!("{flag} --context kloop --cluster kloop --user kloop"), "--context kloop"]
+        .into_iter()
+        .enumerate()
+    {
+        let said = user.run_as(&format!("{flags} create configmap a{at}"), "");
+        assert_eq!((said.code, said.out), (0, format!("configmap/a{at} created\n")), "{flags}: {}", said.err);
+        assert_eq!(cluster.read(&format!("configmap/a{at}"), "{.metadata.name}"), format!("a{at}"));
+        for verb in ["reconcile", "history"] {
+            let said = user.run_as(&format!("{flags} {verb}"), "");
+            let refusal =
+                format!("error: \"kloop {verb}\" needs a state file, and the cluster is the server https://127");
+            assert!(said.code == 1 && said.err.starts_with(&refusal), "{flags}: {}{}", said.out, said.err);
+        }
+    }
+    assert!(!user.path("state").exists(), "no other cluster was created");
+}
+
+#[test]
 fn verbs_read_and_change_a_cluster_behind_a_server() {
     let cluster = Cluster::new();
     let _server = Server::start(&cluster, &[]);

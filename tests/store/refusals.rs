@@ -71,6 +71,21 @@ fn each_refusal_has_its_code_and_changes_nothing() {
     }
 }
 
+#[test]
+fn file_of_another_program_keeps_its_mode() {
+    let text: fn(&Path) = |path| fs::write(path, "hello\n".repeat(1000)).unwrap();
+    let short: fn(&Path) = |path| fs::write(path, "hello\n").unwrap();
+    for make in [text, short, foreign_database] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        make(&path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = Store::open(&path, OpenMode::Existing).err().unwrap();
+        assert!(error.to_string().contains("it was left as it is"), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    }
+}
+
 fn with_journal(path: &Path) -> PathBuf {
     example(path.parent().unwrap());
     path.with_file_name("state.db-journal")

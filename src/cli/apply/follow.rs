@@ -5,8 +5,9 @@
 use super::{ApplyCaller, Args, apply_once, prune};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
-use crate::object::Object;
+use crate::object::{Object, time};
 use crate::runtime::debounced_watch::DebouncedWatch;
+use jiff::SignedDuration;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,8 @@ pub struct FollowFlags {
     pub watch: bool,
     /// With --watch: time between complete applies, which undo manual changes even when no file has
     /// changed; zero disables them.
-    #[arg(long, default_value = "3m", value_name = "DURATION")]
-    interval: String,
+    #[arg(long, default_value = "3m", value_name = "DURATION", value_parser = time::parse_duration)]
+    interval: SignedDuration,
 }
 
 /// A hundred years, for an interval of zero.
@@ -29,7 +30,7 @@ const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24
 /// Applies the manifests again and again, until it is interrupted.
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.check(context)?;
-    let interval = flags::duration("interval", &args.follow.interval)?.unwrap_or(NEVER);
+    let interval = flags::nonzero(args.follow.interval).unwrap_or(NEVER);
     let mut following = Following::start(args)?;
     loop {
         let watch = following.watch(args);

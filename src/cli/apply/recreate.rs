@@ -29,7 +29,7 @@ pub fn recreate(
         })?;
         return Ok(Applied::from_reply(ApplyOutcome::Configured, made));
     }
-    let patience = Deadline::new(context, flags::duration("timeout", &args.timeout)?)?;
+    let patience = Deadline::new(context, flags::nonzero(args.timeout))?;
     context.api()?.write(false, |txn| delete(txn, kind, key, &how))?;
     while context.read_view(|txn| txn.exists(key))? && patience.wait() {}
     let made = context.api()?.write(false, |txn| create(txn, kind, object, options))?;

@@ -1,9 +1,10 @@
 //! `kloop cluster-info dump`: objects and logs, for those who look for the cause of a problem.
 
-use crate::cli::flags::{self, PrintFlags};
+use crate::cli::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext, Failure, rest};
-use crate::object::io_error_text;
+use crate::object::{io_error_text, time};
 use crate::show::print::{ObjectPrinter, OutputFormat};
+use jiff::SignedDuration;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "")]
     output_directory: String,
     /// The length of time to wait until at least one pod is running. Logs of pods that do not run yet are left out.
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pod_running_timeout: String,
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time::parse_duration)]
+    pod_running_timeout: SignedDuration,
 }
 
 /// The lists of a namespace: the file, and the path below the namespace.
@@ -57,7 +58,6 @@ const LISTS: [(&str, &str, &str); 7] = [
 /// Runs the verb.
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.print.format(false, false)?;
-    flags::duration("pod-running-timeout", &args.pod_running_timeout)?;
     let folder = Some(args.output_directory.as_str()).filter(|folder| !matches!(*folder, "" | "-")).map(PathBuf::from);
     dump_list(args, context, folder.as_deref(), "nodes", "/api/v1/nodes")?;
     for namespace in namespaces(args, context)? {

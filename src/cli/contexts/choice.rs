@@ -2,7 +2,7 @@
 //!
 //! A flag wins over `$KLOOP_STATE`, and that over the current context. Start reading at [`choose`].
 
-use super::{ConfigFile, Location, ServerEntries, USER};
+use super::{ConfigFile, Entries, Location, ServerEntries, USER};
 use crate::cli::{CliResult, Failure, Globals, context_settings};
 use crate::serve::kubeconfig;
 use crate::store;
@@ -85,9 +85,8 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
     if verb == "config" {
         return Ok(ClusterChoice::without_context(own_state(globals).unwrap_or_else(store::default_path)));
     }
-    let is_other =
-        |file: &&Path| verb != "serve" && !file.as_os_str().is_empty() && !kubeconfig::leads_to_this_machine(file);
-    let file = globals.kubeconfig.as_deref().filter(is_other);
+    // `kloop serve` writes the file.
+    let file = globals.kubeconfig.as_deref().filter(|file| verb != "serve" && !file.as_os_str().is_empty());
     let flag = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut asked = AskedNames {
         context: flag(&globals.context),
@@ -104,10 +103,10 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
     if asked.is_fixed && asked.names_server {
         return Err(Failure::plain("--state names a file, and --server a server\nhint: leave one of the flags out"));
     }
-    // An alias of whatever cluster the command has: the name in the kubeconfigs of `kloop serve`.
-    asked.context = asked.context.filter(|name| name != kubeconfig::NAME);
-    asked.cluster = asked.cluster.filter(|name| name != kubeconfig::NAME);
-    asked.user = asked.user.filter(|name| ![USER, kubeconfig::NAME].contains(&name.as_str()));
+    let path = ConfigFile::find_path(file);
+    if asked.has_aliases() {
+        asked.drop_aliases(&ConfigFile::load(&path)?);
+    }
     if let Some(state) = &asked.own
         && asked.context.iter().chain(&asked.cluster).all(|name| is_name_of(state, name))
     {
@@ -117,7 +116,7 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
             return Ok(ClusterChoice { server, ..ClusterChoice::without_context(state.clone()) });
         }
     }
-    let read = ConfigFile::load(&ConfigFile::find_path(file))?;
+    let read = ConfigFile::load(&path)?;
     if let Some(file) = file.filter(|_| asked.own.is_none() && asked.context.is_none() && asked.cluster.is_none())
         && read.current.is_empty()
         && !asked.names_server
@@ -161,6 +160,20 @@ enum ClusterPlace {
 }
 
 impl AskedNames {
+    /// Whether a name may stand for whatever cluster or user the command has: scripts name those of the kubeconfigs of `kloop serve`.
+    fn has_aliases(&self) -> bool {
+        let is_own = |name: &String| name == kubeconfig::NAME;
+        self.context.iter().chain(&self.cluster).any(is_own) || self.user.as_deref().is_some_and(is_alias_of_user)
+    }
+
+    /// Drops the aliases. A name with an entry in the file is none.
+    fn drop_aliases(&mut self, file: &ConfigFile) {
+        let is_entry = |entries: &Entries, name: &String| name != kubeconfig::NAME || entries.contains_key(name);
+        self.context.take_if(|name| !is_entry(&file.contexts, name));
+        self.cluster.take_if(|name| !is_entry(&file.clusters, name));
+        self.user.take_if(|name| is_alias_of_user(name) && !file.users.contains_key(name));
+    }
+
     fn resolve(&self, file: &ConfigFile) -> CliResult<ClusterChoice> {
         let state = self.own.clone().unwrap_or_else(store::default_path);
         let current = Some(file.current.as_str()).filter(|name| self.own.is_none() && !name.is_empty());
@@ -275,6 +288,11 @@ fn is_same_path(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
+/// Whether a user without an entry is the user of a state file.
+fn is_alias_of_user(name: &str) -> bool {
+    [USER, kubeconfig::NAME].contains(&name)
+}
+
 /// Returns the entry of a user.
 fn user_entry(
     name: Option<&str>,
@@ -285,7 +303,7 @@ fn user_entry(
     let Some(name) = name else { return Ok(Map::new()) };
     let Some(entry) = file.users.get(name) else {
         return match context {
-            _ if [USER, kubeconfig::NAME].contains(&name) => Ok(Map::new()),
+            _ if is_alias_of_user(name) => Ok(Map::new()),
             Some(context) if !is_asked => Err(Failure::Bare(format!(
                 "Error in configuration: user {name:?} was not found for context {context:?}"
             ))),

@@ -6,6 +6,7 @@ mod server;
 use super::{CliResult, CommandContext, Failure, one_pod};
 use crate::object::{Object, io_error_text};
 use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
+use jiff::SignedDuration;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -139,7 +140,7 @@ fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliRes
     if let Some(namespace) = remote.namespace {
         context.globals.namespace = Some(namespace.to_owned());
     }
-    let pod = one_pod::find(remote.pod.unwrap_or_default(), "0s", context)?;
+    let pod = one_pod::find(remote.pod.unwrap_or_default(), SignedDuration::ZERO, context)?;
     let container = one_pod::container(&pod, args.container.as_ref(), false, "exec into", context)?;
     if context.client().is_some() {
         return Ok(CopyContainer { files: None, pod, container });

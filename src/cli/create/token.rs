@@ -2,11 +2,12 @@
 
 use crate::apiserver::remote::object_path;
 use crate::apiserver::tokens;
-use crate::cli::flags::{PrintFlags, signed_duration};
+use crate::cli::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext, Failure, rest};
 use crate::client::ClientRequest;
 use crate::kinds;
-use crate::object::{Key, Object, Resource, Status};
+use crate::object::{Key, Object, Resource, Status, time};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 /// Kinds that a token can be bound to.
@@ -44,8 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "UID", default_value = "")]
     bound_object_uid: String,
     /// Requested lifetime of the issued token. If not set or if set to 0, the lifetime will be determined by the server automatically.
-    #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true)]
-    duration: String,
+    #[arg(long, value_name = "DURATION", default_value = "0s", allow_hyphen_values = true, value_parser = time::parse_duration)]
+    duration: SignedDuration,
     #[command(flatten)]
     print: PrintFlags,
 }
@@ -75,7 +76,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 /// Reads the flags, with kubectl's errors.
 fn request(args: &Args) -> CliResult<Object> {
     let (kind, name, uid) = (&*args.bound_object_kind, &*args.bound_object_name, &*args.bound_object_uid);
-    let duration = signed_duration("duration", &args.duration)?;
+    let duration = args.duration;
     let problem = match () {
         () if duration.is_negative() => "--duration must be greater than or equal to 0",
         () if duration.subsec_nanos() != 0 => "--duration cannot be expressed in units less than seconds",

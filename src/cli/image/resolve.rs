@@ -53,6 +53,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         manifest_dir: here.as_deref().and_then(|folder| folder.to_str()),
         path: &path,
         args: &args.args,
+        is_before_build: true,
     };
     let (found, mut tried) = find(&query);
     let mut out = Describe::new();

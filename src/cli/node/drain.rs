@@ -60,8 +60,8 @@ pub struct Args {
     #[arg(long, default_value_t = -1, value_name = "SECONDS", allow_negative_numbers = true)]
     grace_period: i64,
     /// The length of time to wait before giving up, zero means infinite.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// If a pod has been marked for deletion for longer than this many seconds, skip waiting for it.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     skip_wait_for_delete_timeout: i64,
@@ -79,7 +79,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
-    let timeout = flags::duration("timeout", &args.timeout)?;
+    let timeout = flags::nonzero(args.timeout);
     let (found, failures) = find(context, "drain", &args.names, args.selector.as_deref())?;
     Failure::from_failures(failures)?;
     for target in &found {

@@ -62,8 +62,8 @@ kloop node token create --endpoint https://10.0.0.1:8001"
 )]
 struct CreateArgs {
     /// Time until the token ends; 0 for a token that does not end.
-    #[arg(long, default_value = "24h", value_name = "DURATION")]
-    ttl: String,
+    #[arg(long, default_value = "24h", value_name = "DURATION", value_parser = time::parse_duration)]
+    ttl: SignedDuration,
     /// URL of the API server for the other machine [default: that of the last `kloop serve`].
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn create_token(args: &CreateArgs, context: &mut CommandContext) -> CliResult {
-    let ttl = flags::duration("ttl", &args.ttl)?;
+    let ttl = flags::nonzero(args.ttl);
     let endpoint = find_endpoint(args, context)?;
     let authority = context.api()?.keys()?.authority.clone();
     let hash = discovery::hash_authority(&authority).map_err(Failure::plain)?;

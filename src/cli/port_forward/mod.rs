@@ -9,8 +9,9 @@ use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::{self, Kind};
-use crate::object::{Key, Object, Reason, Resource, Status, io_error_text};
+use crate::object::{Key, Object, Reason, Resource, Status, io_error_text, time};
 use crate::runtime::relay;
+use jiff::SignedDuration;
 use ports::{PortPair, TargetPorts};
 use serde_json::json;
 use signal_hook::consts::SIGINT;
@@ -66,8 +67,8 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_value = "localhost", value_name = "ADDRESSES")]
     address: Vec<String>,
     /// The length of time (like 5s, 2m, or 3h, higher than zero) to wait until at least one pod is running.
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    pod_running_timeout: String,
+    #[arg(long, default_value = "1m0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    pod_running_timeout: SignedDuration,
 }
 
 /// The forwarded object.
@@ -88,7 +89,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         [name, words @ ..] => (name, words),
     };
-    let pod = one_pod::find(name, &args.pod_running_timeout, context)?;
+    let pod = one_pod::find(name, args.pod_running_timeout, context)?;
     let target = Target::find(name, context)?;
     let requested = target.parse_ports(words, &pod)?;
     let phase = pod.text(&["status", "phase"]).unwrap_or_default();

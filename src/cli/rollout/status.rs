@@ -7,7 +7,8 @@ use crate::cli::deadline::Deadline;
 use crate::cli::flags;
 use crate::cli::targets::{self, Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
-use crate::object::Object;
+use crate::object::{Object, time};
+use jiff::SignedDuration;
 
 /// Show the status of the rollout.
 ///
@@ -32,8 +33,8 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "REVISION", allow_negative_numbers = true)]
     revision: i64,
     /// The length of time to wait before ending watch, zero means never.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
 }
 
 /// Runs the verb.
@@ -41,7 +42,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.revision < 0 {
         return Err(Failure::plain(format!("revision must be a positive integer: {}", args.revision)));
     }
-    let timeout = flags::duration("timeout", &args.timeout)?;
+    let timeout = flags::nonzero(args.timeout);
     required(&args.which)?;
     let (found, mut failures) = targets::find(context, &args.which.scope())?;
     if found.is_empty() && failures.is_empty() {

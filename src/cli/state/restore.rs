@@ -34,7 +34,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             args.file.display()
         )));
     }
-    let backup = Store::open(&args.file, OpenMode::Existing)?;
+    let backup = Store::open(&args.file, OpenMode::Backup)?;
     let problems = backup.check().map_err(anyhow::Error::from)?;
     if let Some(problem) = problems.first() {
         return Err(Failure::Machine(68, format!("{} is damaged: {problem}", args.file.display())));

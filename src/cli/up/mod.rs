@@ -9,10 +9,11 @@ mod view;
 
 use super::apply::{self, follow};
 use super::files::{self, FileFlags};
-use super::{CliResult, CommandContext, Failure, flags, targets};
-use crate::object::{Key, Time, io_error_text};
+use super::{CliResult, CommandContext, Failure, targets};
+use crate::object::{Key, Time, io_error_text, time};
 use crate::reconcile::activity_log;
 use crate::reconcile::leader;
+use jiff::SignedDuration;
 use planes::OwnPlane;
 use session::{Session, UpEvent, UpSources, WaitEnd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -71,8 +72,8 @@ pub struct Args {
     #[arg(long)]
     wait: bool,
     /// With --wait: maximum time until everything is ready.
-    #[arg(long, default_value = "60s", value_name = "DURATION")]
-    timeout: String,
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = time::parse_duration)]
+    timeout: SignedDuration,
     /// With --wait: print the result as json.
     #[arg(short, long, value_name = "FORMAT", value_parser = ["json"])]
     output: Option<String>,
@@ -93,7 +94,6 @@ const COMPOSE_FILES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let started = (Instant::now(), Time::now());
-    let timeout = flags::duration("timeout", &args.timeout)?;
     let reports = args.output.is_some() || args.junit.is_some() || args.annotations.is_some();
     if reports && !args.wait {
         return Err(Failure::plain("--output, --junit and --annotations need --wait"));
@@ -127,7 +127,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let view = ProgressView::new(std::io::stdout().is_terminal());
     let session = Session::start(context, sources, &applied, view, started)?;
     match args.wait {
-        true => wait(&args, &files, session, timeout.unwrap_or_default(), detached),
+        true => wait(&args, &files, session, args.timeout.unsigned_abs(), detached),
         false => follow_until_interrupted(session),
     }
 }
@@ -259,7 +259,11 @@ fn wait(
         WaitEnd::NotReady => {
             let missing = report.objects.iter().filter_map(|object| Some((object, object.missing.as_ref()?)));
             let lines: Vec<String> = missing.map(|(object, missing)| format!("  {}: {missing}", object.name)).collect();
-            let after = if report.elapsed >= timeout { format!(" after {}", args.timeout) } else { String::new() };
+            let after = if report.elapsed >= timeout {
+                format!(" after {}", time::format_duration(args.timeout))
+            } else {
+                String::new()
+            };
             Err(Failure::plain(format!("not ready{after}:\n{}", lines.join("\n"))))
         }
     }

@@ -16,7 +16,7 @@ use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::reconcile::simulate::{SimulatedTick, Simulation, SimulationConfig};
 use crate::reconcile::{LogLevel, LogLine, loops, store_tail};
 use crate::runtime::capacity::MachineCapacity;
-use crate::runtime::image::{Environment, resolve};
+use crate::runtime::image::{self, Environment};
 use crate::runtime::simulated::SimulatedMachine;
 use crate::store::Store;
 use crate::world::start::Start;
@@ -251,9 +251,9 @@ fn runtime_of(world: &World, node: &str) -> Option<String> {
     world.find("nodes", "", node)?.object().annotation(RUNTIME).map(str::to_owned)
 }
 
-/// Whether the real machine could start this.
+/// Returns why the real machine could not start this, after the build of its image.
 fn failure_of_start(start: &Start) -> Option<(String, String)> {
-    let refusal = resolve(start, &Environment::inherited()).err()?;
+    let refusal = image::preview_refusal(start, &Environment::inherited())?;
     Some((refusal.reason.to_owned(), refusal.message))
 }
 

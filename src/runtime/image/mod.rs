@@ -46,7 +46,16 @@ impl ImageRefusal {
 
 /// Whether the program of a container without `command` can be found.
 pub fn can_be_found(start: &Start, environment: &Environment) -> bool {
-    by_image(start, environment).is_ok()
+    by_image(start, environment, false).is_ok()
+}
+
+/// Returns why a preview of this start fails. Unlike for [`resolve`], the program of an image with a build may be missing.
+pub fn preview_refusal(start: &Start, environment: &Environment) -> Option<ImageRefusal> {
+    let found = match start.command.is_empty() {
+        true => by_image(start, environment, true),
+        false => by_command(start, environment),
+    };
+    found.and_then(|_| user(start)).err()
 }
 
 /// Input for resolving an image.
@@ -61,6 +70,15 @@ pub struct ImageQuery<'a> {
     pub path: &'a str,
     /// `args` of the container.
     pub args: &'a [String],
+    /// Whether the build of the image may still have to make the program.
+    pub is_before_build: bool,
+}
+
+impl ImageQuery<'_> {
+    /// Whether the program of this Image may be missing.
+    fn may_be_missing(&self, object: &StartImage) -> bool {
+        self.is_before_build && object.build.is_some()
+    }
 }
 
 /// Result of resolving an image.
@@ -79,7 +97,8 @@ pub type TriedRules = Vec<(&'static str, String)>;
 
 /// Returns the command for a start.
 pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest, ImageRefusal> {
-    let found = if start.command.is_empty() { by_image(start, environment)? } else { by_command(start, environment)? };
+    let found =
+        if start.command.is_empty() { by_image(start, environment, false)? } else { by_command(start, environment)? };
     let cwd = start.working_dir.clone().filter(|folder| !folder.is_empty());
     let cwd = cwd.or_else(|| found.folder.clone());
     let (user, home) = user(start)?;
@@ -194,7 +213,7 @@ fn through_entrypoint(image: &StartImage, argv: Vec<String>) -> Vec<String> {
     [vec![shell.clone(), flags.clone(), script.clone(), name.clone()], args].concat()
 }
 
-fn by_image(start: &Start, environment: &Environment) -> Result<ResolvedImage, ImageRefusal> {
+fn by_image(start: &Start, environment: &Environment, is_before_build: bool) -> Result<ResolvedImage, ImageRefusal> {
     check(&start.image)?;
     let asked = ImageQuery {
         image: &start.image,
@@ -202,6 +221,7 @@ fn by_image(start: &Start, environment: &Environment) -> Result<ResolvedImage, I
         manifest_dir: start.manifest_dir.as_deref(),
         path: &search_path(start, environment),
         args: &start.args,
+        is_before_build,
     };
     let (found, tried) = find(&asked);
     let why = tried.last().map(|(_, why)| why.as_str()).unwrap_or_default();
@@ -238,7 +258,7 @@ pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
         Some(ResolvedImage { rule: rule.into(), argv: [&[program], args].concat(), folder })
     };
     if is_path(asked.image) {
-        return match program_beside_manifest(asked.image, asked.manifest_dir) {
+        return match program_beside_manifest(asked.image, asked.manifest_dir, false) {
             Ok(program) => (with("path of a program", program, asked.manifest_dir.map(str::to_owned)), tried),
             Err(why) => (None, [tried, vec![("path of a program", why)]].concat()),
         };
@@ -261,15 +281,18 @@ fn resolve_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]
     let mut entrypoint = entrypoint.to_vec();
     if let Some(usual) = object.programs.first() {
         let is_there = programs::stand_in(&object.programs, [&mut entrypoint, &mut args], asked.path);
-        if !is_there && !args.first().is_some_and(|word| programs::is_there(word, asked.path)) {
+        if !is_there
+            && !asked.may_be_missing(object)
+            && !args.first().is_some_and(|word| programs::is_there(word, asked.path))
+        {
             return Err(missing(asked, object, usual));
         }
     }
     if let Some(program) = entrypoint.first_mut() {
         if is_path(program) {
             found.folder = object.folder.clone().filter(|_| is_relative(program));
-            *program = program_beside_manifest(program, object.folder.as_deref())?;
-        } else if !programs::is_on_path(program, asked.path) {
+            *program = program_beside_manifest(program, object.folder.as_deref(), asked.may_be_missing(object))?;
+        } else if !programs::is_on_path(program, asked.path) && !asked.may_be_missing(object) {
             return Err(missing(asked, object, program));
         }
     }
@@ -325,7 +348,7 @@ fn is_relative(program: &str) -> bool {
 }
 
 /// Returns the program of an image that is a path. `./server:v2` is `./server` when no file of the full name exists.
-fn program_beside_manifest(image: &str, folder: Option<&str>) -> Result<String, String> {
+fn program_beside_manifest(image: &str, folder: Option<&str>, may_be_missing: bool) -> Result<String, String> {
     let base = match (folder, image.starts_with('/')) {
         (_, true) => PathBuf::new(),
         (Some(folder), _) => PathBuf::from(folder),
@@ -338,7 +361,11 @@ fn program_beside_manifest(image: &str, folder: Option<&str>) -> Result<String, 
     let untagged = image.rsplit_once(':').map_or(image, |(path, _)| path);
     let file = [image, untagged].into_iter().map(|path| base.join(path)).find(|path| path.exists());
     let Some(file) = file else {
-        return Err(format!("there is no file {}; build it, or correct the path", base.join(image).display()));
+        let file = base.join(image);
+        if may_be_missing {
+            return Ok(file.to_string_lossy().into_owned());
+        }
+        return Err(format!("there is no file {}; build it, or correct the path", file.display()));
     };
     let shown = file.display();
     if file.is_dir() {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::runtime::simulated::a_start;
+use crate::world::start::BuildCommand;
 
 fn here() -> Environment {
     Environment(vec![("PATH".into(), "/usr/bin:/bin".into())])
@@ -160,6 +161,29 @@ fn unresolvable_image_error_says_what_to_write() {
         assert_eq!(refusal.reason, reason, "{image}");
         assert!(refusal.message.contains(part), "{image}: {}", refusal.message);
     }
+}
+
+#[test]
+fn program_of_an_image_with_a_build_may_be_missing_in_a_preview_only() {
+    let unbuilt = |entrypoint: &[&str], folder: Option<&str>| {
+        let image = StartImage {
+            build: Some(BuildCommand::default()),
+            folder: folder.map(str::to_owned),
+            ..object(Some(entrypoint), &[])
+        };
+        Start { requested_image: Some(image), ..start("a", &[], &[]) }
+    };
+    for entrypoint in ["./nosuch", "/nosuch", "nosuchprogram"] {
+        let start = unbuilt(&[entrypoint], Some("/bin"));
+        assert_eq!(preview_refusal(&start, &here()), None, "{entrypoint}");
+        assert!(resolve(&start, &here()).is_err(), "{entrypoint}");
+    }
+    for (entrypoint, folder, part) in [("./nosuch", None, "not applied from a file"), ("/etc", None, "is a folder")] {
+        let refusal = preview_refusal(&unbuilt(&[entrypoint], folder), &here()).expect(part);
+        assert!(refusal.message.contains(part), "{}", refusal.message);
+    }
+    let without_build = Start { requested_image: Some(object(Some(&["./nosuch"]), &[])), ..start("a", &[], &[]) };
+    assert!(preview_refusal(&without_build, &here()).is_some());
 }
 
 #[test]
