@@ -42,7 +42,7 @@ fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerActio
             .unwrap_or_else(|| if has_image { image_id(pod, member) } else { String::new() }),
         container_id: id,
         restart_count: i32::try_from(description.attempt).unwrap_or(i32::MAX),
-        ready: is_ready(member, step),
+        ready: is_ready(pod, member, step),
         started: (member.role != ContainerRole::Ephemeral).then(|| probes::is_started(member)),
         last_state: Some(description.last.map(|last| of_last(&last, last_attempt)).unwrap_or_default()),
         resources: is_here.then(|| resize::resources_of(pod, member)).flatten(),
@@ -121,10 +121,10 @@ fn shows_start_error(pod: &LocalPod, ended: &AttemptEnd) -> bool {
     ended.is_start_error() && backoff::error_fades(ended.finished).is_some_and(|fades| pod.world.now < fades)
 }
 
-fn is_ready(member: &PodContainer, step: &ContainerAction) -> bool {
+fn is_ready(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> bool {
     match member.role {
         ContainerRole::Init => *step == ContainerAction::Keep && member.ended().is_some_and(|ended| ended.code == 0),
-        ContainerRole::Sidecar | ContainerRole::Main => probes::is_ready(member),
+        ContainerRole::Sidecar | ContainerRole::Main => probes::is_ready(pod, member),
         ContainerRole::Ephemeral => false,
     }
 }

@@ -51,6 +51,7 @@ mod invariants;
 #[cfg(test)]
 mod testing;
 
+pub use probes::READY_AFTER;
 pub use restart_policy::restart_decision_from_object;
 
 use crate::object::Key;

@@ -18,6 +18,10 @@ const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKin
 /// A probe that is not answered for so long after its timeout is ordered again.
 const UNANSWERED_SECONDS: i64 = 5;
 
+/// Time that a container without a readiness probe runs before it is ready. A program that ends at once would otherwise count as ready for a
+/// moment, in which a rollout removes old pods. Kubernetes' kubelet looks at a container about a second after its start.
+pub const READY_AFTER: SignedDuration = SignedDuration::from_millis(200);
+
 /// Shortest pause before an early run of a probe. Later it is [`PAUSE_PART`] of the time since the first run.
 const SHORTEST_PAUSE: SignedDuration = SignedDuration::from_millis(50);
 
@@ -35,10 +39,12 @@ pub fn is_started(member: &PodContainer) -> bool {
         || member.probe(ProbeKind::Startup).is_some_and(|probe| probe.successes >= 1)
 }
 
-/// Whether the container is ready: it has started, and its readiness probe, if it has one, succeeds. Between its thresholds a
-/// probe changes nothing.
-pub fn is_ready(member: &PodContainer) -> bool {
-    let Some(spec) = spec_of(member, ProbeKind::Readiness) else { return is_started(member) };
+/// Whether the container is ready: it has started, and its readiness probe, if it has one, succeeds, or else it has run for a short time.
+/// Between its thresholds a probe changes nothing.
+pub fn is_ready(pod: &LocalPod, member: &PodContainer) -> bool {
+    let Some(spec) = spec_of(member, ProbeKind::Readiness) else {
+        return is_started(member) && settles_at(pod, member).is_none();
+    };
     let known = member.old_while_running().is_some_and(|old| old.ready);
     let results = member.probe(ProbeKind::Readiness);
     let ready = match results {
@@ -47,6 +53,15 @@ pub fn is_ready(member: &PodContainer) -> bool {
         _ => known,
     };
     is_started(member) && ready
+}
+
+/// The time at which a running container without a readiness probe has run long enough to be ready; `None` when it has.
+fn settles_at(pod: &LocalPod, member: &PodContainer) -> Option<Time> {
+    let AttemptState::Running { since } = member.state else { return None };
+    let is_new = !pod.simulated && member.old_while_running().is_none_or(|old| !old.ready);
+    // The machine's clock may have been set back since the start.
+    let ran = pod.world.now.duration_since(since).abs();
+    (is_new && ran < pod.world.settings.ready_after).then(|| since.later(pod.world.settings.ready_after))
 }
 
 /// The stop of a container that a startup or liveness probe has given up.
@@ -69,6 +84,9 @@ pub fn order_probes(pod: &LocalPod, plan: &mut Plan) {
     for member in &pod.members {
         let AttemptState::Running { since } = member.state else { continue };
         let Some(facts) = &member.facts else { continue };
+        if spec_of(member, ProbeKind::Readiness).is_none() {
+            settles_at(pod, member).into_iter().for_each(|at| plan.wake_at(at));
+        }
         for kind in KINDS.into_iter().filter(|kind| runs(pod, member, *kind)) {
             let Some(spec) = spec_of(member, kind) else { continue };
             let results = facts.probes.get(&kind).cloned().unwrap_or_default();
@@ -258,6 +276,27 @@ mod tests {
             probe[field] = value.clone();
         }
         probe
+    }
+
+    #[test]
+    fn container_without_a_probe_is_ready_after_a_short_run() {
+        for (behaviour, ready) in [
+            (ContainerBehaviour::Stay, ["ContainersNotReady", "ContainersNotReady", "True"]),
+            (ContainerBehaviour::Exit(1, 1), ["ContainersNotReady"; 3]),
+        ] {
+            let mut machine = probed(json!({}));
+            machine.world.settings.ready_after = jiff::SignedDuration::from_secs(2);
+            machine.set_behaviour("c", behaviour);
+            for (second, expected) in ready.into_iter().enumerate() {
+                machine.run_to(second as i64);
+                assert_eq!(machine.condition("Ready"), expected, "{second}");
+            }
+            let count = machine.writes;
+            if ready[2] == "True" {
+                machine.run_to(100);
+                assert_eq!(machine.writes, count, "quiet when right");
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::tick::{self, TickBudget, TickError};
 use super::{LogLevel, LogLine, LogSink, node, node_lease, plane_notes, store_tail};
 use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::{Api, api};
-use crate::kubelet::manifests;
+use crate::kubelet::{self, manifests};
 use crate::object::time::Shift;
 use crate::object::{Str, Time};
 use crate::runtime::https::trust::LinkCertificates;
@@ -176,6 +176,7 @@ impl ControlLoop {
         world.claim_signer = Some(claim_signer(keys.signer.clone()));
         world.certificate_signer = Some(keys.certificate_signer()?);
         world.backoff_cap_seconds = self.settings.backoff_cap_seconds;
+        world.ready_after = kubelet::READY_AFTER;
         world.private_files = self.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &mut self.machine {
             let source = self.settings.token_source.clone();

@@ -76,6 +76,7 @@ use crate::kinds::KindRegistry;
 use crate::kinds::certificate_request::CertificateRequest;
 use crate::object::{Key, Resource, Str, Time};
 use hashbrown::HashMap;
+use jiff::SignedDuration;
 use scheduler_profile::SchedulerProfile;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -106,6 +107,8 @@ pub struct ClusterSettings {
     pub backoff_seconds: i64,
     /// Its cap in seconds (Kubernetes: 300).
     pub backoff_cap_seconds: i64,
+    /// Time that a container without a readiness probe runs before it is ready; zero in simulations.
+    pub ready_after: SignedDuration,
     /// Whether the control plane is ending with the processes on this machine: running ones are stopped, none is started.
     pub closing: bool,
     /// Whether this machine can give a container a private view of files.
@@ -205,6 +208,7 @@ impl Default for ClusterSettings {
             certificate_signer: None,
             backoff_seconds: 10,
             backoff_cap_seconds: 300,
+            ready_after: SignedDuration::ZERO,
             closing: false,
             private_files: true,
             pids_per_pod: Some(PIDS),
