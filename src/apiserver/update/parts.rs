@@ -22,9 +22,10 @@ pub fn with_status(changed: &Object, old: &Object) -> ApiResult<Object> {
     Ok(object)
 }
 
-/// Resources whose status has rules.
+/// Pods, whose status has rules.
 pub const PODS: &str = "pods";
-/// The same.
+
+/// Requests for certificates, whose status has rules, too.
 pub const SIGNING_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 
 /// The status of a CertificateSigningRequest after a write of `/status` or `/approval`.

@@ -248,8 +248,8 @@ impl CustomDefinition {
         self.versions.values().any(|version| version.selectable.iter().any(|known| known == field))
     }
 
-    /// Returns the decoded form of a body: whole numbers without a fraction, canonical metadata, defaults filled in, fields that the version's schema does
-    /// not know dropped and reported.
+    /// Returns the decoded form of a body: canonical metadata, whole numbers without a fraction, defaults filled in, and without the fields
+    /// that the version's schema does not know, which are reported.
     pub fn normalize(&'static self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
         let mut new = body.clone();
         if let Some(map) = new.as_object_mut() {
