@@ -380,8 +380,7 @@ impl ControlPlane {
         let ownership = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
         let mut other: Vec<Str> = Vec::new();
         for name in self.world.take_changed_nodes() {
-            let row = self.world.find("nodes", "", &name);
-            let after = row.and_then(|row| node::facts(row, self.local.as_deref(), self.world.now));
+            let after = node::facts(&self.world, &name, self.local.as_deref());
             let is = ownership(after.as_ref());
             let known = &mut self.world.facts.nodes;
             let before = match after {

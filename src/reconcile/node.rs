@@ -5,9 +5,9 @@ use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::controllers::node_lifecycle::report;
 use crate::kinds;
 use crate::network::LINKS_CONDITION;
-use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::object::{Key, Object, Reason, Resource, Status, Str, Time};
 use crate::runtime::capacity::MachineCapacity;
-use crate::world::{NodeFacts, Row, World};
+use crate::world::{NodeFacts, World};
 use serde_json::{Map, Value, json};
 
 /// Values of the annotation [`RUNTIME`] are [`SIMULATED`] and [`LOCAL`]. Other nodes are not run by kloop, except this machine's own Node.
@@ -167,18 +167,23 @@ fn milli(cpu: i64) -> String {
 /// Determines the local nodes: the one of this machine, and those that were added. Their heartbeat is now; a stopped
 /// node is not local, and its heartbeat ended when it was stopped.
 pub fn send_heartbeats(world: &mut World, local: Option<&str>) {
-    let rows = world.node_cache().iter().map(|place| &place.row);
-    world.facts.nodes = rows.filter_map(|row| Some((row.key.name.clone(), facts(row, local, world.now)?))).collect();
+    let names = world.node_cache().iter().map(|place| place.row.key.name.clone()).chain(local.map(Str::from));
+    world.facts.nodes = names.filter_map(|name| Some((name.clone(), facts(world, &name, local)?))).collect();
 }
 
-/// Returns the facts of a node that is local, or would be if it were not stopped.
-pub fn facts(row: &Row, local: Option<&str>, now: Time) -> Option<NodeFacts> {
+/// Returns the facts of a node that is local, or would be if it were not stopped. This machine is local without its Node, too, once that is
+/// deleted: its pods go on until they are deleted, as a kubelet runs them.
+pub fn facts(world: &World, name: &str, local: Option<&str>) -> Option<NodeFacts> {
+    let is_this_machine = local == Some(name);
+    let Some(row) = world.find("nodes", "", name) else {
+        return is_this_machine.then(|| NodeFacts { ours: true, simulated: false, heartbeat: Some(world.now) });
+    };
     let node = row.node()?;
     let runtime = node.runtime.as_deref();
-    let is_local = local == Some(&*row.key.name) || (runtime == Some(LOCAL) && local.is_some());
+    let is_local = is_this_machine || (runtime == Some(LOCAL) && local.is_some());
     let simulated = runtime == Some(SIMULATED);
     let stopped = node.stopped.as_ref().map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
-    let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(now)) };
+    let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(world.now)) };
     (simulated || is_local).then_some(facts)
 }
 
@@ -210,6 +215,9 @@ mod tests {
         send_heartbeats(&mut world, Some("here"));
         assert_eq!(ours(&world), "here more sim");
         assert_eq!(world.facts.nodes["off"].heartbeat, "2026-01-01T00:09:00Z".parse().ok());
+        world.remove(&Key::new(Resource("nodes"), "", "here"));
+        send_heartbeats(&mut world, Some("here"));
+        assert_eq!(ours(&world), "here more sim", "this machine runs its pods without its Node");
         send_heartbeats(&mut world, None);
         assert_eq!(ours(&world), "sim", "without this machine nothing runs on it");
     }

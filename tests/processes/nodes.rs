@@ -1,6 +1,6 @@
 //! Nodes that are added, stopped and started again.
 
-use super::pod;
+use super::{on_host_files, pod};
 use crate::cluster::{Cluster, is_alive};
 
 const ON: &str = "{.spec.nodeName}/{.status.phase}";
@@ -29,4 +29,20 @@ fn added_nodes_run_or_simulate_pods() {
         .until("another process runs", || cluster.pids("more").values().any(|other| *other != pid && is_alive(*other)));
     cluster.ok("node remove sim");
     cluster.until("the pod is deleted", || cluster.kloop("get pod sim").code == 1);
+}
+
+#[test]
+fn pods_of_this_machine_end_gracefully_without_its_node() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let script = r#"trap 'echo bye > "$HOME/bye"; exit 0' TERM; echo up; while :; do sleep 0.1; done"#;
+    cluster.apply(&on_host_files(&pod("a", "Always", 30, script)));
+    cluster.until("the container is up", || cluster.log("a", "main") == "up\n");
+    let node = cluster.read("pod/a", "{.spec.nodeName}");
+    cluster.ok(&format!("delete node {node}"));
+    let told = cluster.kloop("why pod/a").out;
+    assert!(told.contains("register the node again (kloop reconcile does so for its machine when it starts"), "{told}");
+    cluster.ok("delete pod a");
+    assert_eq!(std::fs::read_to_string(cluster.home().join("bye")).unwrap(), "bye\n", "the handler has run");
+    cluster.nothing_is_left();
 }

@@ -19,7 +19,11 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
         match world.find("nodes", "", name).cloned() {
             Some(found) => links.push(node::link(&found)),
             None => {
-                let next = format!("make the node, or let the pod go: kloop delete pod/{}", row.key.name);
+                let next = format!(
+                    "register the node again (kloop reconcile does so for its machine when it starts, kloop node add for others), or let \
+                     the pod go: kloop delete pod/{}",
+                    row.key.name
+                );
                 links.push(absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next));
             }
         }

@@ -127,7 +127,8 @@ const ADD: &str = "add a node: kloop node add";
 /// Returns the remedy that helps on most of the nodes with the fewest obstacles.
 fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> String {
     if verdicts.is_empty() {
-        return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or run reconcile with this machine"
+        return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or start kloop reconcile again: it registers this machine \
+                when it starts"
             .into();
     }
     let of = |verdict| remedies(world, row, pod, verdict);
