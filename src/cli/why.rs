@@ -10,7 +10,7 @@ use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::diagnosis::why::{
     CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
-    StoppedProcess, UnreportedExit, explain, unmet,
+    StoppedProcess, UnavailablePort, UnreportedExit, explain, unavailable_ports, unmet,
 };
 use crate::object::{Key, Resource, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
@@ -95,14 +95,33 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         Some(api) if is_remote => explain_copy(api.store(), keys.as_deref(), namespace.as_deref())?,
         Some(api) => explain_objects(api.store(), keys.as_deref(), namespace.as_deref())?,
         None if is_overview => return Err(OpenError::Absent { path: context.state() }.into()),
-        None => Vec::new(),
+        None => Answers::default(),
     };
     print_answers(&args, context, &answers, namespace.as_deref())?;
     Failure::from_failures(failures)?;
-    match answers.iter().map(CauseChain::state).max().unwrap_or_default() {
+    match answers.chains.iter().map(CauseChain::state).max().unwrap_or_default() {
         ConvergenceState::Converged => Ok(()),
         ConvergenceState::Stuck => Err(Failure::Code(1)),
         ConvergenceState::Converging => Err(Failure::Code(2)),
+    }
+}
+
+/// The explanations of objects.
+#[derive(Default)]
+struct Answers {
+    chains: Vec<CauseChain>,
+    /// Without named objects: ports that do not lead to objects that have converged. The exit code ignores them.
+    ports: Vec<UnavailablePort>,
+}
+
+impl Answers {
+    /// Explains the objects with these keys; without keys, all of a namespace or of the cluster that have not converged.
+    fn new(world: &mut World, keys: Option<&[Key]>, namespace: Option<&str>, plane: &ControlPlaneState) -> Answers {
+        let Some(keys) = keys else {
+            return Answers { chains: unmet(world, namespace, plane), ports: unavailable_ports(world, namespace) };
+        };
+        let chains = keys.iter().filter_map(|key| explain(world, key, plane)).collect();
+        Answers { chains, ports: Vec::new() }
     }
 }
 
@@ -113,54 +132,47 @@ fn named_keys(args: &Args, context: &mut CommandContext) -> CliResult<(Option<Ve
     Ok((Some(found.iter().map(|target| key_of(target.kind, &target.object)).collect()), failures))
 }
 
-/// Explains the objects with these keys; without keys, all of a namespace or of the cluster that have not converged.
-fn explain_objects(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Vec<CauseChain>> {
+fn explain_objects(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Answers> {
     let (mut world, plane) = load_world(store)?;
-    let chains: Vec<CauseChain> = match keys {
-        None => unmet(&mut world, namespace, &plane),
-        Some(keys) => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
-    };
-    Ok(chains.into_iter().map(|chain| with_ports(with_throttling(with_logs(chain, store), store), store)).collect())
+    let mut answers = Answers::new(&mut world, keys, namespace, &plane);
+    let add = |chain| with_ports(with_throttling(with_logs(chain, store), store), store);
+    answers.chains = answers.chains.into_iter().map(add).collect();
+    Ok(answers)
 }
 
 /// Like [`explain_objects`], for the copy of a server's objects: nothing of its machines is known but what the objects say.
-fn explain_copy(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Vec<CauseChain>> {
+fn explain_copy(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Answers> {
     let mut world = World::new(Time::now());
     let snapshot = store.read().map_err(anyhow::Error::from)?;
     store_tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
     let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
-    Ok(match keys {
-        None => unmet(&mut world, namespace, &plane),
-        Some(keys) => keys.iter().filter_map(|key| explain(&mut world, key, &plane)).collect(),
-    })
+    Ok(Answers::new(&mut world, keys, namespace, &plane))
 }
 
-fn print_answers(
-    args: &Args,
-    context: &mut CommandContext,
-    answers: &[CauseChain],
-    namespace: Option<&str>,
-) -> CliResult {
+fn print_answers(args: &Args, context: &mut CommandContext, answers: &Answers, namespace: Option<&str>) -> CliResult {
     let is_overview = args.which.is_empty();
     if let Some(mut printer) = args.print.answer_printer()? {
-        let values: Vec<Value> = answers.iter().map(|answer| answer_value(answer, Time::now())).collect();
+        let values: Vec<Value> = answers.chains.iter().map(|answer| answer_value(answer, Time::now())).collect();
         let text = match &values[..] {
             [value] if !is_overview => printer.object(value)?,
             _ => printer.list(values)?,
         };
         return context.print(&text);
     }
-    if is_overview && answers.is_empty() {
+    if is_overview && answers.chains.is_empty() {
         let place = namespace.map(|name| format!(" in namespace {name}")).unwrap_or_default();
-        return context.print(&format!("everything{place} has converged\n"));
+        context.print(&format!("everything{place} has converged\n"))?;
+        return context.print_styled(&causes::port_lines(&answers.ports));
     }
     if is_overview && !globals::is_verbose(args.v.as_deref()) {
-        context.print_styled(&causes::lines(answers))?;
+        context.print_styled(&causes::lines(&answers.chains))?;
+        context.print_styled(&causes::port_lines(&answers.ports))?;
         context.print_notice("hint: kloop why -v shows every chain");
         return Ok(());
     }
-    let texts: Vec<String> = answers.iter().map(|answer| page(answer, Time::now())).collect();
-    context.print_styled(&texts.join("\n"))
+    let texts: Vec<String> = answers.chains.iter().map(|answer| page(answer, Time::now())).collect();
+    context.print_styled(&texts.join("\n"))?;
+    context.print_styled(&causes::port_lines(&answers.ports))
 }
 
 /// Explains one object for another verb, with the last lines of logs and the holders of ports; `None` when it does not exist.

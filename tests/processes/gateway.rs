@@ -129,6 +129,8 @@ fn used_node_port_is_reported() {
     cluster.until("an event reports it", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
     assert!(why().contains(&told) && why().contains(&holder), "{}", why());
+    let everything = cluster.kloop("why");
+    assert!(everything.out.contains(&format!("warning    service/web: {told}")), "{everything:?}");
     // A Service without endpoints for a while changes nothing.
     cluster.ok("delete pod web");
     cluster.until("the Service has no endpoint", || cluster.read("endpoints/web", "{.subsets}").is_empty());
@@ -138,6 +140,7 @@ fn used_node_port_is_reported() {
     let place = format!("127.0.0.1:{port}");
     cluster.until("the server answers once the port is free", || fetch(&place).as_deref() == Some("web"));
     cluster.until("the warning is gone", || !why().contains("does not reach it"));
+    assert_eq!(cluster.ok("why"), "everything in namespace default has converged\n");
     for reason in ["PortUnavailable", "PortAvailable"] {
         // An ordinary user may not listen at the port of the Service kubernetes, which is reported, too.
         let of_web = format!("reason={reason},involvedObject.name=web");

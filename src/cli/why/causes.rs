@@ -1,7 +1,7 @@
 //! `kloop why` without a name: one line for each root cause.
 
 use super::{coloured, one_line};
-use crate::diagnosis::why::{CauseChain, CauseLink, ConvergenceState};
+use crate::diagnosis::why::{CauseChain, CauseLink, ConvergenceState, UnavailablePort};
 use crate::show::escape;
 use colored::Colorize;
 
@@ -35,6 +35,15 @@ pub fn lines(answers: &[CauseChain]) -> String {
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.state));
     causes.iter().map(line).collect()
+}
+
+/// Returns a line for each port that does not lead to its object.
+pub fn port_lines(ports: &[UnavailablePort]) -> String {
+    let word = format!("{:10}", "warning").yellow();
+    let line = |port: &UnavailablePort| {
+        format!("{word} {}: {}\n", escape::text(&port.about), escape::text(&one_line(&port.message)))
+    };
+    ports.iter().map(line).collect()
 }
 
 /// Returns the link that the others wait for: the stuck one, else the last converging one.

@@ -1,11 +1,12 @@
 //! Explains all objects that have not converged, each cause once.
 
+use super::last_activity::{PORT_UNAVAILABLE, port_unavailable};
 use super::relations::owners;
-use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, plane_link};
+use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, name, plane_link};
 use crate::diagnosis::convergence;
 use crate::kinds::image;
 use crate::object::Key;
-use crate::world::{Loop, World};
+use crate::world::{Loop, Row, World};
 use std::collections::BTreeSet;
 
 /// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others come
@@ -46,6 +47,33 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneSta
         answers.push(CauseChain { about: PLANE.into(), links: vec![plane_link(plane, world.now, false)], place: 0 });
     }
     answers
+}
+
+/// A port that does not lead to its object, which has converged otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnavailablePort {
+    /// The pod or Service, as `pod/web`.
+    pub about: String,
+    /// The address and the reason, as the event says it.
+    pub message: String,
+}
+
+/// Returns the unavailable host ports of pods, and ports of Services of the types NodePort and LoadBalancer, in one namespace or in all.
+/// Services of the type ClusterIP are left out: pods reach them all the same, and an ordinary user cannot open their ports below 1024.
+pub fn unavailable_ports(world: &World, namespace: Option<&str>) -> Vec<UnavailablePort> {
+    let reported = world.list("events").filter(|event| event.mentions(PORT_UNAVAILABLE)).map(|event| event.object());
+    let of_namespace = reported.filter(|event| {
+        namespace.is_none_or(|namespace| event.text(&["involvedObject", "namespace"]) == Some(namespace))
+    });
+    let uids: BTreeSet<String> =
+        of_namespace.filter_map(|event| Some(event.text(&["involvedObject", "uid"])?.to_owned())).collect();
+    let rows = uids.iter().filter_map(|uid| world.by_uid(uid)).filter(|row| is_meant_for_others(row));
+    let port = |row: &Row| Some(UnavailablePort { about: name(&row.key), message: port_unavailable(world, row)? });
+    rows.filter_map(|row| port(row)).collect()
+}
+
+fn is_meant_for_others(row: &Row) -> bool {
+    row.key.resource.0 == "pods" || matches!(row.body().text(&["spec", "type"]), Some("NodePort" | "LoadBalancer"))
 }
 
 /// Returns the objects of other kinds for which a controller has something to do that does not run.

@@ -75,9 +75,12 @@ pub(super) fn last_event_with_reason(world: &World, row: &Row, reason: &str) -> 
     activities.filter(|activity| activity.reason == reason).max_by_key(|activity| activity.at)
 }
 
+/// The reason of events about ports of this machine that cannot be opened.
+pub(super) const PORT_UNAVAILABLE: &str = "PortUnavailable";
+
 /// Returns the message of an unavailable port, unless a later event says that it is available.
 pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
-    let unavailable = last_event_with_reason(world, row, "PortUnavailable")?;
+    let unavailable = last_event_with_reason(world, row, PORT_UNAVAILABLE)?;
     let is_over =
         last_event_with_reason(world, row, "PortAvailable").is_some_and(|available| available.at >= unavailable.at);
     (!is_over).then_some(unavailable.message)

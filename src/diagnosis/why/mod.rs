@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
 pub use chain::explain;
-pub use everything::unmet;
+pub use everything::{UnavailablePort, unavailable_ports, unmet};
 pub use last_activity::LastActivity;
 pub use relations::owners;
 
