@@ -15,6 +15,9 @@ use std::fmt;
 const MAX_OPERATIONS: usize = 10_000;
 /// Maximum bytes of JSON that the `copy` operations of one patch may add, since copies of copies grow exponentially.
 const COPY_BUDGET: usize = 3 * 1024 * 1024;
+/// Maximum number of values that the operations of one patch may visit or move, since each insertion into a list moves those after it, and
+/// each value that moves is measured. A patch is applied while the cluster's file is locked: this takes about a tenth of a second.
+const STEP_BUDGET: usize = 10_000_000;
 
 /// Error of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +58,15 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
     let operations = Vec::<Value>::deserialize(operations).map_err(decode)?;
     let mut patched = value.clone();
     let mut copied = 0;
+    let mut steps = STEP_BUDGET;
     for mut operation in operations {
+        check_pointers(&operation)?;
         resolve_negative_indexes(&mut operation, &patched);
         if is_test_of_absent_key(&operation, &patched) {
             continue;
         }
         let operation = PatchOperation::deserialize(operation).map_err(decode)?;
+        check_costs(&operation, &patched, &mut steps)?;
         if let PatchOperation::Copy(copy) = &operation {
             copied += patched.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
             if copied > COPY_BUDGET {
@@ -74,10 +80,61 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
         json_patch::patch(&mut patched, std::slice::from_ref(&operation))
             .map_err(|_| PatchError::Apply(failure::describe(&operation, &patched)))?;
     }
-    if is_deeper_than(&patched, MAX_DEPTH) {
-        return Err(PatchError::TooLarge(format!("the patched object exceeds the max depth of {MAX_DEPTH}")));
-    }
     Ok(patched)
+}
+
+fn too_deep() -> PatchError {
+    PatchError::TooLarge(format!("the patched object exceeds the max depth of {MAX_DEPTH}"))
+}
+
+/// Returns the number of keys and indexes of a JSON pointer.
+fn pointer_depth(pointer: &str) -> usize {
+    pointer.bytes().filter(|byte| *byte == b'/').count()
+}
+
+/// Refuses pointers that lead deeper than any object.
+fn check_pointers(operation: &Value) -> Result<(), PatchError> {
+    let pointers = ["path", "from"].into_iter().filter_map(|field| operation[field].as_str());
+    pointers.map(pointer_depth).all(|depth| depth <= MAX_DEPTH).then_some(()).ok_or_else(too_deep)
+}
+
+/// Refuses an operation that would nest the object too deeply, also for a moment, or that takes too many steps.
+fn check_costs(operation: &PatchOperation, value: &Value, steps: &mut usize) -> Result<(), PatchError> {
+    let (path, source, placed) = match operation {
+        PatchOperation::Add(add) => (add.path.as_str(), None, Some(&add.value)),
+        PatchOperation::Replace(replace) => (replace.path.as_str(), None, Some(&replace.value)),
+        PatchOperation::Copy(copy) => (copy.path.as_str(), None, value.pointer(copy.from.as_str())),
+        PatchOperation::Move(from) => (from.path.as_str(), Some(from.from.as_str()), value.pointer(from.from.as_str())),
+        PatchOperation::Remove(remove) => (remove.path.as_str(), None, None),
+        PatchOperation::Test(_) => return Ok(()),
+    };
+    for pointer in std::iter::once(path).chain(source) {
+        let list = pointer.rsplit_once('/').and_then(|(parent, _)| value.pointer(parent)?.as_array());
+        spend(steps, list.map_or(0, Vec::len))?;
+    }
+    let Some(placed) = placed else { return Ok(()) };
+    spend(steps, count_values(placed, *steps))?;
+    if is_deeper_than(placed, MAX_DEPTH - pointer_depth(path)) { Err(too_deep()) } else { Ok(()) }
+}
+
+fn spend(steps: &mut usize, count: usize) -> Result<(), PatchError> {
+    *steps = steps.checked_sub(count).ok_or_else(|| {
+        PatchError::TooLarge(format!("the operations of the JSON patch move more than {STEP_BUDGET} values"))
+    })?;
+    Ok(())
+}
+
+/// Counts the values within a value, itself included, up to more than `limit`.
+fn count_values(value: &Value, limit: usize) -> usize {
+    let add = |count: usize, inner: &Value| match count > limit {
+        true => count,
+        false => count + count_values(inner, limit - count),
+    };
+    match value {
+        Value::Array(list) => list.iter().fold(1, add),
+        Value::Object(fields) => fields.values().fold(1, add),
+        _ => 1,
+    }
 }
 
 /// Replaces negative indexes in the pointers of an operation: they count from the end of a list, as in the library of the API server.
@@ -280,6 +337,35 @@ mod tests {
         let nest = json!({"op": "copy", "from": "", "path": "/b"});
         assert!(json_patch(&value, &vec![nest.clone(); 50].into()).is_ok());
         assert!(matches!(json_patch(&value, &vec![nest; 300].into()), Err(PatchError::TooLarge(_))));
+    }
+
+    #[test]
+    fn patch_never_nests_deeply_even_for_a_moment() {
+        let long = "/x".repeat(90);
+        let nested = (0..90).fold(json!({}), |inner, _| json!({ "x": inner }));
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": {}})];
+        for _ in 0..333 {
+            operations.push(json!({"op": "add", "path": "/b", "value": nested}));
+            operations.push(json!({"op": "move", "from": "/a", "path": format!("/b{long}/a")}));
+            operations.push(json!({"op": "move", "from": "/b", "path": "/a"}));
+        }
+        operations.push(json!({"op": "remove", "path": "/a"}));
+        assert_eq!(json_patch(&json!({}), &operations.into()), Err(too_deep()));
+        let pointer = json!([{"op": "test", "path": "/-".repeat(100_000), "value": 1}]);
+        assert_eq!(json_patch(&json!({}), &pointer), Err(too_deep()));
+    }
+
+    #[test]
+    fn operations_take_a_bounded_number_of_steps() {
+        let list = json!({"l": vec![0; 100_000]});
+        let insert = json!({"op": "add", "path": "/l/0", "value": 1});
+        assert!(json_patch(&list, &vec![insert.clone(); 90].into()).is_ok());
+        assert!(matches!(json_patch(&list, &vec![insert; 110].into()), Err(PatchError::TooLarge(_))));
+        let there = json!({"op": "move", "from": "/l", "path": "/m"});
+        let back = json!({"op": "move", "from": "/m", "path": "/l"});
+        let moves: Vec<Value> = std::iter::repeat_n([there, back], 60).flatten().collect();
+        assert!(json_patch(&list, &moves[..90].to_vec().into()).is_ok());
+        assert!(matches!(json_patch(&list, &moves.into()), Err(PatchError::TooLarge(_))));
     }
 
     #[test]
