@@ -1,41 +1,35 @@
 //! A container's environment: variables of Services, then `envFrom`, then `env`; later ones win.
 
+use super::command::Variables;
+use super::fields;
 use super::pod::{LocalPod, PodContainer};
-use super::{command, fields};
 use crate::kinds::data_keys::decode_value;
 use crate::object::Object;
 use crate::world::Row;
 use crate::world::start::FileKey;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Variables in order, each name once.
-type Variables = Vec<(String, String)>;
 
 /// Returns the environment that a container is started with; or Kubernetes' message about what is missing.
 pub fn container_environment(pod: &LocalPod, member: &PodContainer, ip: &str) -> Result<Variables, String> {
-    let mut variables = services(pod);
+    let mut variables = Variables::default();
+    let left = &pod.start_bytes;
+    for (name, value) in services(pod) {
+        variables.push(name, value, left)?;
+    }
     for source in member.spec.env_from.iter().flatten() {
-        variables.extend(all_of(pod, source)?);
+        for (name, value) in all_of(pod, source)? {
+            variables.push(name, value, left)?;
+        }
     }
     for variable in member.spec.env.iter().flatten() {
         // A reference to a name that is set twice means the later one.
-        if let Some(value) = value_of(pod, member, variable, ip, &variables)? {
-            variables.push((variable.name.clone(), value));
+        if let Some(value) = value_of(pod, member, variable, ip, &mut variables)? {
+            variables.push(variable.name.clone(), value, left)?;
         }
     }
-    Ok(last_of_each_name(variables))
-}
-
-/// Keeps the last variable of each name, at its place.
-fn last_of_each_name(variables: Variables) -> Variables {
-    let mut seen = HashSet::new();
-    let is_last: Vec<bool> = variables.iter().rev().map(|(name, _)| seen.insert(name.as_str())).collect();
-    if is_last.iter().all(|is_last| *is_last) {
-        return variables;
-    }
-    variables.into_iter().zip(is_last.into_iter().rev()).filter_map(|(one, is_last)| is_last.then_some(one)).collect()
+    Ok(variables)
 }
 
 /// The value of one variable; `None` when it is optional and its source is missing.
@@ -44,11 +38,12 @@ fn value_of(
     member: &PodContainer,
     variable: &EnvVar,
     ip: &str,
-    known: &Variables,
+    known: &mut Variables,
 ) -> Result<Option<String>, String> {
+    let value = variable.value.as_deref().unwrap_or_default();
     match &variable.value_from {
-        Some(source) if variable.value.as_deref().unwrap_or_default().is_empty() => from(pod, member, source, ip),
-        _ => Ok(Some(command::expand(variable.value.as_deref().unwrap_or_default(), known))),
+        Some(source) if value.is_empty() => from(pod, member, source, ip),
+        _ => known.expand(value, &pod.start_bytes).map(Some),
     }
 }
 
@@ -125,7 +120,7 @@ fn key_of(pod: &LocalPod, source: &EnvSource, name: &str, key: &str, optional: b
 }
 
 /// Every key of a ConfigMap or Secret, with the prefix.
-fn all_of(pod: &LocalPod, source: &EnvFromSource) -> Result<Variables, String> {
+fn all_of(pod: &LocalPod, source: &EnvFromSource) -> Result<Vec<(String, String)>, String> {
     let (kind, name, optional) = if let Some(map) = &source.config_map_ref {
         (&CONFIG_MAP, &map.name, map.optional)
     } else if let Some(secret) = &source.secret_ref {
@@ -140,7 +135,7 @@ fn all_of(pod: &LocalPod, source: &EnvFromSource) -> Result<Variables, String> {
 
 /// Variables with the addresses of Services: those of the pod's namespace, unless `enableServiceLinks` is false, and always the API
 /// server's.
-fn services(pod: &LocalPod) -> Variables {
+fn services(pod: &LocalPod) -> Vec<(String, String)> {
     let world = pod.world;
     let namespace = &*pod.row.key.namespace;
     let mut rows: Vec<&Arc<Row>> = world.find("services", "default", "kubernetes").into_iter().collect();
@@ -159,7 +154,7 @@ fn services(pod: &LocalPod) -> Variables {
 #[derive(Default)]
 struct ServiceEnvCache {
     rows: Vec<Arc<Row>>,
-    variables: Variables,
+    variables: Vec<(String, String)>,
 }
 
 impl ServiceEnvCache {
@@ -243,6 +238,19 @@ mod tests {
         let start = machine.starts.iter().find(|start| &*start.container == "c")?;
         assert!(start.env.iter().filter(|(known, _)| known == name).count() < 2, "{name} twice");
         start.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    #[test]
+    fn variables_that_double_in_length_are_refused() {
+        let doubling =
+            |place: usize| json!({"name": format!("E{place}"), "value": format!("$(E{0})$(E{0})", place - 1)});
+        let mut env = vec![json!({"name": "E0", "value": "x".repeat(1000)})];
+        env.extend((1..40).map(doubling));
+        let machine = started_with(json!({"env": env}), false);
+        assert!(machine.starts.iter().all(|start| &*start.container == "other"), "the other container is started");
+        assert!(machine.summary().contains("CreateContainerConfigError"), "{}", machine.summary());
+        let machine = started_with(json!({"env": env[..10], "args": ["$(E9)"]}), false);
+        assert_eq!(value(&machine, "E9").map(|value| value.len()), Some(512_000));
     }
 
     #[test]

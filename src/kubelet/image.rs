@@ -3,14 +3,15 @@
 //! The [`recipe`] of the image, if there is one, is used when no object matches, and for settings that an object without an entrypoint
 //! leaves open.
 
-use super::is_ours;
+use super::command::{MAX_START_BYTES, Variables};
 use super::pod::{LocalPod, PodContainer};
-use super::{command, image_sources};
+use super::{image_sources, is_ours};
 use crate::kinds::image::{Image, ImageSpec, RESOURCE, pattern, recipe};
 use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
 use crate::world::start::{BuildCommand, StartImage};
 use crate::world::{Row, Start, World};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -106,11 +107,26 @@ impl ImageSettings {
         self.stored.spec.user.as_deref()
     }
 
-    /// Returns the settings that the runtime needs to start the container, with these variables.
-    pub fn start(&self, env: &[(String, String)]) -> StartImage {
-        let expanded = |words: &[String]| words.iter().map(|word| command::expand(word, env)).collect();
+    /// Returns the settings for a container that has only the image's own variables.
+    pub fn start_without_container(&self) -> Result<StartImage, String> {
+        self.start(self.env().collect::<Vec<_>>().into(), &Cell::new(MAX_START_BYTES))
+    }
+
+    /// Returns the settings that the runtime needs to start the container, with these variables; or an error about texts that become too
+    /// long.
+    fn start(&self, mut variables: Variables, left: &Cell<usize>) -> Result<StartImage, String> {
+        let mut expanded = |words: &[String]| variables.expand_words(words, left);
         let spec = &self.stored.spec;
-        StartImage {
+        let build = match &spec.build {
+            Some(build) => Some(BuildCommand {
+                command: expanded(&build.command)?,
+                folder: self.build_dir(build.working_dir.as_deref()),
+                env: self.env().collect(),
+                inputs: self.state.clone(),
+            }),
+            None => None,
+        };
+        Ok(StartImage {
             name: self.stored.metadata.name.clone().unwrap_or_default().into(),
             is_recipe: self.is_recipe,
             state: self.state.clone(),
@@ -118,18 +134,13 @@ impl ImageSettings {
             path: spec.path.clone().unwrap_or_default(),
             package: spec.package.clone().unwrap_or_default(),
             volumes: spec.volumes.clone().unwrap_or_default(),
-            entrypoint: spec.entrypoint.as_deref().map(expanded),
-            command: expanded(spec.command.as_deref().unwrap_or_default()),
+            entrypoint: spec.entrypoint.as_deref().map(&mut expanded).transpose()?,
+            command: expanded(spec.command.as_deref().unwrap_or_default())?,
             folder: self.folder.clone(),
             user: spec.user.clone(),
             sources: Str::default(),
-            build: spec.build.as_ref().map(|build| BuildCommand {
-                command: expanded(&build.command),
-                folder: self.build_dir(build.working_dir.as_deref()),
-                env: self.env().collect(),
-                inputs: self.state.clone(),
-            }),
-        }
+            build,
+        })
     }
 
     /// Whether it watches files.
@@ -173,15 +184,15 @@ fn completed(object: ImageSpec, recipe: &ImageSpec) -> ImageSpec {
 
 /// Returns the settings that the runtime needs from the container's Image object, if there is one, with these
 /// variables.
-pub fn requested_image(pod: &LocalPod, image: &ImageSettings, env: &[(String, String)]) -> StartImage {
-    let mut requested_image = image.start(env);
+pub fn requested_image(pod: &LocalPod, image: &ImageSettings, variables: Variables) -> Result<StartImage, String> {
+    let mut requested_image = image.start(variables, &pod.start_bytes)?;
     if let Some(sources) = image_sources::settled_sources(pod.world, image.name()) {
         if let Some(build) = &mut requested_image.build {
             build.inputs = format!("{} {}", build.inputs, sources.digest);
         }
         requested_image.sources = sources.digest;
     }
-    requested_image
+    Ok(requested_image)
 }
 
 /// The pods on our nodes that use an Image object.
@@ -242,7 +253,7 @@ pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String>
 /// stopped.
 pub fn unbuilt(pod: &LocalPod, member: &PodContainer) -> Option<StartImage> {
     let of_now = find_settings(pod.world, member.spec.image.as_deref()?)?;
-    let requested_image = requested_image(pod, &of_now, &[]);
+    let requested_image = requested_image(pod, &of_now, Variables::default()).ok()?;
     let build = requested_image.build.as_ref()?;
     let is_built =
         pod.world.facts.builds.get(&requested_image.name).is_some_and(|built| built.succeeded_with(&build.inputs));
@@ -288,7 +299,10 @@ pub fn is_repaired(pod: &LocalPod, member: &PodContainer) -> bool {
 
 /// The state that the container's image is resolved with now, as [`Start`] has it; empty without an Image object.
 fn state(pod: &LocalPod, image: &str) -> String {
-    find_settings(pod.world, image).map(|image| requested_image(pod, &image, &[]).tried()).unwrap_or_default()
+    find_settings(pod.world, image)
+        .and_then(|image| requested_image(pod, &image, Variables::default()).ok())
+        .map(|image| image.tried())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -305,7 +319,7 @@ mod tests {
             )
         };
         let objects: Vec<Object> = objects.iter().map(object).collect();
-        best_match(objects.iter(), image).map(|image| image.start(&image.env().collect::<Vec<_>>()))
+        best_match(objects.iter(), image).map(|image| image.start_without_container().unwrap())
     }
 
     #[test]
@@ -334,7 +348,7 @@ mod tests {
         let image = best_match([&stored].into_iter(), "postgres:16").expect("it");
         let env: Vec<_> = image.env().collect();
         assert_eq!(env, [("PGDATA".to_owned(), "/data".to_owned()), ("MORE".to_owned(), "1".to_owned())]);
-        let requested_image = image.start(&env);
+        let requested_image = image.start_without_container().unwrap();
         assert_eq!(
             (&*requested_image.name, requested_image.is_recipe, requested_image.user.as_deref()),
             ("mine", false, Some("me"))

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// The reason of a container's end when the control plane has taken its processes with it.
 pub const CLOSED: &str = "Stopped";
@@ -29,6 +30,8 @@ pub struct LocalPod<'a> {
     pub members: Vec<PodContainer>,
     /// Whether its node only pretends: its machine is computed, and nothing is ordered of it.
     pub simulated: bool,
+    /// Bytes that the variables, commands and arguments of its starts may still take in this plan.
+    pub start_bytes: Cell<usize>,
 }
 
 /// Role of a container in its pod.

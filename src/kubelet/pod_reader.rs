@@ -1,5 +1,6 @@
 //! Reads a pod: its spec and status from the store, and the facts of its machine, or of one that only pretends.
 
+use super::command::MAX_START_BYTES;
 use super::pod::{ContainerRole, LocalPod, PodContainer, resolve};
 use super::{hooks, simulated_pod};
 use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
@@ -10,6 +11,7 @@ use crate::world::{NodeFacts, PodFacts, Row, World};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
@@ -102,7 +104,9 @@ impl<'a> LocalPod<'a> {
             world.facts.pods.get(&row.uid).map(Cow::Borrowed)
         };
         let members = members(world, &spec, &status, facts.as_deref());
-        let mut pod = LocalPod { world, row, object, spec, status, facts, members, simulated: node.simulated };
+        let simulated = node.simulated;
+        let start_bytes = Cell::new(MAX_START_BYTES);
+        let mut pod = LocalPod { world, row, object, spec, status, facts, members, simulated, start_bytes };
         if pod.simulated {
             simulated_pod::hold_back(&mut pod);
         }

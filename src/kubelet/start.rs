@@ -2,25 +2,27 @@
 
 use super::image::{self, MANIFEST_DIR};
 use super::pod::{LocalPod, PodContainer};
-use super::{
-    command, environment, hostname, message, resources, restart_policy, security, simulated_pod, user, volumes,
-};
+use super::{environment, hostname, message, resources, restart_policy, security, simulated_pod, user, volumes};
 use crate::object::Str;
 use crate::world::Start;
 
 /// Builds the start of an attempt; or returns Kubernetes' message about what is missing.
 pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> Result<Start, String> {
-    let env = environment::container_environment(pod, member, ip)?;
+    let mut variables = environment::container_environment(pod, member, ip)?;
     let spec = &member.spec;
     let name = spec.image.clone().unwrap_or_default();
     let image = if pod.simulated { None } else { image::find_settings(pod.world, &name) };
     let of_image: Vec<_> = image.iter().flat_map(image::ImageSettings::env).collect();
     let hostname = hostname::hostname(pod);
-    let files = volumes::files(pod, member, &env, ip)?;
-    let expanded = |words: &Option<Vec<String>>| {
-        let words = words.iter().flatten();
-        words.map(|word| command::expand(word, &env)).collect::<Vec<_>>()
-    };
+    let files = volumes::files(pod, member, &mut variables, ip)?;
+    let mut expanded =
+        |words: &Option<Vec<String>>| variables.expand_words(words.as_deref().unwrap_or_default(), &pod.start_bytes);
+    let (command, args) = (expanded(&spec.command)?, expanded(&spec.args)?);
+    let env = variables.into_list();
+    let requested_image = image
+        .as_ref()
+        .map(|image| image::requested_image(pod, image, [&of_image[..], &env].concat().into()))
+        .transpose()?;
     let stop_signal = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone());
     Ok(Start {
         pod_uid: pod.row.uid.clone(),
@@ -31,12 +33,10 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         container: spec.name.as_str().into(),
         attempt,
         image: name,
-        requested_image: image
-            .as_ref()
-            .map(|image| image::requested_image(pod, image, &[&of_image[..], &env].concat())),
+        requested_image,
         manifest_dir: pod.object.annotation(MANIFEST_DIR).map(str::to_owned),
-        command: expanded(&spec.command),
-        args: expanded(&spec.args),
+        command,
+        args,
         env: [of_image, vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
         host_network: pod.spec.host_network == Some(true),

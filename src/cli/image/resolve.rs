@@ -45,7 +45,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let object = image::best_match(objects.iter(), &args.image);
     let environment = Environment::inherited();
     let path = programs::search_path(object.as_ref().map(|image| image.path()).unwrap_or_default(), environment.path());
-    let image_start = object.as_ref().map(|image| image.start(&image.env().collect::<Vec<_>>()));
+    let image_start =
+        object.as_ref().map(|image| image.start_without_container()).transpose().map_err(Failure::plain)?;
     let here = std::env::current_dir().ok();
     let query = ImageQuery {
         image: &args.image,

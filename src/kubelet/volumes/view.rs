@@ -3,7 +3,7 @@
 //! A private layer is the default. The pod's annotation or the container's Image object turns it off, and some machines cannot have it:
 //! then an event says what has no effect.
 
-use super::super::command;
+use super::super::command::Variables;
 use super::super::filesystem::{sees_machine, wants_machine};
 use super::super::pod::{LocalPod, PodContainer};
 use super::super::security;
@@ -13,6 +13,7 @@ use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
 use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeMountPoint, fingerprint};
 use crate::world::{EventType, Plan};
+use k8s_openapi::api::core::v1::VolumeMount;
 use std::sync::Arc;
 
 /// Prefix of the variables with the paths of volumes that could not be mounted.
@@ -33,14 +34,14 @@ fn is_private(pod: &LocalPod) -> bool {
 pub fn files(
     pod: &LocalPod,
     member: &PodContainer,
-    env: &[(String, String)],
+    variables: &mut Variables,
     ip: &str,
 ) -> Result<ContainerFiles, String> {
     let volumes = volumes(pod, ip);
     if sees_machine(pod, member) {
         return Ok(ContainerFiles { view: FilesystemView::Host, volumes: volumes.into(), ..ContainerFiles::default() });
     }
-    let mut mounts = mounts(pod, member, env, &volumes)?;
+    let mut mounts = mounts(pod, member, variables, &volumes)?;
     let (_, etc) = hosts::hosts_files(pod, ip);
     let etc = etc.into_iter().chain(shared_memory(pod).map(|(_, mount)| mount));
     mounts.extend(etc.filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
@@ -78,7 +79,7 @@ fn shared_memory(pod: &LocalPod) -> Option<(Volume, VolumeMountPoint)> {
 fn mounts(
     pod: &LocalPod,
     member: &PodContainer,
-    env: &[(String, String)],
+    variables: &mut Variables,
     volumes: &[Volume],
 ) -> Result<Vec<VolumeMountPoint>, String> {
     let mut mounts = Vec::new();
@@ -90,18 +91,18 @@ fn mounts(
         mounts.push(VolumeMountPoint {
             volume: wanted.name.as_str().into(),
             path: wanted.mount_path.clone(),
-            sub_path: sub_path(wanted.sub_path.as_deref(), wanted.sub_path_expr.as_deref(), env)?,
+            sub_path: sub_path(pod, wanted, variables)?,
             read_only: follows || claim_reads || wanted.read_only == Some(true),
         });
     }
     Ok(mounts)
 }
 
-fn sub_path(plain: Option<&str>, expression: Option<&str>, env: &[(String, String)]) -> Result<String, String> {
-    let Some(expression) = expression.filter(|expression| !expression.is_empty()) else {
-        return Ok(plain.unwrap_or_default().to_owned());
+fn sub_path(pod: &LocalPod, mount: &VolumeMount, variables: &mut Variables) -> Result<String, String> {
+    let Some(expression) = mount.sub_path_expr.as_deref().filter(|expression| !expression.is_empty()) else {
+        return Ok(mount.sub_path.clone().unwrap_or_default());
     };
-    let path = command::expand(expression, env);
+    let path = variables.expand(expression, &pod.start_bytes)?;
     match path.contains("$(") {
         true => {
             Err(format!("failed to prepare subPathExpr {expression:?} for volumeMount: missing value for a variable"))
