@@ -224,21 +224,20 @@ fn merge_lists(live: &[Value], applied: &[Value], of: ValueShape) -> Vec<Value> 
         Some(live) => merge(live, item, of.item()),
         None => (*item).clone(),
     };
+    // Common items are emitted in the order of the applied list.
+    let is_common = |place: &usize| standing.contains_key(&applied[*place].0);
+    let mut common = (0..applied.len()).filter(is_common).peekable();
     let mut list = Vec::new();
-    let mut rest = &applied[..];
+    let mut emitted = 0;
     for (step, item) in &live {
         if !wanted.contains(step) {
             list.push((*item).clone());
-            continue;
-        }
-        // Common items are emitted in the order of the applied list.
-        let next = rest.iter().position(|(step, _)| standing.contains_key(step));
-        if let Some(next) = next.filter(|next| rest[*next].0 == *step) {
-            list.extend(rest[..=next].iter().map(merged));
-            rest = &rest[next + 1..];
+        } else if let Some(next) = common.next_if(|next| applied[*next].0 == *step) {
+            list.extend(applied[emitted..=next].iter().map(merged));
+            emitted = next + 1;
         }
     }
-    list.extend(rest.iter().map(merged));
+    list.extend(applied[emitted..].iter().map(merged));
     list
 }
 
