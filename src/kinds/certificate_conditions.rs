@@ -3,6 +3,7 @@
 use super::{FieldErrors, FieldPath};
 use crate::object::{Object, Time, time};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Types of the conditions that only `/approval` may set.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
@@ -66,6 +67,7 @@ fn set_conditions(status: &mut Value, conditions: Option<Value>, old: &Object, n
 pub fn check_conditions(new: &Object, old: &Object, errors: &mut FieldErrors) {
     let path = FieldPath::root("status").child("conditions");
     let conditions = new.items(&["status", "conditions"]);
+    let mut earlier = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
         let text = |field: &str| condition[field].as_str().unwrap_or_default();
@@ -82,13 +84,12 @@ pub fn check_conditions(new: &Object, old: &Object, errors: &mut FieldErrors) {
         } else if !statuses.contains(&status) {
             errors.unsupported(&path.child("status"), status, statuses);
         }
-        let earlier = |wanted: &str| conditions[..index].iter().any(|one| one["type"] == wanted);
-        let excludes = |a: &str, b: &str| condition_type == a && earlier(b);
+        let excludes = |a: &str, b: &str| condition_type == a && earlier.contains(b);
         if excludes("Approved", "Denied") || excludes("Denied", "Approved") {
             let detail = "Approved and Denied conditions are mutually exclusive";
             errors.invalid(&path.child("type"), condition_type, detail);
         }
-        if !condition_type.is_empty() && earlier(condition_type) {
+        if !earlier.insert(condition_type) && !condition_type.is_empty() {
             errors.duplicate(&path.child("type"), condition_type);
         }
     }

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -50,11 +51,12 @@ impl Typed for CertificateSigningRequest {
         if usages.is_empty() {
             errors.required(&path.child("usages"), "");
         }
+        let mut seen = BTreeSet::new();
         for (index, usage) in usages.iter().enumerate() {
             let path = path.child("usages").index(index);
             if !USAGES.contains(&usage.as_str()) {
                 errors.unsupported(&path, usage.as_str(), &USAGES);
-            } else if usages[..index].contains(usage) {
+            } else if !seen.insert(usage) {
                 errors.duplicate(&path, usage.as_str());
             }
         }

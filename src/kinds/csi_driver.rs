@@ -4,6 +4,7 @@ use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, shapes};
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
+use std::collections::BTreeSet;
 
 const MOST_NAME_BYTES: usize = 63;
 const LEAST_TOKEN_SECONDS: i64 = 600;
@@ -35,9 +36,10 @@ pub fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// Checks a driver's token requests: one per audience, valid for at least ten minutes.
 fn check_token_requests(requests: &[TokenRequest], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
     for (index, request) in requests.iter().enumerate() {
         let path = path.index(index);
-        if requests[..index].iter().any(|before| before.audience == request.audience) {
+        if !seen.insert(request.audience.as_str()) {
             errors.duplicate(&path.child("audience"), request.audience.as_str());
             continue;
         }

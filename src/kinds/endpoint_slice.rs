@@ -5,6 +5,7 @@ use super::view;
 use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, names, omit, typed};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -92,13 +93,14 @@ fn check_ports(ports: &[EndpointPort], errors: &mut FieldErrors) {
     if ports.len() > 20_000 {
         errors.too_many(&path, ports.len(), 20_000);
     }
+    let mut seen = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         let name = port.name.as_deref().unwrap_or_default();
         if !name.is_empty() {
             errors.each_invalid(&path.child("name"), name, names::label(name));
         }
-        if ports[..index].iter().any(|other| other.name == port.name) {
+        if !seen.insert(&port.name) {
             errors.duplicate(&path.child("name"), name);
         }
         address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);

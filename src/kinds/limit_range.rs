@@ -38,13 +38,14 @@ impl Typed for LimitRange {
 
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
         let limits = self.spec.as_ref().map(|spec| spec.limits.as_slice()).unwrap_or_default();
+        let mut seen = BTreeSet::new();
         for (index, item) in limits.iter().enumerate() {
             let path = FieldPath::root("spec").child("limits").index(index);
             match item.type_.as_str() {
                 "" => errors.required(&path.child("type"), ""),
                 name => check_type(name, &path.child("type"), errors),
             }
-            if limits[..index].iter().any(|other| other.type_ == item.type_) {
+            if !seen.insert(item.type_.as_str()) {
                 errors.duplicate(&path.child("type"), item.type_.as_str());
             }
             check_item(item, &path, errors);

@@ -8,6 +8,7 @@ use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -108,14 +109,14 @@ impl Typed for Node {
 }
 
 fn check_taints(taints: &[Taint], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
     for (index, taint) in taints.iter().enumerate() {
         let path = path.index(index);
         errors.each_invalid(&path.child("key"), taint.key.as_str(), names::qualified(&taint.key));
         let value = taint.value.as_deref().unwrap_or_default();
         errors.each_invalid(&path.child("value"), value, names::label_value(value));
         check_effect(&taint.effect, &path.child("effect"), errors);
-        let same = |other: &Taint| other.key == taint.key && other.effect == taint.effect;
-        if taints[..index].iter().any(same) {
+        if !seen.insert((taint.key.as_str(), taint.effect.as_str())) {
             let text = go::lay_out(&json!(taint), TAINT).compact();
             errors.duplicate_text(&path, &text, "taints must be unique by key and effect pair");
         }

@@ -60,11 +60,11 @@ impl Typed for StorageClass {
         one_of("reclaimPolicy", &self.reclaim_policy, &["Delete", "Retain"]);
         one_of("volumeBindingMode", &self.volume_binding_mode, &["Immediate", "WaitForFirstConsumer"]);
         let terms = self.allowed_topologies.as_deref().unwrap_or_default();
+        let mut seen = BTreeSet::new();
         for (index, term) in terms.iter().enumerate() {
             let path = FieldPath::root("allowedTopologies").index(index).child("matchLabelExpressions");
             check_topology(term, &path, errors);
-            let alike = |other: &TopologySelectorTerm| values_by_key(other) == values_by_key(term);
-            if terms[..index].iter().any(alike) {
+            if !seen.insert(values_by_key(term)) {
                 errors.duplicate(&path, "");
             }
         }

@@ -7,6 +7,7 @@ use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, webhook};
 use crate::object::Object;
 use k8s_openapi::api::admissionregistration::v1::{self as api, ValidatingAdmissionPolicy};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -111,6 +112,7 @@ fn check_annotations(
         let detail = format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations");
         errors.invalid(path, annotations.len(), &detail);
     }
+    let mut seen = BTreeSet::new();
     for (index, annotation) in annotations.iter().enumerate() {
         let (path, key) = (path.index(index), annotation.key.as_str());
         if key.is_empty() {
@@ -123,7 +125,7 @@ fn check_annotations(
             "" => errors.required(&at, "valueExpression is not specified"),
             _ => expressions.check_text(&annotation.value_expression, Wanted::OptionalString, &at, errors),
         }
-        if !key.is_empty() && annotations[..index].iter().any(|before| before.key == key) {
+        if !key.is_empty() && !seen.insert(key) {
             errors.duplicate(&path.child("key"), key);
         }
     }

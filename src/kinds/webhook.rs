@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The merge rules of both webhook configurations.
 pub static MERGE_RULES: MergeSchema =
@@ -186,8 +187,9 @@ fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldError
     if versions.is_empty() {
         return errors.required(path, "must specify one of v1, v1beta1");
     }
+    let mut seen = BTreeSet::new();
     for (index, version) in versions.iter().enumerate() {
-        if versions[..index].contains(version) {
+        if !seen.insert(version) {
             errors.invalid(&path.index(index), version.as_str(), "duplicate version");
         } else {
             errors.each_invalid(&path.index(index), version.as_str(), names::label_1035(version));
@@ -207,6 +209,7 @@ pub fn check_conditions(conditions: &[MatchCondition], has_params: bool, path: &
     if conditions.len() > MOST_CONDITIONS {
         errors.too_many(path, conditions.len(), MOST_CONDITIONS);
     }
+    let mut seen = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {
         let (path, name) = (path.index(index), condition.name.as_str());
         let at = path.child("expression");
@@ -219,7 +222,7 @@ pub fn check_conditions(conditions: &[MatchCondition], has_params: bool, path: &
         } else {
             errors.each_invalid(&path.child("name"), name, names::qualified(name));
         }
-        if !name.is_empty() && conditions[..index].iter().any(|before| before.name == name) {
+        if !name.is_empty() && !seen.insert(name) {
             errors.duplicate(&path.child("name"), name);
         }
     }

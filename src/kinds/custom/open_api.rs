@@ -7,6 +7,7 @@ use super::schema::{has_flag, is_pruned};
 use super::structural::{has, properties, type_of};
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -198,10 +199,16 @@ fn check_keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) 
         return errors.invalid(&below.child("type"), type_of(items), detail);
     }
     let keys: Vec<&str> = schema[KEYS].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let required = |key: &str| items["required"].as_array().is_some_and(|list| list.iter().any(|name| name == key));
-    for (index, key) in keys.iter().enumerate() {
+    let required: BTreeSet<&str> =
+        items["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut seen = BTreeSet::new();
+    // The message contains the whole list: it is said once.
+    let mut has_strangers = false;
+    let mut has_duplicates = false;
+    for key in &keys {
         let at = below.child("properties").key(key);
         match items["properties"].get(*key) {
+            None if std::mem::replace(&mut has_strangers, true) => {}
             None => {
                 errors.invalid(&path.child(KEYS), schema[KEYS].clone(), "entries must all be names of item properties")
             }
@@ -210,7 +217,7 @@ fn check_keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) 
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                     errors.invalid(&at.child("type"), type_of(items), detail);
                 }
-                if !required(key) && field["default"].is_null() {
+                if !required.contains(key) && field["default"].is_null() {
                     let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                     errors.required(&at.child("default"), detail);
                 }
@@ -220,7 +227,7 @@ fn check_keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) 
                 }
             }
         }
-        if keys[..index].contains(key) {
+        if !seen.insert(*key) && !std::mem::replace(&mut has_duplicates, true) {
             errors.invalid(&path.child(KEYS), schema[KEYS].clone(), "must not contain duplicate entries");
         }
     }

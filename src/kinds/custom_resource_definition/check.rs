@@ -14,6 +14,7 @@ use crate::object::whole_number::make_whole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -120,10 +121,8 @@ fn versions(spec: &api::CustomResourceDefinitionSpec, path: &FieldPath, errors: 
             }
         }
     }
-    let is_repeated = |(index, version): (usize, &api::CustomResourceDefinitionVersion)| {
-        spec.versions[..index].iter().any(|other| other.name == version.name)
-    };
-    if spec.versions.iter().enumerate().any(is_repeated) {
+    let mut names = BTreeSet::new();
+    if spec.versions.iter().any(|version| !names.insert(version.name.as_str())) {
         errors.invalid_text(&path, &printed(spec), "must contain unique version names");
     }
     if spec.versions.iter().filter(|version| version.storage).count() != 1 {

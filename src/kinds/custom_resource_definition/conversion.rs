@@ -4,6 +4,7 @@ use crate::kinds::names::label_1035;
 use crate::kinds::{FieldErrors, FieldPath, webhook};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Checks the conversion of a definition, which was `old` before.
 pub fn check(
@@ -56,8 +57,9 @@ fn check_review_versions(list: &[String], requires_known: bool, path: &FieldPath
     if list.is_empty() {
         return errors.required(path, "");
     }
+    let mut seen = BTreeSet::new();
     for (index, version) in list.iter().enumerate() {
-        if list[..index].contains(version) {
+        if !seen.insert(version) {
             errors.invalid(&path.index(index), version.as_str(), "duplicate version");
             continue;
         }

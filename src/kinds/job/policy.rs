@@ -3,6 +3,7 @@
 use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Checks the pod failure policy.
 pub fn check_failure(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
@@ -77,11 +78,12 @@ fn check_codes(
     } else if codes.values.len() > 255 {
         errors.too_many(&at, codes.values.len(), 255);
     }
+    let mut seen = BTreeSet::new();
     for (index, code) in codes.values.iter().enumerate() {
         if codes.operator == "In" && *code == 0 {
             errors.invalid(&at.index(index), 0, "must not be 0 for the In operator");
         }
-        if codes.values[..index].contains(code) {
+        if !seen.insert(code) {
             errors.duplicate(&at.index(index), *code);
         }
     }

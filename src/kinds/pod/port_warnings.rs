@@ -9,27 +9,32 @@ struct PortAt<'p> {
     port: &'p Value,
 }
 
+/// Maximum number of comparisons between ports of one pod with the same number: it is far more than the warnings that a client is told.
+const MAX_COMPARISONS: usize = 10_000;
+
 /// Compares the ports of all containers, each given with its path.
 pub fn check(containers: &[(String, &Value)], warnings: &mut Vec<String>) {
-    let mut before: Vec<PortAt<'_>> = Vec::new();
+    let mut ports: Vec<PortAt<'_>> = Vec::new();
+    let mut by_number: BTreeMap<(i64, &str), Vec<usize>> = BTreeMap::new();
+    let mut comparisons = 0;
     for (path, container) in containers {
         for (index, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
             let found = PortAt { path: format!("{path}.ports[{index}]"), port };
             if !text(port, "hostIP").is_empty() && number(port, "hostPort") == 0 {
                 warnings.push(format!("{}: hostIP set without hostPort: {}", found.path, as_go_prints(port)));
             }
-            let same = |other: &&PortAt<'_>| {
-                ["containerPort", "protocol"].iter().all(|field| other.port[*field] == port[*field])
-            };
-            for other in before.iter().filter(same) {
+            let same = by_number.entry((number(port, "containerPort"), text(port, "protocol"))).or_default();
+            for other in same.iter().map(|place| &ports[*place]).take(MAX_COMPARISONS - comparisons) {
+                comparisons += 1;
                 if let Some(relation) = relation(port, other.port) {
                     warnings.push(format!("{}: {relation} port definition with {}", found.path, other.path));
                 }
             }
-            before.push(found);
+            same.push(ports.len());
+            ports.push(found);
         }
     }
-    check_names(&before, warnings);
+    check_names(&ports, warnings);
 }
 
 /// Warns of duplicate port names, since a name resolves to the first port that has it.
@@ -115,5 +120,13 @@ mod tests {
             "c.ports[4]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.2.3.4}",
         ];
         assert_eq!(warnings[..expected.len()], expected);
+    }
+
+    #[test]
+    fn many_equal_ports_are_compared_a_bounded_number_of_times() {
+        let container = json!({"ports": vec![json!({"containerPort": 1}); 20_000]});
+        let mut warnings = Vec::new();
+        check(&[("c".to_owned(), &container)], &mut warnings);
+        assert_eq!(warnings.len(), MAX_COMPARISONS);
     }
 }

@@ -4,6 +4,7 @@ use crate::kinds::{FieldErrors, FieldPath, names, selector};
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, PodAffinityTerm, PodSpec, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
+use std::collections::BTreeSet;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -124,12 +125,12 @@ pub fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// Checks topology spread constraints.
 pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut pairs = BTreeSet::new();
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         check_constraint(constraint, &path, errors);
-        let pair = |other: &TopologySpreadConstraint| (other.topology_key.clone(), other.when_unsatisfiable.clone());
-        if constraints[..index].iter().any(|before| pair(before) == pair(constraint)) {
-            let (key, action) = pair(constraint);
+        let (key, action) = (constraint.topology_key.as_str(), constraint.when_unsatisfiable.as_str());
+        if !pairs.insert((key, action)) {
             errors.duplicate(&path.child("{topologyKey, whenUnsatisfiable}"), format!("{{{key}, {action}}}"));
         }
     }
@@ -178,10 +179,11 @@ pub fn check_gates(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
         errors.each_invalid(&path, gate.condition_type.as_str(), names::qualified(&gate.condition_type));
     }
     let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
+    let mut seen = BTreeSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let path = path.child("schedulingGates").index(index);
         errors.each_invalid(&path, gate.name.as_str(), names::qualified(&gate.name));
-        if gates[..index].contains(gate) {
+        if !seen.insert(gate.name.as_str()) {
             errors.duplicate(&path, gate.name.as_str());
         }
     }

@@ -7,6 +7,7 @@ use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl,
 };
+use std::collections::BTreeSet;
 
 const MOST_ID: i64 = 2_147_483_647;
 const MOST_PROFILE_BYTES: usize = 4095;
@@ -138,6 +139,7 @@ fn check_ids(security: &PodSecurityContext, path: &FieldPath, errors: &mut Field
 }
 
 fn check_sysctls(sysctls: &[Sysctl], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let path = path.index(index).child("name");
         if sysctl.name.is_empty() {
@@ -145,7 +147,7 @@ fn check_sysctls(sysctls: &[Sysctl], path: &FieldPath, errors: &mut FieldErrors)
         } else if !is_sysctl(&sysctl.name) {
             let detail = format!("must have at most 253 characters and match regex {SYSCTL}");
             errors.invalid(&path, sysctl.name.as_str(), &detail);
-        } else if sysctls[..index].iter().any(|before| before.name == sysctl.name) {
+        } else if !seen.insert(sysctl.name.as_str()) {
             errors.duplicate(&path, sysctl.name.as_str());
         }
     }

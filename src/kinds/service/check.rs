@@ -7,6 +7,7 @@ use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 const KUBELET_PORT: i32 = 10_250;
 const MOST_AFFINITY_SECONDS: i32 = 86_400;
@@ -29,8 +30,13 @@ pub fn spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
         errors.required(&path.child("ports"), "");
     }
     check_type(spec, kind, &path, errors);
+    let mut names = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
-        check_port(port, &ports[..index], ports.len() > 1, &path.child("ports").index(index), errors);
+        let path = path.child("ports").index(index);
+        check_port(port, ports.len() > 1, &path, errors);
+        if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty() && !names.insert(*name)) {
+            errors.duplicate(&path.child("name"), name);
+        }
     }
     if let Some(selector) = &spec.selector {
         metadata::check_labels(selector, &path.child("selector"), errors);
@@ -116,16 +122,11 @@ fn check_external_name(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldE
     }
 }
 
-fn check_port(port: &ServicePort, before: &[ServicePort], several: bool, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_port(port: &ServicePort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
     match port.name.as_deref().unwrap_or_default() {
         "" if several => errors.required(&path.child("name"), ""),
         "" => {}
-        name => {
-            errors.each_invalid(&path.child("name"), name, names::label(name));
-            if before.iter().any(|other| other.name.as_deref() == Some(name)) {
-                errors.duplicate(&path.child("name"), name);
-            }
-        }
+        name => errors.each_invalid(&path.child("name"), name, names::label(name)),
     }
     errors.each_invalid(&path.child("port"), port.port, names::port(port.port.into()));
     address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
@@ -212,15 +213,15 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mu
 
 /// Refuses ports with the same protocol and number, on the Service's address or on the nodes.
 fn check_duplicate_ports(ports: &[ServicePort], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen = BTreeSet::new();
     for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.node_port.is_some()) {
-        let same = |other: &ServicePort| other.protocol == port.protocol && other.node_port == port.node_port;
-        if ports[..index].iter().any(same) {
+        if !seen.insert((&port.protocol, port.node_port)) {
             errors.duplicate(&path.index(index).child("nodePort"), json!(port.node_port));
         }
     }
+    let mut seen = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
-        let same = |other: &ServicePort| other.protocol == port.protocol && other.port == port.port;
-        if ports[..index].iter().any(same) {
+        if !seen.insert((&port.protocol, port.port)) {
             let key = json!({"protocol": port.protocol, "port": port.port});
             let text = go::lay_out(&key, PORT).compact();
             errors.duplicate_text(&path.index(index), &text, "");
