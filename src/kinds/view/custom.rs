@@ -8,6 +8,13 @@ use crate::object::{Object, Time};
 use serde_json::Value;
 use std::borrow::Cow;
 
+/// Maximum bytes of the texts in one row. Many columns can show the same long field, so that a table would be hundreds of times as long as
+/// its objects.
+const MAX_ROW_BYTES: usize = 256 * 1024;
+
+/// Shown for a text that makes its row too long.
+const TOO_LONG: &str = "<too long>";
+
 /// The columns of one version of a custom resource.
 pub struct DefinitionColumns {
     /// The name, then the declared columns.
@@ -44,9 +51,17 @@ impl DefinitionColumns {
 
     /// The cells of an object.
     pub fn cells(&self, object: &Object, now: Time) -> Vec<TableCell> {
-        let mut cells = vec![object.name().into()];
-        cells.extend(self.sources.iter().map(|(kind, path)| cell(kind, path.as_ref(), object, now)));
-        cells
+        let mut left = MAX_ROW_BYTES;
+        let bounded = |cell: TableCell| match &cell {
+            TableCell::Text(text) if text.len() > left => TOO_LONG.into(),
+            TableCell::Text(text) => {
+                left -= text.len();
+                cell
+            }
+            _ => cell,
+        };
+        let declared = self.sources.iter().map(|(kind, path)| cell(kind, path.as_ref(), object, now)).map(bounded);
+        std::iter::once(object.name().into()).chain(declared).collect()
     }
 }
 
@@ -73,6 +88,15 @@ fn cell(kind: &str, path: Option<&JsonPathTemplate>, object: &Object, now: Time)
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn long_field_is_shown_by_few_of_many_columns() {
+        let column = json!({"name": "Text", "type": "string", "jsonPath": ".spec.text"});
+        let object = Object(json!({"metadata": {"name": "one"}, "spec": {"text": "x".repeat(100_000)}}));
+        let cells = DefinitionColumns::parse(&vec![column; 800]).cells(&object, Time::UNIX_EPOCH);
+        let short = cells.iter().filter(|cell| **cell == TOO_LONG.into()).count();
+        assert_eq!((cells.len(), short), (801, 798));
+    }
 
     #[test]
     fn declared_columns_show_their_values() {
