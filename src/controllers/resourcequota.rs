@@ -3,7 +3,7 @@
 use super::status;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object};
-use crate::world::{Loop, Plan, Row, World, read_amounts, sum_resources};
+use crate::world::{Loop, Plan, ResourceRequests, Row, World, read_amounts, sum_resources};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -50,16 +50,14 @@ fn is_overdue(world: &World, pod: &Row) -> bool {
 }
 
 fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>], &[&Arc<Row>])) -> Quantity {
-    let requests = |get: fn(&crate::world::ResourceRequests) -> i64| -> i64 {
-        pods.iter().filter_map(|pod| pod.pod()).map(|pod| get(&pod.requests)).sum()
-    };
+    let requests = |name: &str, unit: fn(i64) -> Quantity| pods.iter().map(|pod| requested(pod, name, unit)).sum();
     match name {
         "pods" => Quantity::from_int(pods.len() as i64),
         // Those that have ended count as objects.
         "count/pods" => Quantity::from_int(all.len() as i64),
-        "cpu" | "requests.cpu" => Quantity::from_milli(requests(|one| one.cpu_milli)),
-        "memory" | "requests.memory" => Quantity::from_bytes(requests(|one| one.memory)),
-        "ephemeral-storage" | "requests.ephemeral-storage" => Quantity::from_bytes(requests(|one| one.ephemeral)),
+        "cpu" | "requests.cpu" => requests("cpu", Quantity::from_milli),
+        "memory" | "requests.memory" => requests("memory", Quantity::from_bytes),
+        "ephemeral-storage" | "requests.ephemeral-storage" => requests("ephemeral-storage", Quantity::from_bytes),
         "requests.storage" => claimed(world, namespace, None),
         "services.loadbalancers" => sum_services(world, namespace, |service| i64::from(is_load_balancer(service))),
         "services.nodeports" => sum_services(world, namespace, count_node_ports),
@@ -75,18 +73,13 @@ fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>
                 return Quantity::from_int(claims.map(|claim| count_devices(&claim.object(), class)).sum());
             }
             if name.starts_with("hugepages-") {
-                return pods
-                    .iter()
-                    .filter_map(|pod| Some(*pod.pod()?.requests.others.get(name)?))
-                    .map(Quantity::from_bytes)
-                    .sum();
+                return requests(name, Quantity::from_bytes);
             }
             if let Some(resource) = name.strip_prefix("limits.") {
-                return pods.iter().map(|pod| limits(&pod.object(), resource)).sum();
+                return pods.iter().map(|pod| amount_of(&pod.object(), "limits", resource)).sum();
             }
             if let Some(resource) = name.strip_prefix("requests.") {
-                let amount = |pod: &&Arc<Row>| Some(*pod.pod()?.requests.others.get(resource)?);
-                return Quantity::from_int(pods.iter().filter_map(amount).sum());
+                return requests(resource, Quantity::from_int);
             }
             let resource = name.strip_prefix("count/").unwrap_or(name);
             let is_counted = |row: &&&Arc<Row>| row.key.resource.0 == resource;
@@ -95,9 +88,17 @@ fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>
     }
 }
 
-/// A limit of a pod as the quota counts it: with the overhead.
-fn limits(pod: &Object, resource: &str) -> Quantity {
-    let sum = sum_resources(pod, "limits").get(resource).copied().unwrap_or_default();
+/// The request of a pod as the quota counts it. The pod's fields are exact below their maximum.
+fn requested(row: &Row, resource: &str, unit: fn(i64) -> Quantity) -> Quantity {
+    match row.pod().map_or(0, |pod| pod.requests.amount(resource)) {
+        amount if amount < ResourceRequests::MAX_AMOUNT => unit(amount),
+        _ => amount_of(&row.object(), "requests", resource),
+    }
+}
+
+/// A limit or request of a pod as the quota counts it: with the overhead.
+fn amount_of(pod: &Object, list: &str, resource: &str) -> Quantity {
+    let sum = sum_resources(pod, list).get(resource).copied().unwrap_or_default();
     let overhead = read_amounts(pod.value_at(&["spec", "overhead"]).unwrap_or(&Value::Null));
     if sum.is_zero() { sum } else { sum + overhead.get(resource).copied().unwrap_or_default() }
 }

@@ -32,6 +32,10 @@ pub struct ResourceRequests {
 }
 
 impl ResourceRequests {
+    /// Maximum of each amount: 2^50 bytes are a pebibyte. A pod that asks for more fits on no node either way, and the sum of a node's
+    /// pods cannot overflow.
+    pub const MAX_AMOUNT: i64 = 1 << 50;
+
     /// Returns the effective requests of a pod: the larger of the sum of its containers and the peak of its init
     /// containers, plus overhead; pod-level requests take precedence where they are set.
     pub fn for_pod(pod: &Object) -> ResourceRequests {
@@ -43,13 +47,9 @@ impl ResourceRequests {
         let mut peak = ResourceRequests::default();
         for container in pod.items(&["spec", "initContainers"]) {
             let own = ResourceRequests::for_container(container);
+            peak.raise_to_sum(&sidecars, &own);
             if container["restartPolicy"] == "Always" {
                 sidecars.add(&own);
-                peak.raise(&sidecars);
-            } else {
-                let mut on_the_way = sidecars.clone();
-                on_the_way.add(&own);
-                peak.raise(&on_the_way);
             }
         }
         total.add(&sidecars);
@@ -60,7 +60,45 @@ impl ResourceRequests {
         if let Some(overhead) = pod.value_at(&["spec", "overhead"]) {
             total.add(&ResourceRequests::from_list(overhead));
         }
+        total.each(|amount| *amount = (*amount).min(ResourceRequests::MAX_AMOUNT));
         total
+    }
+
+    /// Returns the amount of one resource; that of CPU is in thousandths of a core.
+    pub fn amount(&self, resource: &str) -> i64 {
+        match resource {
+            "cpu" => self.cpu_milli,
+            "memory" => self.memory,
+            "ephemeral-storage" => self.ephemeral,
+            other => self.others.get(other).copied().unwrap_or(0),
+        }
+    }
+
+    /// Changes each amount.
+    fn each(&mut self, change: impl Fn(&mut i64)) {
+        let own = [
+            &mut self.cpu_milli,
+            &mut self.memory,
+            &mut self.ephemeral,
+            &mut self.scored_cpu_milli,
+            &mut self.scored_memory,
+        ];
+        own.into_iter().chain(self.others.values_mut()).for_each(change);
+    }
+
+    /// Changes each amount by another's of the same resource.
+    fn combine(&mut self, other: &ResourceRequests, combine: impl Fn(i64, i64) -> i64) {
+        self.cpu_milli = combine(self.cpu_milli, other.cpu_milli);
+        self.memory = combine(self.memory, other.memory);
+        self.ephemeral = combine(self.ephemeral, other.ephemeral);
+        self.scored_cpu_milli = combine(self.scored_cpu_milli, other.scored_cpu_milli);
+        self.scored_memory = combine(self.scored_memory, other.scored_memory);
+        for (name, amount) in &other.others {
+            match self.others.get_mut(name) {
+                Some(own) => *own = combine(*own, *amount),
+                None => _ = self.others.insert(name.clone(), combine(0, *amount)),
+            }
+        }
     }
 
     fn for_container(container: &Value) -> ResourceRequests {
@@ -88,24 +126,18 @@ impl ResourceRequests {
             }
         }
         (own.scored_cpu_milli, own.scored_memory) = (own.cpu_milli, own.memory);
+        own.each(|amount| *amount = (*amount).min(ResourceRequests::MAX_AMOUNT));
         own
     }
 
     /// Adds another's.
     pub fn add(&mut self, other: &ResourceRequests) {
-        self.cpu_milli += other.cpu_milli;
-        self.memory += other.memory;
-        self.ephemeral += other.ephemeral;
-        self.scored_cpu_milli += other.scored_cpu_milli;
-        self.scored_memory += other.scored_memory;
-        for (name, amount) in &other.others {
-            *self.others.entry(name.clone()).or_default() += amount;
-        }
+        self.combine(other, i64::saturating_add);
     }
 
     /// Whether `offered` covers these requests in addition to `used`.
     pub fn fit_beside(&self, used: &ResourceRequests, offered: &ResourceRequests) -> bool {
-        let enough = |wanted: i64, used: i64, offered: i64| wanted <= 0 || wanted <= offered - used;
+        let enough = |wanted: i64, used: i64, offered: i64| wanted <= 0 || wanted <= offered.saturating_sub(used);
         let of = |list: &ResourceRequests, name: &Str| list.others.get(name).copied().unwrap_or(0);
         enough(self.cpu_milli, used.cpu_milli, offered.cpu_milli)
             && enough(self.memory, used.memory, offered.memory)
@@ -115,28 +147,24 @@ impl ResourceRequests {
 
     /// Takes another's away, which was added before.
     pub fn subtract(&mut self, other: &ResourceRequests) {
-        self.cpu_milli -= other.cpu_milli;
-        self.memory -= other.memory;
-        self.ephemeral -= other.ephemeral;
-        self.scored_cpu_milli -= other.scored_cpu_milli;
-        self.scored_memory -= other.scored_memory;
-        for (name, amount) in &other.others {
-            *self.others.entry(name.clone()).or_default() -= amount;
-        }
+        self.combine(other, i64::saturating_sub);
         self.others.retain(|_, amount| *amount != 0);
     }
 
     /// Raises each to at least another's.
     fn raise(&mut self, other: &ResourceRequests) {
-        self.cpu_milli = self.cpu_milli.max(other.cpu_milli);
-        self.memory = self.memory.max(other.memory);
-        self.ephemeral = self.ephemeral.max(other.ephemeral);
-        self.scored_cpu_milli = self.scored_cpu_milli.max(other.scored_cpu_milli);
-        self.scored_memory = self.scored_memory.max(other.scored_memory);
-        for (name, amount) in &other.others {
-            let known = self.others.entry(name.clone()).or_default();
-            *known = (*known).max(*amount);
+        self.combine(other, i64::max);
+    }
+
+    /// Raises each to at least the sum of two others, of which the first has been covered before: only resources of the second can change.
+    fn raise_to_sum(&mut self, base: &ResourceRequests, more: &ResourceRequests) {
+        let mut sum = more.clone();
+        for (name, amount) in &mut sum.others {
+            *amount = amount.saturating_add(base.others.get(name).copied().unwrap_or(0));
         }
+        let plain = ResourceRequests { others: BTreeMap::new(), ..*base };
+        sum.add(&plain);
+        self.raise(&sum);
     }
 
     fn replace(&mut self, list: &Value) {
@@ -205,20 +233,21 @@ pub struct NodeFields {
 /// Returns the sums of a pod's `requests` or `limits`: of its containers and sidecars, or of an init container and the sidecars before it
 /// where that is more. Resources of the whole pod take precedence. The overhead is not in them.
 pub fn sum_resources(pod: &Object, list: &str) -> BTreeMap<String, Quantity> {
-    let (mut total, mut sidecars) = (BTreeMap::new(), BTreeMap::new());
+    let (mut total, mut sidecars) = (BTreeMap::new(), BTreeMap::<String, Quantity>::new());
     let mut peak = BTreeMap::new();
     for container in pod.items(&["spec", "containers"]) {
         join(&mut total, read_amounts(&container["resources"][list]), |sum, more| sum + more);
     }
     for container in pod.items(&["spec", "initContainers"]) {
+        // The peak covers the sidecars already: only resources of this container can raise it.
         let own = read_amounts(&container["resources"][list]);
-        let mut together = sidecars.clone();
-        join(&mut together, own.clone(), |sum, more| sum + more);
-        if container["restartPolicy"] == "Always" {
-            join(&mut total, own, |sum, more| sum + more);
-            sidecars.clone_from(&together);
-        }
+        let above = |name: &String| sidecars.get(name).copied().unwrap_or_default();
+        let together = own.iter().map(|(name, amount)| (name.clone(), above(name) + *amount)).collect();
         join(&mut peak, together, Quantity::max);
+        if container["restartPolicy"] == "Always" {
+            join(&mut total, own.clone(), |sum, more| sum + more);
+            join(&mut sidecars, own, |sum, more| sum + more);
+        }
     }
     join(&mut total, peak, Quantity::max);
     let whole = pod.value_at(&["spec", "resources", list]).map(read_amounts).unwrap_or_default();
@@ -314,6 +343,23 @@ mod tests {
         assert_eq!(ResourceRequests::for_pod(&pod(json!([sidecar]))).cpu_milli, 360);
         let early_sidecar = json!([sidecar, container("1")]);
         assert_eq!(ResourceRequests::for_pod(&pod(early_sidecar)).cpu_milli, 1060);
+    }
+
+    #[test]
+    fn sums_of_huge_requests_do_not_overflow() {
+        let huge = json!({"resources": {"requests": {"cpu": "9000000000000000", "memory": "7E", "a.b/c": "7E"}}});
+        let pod = Object(json!({"spec": {"containers": vec![huge.clone(); 100], "initContainers": vec![huge; 100]}}));
+        let requests = ResourceRequests::for_pod(&pod);
+        let amounts = ["cpu", "memory", "a.b/c"].map(|name| requests.amount(name));
+        assert_eq!(amounts, [ResourceRequests::MAX_AMOUNT; 3]);
+        let mut load = NodeLoad::default();
+        (0..1000).for_each(|_| load.add(&requests));
+        assert!(
+            !ResourceRequests::for_container(&json!({"resources": {"requests": {"memory": "1"}}}))
+                .fit_beside(&load.requests, &ResourceRequests { memory: 1 << 40, ..ResourceRequests::default() })
+        );
+        (0..1000).for_each(|_| load.subtract(&requests));
+        assert_eq!(load, NodeLoad::default());
     }
 
     #[test]

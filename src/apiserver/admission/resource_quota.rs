@@ -7,7 +7,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::transaction::Transaction;
 use crate::controllers::resourcequota;
 use crate::object::quantity::Quantity;
-use crate::object::{Key, Object, Resource};
+use crate::object::{Key, Object, Resource, Time};
 use crate::world::World;
 use serde_json::{Map, Value};
 
@@ -28,22 +28,25 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         if request.kind.resource == "pods" {
             counted.set(&["spec", "hard", "pods"], "0");
         }
-        let mut world = World::new(txn.now());
-        for object in txn.list(request.kind.resource, Some(&namespace))? {
-            world.put(key_of(request.kind, &object), object.0.to_string().into());
-        }
-        let before = resourcequota::used(&world, &namespace, &counted);
-        let key = Key::new(request.kind.resource, &namespace, request.object.name());
-        world.put(key, request.object.0.to_string().into());
-        let after = resourcequota::used(&world, &namespace, &counted);
-        if before == after {
+        let own = usage_of(txn.now(), request, Some(request.object), &counted);
+        let old = usage_of(txn.now(), request, request.old, &counted);
+        if own == old {
             continue;
         }
         let is_new = request.operation == Operation::Create;
         let problem = if is_new { find_unspecified(&names, quota.name(), request.object) } else { None };
-        if let Some(why) = problem.or_else(|| exceeded(&names, &quota, &before, &after)) {
+        if let Some(why) = problem {
             return Err(request.forbidden(&why));
         }
+        let charge = |before: Map<String, Value>| {
+            let after = changed(&names, &before, &old, &own);
+            exceeded(&names, &quota, &before, &after).map_or(Ok(after), Err)
+        };
+        // The status says the usage, since each write is charged to it. It can be too high after deletions: only then all objects are counted.
+        let after = match known_usage(&quota, &names).map(charge) {
+            Some(Ok(after)) => after,
+            _ => charge(counted_usage(txn, request, &counted)?).map_err(|why| request.forbidden(&why))?,
+        };
         charged.push(with_usage(quota, &names, &after));
     }
     if !request.dry_run {
@@ -52,6 +55,54 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         }
     }
     Ok(())
+}
+
+/// Returns the part of a quota's usage that is of one object.
+fn usage_of(now: Time, request: &AdmissionRequest<'_>, object: Option<&Object>, quota: &Object) -> Map<String, Value> {
+    let mut world = World::new(now);
+    if let Some(object) = object {
+        let key = Key::new(request.kind.resource, request.object.namespace(), request.object.name());
+        world.put(key, object.0.to_string().into());
+    }
+    resourcequota::used(&world, request.object.namespace(), quota)
+}
+
+/// Returns the usage in the status of a quota; `None` when it does not tell all of these resources.
+fn known_usage(quota: &Object, names: &[String]) -> Option<Map<String, Value>> {
+    let used = |name: &String| Some((name.clone(), quota.value_at(&["status", "used", name])?.clone()));
+    names.iter().map(used).collect()
+}
+
+/// Returns the usage by all objects that are stored.
+fn counted_usage(
+    txn: &dyn Transaction,
+    request: &AdmissionRequest<'_>,
+    quota: &Object,
+) -> ApiResult<Map<String, Value>> {
+    let namespace = request.object.namespace();
+    let mut world = World::new(txn.now());
+    for object in txn.list(request.kind.resource, Some(namespace))? {
+        world.put(key_of(request.kind, &object), object.0.to_string().into());
+    }
+    Ok(resourcequota::used(&world, namespace, quota))
+}
+
+/// Returns a usage in which the old state of an object is replaced by the new one.
+fn changed(
+    names: &[String],
+    before: &Map<String, Value>,
+    old: &Map<String, Value>,
+    own: &Map<String, Value>,
+) -> Map<String, Value> {
+    let change = |name: &String| {
+        let (before, old, own) = (amount(before.get(name))?, amount(old.get(name))?, amount(own.get(name))?);
+        Some((name.clone(), (before - old + own).to_string().into()))
+    };
+    names.iter().filter_map(change).collect()
+}
+
+fn amount(value: Option<&Value>) -> Option<Quantity> {
+    value.and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok())
 }
 
 /// Whether a write can use more of a quota: every new object can, and those changes that alter what is counted.
@@ -132,7 +183,6 @@ fn exceeded(
     before: &Map<String, Value>,
     after: &Map<String, Value>,
 ) -> Option<String> {
-    let amount = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok());
     let (mut requested, mut used, mut limited) = (Vec::new(), Vec::new(), Vec::new());
     for name in names {
         let hard = amount(quota.value_at(&["spec", "hard", name]));

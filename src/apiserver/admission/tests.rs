@@ -3,8 +3,8 @@
 use crate::apiserver::create::create;
 use crate::apiserver::object_parts::RESIZE;
 use crate::apiserver::update::{UpdatePart, update};
-use crate::apiserver::{Api, WriteOptions};
-use crate::object::Object;
+use crate::apiserver::{Api, WriteOptions, read};
+use crate::object::{Key, Object, Resource};
 use serde_json::{Value, json};
 
 struct Cluster(Api);
@@ -221,6 +221,37 @@ fn quota_counts_ports_of_nodes_and_devices() {
         "spec": {"devices": {"requests": [{"name": "r", "firstAvailable": alternatives}]}}});
     let refused = cluster.create(claim).unwrap_err();
     assert!(refused.contains("requested: gpu.deviceclass.resource.k8s.io/devices=4,"), "{refused}");
+}
+
+#[test]
+fn quota_charges_writes_to_the_usage_in_its_status() {
+    let mut cluster = Cluster::new("");
+    let hard = json!({"count/configmaps": "5", "requests.memory": "10Gi"});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"}, "spec": {"hard": hard}});
+    let mut made = cluster.create(quota).unwrap();
+    made["status"] = json!({"hard": hard, "used": {"count/configmaps": "3", "requests.memory": "1Gi"}});
+    cluster.update(made, UpdatePart::Status).unwrap();
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+    let used = |cluster: &mut Cluster, name: &str| {
+        let quota = Key::new(Resource("resourcequotas"), "default", "q");
+        cluster.0.write(false, |txn| read::exact(txn, &quota)).unwrap().0["status"]["used"][name].clone()
+    };
+    for (name, count) in [("a", "4"), ("b", "5")] {
+        cluster.create(map(name)).unwrap();
+        assert_eq!(used(&mut cluster, "count/configmaps"), count, "other objects are not counted");
+    }
+    cluster.create(map("c")).unwrap();
+    assert_eq!(used(&mut cluster, "count/configmaps"), "3", "counted where the status would refuse it");
+    let asks = |memory: &str| {
+        let container = json!([{"name": "c", "image": "x", "resources": {"requests": {"memory": memory}}}]);
+        pod("p", json!({"containers": container}))
+    };
+    for huge in ["9223372036854775807", "7E", "100E"] {
+        let refused = cluster.create(asks(huge)).unwrap_err();
+        assert!(refused.contains("exceeded quota: q, requested: requests.memory="), "{refused}");
+    }
+    cluster.create(asks("2Gi")).unwrap();
+    assert_eq!(used(&mut cluster, "requests.memory"), "3Gi");
 }
 
 #[test]
