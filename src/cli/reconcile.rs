@@ -347,6 +347,8 @@ fn run_loops(args: &Args, until: RunUntil, settings: &ControlSettings, context: 
         let ending = control.run(until, &mut log_sink)?;
         won = candidate.and_then(Candidate::finish);
         match ending {
+            RunEnd::Elected => {}
+            // A tick may find the epoch of this process' candidate before the loop reads its wake-up.
             RunEnd::Deposed if won.is_some() => {}
             RunEnd::Deposed => print_line(&mut log_sink, "another control plane took over; waiting".into()),
             ending => return end(args, context, control, ending, &mut log_sink),

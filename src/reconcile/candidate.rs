@@ -36,7 +36,7 @@ impl Candidate {
                 }
                 if let Ok(Some(leadership)) = standby.try_lead_with(open, &lock) {
                     // The loop may have ended by itself.
-                    let _ = outbox.send(WakeUp::Deposed);
+                    let _ = outbox.send(WakeUp::Elected);
                     return Some(leadership);
                 }
             }

@@ -58,8 +58,8 @@ pub enum WakeUp {
     Answer(Item, QuestionId, Answer),
     /// The user wants it to end.
     Stop,
-    /// This process leads from now on, and no more runs its node only.
-    Deposed,
+    /// The candidate of this process leads now. The loop, which runs the node only, has to end.
+    Elected,
 }
 
 /// A control plane that leads.
@@ -76,8 +76,8 @@ pub struct ControlLoop {
     _manifests: Option<ManifestWatch>,
     /// The user wants it to end.
     stopping: bool,
-    /// Its epoch is over.
-    is_deposed: bool,
+    /// The candidate of this process leads now.
+    is_elected: bool,
     /// Whether others may have written since the last tick.
     log_may_have_changed: bool,
     /// More of the log than is kept was there when it was last looked at.
@@ -144,7 +144,7 @@ impl ControlLoop {
             _hint: hint,
             _manifests: manifests,
             stopping: false,
-            is_deposed: false,
+            is_elected: false,
             log_may_have_changed: true,
             compacting: false,
             files: StoreFiles::identify(api.store().path()),
@@ -286,9 +286,9 @@ impl ControlLoop {
 
     /// Returns the end of the run that the user or a candidate asks for.
     fn requested_end(&self) -> Option<RunEnd> {
-        match (self.stopping, self.is_deposed) {
+        match (self.stopping, self.is_elected) {
             (true, _) => Some(RunEnd::Stopped),
-            (false, true) => Some(RunEnd::Deposed),
+            (false, true) => Some(RunEnd::Elected),
             (false, false) => None,
         }
     }
@@ -431,7 +431,7 @@ impl ControlLoop {
             WakeUp::Store => self.log_may_have_changed = true,
             WakeUp::Answer(item, id, answer) => self.plane.handle_answer(&item, id, answer, now),
             WakeUp::Stop => self.stopping = true,
-            WakeUp::Deposed => self.is_deposed = true,
+            WakeUp::Elected => self.is_elected = true,
         }
     }
 

@@ -25,7 +25,9 @@ pub enum RunEnd {
     Unmet(Vec<Unmet>),
     /// The user ended it.
     Stopped,
-    /// Another control plane took over.
+    /// The candidate of this process leads now.
+    Elected,
+    /// The store has another epoch than this loop: a new leader began one.
     Deposed,
 }
 

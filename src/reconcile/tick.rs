@@ -127,7 +127,7 @@ enum StageFailure {
 /// Reason why a tick failed.
 #[derive(Debug)]
 pub enum TickError {
-    /// A process with a higher epoch leads now.
+    /// Another epoch is in the store: a new leader began one.
     Deposed,
     /// The store refused; nothing was written.
     Store(StoreError),

@@ -78,7 +78,7 @@ impl OwnPlane {
             drop(send.send(Ok(Some(control.outbox()))));
             let mut ignore_line = |_: &LogLine| {};
             match control.run(RunUntil::Stopped, &mut ignore_line)? {
-                RunEnd::Deposed => Ok(0),
+                RunEnd::Elected | RunEnd::Deposed => Ok(0),
                 _ => control.stop_pods(&mut ignore_line),
             }
         };
