@@ -1,6 +1,6 @@
 //! The architecture, read from the parsed sources: modules name only modules of lower layers, pure modules have no side effects and no
-//! hidden state, files of a module do not depend on each other in circles, headers claim nothing that their sources contradict, and
-//! comments, names and crates are as CONTRIBUTING asks.
+//! hidden state, files of a module do not depend on each other in circles, headers claim nothing that their sources contradict,
+//! public items are used, and comments, names and crates are as CONTRIBUTING asks.
 //!
 //! Knows: the layers. [`sources`] parses the files once; each other file is one subject. Start reading at [`LAYERS`].
 
@@ -13,6 +13,7 @@ mod purity;
 mod sources;
 mod statics;
 mod syntax;
+mod unused;
 mod words;
 
 use sources::{Named, product};

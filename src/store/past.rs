@@ -40,11 +40,6 @@ impl Store {
         self.past = Some(revision);
         Ok(())
     }
-
-    /// Returns the revision to which this store has traveled; `None` for the present.
-    pub fn past_revision(&self) -> Option<u64> {
-        self.past
-    }
 }
 
 /// Finds the last revision that was written at or before a time; `None` when that is before the floor. Times in the log are

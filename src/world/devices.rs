@@ -5,7 +5,7 @@
 //! Start reading at [`used_by_pod`].
 
 use super::{Row, World};
-use crate::object::{Key, Object, Resource};
+use crate::object::Object;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,11 +28,6 @@ pub const EXTENDED_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim
 
 /// Maximum number of pods that a claim is reserved for.
 const MOST_CONSUMERS: usize = 256;
-
-/// The key of a claim.
-pub fn claim_key(namespace: &str, name: &str) -> Key {
-    Key::new(Resource(CLAIMS), namespace, name)
-}
 
 /// Whether a pod names claims, or one was made for its extended resources.
 pub fn has_claims(pod: &Row) -> bool {

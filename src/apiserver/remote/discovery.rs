@@ -48,11 +48,6 @@ pub fn read(cluster: &RemoteCluster) -> ApiResult<Vec<DiscoveredResource>> {
     Ok(resources)
 }
 
-/// Reads the version of a server.
-pub fn read_version(cluster: &RemoteCluster) -> ApiResult<Value> {
-    read_document(cluster, "/version")
-}
-
 fn read_document(cluster: &RemoteCluster, path: &str) -> ApiResult<Value> {
     let reply = cluster.send(ClientRequest::get(path).accepting(AGGREGATED))?;
     reply.json().map_err(|error| refusal(cluster.client(), error))
