@@ -416,12 +416,9 @@ impl RunningCommand {
         self.container == container
     }
 
-    pub fn is_open(&self) -> bool {
-        self.pipe.is_some()
-    }
-
-    pub fn output_fd(&self) -> &OwnedFd {
-        self.pipe.as_ref().expect("the pipe is open")
+    /// Returns the pipe of its output, until the output ends.
+    pub fn output_fd(&self) -> Option<&OwnedFd> {
+        self.pipe.as_ref()
     }
 
     pub fn deadline(&self) -> Option<Instant> {

@@ -108,9 +108,11 @@ impl Shim {
                 sources.push(EventOrigin::Output(live.process.pid, at));
             }
         }
-        for exec in self.execs.iter().filter(|exec| exec.is_open()) {
-            fds.push(PollFd::new(exec.output_fd(), PollFlags::IN));
-            sources.push(EventOrigin::Exec(exec.pid()));
+        for exec in &self.execs {
+            if let Some(output) = exec.output_fd() {
+                fds.push(PollFd::new(output, PollFlags::IN));
+                sources.push(EventOrigin::Exec(exec.pid()));
+            }
         }
         if let Some(pause) = &self.pause {
             fds.push(PollFd::new(pause.status_pipe(), PollFlags::IN));
