@@ -18,9 +18,8 @@ pub struct ListFrame {
 
 impl ListFrame {
     /// Makes the frame of a list without items, which are in this field.
-    pub fn new(list: Value, field: &'static str, is_yaml: bool, is_pretty: bool) -> ListFrame {
-        let Value::Object(fields) = list else { unreachable!("a list is an object") };
-        let others = fields.into_iter().filter(|(name, _)| name != field);
+    pub fn new(list: Map<String, Value>, field: &'static str, is_yaml: bool, is_pretty: bool) -> ListFrame {
+        let others = list.into_iter().filter(|(name, _)| name != field);
         let (before, after) = others.partition(|(name, _)| name.as_str() < field && name != METADATA);
         ListFrame { before, field, after, is_yaml, is_pretty }
     }
@@ -89,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     fn written(list: &Value, field: &'static str, (is_yaml, is_pretty): (bool, bool)) -> String {
-        let mut empty = list.clone();
+        let mut empty = list.as_object().unwrap().clone();
         empty[field] = json!([]);
         let frame = ListFrame::new(empty, field, is_yaml, is_pretty);
         let items = list[field].as_array().unwrap();

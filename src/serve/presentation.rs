@@ -113,8 +113,8 @@ impl ReadPresentation {
     /// Returns the frame around the items of a list.
     pub fn list_frame(&self) -> ListFrame {
         let field = if matches!(self.form.shape, AnswerShape::Table(_)) { "rows" } else { "items" };
-        let document = self.list_value(Vec::new(), Value::Null);
-        ListFrame::new(document, field, self.form.encoding == AnswerEncoding::Yaml, self.form.is_pretty)
+        let fields = self.list_value(Vec::new(), Value::Null).as_object().cloned().unwrap_or_default();
+        ListFrame::new(fields, field, self.form.encoding == AnswerEncoding::Yaml, self.form.is_pretty)
     }
 
     /// Returns an item of a list.
