@@ -280,7 +280,9 @@ fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, AttemptState, 
     let Some(state) = old.and_then(|old| old.state.as_ref()) else { return (attempt, AttemptState::New, None) };
     let last = old.and_then(|old| ended_of(old.last_state.as_ref()?.terminated.as_ref()?));
     if let Some(running) = &state.running {
-        return (attempt, AttemptState::Ended(lost(now, running.started_at.as_ref().map(|time| time.0))), last);
+        let started = running.started_at.as_ref().map(|time| time.0);
+        let end = AttemptEnd::unknown(AttemptEnd::SHIM_EXITED, started, now);
+        return (attempt, AttemptState::Ended(end), last);
     }
     if let Some(ended) = state.terminated.as_ref().and_then(ended_of) {
         // It was ended on purpose and nothing is left of it: the attempt is made once more under its number.
@@ -299,18 +301,6 @@ fn from_status(now: Time, old: Option<&ContainerStatus>) -> (u32, AttemptState, 
 /// Whether a container that waits for this reason may have run before, and waits for its next attempt.
 pub fn waits_for_next(reason: &str) -> bool {
     matches!(reason, "CrashLoopBackOff" | "CreateContainerConfigError" | "RunContainerError")
-}
-
-/// Makes the end of a container with unknown exit code, which never counts as success.
-fn lost(now: Time, started: Option<Time>) -> AttemptEnd {
-    AttemptEnd {
-        code: 137,
-        signal: None,
-        reason: Some(AttemptEnd::UNKNOWN.into()),
-        message: "The container could not be located: its shim has exited and its exit code is unknown".into(),
-        started,
-        finished: now,
-    }
 }
 
 fn latest(one: Option<AttemptEnd>, other: Option<AttemptEnd>) -> Option<AttemptEnd> {

@@ -2,7 +2,7 @@
 
 use super::folder::{self, TERMINATION_LOG};
 use super::process::{self, ProcessIdentity, ProcessStat};
-use super::wire::{ContainerRecord, RecordedEnd, RecordedState, ShimRecord, VERSION, now_nanos};
+use super::wire::{ContainerRecord, RecordedEnd, RecordedState, ShimRecord, VERSION};
 use crate::world::AttemptEnd;
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
         changed |= note_begun(pod, record);
         let why = why_unknown(record, &boot);
         for container in record.containers.values_mut().filter(|container| is_running(container)) {
-            container.state = RecordedState::Ended(unknown(container, why.clone()));
+            container.state = RecordedState::Ended(unknown(container, &why));
             changed = true;
         }
         record.boot.clone_from(&boot);
@@ -56,17 +56,8 @@ fn note_begun(pod: &Path, record: &mut ShimRecord) -> bool {
     for (name, attempt) in unrecorded.collect::<Vec<_>>() {
         let before = record.containers.remove(&name);
         let last = before.and_then(|before| before.ended().cloned().or(before.last));
-        let message = "The container's shim ended while it started it, so how it ended is not known".to_owned();
-        let end = RecordedEnd {
-            code: 137,
-            reason: Some(AttemptEnd::UNKNOWN.into()),
-            message,
-            finished: now_nanos(),
-            ..RecordedEnd::default()
-        };
-        record
-            .containers
-            .insert(name, ContainerRecord { attempt, state: RecordedState::Ended(end), stopping: None, last });
+        let state = RecordedState::Ended(RecordedEnd::unknown(AttemptEnd::SHIM_EXITED, None));
+        record.containers.insert(name, ContainerRecord { attempt, state, stopping: None, last });
         changed = true;
     }
     changed
@@ -82,24 +73,17 @@ fn why_unknown(record: &ShimRecord, boot: &str) -> String {
             "The container ran under another version of kloop (its shim speaks version {version}, this one {VERSION}) \
              and was ended with it"
         ),
-        _ => "The container's shim ended before it, so how it ended is not known".to_owned(),
+        _ => AttemptEnd::SHIM_EXITED.to_owned(),
     }
 }
 
-/// An end that nobody saw is never taken for success.
-fn unknown(container: &ContainerRecord, message: String) -> RecordedEnd {
+/// Makes the unknown end of a container, with the time at which it started.
+fn unknown(container: &ContainerRecord, message: &str) -> RecordedEnd {
     let started = match container.state {
         RecordedState::Running { since, .. } => Some(since),
         _ => None,
     };
-    RecordedEnd {
-        code: 137,
-        signal: None,
-        reason: Some(AttemptEnd::UNKNOWN.into()),
-        message,
-        started,
-        finished: now_nanos(),
-    }
+    RecordedEnd::unknown(message, started)
 }
 
 /// Kills until nothing of these pods is left. What cannot be killed (it waits in the kernel) is left after two seconds.

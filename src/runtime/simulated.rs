@@ -206,7 +206,8 @@ impl SimulatedMachine {
         pod.containers.retain(|_, sim| sim.state.is_some());
         let mut ended = Vec::new();
         for (name, sim) in pod.containers.iter_mut().filter(|(_, sim)| sim.runs()) {
-            sim.state = Some(ContainerState::Ended(unknown(sim.started(), wall)));
+            let end = AttemptEnd::unknown(AttemptEnd::SHIM_EXITED, sim.started(), wall);
+            sim.state = Some(ContainerState::Ended(end));
             ended.push(name.clone());
         }
         for name in ended {
@@ -309,7 +310,7 @@ impl SimulatedMachine {
         let last = pod.containers.get(container).and_then(|known| known.ended().cloned());
         if pod.containers.get(container).is_none_or(|known| known.attempt < attempt) {
             // Its start was lost on the way: it is never started after that.
-            let ended = ContainerState::Ended(unknown(None, wall));
+            let ended = ContainerState::Ended(AttemptEnd::unknown(AttemptEnd::SHIM_EXITED, None, wall));
             pod.containers.insert(
                 container.clone(),
                 SimulatedContainer { state: Some(ended), ..SimulatedContainer::new(attempt, last) },
@@ -356,13 +357,6 @@ impl SimulatedMachine {
         };
         self.put(at, UpcomingEvent::Report(report));
     }
-}
-
-/// An end that nobody saw is never taken for success.
-fn unknown(started: Option<Time>, finished: Time) -> AttemptEnd {
-    let message = "The container's shim ended before it, so how it ended is not known".to_owned();
-    let reason = Some("ContainerStatusUnknown".into());
-    AttemptEnd { code: 137, signal: None, reason, message, started, finished }
 }
 
 impl Host for SimulatedMachine {

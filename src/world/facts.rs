@@ -386,6 +386,23 @@ impl AttemptEnd {
     /// The reason of an end before the beginning: the program was found and could not be run.
     pub const START_ERROR: &str = "StartError";
 
+    /// The exit code of an end that nothing observed; it never counts as success.
+    pub const UNKNOWN_CODE: i32 = 137;
+    /// The message of an end that the container's shim did not live to record.
+    pub const SHIM_EXITED: &str = "The container's shim exited first; the exit code is unknown.";
+
+    /// Makes an end that nothing observed.
+    pub fn unknown(message: &str, started: Option<Time>, finished: Time) -> AttemptEnd {
+        AttemptEnd {
+            code: AttemptEnd::UNKNOWN_CODE,
+            signal: None,
+            reason: Some(AttemptEnd::UNKNOWN.into()),
+            message: message.into(),
+            started,
+            finished,
+        }
+    }
+
     /// Whether the program never ran.
     pub fn is_start_error(&self) -> bool {
         self.reason.as_deref() == Some(AttemptEnd::START_ERROR)

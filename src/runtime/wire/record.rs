@@ -3,7 +3,8 @@
 //! Never: loses a reported state. Start reading at [`ShimRecord`].
 
 use super::super::process::ProcessIdentity;
-use super::{PodName, VERSION};
+use super::{PodName, VERSION, now_nanos};
+use crate::world::AttemptEnd;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -90,6 +91,20 @@ pub struct RecordedEnd {
     pub started: Option<i64>,
     /// When it ended.
     pub finished: i64,
+}
+
+impl RecordedEnd {
+    /// Makes an end, now, that nothing observed.
+    pub fn unknown(message: &str, started: Option<i64>) -> RecordedEnd {
+        RecordedEnd {
+            code: AttemptEnd::UNKNOWN_CODE,
+            signal: None,
+            reason: Some(AttemptEnd::UNKNOWN.into()),
+            message: message.into(),
+            started,
+            finished: now_nanos(),
+        }
+    }
 }
 
 impl ShimRecord {

@@ -9,7 +9,7 @@ use super::super::facts;
 use super::super::shim_link::ShimLink;
 use super::{BUSY, MAX_RETRY, OVERDUE, Shard, ShardCommand, TRIES, pod_mut};
 use crate::object::Str;
-use crate::world::{AttemptEnd, Report};
+use crate::world::Report;
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -120,12 +120,7 @@ impl Shard {
         let mut running = std::mem::take(&mut pod.running);
         running.extend(pod.stops.drain(..).map(|(container, attempt, _)| (container, attempt)));
         for (container, attempt) in running.iter().filter(|(name, _)| !record.containers.contains_key(*name)) {
-            let end = wire::RecordedEnd {
-                code: 137,
-                reason: Some(AttemptEnd::UNKNOWN.into()),
-                finished: wire::now_nanos(),
-                ..wire::RecordedEnd::default()
-            };
+            let end = wire::RecordedEnd::unknown("", None);
             self.report_state(uid, container, *attempt, facts::state(&RecordedState::Ended(end)));
         }
         self.take_state(uid, record);
