@@ -94,25 +94,8 @@ impl OpenWrite {
     /// Continues the transaction.
     pub fn resume<'a>(self, store: &'a mut Store, actor: &str, env: &'a mut Env) -> WriteTxn<'a> {
         let OpenWrite { txn, network, wrote, committed_kinds, kinds } = self;
-        WriteTxn {
-            user: None,
-            checks_access: false,
-            txn: store.resume(txn),
-            actor: actor.into(),
-            now: env.now(),
-            env,
-            network,
-            wrote,
-            committed_kinds,
-            kinds,
-            holdings: None,
-            defers: false,
-            uncompiled: Vec::new(),
-            access_cache: AccessCache::default(),
-            inputs: WriteInputs::default(),
-            asks: false,
-            seen: SeenObjects::default(),
-        }
+        let write = WriteTxn::with_network(store.resume(txn), actor, env, network, kinds);
+        WriteTxn { wrote, committed_kinds, ..write }
     }
 }
 
@@ -126,6 +109,10 @@ impl<'a> WriteTxn<'a> {
     /// Makes the first state of a transaction.
     pub fn new(txn: Txn<'a>, actor: &str, env: &'a mut Env, kinds: &KindRegistry) -> WriteTxn<'a> {
         let network = network_of(&txn);
+        WriteTxn::with_network(txn, actor, env, network, kinds.clone())
+    }
+
+    fn with_network(txn: Txn<'a>, actor: &str, env: &'a mut Env, network: u8, kinds: KindRegistry) -> WriteTxn<'a> {
         WriteTxn {
             user: None,
             checks_access: false,
@@ -136,7 +123,7 @@ impl<'a> WriteTxn<'a> {
             network,
             wrote: false,
             committed_kinds: kinds.clone(),
-            kinds: kinds.clone(),
+            kinds,
             holdings: None,
             defers: false,
             uncompiled: Vec::new(),
