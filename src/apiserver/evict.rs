@@ -104,8 +104,7 @@ fn selects(budget: &Object, pod: &Object) -> bool {
 
 /// Whether the budget's policy lets a pod that is not ready go without counting as a disruption.
 fn is_exempt_from_budget(budget: &Object, pod: &Object) -> bool {
-    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    if pod.items(&["status", "conditions"]).iter().any(ready) {
+    if pod.has_condition("Ready") {
         return false;
     }
     let count = |field: &str| budget.int(&["status", field]).unwrap_or(0);
@@ -195,7 +194,7 @@ mod tests {
         let kept = api.read_view(|txn| txn.get_shared(&key("b"))).unwrap().expect("it stays");
         assert_eq!(kept.items(&["status", "conditions"]).len(), 1, "it is not told of either");
         let evicted = api.read_view(|txn| txn.get_shared(&key("a"))).unwrap().expect("it ends");
-        let told = evicted.items(&["status", "conditions"]).iter().find(|one| one["type"] == "DisruptionTarget");
+        let told = evicted.condition("DisruptionTarget");
         assert_eq!(told.expect("a condition")["reason"], "EvictionByEvictionAPI");
     }
 }

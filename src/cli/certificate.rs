@@ -7,7 +7,6 @@ use super::flags::ChangeFlags;
 use super::targets::{self, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::update::UpdatePart;
-use crate::object::Object;
 use clap::Subcommand;
 use serde_json::json;
 
@@ -124,15 +123,12 @@ fn record_decision(
         let text = format!("{} is no certificate signing request", target.kind.kind);
         return Err(Failure::plain(text));
     }
-    let has = |object: &Object, condition: &str| {
-        object.items(&["status", "conditions"]).iter().any(|one| one["type"] == condition)
-    };
     let reply = change_part(context, target, UpdatePart::Approval, dry_run, |request| {
-        if has(request, decision.excluded_by) {
+        if request.condition(decision.excluded_by).is_some() {
             let (name, other) = (request.name(), decision.excluded_by);
             return Err(Failure::plain(format!("certificate signing request {name:?} is already {other}")));
         }
-        let is_decided = has(request, decision.condition);
+        let is_decided = request.condition(decision.condition).is_some();
         if is_decided && !args.force {
             return Ok(());
         }

@@ -211,8 +211,7 @@ pub fn rank(pod: &Object, prefer: RestartRank) -> (bool, u8, bool, bool, Option<
         Some("Pending") => 2,
         Some(_) => 3,
     };
-    let conditions = pod.items(&["status", "conditions"]);
-    let ready = conditions.iter().find(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let ready = pod.true_condition("Ready");
     let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
     let counts =
         pod.items(&["status", "containerStatuses"]).iter().filter_map(|status| status["restartCount"].as_i64());

@@ -197,7 +197,7 @@ fn check_attach(args: &Args, attaches: bool, context: &mut CommandContext) -> Cl
 /// Attaches to the pod's container once it runs. Returns its exit code if its policy does not
 /// always restart it.
 fn attach_when_started(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult {
-    let pod = wait_until(args, pod, context, |pod| has_ended(pod) || is_ready(pod))?;
+    let pod = wait_until(args, pod, context, |pod| has_ended(pod) || pod.has_condition("Ready"))?;
     let container = pod.items(&["spec", "containers"]).first().and_then(|container| container["name"].as_str());
     let options = SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
     attach::attach_from_start(&pod, container.unwrap_or_default(), options, context)?;
@@ -250,11 +250,6 @@ fn phase(pod: &Object) -> &str {
 
 fn has_ended(pod: &Object) -> bool {
     ["Succeeded", "Failed"].contains(&phase(pod))
-}
-
-fn is_ready(pod: &Object) -> bool {
-    let conditions = pod.items(&["status", "conditions"]);
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// Deletes an object. A missing object is no error.

@@ -37,8 +37,7 @@ struct Started<'w> {
 impl Started<'_> {
     /// `Complete` or `Failed`.
     fn end(&self) -> Option<&'static str> {
-        let conditions = self.object.items(&["status", "conditions"]);
-        ["Complete", "Failed"].into_iter().find(|kind| status::is_true(conditions, kind))
+        ["Complete", "Failed"].into_iter().find(|kind| self.object.has_condition(kind))
     }
 
     fn start(&self) -> Option<Time> {

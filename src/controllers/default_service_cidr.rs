@@ -45,7 +45,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     };
     let range = row.object();
-    if !row.is_deleting() && !status::is_true(range.items(&["status", "conditions"]), "Ready") {
+    if !row.is_deleting() && !range.has_condition("Ready") {
         status::write(&mut plan, range, ready(world.now), "Services get addresses of this range");
     }
     plan

@@ -72,7 +72,7 @@ fn scale(
         return None;
     }
     let mut allowance = PodCreationBudget::from_last_plan(world, name, &owner.row.key, plan);
-    let known = status::is_true(object.items(&["status", "conditions"]), FAILURE);
+    let known = object.has_condition(FAILURE);
     if matches!(allowance, PodCreationBudget::All) && known {
         allowance = PodCreationBudget::One;
     }

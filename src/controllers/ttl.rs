@@ -1,6 +1,5 @@
 //! Deletes finished Jobs after `ttlSecondsAfterFinished` (KEP-592).
 
-use super::status;
 use crate::object::time::Shift;
 use crate::object::{Key, Time};
 use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
@@ -20,9 +19,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let object = row.object();
     let Some(seconds) = object.int(&["spec", "ttlSecondsAfterFinished"]) else { return plan };
-    let conditions = object.items(&["status", "conditions"]);
-    let end = ["Complete", "Failed"].into_iter().filter_map(|kind| status::find(conditions, kind));
-    let end = end.filter(|condition| condition["status"] == "True");
+    let end = ["Complete", "Failed"].into_iter().filter_map(|kind| object.true_condition(kind));
     let Some(end) = end.filter_map(|end| end["lastTransitionTime"].as_str()?.parse::<Time>().ok()).max() else {
         return plan;
     };

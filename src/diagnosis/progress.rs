@@ -230,18 +230,13 @@ fn wanted_pods(row: &Row, object: &Object) -> Option<i64> {
     }
 }
 
-fn has_condition(object: &Object, kind: &str) -> bool {
-    let conditions = object.items(&["status", "conditions"]);
-    conditions.iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
-}
-
 fn failed(object: &Object) -> bool {
-    has_condition(object, "Failed")
+    object.has_condition("Failed")
 }
 
 fn is_done(row: &Row, object: &Object) -> bool {
     match row.key.resource.0 {
-        "jobs.batch" => has_condition(object, "Complete"),
+        "jobs.batch" => object.has_condition("Complete"),
         "pods" => row.pod().is_some_and(|pod| pod.phase == Phase::Succeeded),
         _ => false,
     }
@@ -274,9 +269,7 @@ pub fn pod_stage(row: &Row) -> (Stage, String) {
 }
 
 fn unscheduled_reason(pod: &Object) -> String {
-    let conditions = pod.items(&["status", "conditions"]);
-    let scheduled = conditions.iter().find(|condition| condition["type"] == "PodScheduled");
-    scheduled.and_then(|condition| condition["reason"].as_str()).unwrap_or_default().to_owned()
+    pod.condition("PodScheduled").and_then(|condition| condition["reason"].as_str()).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ fn report_links(world: &World, row: &Row, plan: &mut Plan) {
         }
     };
     let mut node = row.object();
-    let known = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == CONDITION).cloned();
+    let known = node.condition(CONDITION).cloned();
     let is_same = known.as_ref().is_some_and(|known| known["status"] == status && known["message"] == *message);
     if is_same || known.is_none() && broken.is_empty() {
         return;

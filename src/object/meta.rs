@@ -249,6 +249,21 @@ impl Object {
         self.value_at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
+    /// The condition of a type in `status.conditions`.
+    pub fn condition(&self, condition_type: &str) -> Option<&Value> {
+        self.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == condition_type)
+    }
+
+    /// The condition of a type if it is True.
+    pub fn true_condition(&self, condition_type: &str) -> Option<&Value> {
+        self.condition(condition_type).filter(|condition| condition["status"] == "True")
+    }
+
+    /// Whether the condition of a type is True.
+    pub fn has_condition(&self, condition_type: &str) -> bool {
+        self.true_condition(condition_type).is_some()
+    }
+
     /// `metadata.ownerReferences`.
     pub fn owners(&self) -> Vec<OwnerRef> {
         self.items(&["metadata", "ownerReferences"]).iter().map(OwnerRef::from_value).collect()

@@ -204,8 +204,7 @@ fn rollout_text(world: &World, key: &Key) -> Option<String> {
     }
     let progress = |row: &Arc<Row>| {
         let object = row.body();
-        let conditions = object.items(&["status", "conditions"]);
-        let progress = conditions.iter().find(|one| one["type"] == "Progressing")?;
+        let progress = object.condition("Progressing")?;
         Some((progress["reason"].as_str()?.to_owned(), progress["message"].as_str()?.to_owned()))
     };
     let (before, after) = rows_before_and_after(world, key);

@@ -119,9 +119,7 @@ pub fn registration(capacity: &MachineCapacity, now: Time) -> Object {
 }
 
 fn ready_since(node: &Object) -> Option<Value> {
-    let ready =
-        node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready" && one["status"] == "True")?;
-    Some(ready["lastTransitionTime"].clone())
+    Some(node.true_condition("Ready")?["lastTransitionTime"].clone())
 }
 
 fn object(capacity: &MachineCapacity) -> Object {

@@ -268,7 +268,7 @@ fn record_unschedulable(world: &World, row: &Row, plan: &mut Plan, held: &Unsche
     let Unschedulable { reason, message, nominated } = *held;
     plan.wait(format!("{reason}: {message}"));
     let pod = row.body();
-    let known = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
+    let known = pod.condition("PodScheduled");
     let is_told = known.is_some_and(|one| one["reason"] == reason && one["message"] == message);
     if is_told && pod.text(&["status", "nominatedNodeName"]) == nominated {
         return;

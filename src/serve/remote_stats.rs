@@ -53,7 +53,9 @@ impl RemoteKubelets {
             let place = remote_place(api, node).transpose();
             let Some(place) = place else { continue };
             remote.nodes.insert(node.name().to_owned());
-            places.extend(place.ok().filter(|_| is_ready(node)).map(|place| (node.name().to_owned(), place)));
+            places.extend(
+                place.ok().filter(|_| node.has_condition("Ready")).map(|place| (node.name().to_owned(), place)),
+            );
         }
         if places.is_empty() || api.read(|snapshot| snapshot.meta(JOINED_NODE))?.is_some() {
             return Ok(remote);
@@ -99,11 +101,6 @@ impl RemoteKubelets {
             threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
         })
     }
-}
-
-fn is_ready(node: &Object) -> bool {
-    let conditions = node.items(&["status", "conditions"]);
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 fn sample_node(server: &ServerConfig) -> Option<NodeSample> {

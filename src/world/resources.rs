@@ -292,7 +292,7 @@ impl NodeFields {
     pub fn from_node(node: &Object) -> NodeFields {
         let allocatable = node.value_at(&["status", "allocatable"]).unwrap_or(&Value::Null);
         let pods = allocatable["pods"].as_str().and_then(|text| Quantity::parse(text).ok()).map_or(0, Quantity::value);
-        let ready = node.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
+        let ready = node.condition("Ready");
         let internal = node.items(&["status", "addresses"]).iter().find(|one| one["type"] == "InternalIP");
         NodeFields {
             allocatable: ResourceRequests::from_list(allocatable),

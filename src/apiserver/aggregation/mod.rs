@@ -57,7 +57,6 @@ impl Extension {
         let service = object.value_at(&["spec", "service"]).filter(|service| service.is_object())?;
         let bundle = text(&["spec", "caBundle"]);
         let authorities = Some(bundle).filter(|bundle| !bundle.is_empty());
-        let mut conditions = object.items(&["status", "conditions"]).iter();
         Some(Extension {
             name: object.name().to_owned(),
             group: text(&["spec", "group"]),
@@ -70,7 +69,7 @@ impl Extension {
             port: service["port"].as_u64().unwrap_or(HTTPS),
             authorities: authorities.map(|bundle| Arc::from(BASE64_STANDARD.decode(bundle).unwrap_or_default())),
             verifies: object.value_at(&["spec", "insecureSkipTLSVerify"]) != Some(&json!(true)),
-            is_available: conditions.any(|one| one["type"] == "Available" && one["status"] == "True"),
+            is_available: object.has_condition("Available"),
         })
     }
 

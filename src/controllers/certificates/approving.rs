@@ -4,7 +4,7 @@
 //! Never: denies a request, or approves one for another signer. Start reading at [`plan`].
 
 use super::signers::{KUBELET_CLIENT, KUBELET_SERVING, check, check_kubelet_client};
-use super::{ROOT, add_condition, condition, is_issued, parse_request, usages};
+use super::{ROOT, add_condition, is_issued, parse_request, usages};
 use crate::kinds::certificate_request::CertificateRequest;
 use crate::object::{Key, Object};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, Grants, INDEXED, ROLES};
@@ -28,7 +28,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let mut request = row.object();
-    let is_decided = ["Approved", "Denied"].iter().any(|decision| condition(&request, decision).is_some());
+    let is_decided = ["Approved", "Denied"].iter().any(|decision| request.has_condition(decision));
     let signer = request.text(&["spec", "signerName"]).unwrap_or_default();
     if is_decided || is_issued(&request) || ![KUBELET_CLIENT, KUBELET_SERVING].contains(&signer) {
         return plan;

@@ -3,7 +3,7 @@
 //!
 //! Never: removes a request that is approved and not signed yet. Start reading at [`plan`].
 
-use super::{ROOT, condition, is_issued};
+use super::{ROOT, is_issued};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
@@ -41,7 +41,7 @@ fn removal_time(request: &Object) -> Option<Time> {
         return Some(request.created()?.later(PENDING));
     }
     let time_of = |condition_type: &str| -> Option<Time> {
-        condition(request, condition_type)?["lastUpdateTime"].as_str()?.parse().ok()
+        request.true_condition(condition_type)?["lastUpdateTime"].as_str()?.parse().ok()
     };
     let issued = time_of("Approved").filter(|_| is_issued(request));
     let ended = [issued, time_of("Denied"), time_of("Failed")].into_iter().flatten().min();

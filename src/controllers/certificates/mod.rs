@@ -12,15 +12,9 @@ use crate::kinds::certificate_request::CertificateRequest;
 use crate::object::{Object, Time, time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const ROOT: &str = "certificatesigningrequests.certificates.k8s.io";
-
-/// Returns the condition of a type if it is true.
-fn condition<'o>(request: &'o Object, condition_type: &str) -> Option<&'o Value> {
-    let conditions = request.items(&["status", "conditions"]).iter();
-    conditions.into_iter().find(|condition| condition["type"] == condition_type && condition["status"] == "True")
-}
 
 /// Adds a condition that is true since now.
 fn add_condition(request: &mut Object, condition_type: &str, reason: &str, message: &str, now: Time) {

@@ -2,7 +2,7 @@
 //!
 //! Never: signs a request that is not approved, or one of another signer. Start reading at [`plan`].
 
-use super::{ROOT, add_condition, condition, is_issued, parse_request, signers, usages};
+use super::{ROOT, add_condition, is_issued, parse_request, signers, usages};
 use crate::object::Key;
 use crate::world::{CertificateOrder, Loop, Plan, Row, World, WriteVerb};
 use base64::Engine;
@@ -26,7 +26,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(signer) = &world.settings.certificate_signer else { return plan };
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let mut request = row.object();
-    if condition(&request, "Approved").is_none() || condition(&request, "Failed").is_some() || is_issued(&request) {
+    if !request.has_condition("Approved") || request.has_condition("Failed") || is_issued(&request) {
         return plan;
     }
     let name = request.text(&["spec", "signerName"]).unwrap_or_default();

@@ -84,7 +84,7 @@ fn approved_requests_are_signed_if_their_signer_takes_them() {
     for (signer, subject, hosts, usages, expected) in table {
         let mut cluster = signing(approved(request(signer, subject, hosts, usages)), "");
         cluster.settle();
-        let failure = condition(&cluster.object(ROOT, "r"), "Failed").map(|failed| failed["message"].clone());
+        let failure = cluster.object(ROOT, "r").condition("Failed").map(|failed| failed["message"].clone());
         match expected {
             Ok(user) => assert_eq!(certificate(&cluster), format!("{user} for 31536000 s"), "{signer}"),
             Err("") => assert_eq!((certificate(&cluster), failure), (String::new(), None)),
@@ -118,7 +118,7 @@ fn kubelet_is_approved_when_rbac_allows_it() {
     cluster.settle();
     assert_eq!(certificate(&cluster), "system:node:a for 31536000 s");
     let found = cluster.object(ROOT, "r");
-    assert_eq!(condition(&found, "Approved").unwrap()["reason"], "AutoApproved");
+    assert_eq!(found.condition("Approved").unwrap()["reason"], "AutoApproved");
     // Somebody else asks for the node's certificate.
     let mut foreign = object();
     foreign.set(&["spec", "username"], "system:node:b");

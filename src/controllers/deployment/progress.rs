@@ -132,9 +132,7 @@ impl Rollout<'_> {
 
     /// Copies the condition ReplicaFailure from the ReplicaSets.
     fn set_failure_condition(&mut self) {
-        let failure = |set: &ReplicaSetState| {
-            status::find(set.object().items(&["status", "conditions"]), REPLICA_FAILURE).cloned()
-        };
+        let failure = |set: &ReplicaSetState| set.object().condition(REPLICA_FAILURE).cloned();
         let newest = self.new.and_then(|new| failure(&self.sets[new]));
         let running = |at: &usize| self.sets[*at].replicas > 0;
         let found = newest.or_else(|| self.old().filter(running).find_map(|at| failure(&self.sets[at])));

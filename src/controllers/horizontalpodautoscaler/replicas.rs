@@ -169,9 +169,8 @@ fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: MeasuredResource)
 
 /// Whether a pod's CPU usage is still affected by its start.
 fn is_unready(now: Time, pod: &Object, facts: Option<&PodFacts>) -> bool {
-    let conditions = pod.items(&["status", "conditions"]);
     let moment = |text: Option<&str>| text.and_then(|text| time::parse_rfc3339(text).ok());
-    let Some(ready) = conditions.iter().find(|condition| condition["type"] == "Ready") else { return true };
+    let Some(ready) = pod.condition("Ready") else { return true };
     let Some(start) = moment(pod.text(&["status", "startTime"])) else { return true };
     let is_ready = ready["status"] == "True";
     let turned = moment(ready["lastTransitionTime"].as_str()).unwrap_or(start);

@@ -35,8 +35,8 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
 
 /// The time at which a pod was scheduled, or else created.
 fn scheduled_at(pod: &Object) -> Option<Time> {
-    let scheduled = pod.items(&["status", "conditions"]).iter().find(|one| one["type"] == "PodScheduled");
-    let since = scheduled.filter(|one| one["status"] == "True").and_then(|one| one["lastTransitionTime"].as_str());
+    let scheduled = pod.true_condition("PodScheduled");
+    let since = scheduled.and_then(|one| one["lastTransitionTime"].as_str());
     since.and_then(|since| since.parse().ok()).or_else(|| pod.created())
 }
 

@@ -98,7 +98,7 @@ fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool
         facts => last_heartbeat(world, row, object).max(facts.and_then(|facts| facts.heartbeat)),
     };
     let Some(heartbeat) = heartbeat else { return false };
-    let reported = status::find(object.items(&["status", "conditions"]), "Ready").is_some();
+    let reported = object.condition("Ready").is_some();
     let grace = if reported { GRACE } else { STARTUP_GRACE };
     let deadline = add_seconds(heartbeat, grace);
     if world.now < deadline {
@@ -112,7 +112,7 @@ fn last_heartbeat(world: &World, row: &Row, object: &Object) -> Option<Time> {
     if let Some(seen) = world.lease_heartbeat(&row.key.name) {
         return Some(seen);
     }
-    let ready = status::find(object.items(&["status", "conditions"]), "Ready");
+    let ready = object.condition("Ready");
     let reported = ready.and_then(|ready| ready["lastHeartbeatTime"].as_str()?.parse::<Time>().ok());
     reported.max(row.created)
 }
@@ -256,7 +256,7 @@ fn has_no_execute_taint(object: &Object) -> bool {
 
 /// Marks the pods of an unreachable node as not ready, so that Services leave them out.
 fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
-    let ready = status::find(object.items(&["status", "conditions"]), "Ready");
+    let ready = object.condition("Ready");
     if ready.is_none_or(|ready| ready["status"] == "True") {
         return;
     }

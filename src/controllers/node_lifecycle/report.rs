@@ -45,7 +45,7 @@ pub fn labels(name: &str, architecture: &str) -> [(&'static str, String); 5] {
 /// Writes the labels and then the status of a simulated node without a status.
 pub fn write_first_report(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let is_simulated = world.facts.nodes.get(&row.key.name).is_some_and(|facts| facts.ours && facts.simulated);
-    if !is_simulated || status::find(object.items(&["status", "conditions"]), "Ready").is_some() {
+    if !is_simulated || object.condition("Ready").is_some() {
         return;
     }
     let mut labelled = object.clone();
@@ -125,7 +125,7 @@ mod tests {
         let (labelled, ready) = plans(Some(simulated), &json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "1"}}));
         assert_eq!(labelled.expect("labels").label("kubernetes.io/hostname"), Some("n"));
         let ready = ready.expect("a report");
-        assert!(status::is_true(ready.items(&["status", "conditions"]), "Ready"));
+        assert!(ready.has_condition("Ready"));
         let offers = |what: &str, of: &str| ready.text(&["status", what, of]).map(str::to_owned);
         assert_eq!(
             (offers("capacity", "cpu").as_deref(), offers("allocatable", "cpu").as_deref()),

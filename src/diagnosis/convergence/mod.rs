@@ -9,7 +9,6 @@ use crate::reconcile::store_tail;
 use crate::store::{StoreError, StoreRead};
 use crate::world::{Phase, Row, World};
 use jiff::SignedDuration;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// Time that a Job's pod must run before it counts as converged: most failures happen at once, and the user wants to
@@ -52,7 +51,7 @@ fn has_failed(row: &Row) -> bool {
     let failed = match row.key.resource.0 {
         "jobs.batch" => {
             let job = row.object();
-            holds(&job, "Failed") && job.value_at(&["spec", "ttlSecondsAfterFinished"]).is_none()
+            job.has_condition("Failed") && job.value_at(&["spec", "ttlSecondsAfterFinished"]).is_none()
         }
         "pods" => row.pod().is_some_and(|pod| pod.phase == Phase::Failed),
         _ => false,
@@ -122,8 +121,7 @@ fn replicas(object: &Object) -> Option<String> {
     if !observed(object) {
         return Some("its newest spec has not been looked at".into());
     }
-    if let Some(condition) = condition(object, "Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded")
-    {
+    if let Some(condition) = object.condition("Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded") {
         return Some(condition["message"].as_str().unwrap_or("progress deadline exceeded").to_owned());
     }
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
@@ -171,19 +169,11 @@ fn daemon_set(object: &Object) -> Option<String> {
     short.map(|(field, count)| format!("{field} is {count} of {wanted}"))
 }
 
-fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a Value> {
-    object.items(&["status", "conditions"]).iter().find(|one| one["type"] == kind)
-}
-
-fn holds(object: &Object, kind: &str) -> bool {
-    condition(object, kind).is_some_and(|one| one["status"] == "True")
-}
-
 fn job(object: &Object) -> Option<String> {
-    if holds(object, "Complete") || holds(object, "Suspended") {
+    if object.has_condition("Complete") || object.has_condition("Suspended") {
         return None;
     }
-    if let Some(failed) = condition(object, "Failed").filter(|one| one["status"] == "True") {
+    if let Some(failed) = object.true_condition("Failed") {
         let text = |field: &str| failed[field].as_str().unwrap_or_default().to_owned();
         return Some(format!("failed: {}: {}", text("reason"), text("message")));
     }
@@ -196,7 +186,7 @@ fn job(object: &Object) -> Option<String> {
 
 /// Whether a Job only has to finish: its pods run.
 pub fn job_runs(object: &Object) -> bool {
-    let is_over = holds(object, "Complete") || holds(object, "Suspended");
+    let is_over = object.has_condition("Complete") || object.has_condition("Suspended");
     !is_over && job(object).is_none() && object.int(&["spec", "parallelism"]) != Some(0)
 }
 
@@ -204,7 +194,7 @@ fn pod(object: &Object) -> Option<String> {
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     match phase {
         "Succeeded" => None,
-        "Running" if holds(object, "Ready") => None,
+        "Running" if object.has_condition("Ready") => None,
         _ => Some(trouble(object).or_else(|| unready(object)).unwrap_or_else(|| format!("is {phase}"))),
     }
 }
@@ -244,7 +234,7 @@ fn trouble(pod: &Object) -> Option<String> {
             return Some(format!("container {} is {reason}{message}", status["name"].as_str().unwrap_or_default()));
         }
     }
-    let unscheduled = condition(pod, "PodScheduled").filter(|one| one["status"] == "False")?;
+    let unscheduled = pod.condition("PodScheduled").filter(|one| one["status"] == "False")?;
     Some(format!("{}: {}", unscheduled["reason"].as_str()?, unscheduled["message"].as_str()?))
 }
 
@@ -265,7 +255,7 @@ fn troubled_pod(world: &World, owner: &Row) -> String {
 mod tests {
     use super::*;
     use crate::object::Key;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn world(objects: &[(&'static str, Value)]) -> World {
         let mut world = World::new(crate::object::Time::UNIX_EPOCH);

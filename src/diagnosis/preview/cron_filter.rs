@@ -50,10 +50,7 @@ impl CronFilter {
 
 /// Whether nothing more is to come of a Job or a pod. A CronJob itself does nothing but by its clock.
 fn has_ended(row: &Row) -> bool {
-    let is_over = |job: &Object| {
-        let mut conditions = job.items(&["status", "conditions"]).iter();
-        conditions.any(|one| (one["type"] == "Complete" || one["type"] == "Failed") && one["status"] == "True")
-    };
+    let is_over = |job: &Object| job.has_condition("Complete") || job.has_condition("Failed");
     match row.pod() {
         Some(pod) => pod.phase.is_terminal(),
         None => row.key.resource == CLOCK || is_over(&row.object()),

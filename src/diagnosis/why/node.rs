@@ -8,7 +8,7 @@ use crate::world::Row;
 /// The link of a node.
 pub fn link(row: &Row) -> CauseLink {
     let object = row.object();
-    let ready = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "Ready");
+    let ready = object.condition("Ready");
     let is_ready = ready.is_some_and(|one| one["status"] == "True");
     let text = |field: &str| ready.and_then(|one| one[field].as_str()).unwrap_or_default().to_owned();
     let seen = match ready {

@@ -136,13 +136,11 @@ fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
 
 /// Containers that are ready are not enough where the pod waits for conditions that others set.
 fn gated(object: &Object, link: CauseLink) -> CauseLink {
-    let conditions = object.items(&["status", "conditions"]);
-    let is_true = |kind: &Value| conditions.iter().any(|one| one["type"] == *kind && one["status"] == "True");
-    if !is_true(&"ContainersReady".into()) {
+    if !object.has_condition("ContainersReady") {
         return link;
     }
-    let gates = object.items(&["spec", "readinessGates"]).iter().map(|gate| &gate["conditionType"]);
-    match gates.filter(|gate| !is_true(gate)).find_map(Value::as_str) {
+    let mut gates = object.items(&["spec", "readinessGates"]).iter().filter_map(|gate| gate["conditionType"].as_str());
+    match gates.find(|gate| !object.has_condition(gate)) {
         None => link,
         Some(gate) => {
             let link = CauseLink { seen: format!("{}, waits for its readiness gate {gate}", link.seen), ..link };

@@ -209,8 +209,7 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 
 /// Explains a refusal that the status reports.
 fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
-    let failure = object.items(&["status", "conditions"]).iter().find(|one| one["type"] == "ReplicaFailure");
-    let message = failure.filter(|one| one["status"] == "True").and_then(|one| one["message"].as_str());
+    let message = object.true_condition("ReplicaFailure").and_then(|one| one["message"].as_str());
     match message {
         Some(message) if link.state != ConvergenceState::Converged && link.error.is_none() => {
             CauseLink { error: Some(message.to_owned()), ..link }.stuck(advice(world, row, message, plane))
