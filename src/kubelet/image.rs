@@ -197,13 +197,14 @@ pub fn requested_image(pod: &LocalPod, image: &ImageSettings, variables: Variabl
 
 /// The pods on our nodes that use an Image object.
 pub fn users<'a>(world: &'a World, name: &'a str) -> impl Iterator<Item = &'a Row> {
-    let uses = move |pod: &&Row| {
-        let body = pod.body();
-        let lists = ["containers", "initContainers"].iter().flat_map(|list| body.items(&["spec", list]));
-        let mut images = lists.filter_map(|container| container["image"].as_str());
-        images.any(|image| find_settings(world, image).is_some_and(|found| found.name() == name))
-    };
-    world.list("pods").map(|pod| &**pod).filter(|pod| is_ours(world, pod)).filter(uses)
+    let is_it = move |image: &str| find_settings(world, image).is_some_and(|found| found.name() == name);
+    let pods = world.list("pods").map(|pod| &**pod).filter(|pod| is_ours(world, pod));
+    pods.filter(move |pod| uses_image(pod, is_it))
+}
+
+/// Whether a container of a pod has a matching image.
+fn uses_image(pod: &Row, matches: impl Fn(&str) -> bool) -> bool {
+    pod.body().containers().filter_map(|container| container["image"].as_str()).any(matches)
 }
 
 /// The pods that an Image object concerns: those that may wait for one, and those that run one of its images.
@@ -212,15 +213,10 @@ pub fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let watches = !object.items(&["spec", "watch"]).is_empty();
     let patterns: Vec<&str> =
         object.items(&["spec", "patterns"]).iter().filter_map(|pattern| pattern.as_str()).collect();
-    let uses = |pod: &Row| {
-        let pod = pod.body();
-        let lists = ["containers", "initContainers"].iter().flat_map(|list| pod.items(&["spec", list]));
-        let mut images = lists.filter_map(|container| container["image"].as_str());
-        images.any(|image| pattern::best(patterns.iter().copied(), image).is_some())
-    };
+    let is_listed = |image: &str| pattern::best(patterns.iter().copied(), image).is_some();
     let minds = |pod: &Row| {
         let fields = pod.pod().filter(|fields| !fields.phase.is_terminal());
-        fields.is_some_and(|fields| !fields.ready || (watches && uses(pod)))
+        fields.is_some_and(|fields| !fields.ready || (watches && uses_image(pod, is_listed)))
     };
     let pods = world.list("pods").filter(|pod| is_ours(world, pod) && minds(pod));
     pods.map(|pod| pod.key.clone()).collect()

@@ -110,8 +110,7 @@ fn complete(pod: &mut Object, file: &str, node: &str, hash: &str) {
     pod.set(&["metadata", "annotations", "kubernetes.io/config.hash"], hash);
     pod.set(&["metadata", "annotations", "kubernetes.io/config.source"], "file");
     let relative = |container: &Value| container["image"].as_str().is_some_and(|image| image.starts_with('.'));
-    let lists = ["initContainers", "containers"];
-    if lists.iter().any(|list| pod.items(&["spec", list]).iter().any(relative))
+    if pod.containers().any(relative)
         && let Some(folder) = Path::new(file).parent().and_then(Path::to_str)
     {
         pod.set(&["metadata", "annotations", MANIFEST_DIR], folder);

@@ -58,8 +58,7 @@ fn desired_ports(world: &World, row: &Row) -> Vec<HostPort> {
 }
 
 fn ports(pod: &Object) -> impl Iterator<Item = &Value> {
-    let containers = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
-    containers.flat_map(|container| container["ports"].as_array().into_iter().flatten())
+    pod.containers().flat_map(|container| container["ports"].as_array().into_iter().flatten())
 }
 
 fn host_port(port: &Value, pod: Ipv4Addr) -> Option<HostPort> {

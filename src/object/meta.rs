@@ -249,6 +249,11 @@ impl Object {
         self.value_at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
+    /// The init containers of a pod, then its containers; ephemeral containers are left out.
+    pub fn containers(&self) -> impl Iterator<Item = &Value> {
+        ["initContainers", "containers"].into_iter().flat_map(|list| self.items(&["spec", list]))
+    }
+
     /// The condition of a type in `status.conditions`.
     pub fn condition(&self, condition_type: &str) -> Option<&Value> {
         self.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == condition_type)

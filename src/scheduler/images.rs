@@ -23,11 +23,8 @@ fn score(query: &PodQuery<'_>, slot: usize) -> i64 {
     let node =
         query.world.node_cache().get(slot).and_then(|node| node.row.node()).filter(|node| !node.images.is_empty());
     let Some(node) = node else { return 0 };
-    let containers: Vec<&str> = ["initContainers", "containers"]
-        .iter()
-        .flat_map(|field| query.pod.items(&["spec", field]))
-        .map(|container| container["image"].as_str().unwrap_or_default())
-        .collect();
+    let containers: Vec<&str> =
+        query.pod.containers().map(|container| container["image"].as_str().unwrap_or_default()).collect();
     let sum: i64 = containers.iter().map(|image| scaled_size(query, node, &normalized_image_name(image))).sum();
     let most = MAX_CONTAINER_SIZE * containers.len() as i64;
     100 * (sum.clamp(MIN_SIZE, most) - MIN_SIZE) / (most - MIN_SIZE)

@@ -3,6 +3,7 @@
 use super::Args;
 use crate::apiserver::api::random;
 use crate::apiserver::rules::names;
+use crate::cli::one_pod::PodContainers;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Object;
 use serde_json::{Value, json};
@@ -131,11 +132,9 @@ fn name(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult<St
     if let Some(name) = &args.container {
         return Ok(name.clone());
     }
-    let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let is_used =
-        |name: &String| lists.iter().any(|list| pod.items(&["spec", list]).iter().any(|one| one["name"] == **name));
+    let used = PodContainers::from_pod(pod);
     let mut name = names::generate("debugger-", random());
-    while is_used(&name) {
+    while used.has(&name) {
         name = names::generate("debugger-", random());
     }
     if !args.quiet {

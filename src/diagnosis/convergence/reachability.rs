@@ -64,9 +64,8 @@ pub fn idle<'w>(world: &'w World, row: &'w Row, service: &Object) -> Option<&'w 
 /// A port that is named by the Service and by no container of its pods.
 fn unnamed_port(service: &Object, pods: &[&Arc<Row>]) -> Option<String> {
     let pod = pods.first()?.body();
-    let containers = ["containers", "initContainers"].map(|list| pod.items(&["spec", list]));
     let named = |name: &str| {
-        let mut ports = containers.into_iter().flatten().flat_map(|one| one["ports"].as_array().into_iter().flatten());
+        let mut ports = pod.containers().flat_map(|one| one["ports"].as_array().into_iter().flatten());
         ports.any(|port| port["name"] == name)
     };
     let targets = service.items(&["spec", "ports"]).iter().filter_map(|port| port["targetPort"].as_str());

@@ -56,8 +56,7 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, list: &str, plane:
     let runs_once = list == "initContainerStatuses" && spec["restartPolicy"] != "Always";
     let status = status(pod, list, name);
     let wanted = if runs_once { "done" } else { "running and ready" };
-    let all = ["initContainers", "containers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
-    let others = all.filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
+    let others = pod.containers().filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
     let link = CauseLink {
         address: pod.text(&["status", "podIP"]).and_then(|ip| ip.parse().ok()),
         neighbours: others.map(str::to_owned).collect(),

@@ -27,8 +27,7 @@ pub fn links(world: &mut World, pod: &Row, plane: &ControlPlaneState) -> Vec<Cau
         return Vec::new();
     }
     let body = pod.body();
-    let containers = ["initContainers", "containers"].iter().flat_map(|list| body.items(&["spec", list]));
-    let images = containers.filter_map(|container| image::find_settings(world, container["image"].as_str()?));
+    let images = body.containers().filter_map(|container| image::find_settings(world, container["image"].as_str()?));
     let names: BTreeSet<String> = images.map(|image| image.name().to_owned()).collect();
     let rows: Vec<_> = names.iter().filter_map(|name| world.find(RESOURCE, "", name).cloned()).collect();
     let links = rows.iter().map(|row| link(world, row, plane));

@@ -114,8 +114,7 @@ fn references(pod: &Object) -> BTreeMap<RequiredObject, Vec<String>> {
             note("secrets", &source["secret"], "name", items(&source["secret"]));
         }
     }
-    let containers = pod.items(&["spec", "initContainers"]).iter().chain(pod.items(&["spec", "containers"]));
-    for container in containers {
+    for container in pod.containers() {
         for from in container["envFrom"].as_array().into_iter().flatten() {
             note("configmaps", &from["configMapRef"], "name", Vec::new());
             note("secrets", &from["secretRef"], "name", Vec::new());

@@ -112,8 +112,8 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
     let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
     let (status, code) = statuses.find_map(|status| Some((status, code(status)?)))?;
     let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
-    let mut specs = ["initContainers", "containers"].iter().flat_map(|list| object.items(&["spec", list]));
-    let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known_end(world, row, spec, ended, plane));
+    let spec = object.containers().find(|spec| spec["name"] == name);
+    let known = spec.and_then(|spec| known_end(world, row, spec, ended, plane));
     let reason = ended["reason"].as_str().unwrap_or("Error");
     let detail = ended["message"].as_str().and_then(|text| text.trim().lines().last());
     // A reason of its own says it already.
