@@ -137,6 +137,14 @@ pub fn lock(pod: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
+/// Removes a file; a missing file is no error.
+pub fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Connects to a pod's shim without waiting.
 pub fn dial(pod: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -162,10 +170,7 @@ pub fn bind_announcements(state: &Path, name: &str) -> io::Result<OwnedFd> {
         socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     // The socket's file gets the mode of the socket at bind, so that it is never open to others.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    match fs::remove_file(state.join(name)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_if_exists(&state.join(name))?;
     bind(&socket, &address)?;
     Ok(socket)
 }

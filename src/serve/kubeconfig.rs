@@ -1,6 +1,7 @@
 //! The kubeconfig with the server's address and the clients' token.
 
 use crate::object::io_error_text;
+use crate::runtime::folder;
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -110,7 +111,7 @@ pub fn write(path: &Path, access: &ServerAccess<'_>) -> anyhow::Result<File> {
 
 fn write_new(path: &Path, access: &ServerAccess<'_>) -> std::io::Result<File> {
     // Removes the file of a server that was killed.
-    fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    folder::remove_if_exists(path)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.try_lock()?;
     file.write_all(format!("{FIRST_LINE}{}", text(access)?).as_bytes())?;

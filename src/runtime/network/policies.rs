@@ -7,7 +7,6 @@ use crate::network::policy::table::{self, Direction, PolicyFlow};
 use crate::object::Key;
 use crate::world::policy::{DeniedConnection, NetworkPolicyRules};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -61,7 +60,7 @@ impl WrittenPolicies {
         }
         if rules.is_none() {
             self.subjects.remove(&name);
-            remove(&folder.join(&name))?;
+            folder::remove_if_exists(&folder.join(&name))?;
         }
         Ok(())
     }
@@ -70,7 +69,7 @@ impl WrittenPolicies {
         let names = self.pods.get(&address).into_iter().flatten().fold(String::new(), |text, name| text + name + "\n");
         if names.is_empty() {
             self.pods.remove(&address);
-            return remove(&folder.join(address.to_string()));
+            return folder::remove_if_exists(&folder.join(address.to_string()));
         }
         folder::replace(&folder.join(address.to_string()), names.as_bytes())
     }
@@ -80,18 +79,8 @@ impl WrittenPolicies {
         let is_known = |name: &str| {
             self.subjects.contains_key(name) || name.parse().is_ok_and(|address| self.pods.contains_key(&address))
         };
-        for entry in fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten() {
-            if !entry.file_name().to_str().is_some_and(is_known) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-        let _ = tables::renew(state);
+        tables::sweep(state, FOLDER, |name| !is_known(name));
     }
-}
-
-fn remove(file: &Path) -> io::Result<()> {
-    let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    fs::remove_file(file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Whether any policy may restrict the egress of this pod.
@@ -134,6 +123,7 @@ fn policies_of_pod(tables: &NetworkTables, pod: Ipv4Addr) -> io::Result<Vec<(Str
 mod tests {
     use super::*;
     use crate::object::Resource;
+    use std::fs;
     use std::net::SocketAddrV4;
 
     fn key(name: &str) -> Key {

@@ -11,7 +11,6 @@ use crate::object::Str;
 use crate::world::plan::{Route, RoutePort};
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -48,12 +47,7 @@ impl WrittenRoutes {
             let address: Option<Ipv4Addr> = name.trim_end_matches(".new").parse().ok();
             address.is_some_and(|address| address.octets()[2] != 255) && !self.0.contains(name)
         };
-        for entry in fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(is_gone) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-        let _ = tables::renew(state);
+        tables::sweep(state, FOLDER, is_gone);
     }
 }
 
@@ -67,8 +61,7 @@ pub fn write(state: &Path, route: &Route) -> io::Result<()> {
     let written = route.addresses().try_for_each(|address| {
         let file = folder.join(&**address);
         if text.is_empty() {
-            let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            return fs::remove_file(&file).or_else(|error| if gone(&error) { Ok(()) } else { Err(error) });
+            return folder::remove_if_exists(&file);
         }
         folder::replace(&file, text.as_bytes())
     });

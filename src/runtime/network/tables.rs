@@ -8,7 +8,7 @@ use super::random::random_number;
 use rustix::fs::{Mode, OFlags};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::FileExt;
@@ -28,6 +28,16 @@ pub fn renew(state: &Path) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(state.join(STAMP), flags, Mode::RUSR | Mode::WUSR)?);
     file.write_all_at(&random_number().to_ne_bytes(), 0)
+}
+
+/// Removes the files of a table whose names are stale, and changes the stamp.
+pub fn sweep(state: &Path, table: &str, is_stale: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(state.join(table)).into_iter().flatten().flatten() {
+        if is_stale(&entry.file_name().to_string_lossy()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    let _ = renew(state);
 }
 
 /// The tables of a cluster.
@@ -156,7 +166,7 @@ mod tests {
         write("two");
         renew(state.path()).unwrap();
         assert_eq!(read(), "two");
-        std::fs::remove_file(state.path().join("routes/a")).unwrap();
+        fs::remove_file(state.path().join("routes/a")).unwrap();
         renew(state.path()).unwrap();
         assert_eq!(read(), "");
     }
