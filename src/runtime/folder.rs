@@ -26,7 +26,7 @@ use rustix::net::{
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -145,11 +145,16 @@ pub fn remove_if_exists(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Returns the path of a file in an open folder: a path below 108 bytes, the kernel's limit for names of sockets.
+pub fn short_path(folder: &impl AsRawFd, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+}
+
 /// Connects to a pod's shim without waiting.
 pub fn dial(pod: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(CWD, pod, flags, Mode::empty())?;
-    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{SOCKET}", folder.as_fd().as_raw_fd()))?;
+    let address = SocketAddrUnix::new(short_path(&folder, SOCKET))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &address)?;
@@ -165,7 +170,7 @@ pub fn announcement_socket(thread: usize) -> String {
 pub fn bind_announcements(state: &Path, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(CWD, state, flags, Mode::empty())?;
-    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd()))?;
+    let address = SocketAddrUnix::new(short_path(&folder, name))?;
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     // The socket's file gets the mode of the socket at bind, so that it is never open to others.

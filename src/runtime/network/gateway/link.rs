@@ -1,8 +1,8 @@
 //! The control plane's side of the gateway: a thread that finds or starts it and sends it the whole configuration, and does so again when
 //! the gateway has died.
 
-use super::super::super::spawn;
-use super::{GatewayCommand, GatewayNews, MOMENT, WORD, build, socket};
+use super::super::super::{folder, spawn};
+use super::{GatewayCommand, GatewayNews, MOMENT, SOCKET, WORD, build};
 use crate::object::{Key, Str};
 use crate::world::Report;
 use crate::world::ingress_routes::{HostPort, IngressRoute};
@@ -207,7 +207,7 @@ impl GatewayConnection {
 
     /// Connects to the running gateway or starts one, and sends it all commands.
     fn connect(&mut self) {
-        let found = || UnixStream::connect(socket(&File::open(&self.state).ok()?)).ok();
+        let found = || UnixStream::connect(folder::short_path(&File::open(&self.state).ok()?, SOCKET)).ok();
         let Some(stream) = found().or_else(|| self.start().ok()) else { return };
         let _ = stream.set_write_timeout(Some(MOMENT));
         let Ok(reader) = stream.try_clone() else { return };

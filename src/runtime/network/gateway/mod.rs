@@ -26,7 +26,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -115,11 +114,6 @@ pub fn runs(state: &Path) -> bool {
     lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Returns a path for a socket in a folder that is short enough for any folder.
-fn socket(folder: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
-}
-
 /// Runs the gateway of a cluster as a daemon. The first control plane is connected to standard input.
 pub fn main(state: &Path) -> io::Result<()> {
     // SAFETY: only standard input, output and error are in use; other inherited descriptors have no owner here.
@@ -135,7 +129,7 @@ pub fn main(state: &Path) -> io::Result<()> {
     let Some(_lock) = lock(state)? else { return Ok(()) };
     let folder = File::open(state)?;
     let _ = std::fs::remove_file(state.join(SOCKET));
-    let listener = UnixListener::bind(socket(&folder))?;
+    let listener = UnixListener::bind(folder::short_path(&folder, SOCKET))?;
     let first = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
     rustix::stdio::dup2_stdin(super::super::spawn::open_dev_null()?)?;
     let mut gateway = Gateway::new(state)?;

@@ -2,6 +2,7 @@
 //!
 //! Never: waits longer than [`PATIENCE`]. Start reading at [`RemoteAddresses::prepare`].
 
+use super::super::super::folder;
 use super::super::tables::NetworkTables;
 use crate::world::policy::Cidr;
 use rustix::io::Errno;
@@ -10,7 +11,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -47,15 +47,10 @@ fn is_remote(text: &str, address: Ipv4Addr) -> bool {
     within.max_by_key(|(_, block)| block.bits).is_some_and(|(is_remote, _)| is_remote)
 }
 
-/// Returns a path for the socket that is short enough for any folder.
-fn socket_path(folder: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
-}
-
 /// Opens the gateway's side of the socket.
 pub fn listen(state: &Path) -> io::Result<UnixListener> {
     let folder = File::open(state)?;
-    let path = socket_path(&folder);
+    let path = folder::short_path(&folder, SOCKET);
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
@@ -94,7 +89,7 @@ impl RemoteAddresses {
 
     fn ask(&self, to: SocketAddrV4, is_stream: bool) -> Result<(), Errno> {
         let exchange = || {
-            let mut stream = UnixStream::connect(socket_path(&File::open(&self.state)?))?;
+            let mut stream = UnixStream::connect(folder::short_path(&File::open(&self.state)?, SOCKET))?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             writeln!(stream, "{} {to}", if is_stream { "tcp" } else { "udp" })?;
