@@ -3,7 +3,6 @@
 
 use crate::object::{Object, OwnerRef};
 use crate::world::{Plan, Row, World, WriteVerb};
-use serde_json::Value;
 use std::sync::Arc;
 
 /// An object in its role as the managing controller of others.
@@ -82,12 +81,6 @@ impl Owner<'_> {
 /// The object of a row without its reference to an owner.
 pub fn without_owner(child: &Row, uid: &str) -> Object {
     let mut object = child.object();
-    let owners = object.items(&["metadata", "ownerReferences"]).to_vec();
-    let left: Vec<Value> = owners.into_iter().filter(|owner| owner["uid"] != uid).collect();
-    if left.is_empty() {
-        object.unset(&["metadata", "ownerReferences"]);
-    } else {
-        object.set(&["metadata", "ownerReferences"], left);
-    }
+    object.retain_items(&["metadata", "ownerReferences"], |owner| owner["uid"] != uid);
     object
 }

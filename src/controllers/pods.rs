@@ -135,13 +135,7 @@ impl PodCreationBudget {
 
 /// Removes a finalizer from an object.
 pub fn without_finalizer(mut object: Object, finalizer: &str) -> Object {
-    let left: Vec<Value> =
-        object.items(&["metadata", "finalizers"]).iter().filter(|one| *one != finalizer).cloned().collect();
-    if left.is_empty() {
-        object.unset(&["metadata", "finalizers"]);
-    } else {
-        object.set(&["metadata", "finalizers"], left);
-    }
+    object.retain_items(&["metadata", "finalizers"], |known| known != finalizer);
     object
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Never: makes or allocates a claim; [`super::pod_resource_claims`] and the scheduler do.
 
-use super::pods::delete;
+use super::pods::{self, delete};
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb, devices};
 use serde_json::Value;
@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     let is_protected = claim.items(&["metadata", "finalizers"]).iter().any(|one| one == devices::FINALIZER);
     if is_protected && !devices::is_allocated(&claim) {
-        plan.write(WriteVerb::Update(without_finalizer(&claim)), "its devices are free");
+        plan.write(WriteVerb::Update(pods::without_finalizer(claim, devices::FINALIZER)), "its devices are free");
     } else if is_protected && row.is_deleting() {
         release(&claim, valid, "it is deleted, and no pod uses it", &mut plan);
     } else if !row.is_deleting() && !is_owner_waiting(world, row) {
@@ -59,18 +59,6 @@ fn release(claim: &Object, valid: Vec<Value>, why: &str, plan: &mut Plan) {
         status.set(&["status", "reservedFor"], valid);
     }
     plan.write(WriteVerb::Status(status), why);
-}
-
-/// Returns a claim that can be deleted.
-fn without_finalizer(claim: &Object) -> Object {
-    let mut finalizers = claim.items(&["metadata", "finalizers"]).to_vec();
-    finalizers.retain(|finalizer| finalizer != devices::FINALIZER);
-    let mut claim = claim.clone();
-    match finalizers.is_empty() {
-        true => drop(claim.unset(&["metadata", "finalizers"])),
-        false => claim.set(&["metadata", "finalizers"], finalizers),
-    }
-    claim
 }
 
 /// Whether a consumer still uses a claim. Consumers other than pods are left alone.

@@ -131,6 +131,16 @@ impl Object {
         at.as_object_mut().is_some_and(|map| map.remove(*last).is_some())
     }
 
+    /// Keeps some items of the list at a path of keys, and removes a list without any.
+    pub fn retain_items(&mut self, path: &[&str], keep: impl Fn(&Value) -> bool) {
+        let kept: Vec<Value> = self.items(path).iter().filter(|item| keep(item)).cloned().collect();
+        if kept.is_empty() {
+            self.unset(path);
+        } else {
+            self.set(path, kept);
+        }
+    }
+
     /// `apiVersion`; empty when absent.
     pub fn api_version(&self) -> &str {
         self.text(&["apiVersion"]).unwrap_or_default()
