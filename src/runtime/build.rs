@@ -284,18 +284,10 @@ impl BuildLogWriter {
         let pod = folder::pod(state, &start.pod_uid);
         folder::private_folder(&pod)?;
         if folder::read_record(&pod).is_none() {
-            let pod_name = wire::PodName {
-                uid: start.pod_uid.to_string(),
-                namespace: start.namespace.to_string(),
-                name: start.pod.to_string(),
-                node: start.node.to_string(),
-                ip: start.ip.to_string(),
-                uses_services: start.uses_services,
-            };
             let boot = super::process::boot_id().to_string();
             folder::write_record(
                 &pod,
-                &wire::ShimRecord { boot, epoch, left: true, pod: pod_name, ..wire::ShimRecord::empty() },
+                &wire::ShimRecord { boot, epoch, left: true, pod: start.into(), ..wire::ShimRecord::empty() },
             )?;
         }
         folder::private_folder(&pod.join(&*start.container))?;

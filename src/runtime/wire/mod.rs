@@ -11,7 +11,7 @@ use crate::world::limits::Limits;
 use crate::world::policy::DeniedConnection;
 use crate::world::start::{DnsTarget, FileKey};
 use crate::world::volume::{Volume, VolumeContent, VolumeMountPoint};
-use crate::world::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision};
+use crate::world::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, Start};
 pub use record::{ContainerRecord, RecordedEnd, RecordedState, RecordedStop, ShimRecord};
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +102,19 @@ pub struct PodName {
     pub ip: String,
     /// Whether connections to Services are directed although the pod is on the machine's network.
     pub uses_services: bool,
+}
+
+impl From<&Start> for PodName {
+    fn from(start: &Start) -> PodName {
+        PodName {
+            uid: start.pod_uid.to_string(),
+            namespace: start.namespace.to_string(),
+            name: start.pod.to_string(),
+            node: start.node.to_string(),
+            ip: start.ip.to_string(),
+            uses_services: start.uses_services,
+        }
+    }
 }
 
 /// A request to start one attempt.

@@ -384,14 +384,7 @@ impl Shard {
             return self.refuse(&start.pod_uid, &start.container, start.attempt, refusal);
         }
         let pod = self.pods.entry(start.pod_uid.clone()).or_default();
-        let name = PodName {
-            uid: start.pod_uid.to_string(),
-            namespace: start.namespace.to_string(),
-            name: start.pod.to_string(),
-            node: start.node.to_string(),
-            ip: start.ip.to_string(),
-            uses_services: start.uses_services,
-        };
+        let name = PodName::from(start);
         if pod.name.as_ref() != Some(&name) {
             // The previous leader may have died between the fork of the shim and its first request.
             if let Some(link) = &mut pod.link {
