@@ -1,6 +1,7 @@
 //! Field paths of replacements: `spec.containers.[name=web].image`, `metadata.annotations.a\.b`, `rules.*.host`.
 
 use super::BuildResult;
+use crate::object::scalar_text;
 use serde_json::{Map, Value};
 
 /// One step of a path.
@@ -103,12 +104,7 @@ pub fn visit_values(
 }
 
 fn item_has(item: &Value, key: &str, wanted: &str) -> bool {
-    item.get(key).is_some_and(|value| text(value) == wanted)
-}
-
-/// Returns a value as text.
-pub fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    item.get(key).is_some_and(|value| scalar_text(value) == wanted)
 }
 
 #[cfg(test)]

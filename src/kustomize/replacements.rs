@@ -7,6 +7,7 @@ use super::resource::BuildResource;
 use super::root::{FileAccess, KustomizationRoot};
 use super::target::TargetPattern;
 use crate::kinds::typed;
+use crate::object::scalar_text;
 use crate::object::yaml::MAX_BYTES;
 use serde_json::Value;
 
@@ -140,7 +141,7 @@ fn set(at: &mut Value, value: &Value, options: &FieldOptions) -> BuildResult {
     };
     let is_scalar = |value: &Value| !value.is_object() && !value.is_array();
     *at = match (&*at, value) {
-        (Value::String(_), value) if is_scalar(&value) => path::text(&value).into(),
+        (Value::String(_), value) if is_scalar(&value) => scalar_text(&value).into(),
         (Value::Number(_) | Value::Bool(_), Value::String(text)) => {
             let plain =
                 serde_json::from_str(&text).ok().filter(|value: &Value| value.is_number() || value.is_boolean());
@@ -155,6 +156,6 @@ fn scalar(value: &Value) -> BuildResult<String> {
     match value {
         Value::Object(_) | Value::Array(_) => Err("delimiter option can only be used with scalar nodes".to_owned()),
         Value::Null => Ok(String::new()),
-        value => Ok(path::text(value)),
+        value => Ok(scalar_text(value)),
     }
 }

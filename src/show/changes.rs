@@ -4,6 +4,7 @@
 //! an item before it is removed. Start reading at [`field_changes`].
 
 use crate::kinds::manifest_folder;
+use crate::object::scalar_text;
 use serde_json::{Map, Value};
 
 /// Fields that name the items of a list, in the order in which they are tried.
@@ -127,29 +128,25 @@ fn compare_lists(path: &str, (before, after): (&[Value], &[Value]), (changes, de
     let find = |list: &'_ [Value], wanted: &Value| list.iter().position(|item| item[name] == *wanted);
     for item in before {
         let other = find(after, &item[name]).map(|at| &after[at]);
-        compare(&format!("{path}[{}]", plain(&item[name])), Some(item), other, depth + 1, changes);
+        compare(&format!("{path}[{}]", scalar_text(&item[name])), Some(item), other, depth + 1, changes);
     }
     for item in after.iter().filter(|item| find(before, &item[name]).is_none()) {
-        compare(&format!("{path}[{}]", plain(&item[name])), None, Some(item), depth + 1, changes);
+        compare(&format!("{path}[{}]", scalar_text(&item[name])), None, Some(item), depth + 1, changes);
     }
 }
 
 /// Whether a field names each item of a list, and each differently.
 fn names_all_items(list: &[Value], name: &str) -> bool {
     let mut names: Vec<String> =
-        list.iter().filter(|item| !item[name].is_null()).map(|item| plain(&item[name])).collect();
+        list.iter().filter(|item| !item[name].is_null()).map(|item| scalar_text(&item[name])).collect();
     names.sort();
     names.dedup();
     names.len() == list.len()
 }
 
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// A value in one line, shortened.
 fn shown(value: &Value) -> String {
-    let text = plain(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = scalar_text(value).split_whitespace().collect::<Vec<_>>().join(" ");
     if text.chars().count() <= LONGEST {
         return text;
     }

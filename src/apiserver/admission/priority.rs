@@ -3,7 +3,7 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
-use crate::object::{Key, Object, Resource};
+use crate::object::{Key, Object, Resource, scalar_text};
 use serde_json::Value;
 
 const CLASSES: Resource = Resource("priorityclasses.scheduling.k8s.io");
@@ -68,11 +68,10 @@ fn find_class(txn: &dyn Transaction, request: &AdmissionRequest<'_>) -> ApiResul
 fn set_or_check(request: &mut AdmissionRequest<'_>, field: &str, what: &str, computed: Value) -> ApiResult<()> {
     let given = request.object.value_at(&["spec", field]).filter(|given| !given.is_null());
     if let Some(given) = given.filter(|given| **given != computed) {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let why = format!(
             "{what} ({}) must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name",
-            plain(given),
-            plain(&computed)
+            scalar_text(given),
+            scalar_text(&computed)
         );
         return Err(request.forbidden_early(&why));
     }

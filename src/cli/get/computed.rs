@@ -3,10 +3,10 @@
 use super::Args;
 use crate::cli::{CliResult, CommandContext, Failure, rest};
 use crate::kinds::KindRegistry;
+use crate::object::scalar_text;
 use crate::serve::ComputedKind;
 use crate::show::columns;
 use crate::show::print::{ObjectPrinter, OutputFormat};
-use serde_json::Value;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -55,11 +55,10 @@ pub fn run(target: &ComputedTarget, args: &Args, format: OutputFormat, context: 
         return context.print(&text);
     };
     let table = rest::read_document(context, &path, TABLE)?;
-    let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let shown: Vec<usize> = (0..table["columnDefinitions"].as_array().map_or(0, Vec::len))
         .filter(|place| table["columnDefinitions"][*place]["priority"].as_i64().unwrap_or(0) == 0)
         .collect();
-    let heads = shown.iter().map(|place| cell(&table["columnDefinitions"][*place]["name"]).to_uppercase());
+    let heads = shown.iter().map(|place| scalar_text(&table["columnDefinitions"][*place]["name"]).to_uppercase());
     let mut lines = Vec::new();
     if !args.no_headers {
         lines.push(heads.collect::<Vec<_>>().join("\t"));
@@ -70,7 +69,8 @@ pub fn run(target: &ComputedTarget, args: &Args, format: OutputFormat, context: 
         return Ok(());
     }
     lines.extend(
-        rows.iter().map(|row| shown.iter().map(|place| cell(&row["cells"][*place])).collect::<Vec<_>>().join("\t")),
+        rows.iter()
+            .map(|row| shown.iter().map(|place| scalar_text(&row["cells"][*place])).collect::<Vec<_>>().join("\t")),
     );
     let text = lines.join("\n") + "\n";
     context.print(&columns::align(&text, columns::TABLE))

@@ -3,8 +3,8 @@
 //! Never: reads a file; env files come through a function. Everything that has no counterpart is returned as text.
 //! Start reading at [`convert`].
 
-use super::values::{ComposePort, host_path, pairs, parse_port, parse_volume, quantity, scalar, seconds, words};
-use crate::object::Object;
+use super::values::{ComposePort, host_path, pairs, parse_port, parse_volume, quantity, seconds, words};
+use crate::object::{Object, scalar_text_or_empty};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -107,7 +107,7 @@ impl ServiceConversion<'_> {
         let labels = json!({"app": self.name});
         let replicas =
             [&self.service["scale"], &self.service["deploy"]["replicas"]].iter().find_map(|count| count.as_u64());
-        let is_job = matches!(scalar(&self.service["restart"]).as_str(), "no" | "false" | "on-failure")
+        let is_job = matches!(scalar_text_or_empty(&self.service["restart"]).as_str(), "no" | "false" | "on-failure")
             || self.service["deploy"]["restart_policy"]["condition"] == "none";
         let pod = self.pod_spec(&ports, replicas.unwrap_or(1), read_env)?;
         let mut template = json!({"metadata": {"labels": labels}, "spec": pod});
@@ -177,7 +177,7 @@ impl ServiceConversion<'_> {
         if let Some(seconds) = seconds(&self.service["stop_grace_period"]) {
             pod["terminationGracePeriodSeconds"] = seconds.into();
         }
-        let user = scalar(&self.service["user"]);
+        let user = scalar_text_or_empty(&self.service["user"]);
         let mut ids = user.split(':').map(str::parse::<i64>);
         match (ids.next(), ids.next()) {
             _ if user.is_empty() => {}
@@ -227,7 +227,9 @@ impl ServiceConversion<'_> {
             match parse_port(port) {
                 Some(port) if !ports.contains(&port) => ports.push(port),
                 Some(_) => {}
-                None => self.left_out.push(format!("the port {} is left out: write each port by itself", scalar(port))),
+                None => self
+                    .left_out
+                    .push(format!("the port {} is left out: write each port by itself", scalar_text_or_empty(port))),
             }
         }
         for port in &mut ports {
@@ -271,7 +273,7 @@ impl ServiceConversion<'_> {
     fn waits(&mut self) -> Vec<Value> {
         let depends = &self.service["depends_on"];
         let names: Vec<String> = match depends {
-            Value::Array(names) => names.iter().map(scalar).collect(),
+            Value::Array(names) => names.iter().map(scalar_text_or_empty).collect(),
             Value::Object(names) => names.keys().cloned().collect(),
             _ => Vec::new(),
         };
@@ -302,7 +304,7 @@ impl ServiceConversion<'_> {
         let command = match &check["test"] {
             Value::String(script) => vec!["sh".to_owned(), "-c".to_owned(), script.clone()],
             test => {
-                let words: Vec<String> = test.as_array()?.iter().map(scalar).collect();
+                let words: Vec<String> = test.as_array()?.iter().map(scalar_text_or_empty).collect();
                 match words.split_first()? {
                     (first, _) if first == "NONE" => return None,
                     (first, rest) if first == "CMD-SHELL" => vec!["sh".to_owned(), "-c".to_owned(), rest.join(" ")],
@@ -319,7 +321,9 @@ impl ServiceConversion<'_> {
                 probe[target] = seconds.max(i64::from(field != "start_period")).into();
             }
         }
-        if let Some(retries) = check["retries"].as_i64().or_else(|| scalar(&check["retries"]).parse().ok()) {
+        if let Some(retries) =
+            check["retries"].as_i64().or_else(|| scalar_text_or_empty(&check["retries"]).parse().ok())
+        {
             probe["failureThreshold"] = retries.max(1).into();
         }
         Some(probe)
@@ -327,12 +331,16 @@ impl ServiceConversion<'_> {
 
     fn limits(&self) -> Option<Value> {
         let limits = &self.service["deploy"]["resources"]["limits"];
-        let memory =
-            [&limits["memory"], &self.service["mem_limit"]].map(scalar).into_iter().find(|text| !text.is_empty());
+        let memory = [&limits["memory"], &self.service["mem_limit"]]
+            .map(scalar_text_or_empty)
+            .into_iter()
+            .find(|text| !text.is_empty());
         let mut resources = Map::new();
         resources.extend(memory.map(|memory| ("memory".to_owned(), quantity(&memory).into())));
         resources.extend(
-            Some(scalar(&limits["cpus"])).filter(|text| !text.is_empty()).map(|cpus| ("cpu".to_owned(), cpus.into())),
+            Some(scalar_text_or_empty(&limits["cpus"]))
+                .filter(|text| !text.is_empty())
+                .map(|cpus| ("cpu".to_owned(), cpus.into())),
         );
         (!resources.is_empty()).then(|| resources.into())
     }

@@ -2,7 +2,7 @@
 //!
 //! Start reading at [`scalar`].
 
-use crate::object::time;
+use crate::object::{scalar_text_or_empty, time};
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub struct ComposePort {
 /// Returns the words of a command: a list, or a text that is split as a shell splits it.
 pub fn words(value: &Value) -> Option<Vec<String>> {
     match value {
-        Value::Array(words) => Some(words.iter().map(scalar).collect()),
+        Value::Array(words) => Some(words.iter().map(scalar_text_or_empty).collect()),
         Value::String(text) => Some(split_words(text)),
         _ => None,
     }
@@ -53,10 +53,12 @@ fn split_words(text: &str) -> Vec<String> {
 /// Returns the pairs of a map, or of a list of texts that are split at one of two signs.
 pub fn pairs(value: &Value, signs: [char; 2]) -> Vec<(String, String)> {
     match value {
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), scalar(value))).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), scalar_text_or_empty(value))).collect()
+        }
         Value::Array(items) => {
             let split = |item: &Value| {
-                let text = scalar(item);
+                let text = scalar_text_or_empty(item);
                 let (name, value) = text.split_once(signs).unwrap_or((&text, ""));
                 (name.to_owned(), value.to_owned())
             };
@@ -70,12 +72,12 @@ pub fn pairs(value: &Value, signs: [char; 2]) -> Vec<(String, String)> {
 pub fn parse_port(value: &Value) -> Option<ComposePort> {
     if value.is_object() {
         let target = value["target"].as_u64()?;
-        let published = scalar(&value["published"]);
+        let published = scalar_text_or_empty(&value["published"]);
         let published = if published.is_empty() { None } else { Some(published.parse().ok()?) };
         let protocol = value["protocol"].as_str().unwrap_or("tcp").to_uppercase();
         return Some(ComposePort { target, published, protocol });
     }
-    let text = scalar(value);
+    let text = scalar_text_or_empty(value);
     let (ports, protocol) = text.split_once('/').unwrap_or((&text, "tcp"));
     let mut parts = ports.rsplit(':');
     let target = parts.next()?.parse().ok()?;
@@ -94,7 +96,7 @@ pub fn parse_volume(value: &Value) -> Option<(&'static str, String, String, bool
         };
         return Some((
             kind,
-            scalar(&value["source"]),
+            scalar_text_or_empty(&value["source"]),
             value["target"].as_str()?.to_owned(),
             value["read_only"] == true,
         ));
@@ -129,7 +131,7 @@ pub fn host_path(source: &str, folder: &Path) -> String {
 
 /// Returns whole seconds of a duration such as `1m30s`; a part of a second counts as one.
 pub fn seconds(value: &Value) -> Option<i64> {
-    let text = scalar(value);
+    let text = scalar_text_or_empty(value);
     let parsed = time::parse_duration(&text).ok().or_else(|| time::parse_duration(&format!("{text}s")).ok())?;
     (!text.is_empty()).then(|| parsed.as_secs() + i64::from(parsed.subsec_nanos() > 0))
 }
@@ -143,15 +145,6 @@ pub fn quantity(text: &str) -> String {
         "m" => format!("{number}Mi"),
         "g" => format!("{number}Gi"),
         _ => number.to_owned(),
-    }
-}
-
-/// Returns the text of a scalar, as YAML writes it.
-pub fn scalar(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
     }
 }
 

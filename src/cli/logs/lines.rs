@@ -2,6 +2,7 @@
 //!
 //! Never: reads a log. Start reading at [`LineWriter::write`].
 
+use crate::object::scalar_text;
 use crate::show::escape;
 use colored::{Color, Colorize};
 use regex::bytes::Regex;
@@ -64,7 +65,7 @@ fn pretty(line: Value) -> Option<String> {
     words.extend(time.map(|time| escape::text(&time).dimmed().to_string()));
     words.extend(level.map(|level| coloured_level(&escape::text(&level.to_uppercase()))));
     words.extend(message.map(|message| escape::text(&message)));
-    let rest = fields.into_iter().map(|(name, value)| escape::text(&format!("{name}={}", plain(&value))));
+    let rest = fields.into_iter().map(|(name, value)| escape::text(&format!("{name}={}", scalar_text(&value))));
     words.extend(rest.map(|field| field.dimmed().to_string()));
     Some(words.join(" "))
 }
@@ -73,11 +74,7 @@ fn pretty(line: Value) -> Option<String> {
 fn take_first(fields: &mut Map<String, Value>, names: &[&str]) -> Option<String> {
     let name =
         names.iter().find(|name| fields.get(**name).is_some_and(|value| value.is_string() || value.is_number()))?;
-    fields.remove(*name).map(|value| plain(&value))
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    fields.remove(*name).map(|value| scalar_text(&value))
 }
 
 fn coloured_level(level: &str) -> String {

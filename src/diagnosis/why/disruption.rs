@@ -4,7 +4,7 @@ use super::dry_run::with_dry_run;
 use super::relations::owners;
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
-use crate::object::Object;
+use crate::object::{Object, scalar_text};
 use crate::world::{Row, World};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
 fn bound(object: &Object) -> String {
     let bound_text = |field: &str| {
         let value = object.value_at(&["spec", field])?;
-        Some(format!("{field} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        Some(format!("{field} {}", scalar_text(value)))
     };
     bound_text("minAvailable").or_else(|| bound_text("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())
 }

@@ -5,7 +5,7 @@
 use super::pattern;
 use super::schema::has_flag;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
-use crate::object::Object;
+use crate::object::{Object, scalar_text};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -134,8 +134,7 @@ fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
 
 fn check_enum(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(known) = schema["enum"].as_array().filter(|known| !known.contains(value)) else { return };
-    let known: Vec<String> =
-        known.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
+    let known: Vec<String> = known.iter().map(scalar_text).collect();
     errors.unsupported_as_listed(path, value.clone(), &known.iter().map(String::as_str).collect::<Vec<_>>());
 }
 

@@ -1,6 +1,6 @@
 //! Lenient reading of a body: missing fields and fields of unexpected types read as empty.
 
-use crate::object::Time;
+use crate::object::{Time, scalar_text_or_empty};
 use serde_json::Value;
 
 static NULL: Value = Value::Null;
@@ -38,7 +38,7 @@ pub trait BodyRead {
     /// The entries of a map sorted by key; values that are not text are printed as JSON.
     fn pairs(&self, path: &str) -> Vec<(&str, String)> {
         let map = self.value_at(path).as_object().into_iter().flatten();
-        map.map(|(key, value)| (key.as_str(), plain(value))).collect()
+        map.map(|(key, value)| (key.as_str(), scalar_text_or_empty(value))).collect()
     }
 
     /// Whether there is a value other than null.
@@ -48,7 +48,7 @@ pub trait BodyRead {
 
     /// The value for output: text without quotes, other types as JSON; empty when absent.
     fn plain(&self, path: &str) -> String {
-        plain(self.value_at(path))
+        scalar_text_or_empty(self.value_at(path))
     }
 
     /// The time, if present and valid.
@@ -60,14 +60,6 @@ pub trait BodyRead {
 impl BodyRead for Value {
     fn value_at(&self, path: &str) -> &Value {
         path.split('.').try_fold(self, |value, name| value.get(name)).unwrap_or(&NULL)
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
     }
 }
 
