@@ -14,6 +14,7 @@ pub mod allocator;
 mod build;
 pub mod capacity;
 pub mod certificate_authority;
+pub mod connection_slot;
 pub mod contain;
 pub mod copy;
 pub mod debounced_watch;

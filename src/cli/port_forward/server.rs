@@ -8,6 +8,7 @@ use crate::apiserver::remote::{object_path, refusal};
 use crate::cli::port_forward::ports::TargetPorts;
 use crate::client::{ApiClient, ClientRequest, SocketSender};
 use crate::kinds;
+use crate::runtime::connection_slot::ConnectionSlot;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -51,7 +52,7 @@ pub async fn serve(target: Rc<Target>, word: String, remote: u16, here: SocketAd
         while open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
             tokio::time::sleep(LOOK).await;
         }
-        let (client, count) = (client.clone(), OpenConnection::new(&open));
+        let (client, count) = (client.clone(), ConnectionSlot::new(&open));
         let carry = move || {
             let _count = count;
             if let Err(why) = blocking(stream).and_then(|stream| carry(&client, &path, stream)) {
@@ -60,22 +61,6 @@ pub async fn serve(target: Rc<Target>, word: String, remote: u16, here: SocketAd
         };
         // Without a thread the connection ends.
         let _ = std::thread::Builder::new().name("forward".into()).spawn(carry);
-    }
-}
-
-/// Counts a connection while it lives.
-struct OpenConnection(Arc<AtomicUsize>);
-
-impl OpenConnection {
-    fn new(open: &Arc<AtomicUsize>) -> OpenConnection {
-        open.fetch_add(1, Ordering::Relaxed);
-        OpenConnection(open.clone())
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Never: moves a connection to another thread.
 
+use super::super::connection_slot::ConnectionSlot;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
@@ -39,22 +40,6 @@ struct PoolWorker {
     /// Number of its connections.
     load: Arc<AtomicUsize>,
     works: UnboundedSender<ConnectionTask>,
-}
-
-/// Counts one connection while it lives.
-struct ConnectionSlot(Arc<AtomicUsize>);
-
-impl ConnectionSlot {
-    fn new(load: &Arc<AtomicUsize>) -> ConnectionSlot {
-        load.fetch_add(1, Ordering::Relaxed);
-        ConnectionSlot(load.clone())
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl WorkerPool {
