@@ -173,6 +173,11 @@ impl fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Status {
+    /// Creates the error about a malformed request.
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::new(Reason::BadRequest, message)
+    }
+
     /// Creates an error with a message and no details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Status {
         Status {

@@ -20,10 +20,6 @@ const NO_PROTOBUF: &str = "the body of the request was in an unknown format - ac
 /// Maximum length of an unreadable body in the error message.
 const SHOWN: usize = 1024;
 
-fn bad(text: impl Into<String>) -> Status {
-    Status::new(Reason::BadRequest, text)
-}
-
 /// Returns the body of a request. `api_version` and `kind` are for protobuf bodies and errors.
 pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeResult<Value> {
     let media = media_type(request);
@@ -65,7 +61,7 @@ fn from_protobuf(body: &[u8], api_version: &str, kind: &str) -> ServeResult<Valu
         None => unrecognized(body, kind, &reason),
         Some((own_version, own)) => {
             let version = own_version.rsplit('/').next().unwrap_or_default();
-            bad(format!("{own} in version {version:?} cannot be handled as a {kind}: {reason}"))
+            Status::bad_request(format!("{own} in version {version:?} cannot be handled as a {kind}: {reason}"))
         }
     })?;
     if is_deeper_than(&value, yaml::MAX_DEPTH) {
@@ -75,7 +71,10 @@ fn from_protobuf(body: &[u8], api_version: &str, kind: &str) -> ServeResult<Valu
 }
 
 fn unrecognized(body: &[u8], kind: &str, why: &str) -> Status {
-    bad(format!("the object provided is unrecognized (must be of type {kind}): {why} ({})", shown(body)))
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+        shown(body)
+    ))
 }
 
 fn unsupported(text: &str) -> Status {
@@ -141,7 +140,7 @@ pub fn duplicates(
     }
     let (kind, version) = (asked.kind.kind, asked.api_version.rsplit('/').next().unwrap_or_default());
     let duplicates = duplicates.join(", ");
-    Err(bad(format!(
+    Err(Status::bad_request(format!(
         "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {duplicates}"
     )))
 }
@@ -174,7 +173,7 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     }
     if found.1 == kind.kind {
         let text = "the API version in the data";
-        return Err(bad(format!(
+        return Err(Status::bad_request(format!(
             "{text} ({}) does not match the expected API version ({})",
             found.0, asked.api_version
         )));
@@ -187,7 +186,7 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
         }
         None => format!("no kind {:?} is registered for version {:?}", found.1, found.0),
     };
-    Err(bad(format!("{} in version {version:?} cannot be handled as a {}: {why}", found.1, kind.kind)))
+    Err(Status::bad_request(format!("{} in version {version:?} cannot be handled as a {}: {why}", found.1, kind.kind)))
 }
 
 /// Sets the namespace of the path, or checks that the object has it.
@@ -202,13 +201,15 @@ fn place(object: &mut Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
         }
         return match object.namespace() {
             "" => Ok(()),
-            _ => Err(bad("the namespace of the provided object does not match the namespace sent on the request")),
+            _ => Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            )),
         };
     };
     match object.value_at(&["metadata", "namespace"]) {
-        Some(Value::String(own)) if !own.is_empty() && own != namespace => {
-            Err(bad("the namespace of the provided object does not match the namespace sent on the request"))
-        }
+        Some(Value::String(own)) if !own.is_empty() && own != namespace => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
         // A value that is not text is refused when the object is decoded.
         Some(Value::String(own)) if !own.is_empty() => Ok(()),
         Some(other) if !other.is_null() && !other.is_string() => Ok(()),

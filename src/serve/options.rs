@@ -9,13 +9,9 @@ use crate::apiserver::read::ListSelection;
 use crate::apiserver::{Api, FieldValidation, WriteOptions, page};
 use crate::kinds::{FieldError, field};
 use crate::managed_fields::FieldManager;
-use crate::object::{FieldSelector, Reason, Resource, Selector, Status};
+use crate::object::{FieldSelector, Resource, Selector, Status};
 use crate::world::Propagation;
 use serde_json::{Value, json};
-
-fn bad(text: impl Into<String>) -> Status {
-    Status::new(Reason::BadRequest, text)
-}
 
 /// Returns the 422 error about one parameter. `of`: `ListOptions`.
 pub fn wrong(of: &str, parameter: &str, reason: &'static str, message: String) -> Status {
@@ -119,11 +115,13 @@ pub enum ListMoment {
 pub fn list_selection(request: &ApiRequest, api_version: &str) -> ServeResult<ListSelection> {
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
-    let fields = fields.map_err(|error| bad(error.to_string()))?;
+    let fields = fields.map_err(|error| Status::bad_request(error.to_string()))?;
     let fields = fields.map(|fields| fields.renamed(|field| version::stored_field(api_version, field)));
     Ok(ListSelection {
-        labels: labels.map_err(|error| bad(error.to_string()))?,
-        fields: fields.transpose().map_err(|field| bad(format!("field label not supported: {field}")))?,
+        labels: labels.map_err(|error| Status::bad_request(error.to_string()))?,
+        fields: fields
+            .transpose()
+            .map_err(|field| Status::bad_request(format!("field label not supported: {field}")))?,
     })
 }
 
@@ -133,7 +131,7 @@ pub fn revision(request: &ApiRequest) -> ServeResult<Option<u64>> {
     let refuse = |_| {
         let why =
             format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
-        bad(format!("invalid resource version: {why}"))
+        Status::bad_request(format!("invalid resource version: {why}"))
     };
     text.parse().map(Some).map_err(refuse)
 }

@@ -15,10 +15,6 @@ use crate::apiserver::service_endpoints::{ServicePort, find_ready};
 use crate::object::{Key, Object, Reason, Status};
 use std::net::{IpAddr, SocketAddr};
 
-fn bad(text: impl Into<String>) -> Status {
-    Status::new(Reason::BadRequest, text)
-}
-
 /// The object that a request addresses.
 #[derive(Debug, PartialEq)]
 struct AddressedObject<'a> {
@@ -34,11 +30,11 @@ fn split_name(words: &str) -> ServeResult<AddressedObject<'_>> {
         [name] => ("", name, ""),
         [name, port] => ("", name, port),
         [scheme, name, port] => (scheme, name, port),
-        _ => return Err(bad(format!("invalid proxy request {words:?}"))),
+        _ => return Err(Status::bad_request(format!("invalid proxy request {words:?}"))),
     };
     match scheme {
         "" | "http" | "https" if !name.is_empty() => Ok(AddressedObject { is_tls: scheme == "https", name, port }),
-        _ => Err(bad(format!("invalid proxy request {words:?}"))),
+        _ => Err(Status::bad_request(format!("invalid proxy request {words:?}"))),
     }
 }
 
@@ -71,7 +67,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
 }
 
 fn parse_port(port: &str) -> ServeResult<u16> {
-    port.parse().ok().filter(|port| *port > 0).ok_or_else(|| bad(format!("invalid port {port:?}")))
+    port.parse().ok().filter(|port| *port > 0).ok_or_else(|| Status::bad_request(format!("invalid port {port:?}")))
 }
 
 fn pod_place(pod: &Object, port: &str) -> ServeResult<SocketAddr> {
@@ -82,14 +78,14 @@ fn pod_place(pod: &Object, port: &str) -> ServeResult<SocketAddr> {
         port => parse_port(port)?,
     };
     let address: Option<IpAddr> = pod.text(&["status", "podIP"]).and_then(|address| address.parse().ok());
-    Ok(SocketAddr::new(address.ok_or_else(|| bad("address not allowed"))?, port))
+    Ok(SocketAddr::new(address.ok_or_else(|| Status::bad_request("address not allowed"))?, port))
 }
 
 fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
     let addresses = node.items(&["status", "addresses"]).iter();
     let mut internal = addresses.filter(|one| one["type"] == "InternalIP").filter_map(|one| one["address"].as_str());
     let address = internal.find_map(|address| address.parse::<IpAddr>().ok());
-    Ok(SocketAddr::new(address.ok_or_else(|| bad("address not allowed"))?, parse_port(port)?))
+    Ok(SocketAddr::new(address.ok_or_else(|| Status::bad_request("address not allowed"))?, parse_port(port)?))
 }
 
 /// Returns a ready endpoint of a Service; `port` is a number or name of one of its ports.

@@ -9,12 +9,8 @@ use super::resolve::ResolvedTarget;
 use super::target::{ContainerTarget, PortTarget, StreamTarget};
 use super::{ServeResult, log};
 use crate::apiserver::{Api, read};
-use crate::object::{Object, Reason, Status};
+use crate::object::{Object, Status};
 use crate::runtime::session::RequestedStreams;
-
-fn bad(text: impl Into<String>) -> Status {
-    Status::new(Reason::BadRequest, text)
-}
 
 /// Runs a command in a container.
 pub fn exec(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
@@ -23,7 +19,7 @@ pub fn exec(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let pod = assigned_pod(api, asked)?;
     let container = log::choose_container(&pod, request.parameter("container"))?;
     if command.is_empty() {
-        return Err(bad("you must specify at least one command for the container"));
+        return Err(Status::bad_request("you must specify at least one command for the container"));
     }
     let path = format!("/exec/{}/{}/{container}", pod.namespace(), pod.name());
     if let Some(elsewhere) = forward(api, request, &pod, path)? {
@@ -48,7 +44,7 @@ fn forward(api: &mut Api, request: &ApiRequest, pod: &Object, path: String) -> S
     let node = pod.text(&["spec", "nodeName"]).unwrap_or_default();
     let elsewhere = forward_to_kubelet(api, request, node, (path, kubelet_query(request)))?;
     match elsewhere {
-        Some(_) if request.upgrade.is_none() => Err(bad("Upgrade request required")),
+        Some(_) if request.upgrade.is_none() => Err(Status::bad_request("Upgrade request required")),
         elsewhere => Ok(elsewhere),
     }
 }
@@ -66,7 +62,7 @@ fn open_container(
     let streams =
         RequestedStreams { stdin: given("stdin"), stdout: given("stdout"), stderr: given("stderr") && !tty, tty };
     if !(streams.stdin || streams.stdout || streams.stderr) {
-        return Err(bad("you must specify at least 1 of stdin, stdout, stderr"));
+        return Err(Status::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
     }
     let (home, uid) = (api.store().home().to_owned(), pod.local_uid().to_owned());
     open(request, StreamTarget::Container(ContainerTarget { home, uid, container, command, streams }))
@@ -77,7 +73,9 @@ pub fn port_forward(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<
     let pod = assigned_pod(api, asked)?;
     let words = request.query.iter().filter(|(name, _)| name == "ports").flat_map(|(_, value)| value.split(','));
     let port = |word: &str| match word.parse() {
-        Ok(0) | Err(_) => Err(bad(format!("ports: Invalid value: {word:?}: must be between 1 and 65535, inclusive"))),
+        Ok(0) | Err(_) => {
+            Err(Status::bad_request(format!("ports: Invalid value: {word:?}: must be between 1 and 65535, inclusive")))
+        }
         Ok(port) => Ok(port),
     };
     let ports = words.filter(|word| !word.is_empty()).map(port).collect::<ServeResult<Vec<u16>>>()?;
@@ -92,14 +90,14 @@ pub fn port_forward(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<
 fn assigned_pod(api: &Api, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
     let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     if pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty) {
-        return Err(bad(format!("pod {} does not have a host assigned", pod.name())));
+        return Err(Status::bad_request(format!("pod {} does not have a host assigned", pod.name())));
     }
     Ok(pod)
 }
 
 fn open(request: &ApiRequest, target: StreamTarget) -> ServeResult {
     if request.upgrade.is_none() {
-        return Err(bad("Upgrade request required"));
+        return Err(Status::bad_request("Upgrade request required"));
     }
     Ok(HttpAnswer::streams(target))
 }

@@ -17,10 +17,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Most bytes of its output.
 const MOST: u64 = 8 << 20;
 
-fn bad_request(text: impl Into<String>) -> Status {
-    Status::new(Reason::BadRequest, text)
-}
-
 /// Whether a text can be part of an object's name.
 fn is_name(text: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
@@ -30,12 +26,12 @@ fn is_name(text: &str) -> bool {
 /// Answers with the text of `describe` or `why` about an object.
 pub fn text(api: &Api, request: &ApiRequest) -> ServeResult {
     let verb = request.parameter("verb").filter(|verb| ["describe", "why"].contains(verb));
-    let verb = verb.ok_or_else(|| bad_request("verb must be describe or why"))?;
+    let verb = verb.ok_or_else(|| Status::bad_request("verb must be describe or why"))?;
     let object = request.parameter("object").unwrap_or_default();
     let is_object = object.split_once('/').is_some_and(|(resource, name)| is_name(resource) && is_name(name));
     let namespace = request.parameter("namespace").unwrap_or_default();
     if !is_object || !(namespace.is_empty() || is_name(namespace)) {
-        return Err(bad_request("object must be TYPE/NAME, and namespace a name"));
+        return Err(Status::bad_request("object must be TYPE/NAME, and namespace a name"));
     }
     let mut arguments = vec![verb.to_owned(), object.to_owned()];
     if !namespace.is_empty() {
@@ -52,7 +48,7 @@ pub fn plan(api: &Api, request: &ApiRequest) -> ServeResult {
     let (output, errors) = run(api, request, &arguments, &request.body)?;
     match serde_json::from_slice::<Value>(&output) {
         Ok(_) => Ok(HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(output) }),
-        Err(_) => Err(bad_request(String::from_utf8_lossy(&errors).trim().to_owned())),
+        Err(_) => Err(Status::bad_request(String::from_utf8_lossy(&errors).trim().to_owned())),
     }
 }
 
