@@ -25,11 +25,6 @@ impl LoopbackRule {
     }
 }
 
-/// Joins an address and a port; IPv6 in brackets.
-pub fn host_port(host: &str, port: &str) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 /// Checks a destination of one address family, which may be a pod or a server on this machine.
 pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);

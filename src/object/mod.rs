@@ -6,6 +6,7 @@
 //! Start reading at [`Object`].
 
 pub mod edit;
+mod host_port;
 mod io_error;
 mod json_scan;
 pub mod key;
@@ -25,6 +26,7 @@ mod uid;
 pub mod whole_number;
 pub mod yaml;
 
+pub use host_port::host_port;
 pub use io_error::io_error_text;
 pub use key::{Key, Resource};
 pub use meta::{MIRROR, Object, OwnerRef};

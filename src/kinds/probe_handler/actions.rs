@@ -2,7 +2,8 @@
 
 use super::HandlerType;
 use crate::kinds::omit::{default_text, empty};
-use crate::kinds::{FieldErrors, FieldPath, address, names};
+use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::object::host_port;
 use k8s_openapi::api::core::v1::{ExecAction, GRPCAction, HTTPGetAction, SleepAction, TCPSocketAction};
 
 impl HandlerType for ExecAction {
@@ -64,7 +65,7 @@ impl HandlerType for HTTPGetAction {
         let host = self.host.as_deref().unwrap_or_default();
         let path = self.path.as_deref().unwrap_or_default();
         let slash = if path.is_empty() || path.starts_with('/') { "" } else { "/" };
-        format!("http-get {scheme}://{}{slash}{path}", address::host_port(host, &super::port_text(&self.port)))
+        format!("http-get {scheme}://{}{slash}{path}", host_port(host, super::port_text(&self.port)))
     }
 
     fn summarize(&self) -> String {

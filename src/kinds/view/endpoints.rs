@@ -4,8 +4,7 @@ use super::age::age_since;
 use super::body::{BodyRead, or};
 use super::service::first_few;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
-use crate::kinds::address::host_port;
-use crate::object::{Object, Time};
+use crate::object::{Object, Time, host_port};
 use serde_json::Value;
 
 /// The view of endpoints.
@@ -37,7 +36,7 @@ fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<TableCell> {
             all.extend(addresses.iter().map(|address| (*address).to_owned()));
         }
         for port in subset.list("ports") {
-            all.extend(addresses.iter().map(|address| host_port(address, &port.plain("port"))));
+            all.extend(addresses.iter().map(|address| host_port(address, port.plain("port"))));
         }
     }
     let text = if subsets.is_empty() { "<none>".into() } else { first_few(&all, SHOWN) };

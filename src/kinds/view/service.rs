@@ -3,8 +3,7 @@
 use super::age::age_since;
 use super::body::{BodyRead, joined_pairs, or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
-use crate::kinds::address::host_port;
-use crate::object::{Object, Time};
+use crate::object::{Object, Time, host_port};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -156,7 +155,7 @@ pub fn endpoints(slices: &[Object], port_name: &str) -> String {
             all.extend(addresses.iter().map(|address| (*address).to_owned()));
         }
         for port in ports.iter().filter(|port| port.text("name") == port_name) {
-            all.extend(addresses.iter().map(|address| host_port(address, &port.plain("port"))));
+            all.extend(addresses.iter().map(|address| host_port(address, port.plain("port"))));
         }
     }
     first_few(&all, ENDPOINTS_SHOWN)

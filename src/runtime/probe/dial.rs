@@ -2,7 +2,7 @@
 
 use super::super::low_ports;
 use super::ProbeFinding;
-use crate::object::io_error_text;
+use crate::object::{host_port, io_error_text};
 use k8s_openapi::api::core::v1::TCPSocketAction;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::io;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub fn probe(socket: &TCPSocketAction, ip: &str, timeout: Duration) -> ProbeFinding {
     let host = socket.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
     let authority = match port(&socket.port) {
-        Ok(port) => authority(host, port),
+        Ok(port) => host_port(host, port),
         Err(why) => return ProbeFinding::unknown(why),
     };
     let Some(address) = resolve(&authority) else {
@@ -40,11 +40,6 @@ pub fn error_of(authority: &str, error: &io::Error) -> String {
         _ => format!("connect: {}", io_error_text(error)),
     };
     format!("dial tcp {authority}: {why}")
-}
-
-/// `host:port`.
-pub fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// The port of a handler, whose name was resolved before.

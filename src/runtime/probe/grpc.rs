@@ -2,7 +2,7 @@
 
 use super::super::low_ports;
 use super::{ProbeFinding, USER_AGENT, dial};
-use crate::object::time;
+use crate::object::{host_port, time};
 use h2::client;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::GRPCAction;
@@ -53,7 +53,7 @@ struct GrpcError {
 /// Asks whether the service is SERVING.
 pub fn probe(call: &GRPCAction, ip: &str, timeout: Duration) -> ProbeFinding {
     let authority = match dial::port(&IntOrString::Int(call.port)) {
-        Ok(port) => dial::authority(ip, port),
+        Ok(port) => host_port(ip, port),
         Err(why) => return ProbeFinding::unknown(why),
     };
     let Some(address) = dial::resolve(&authority) else {

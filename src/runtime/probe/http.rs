@@ -2,6 +2,7 @@
 
 use super::super::low_ports;
 use super::{ProbeFinding, USER_AGENT, dial};
+use crate::object::host_port;
 use crate::world::ProbeResult;
 use k8s_openapi::api::core::v1::HTTPGetAction;
 use std::io;
@@ -60,7 +61,7 @@ fn url(get: &HTTPGetAction, ip: &str) -> Result<String, String> {
     let host = get.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
     let path = get.path.as_deref().unwrap_or("/");
     let slash = if path.starts_with('/') { "" } else { "/" };
-    Ok(format!("{scheme}://{}{slash}{path}", dial::authority(host, dial::port(&get.port)?)))
+    Ok(format!("{scheme}://{}{slash}{path}", host_port(host, dial::port(&get.port)?)))
 }
 
 /// Sends the request and follows redirects on the same host, as Go's client does.

@@ -3,7 +3,7 @@
 //! Knows: its parts, the variables of etcdctl that stand for missing ones, and the folder of its replica. Never: connects; reads files of
 //! keys only for [`EtcdAddress::read_password`]. Start reading at [`EtcdAddress::parse`].
 
-use crate::object::io_error_text;
+use crate::object::{host_port, io_error_text};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,7 @@ impl EtcdAddress {
 
     /// Returns the canonical text, which [`EtcdAddress::parse`] reads again without any variable.
     pub fn to_text(&self) -> String {
-        let members: Vec<String> = self.members.iter().map(|(host, port)| join(host, *port)).collect();
+        let members: Vec<String> = self.members.iter().map(|(host, port)| host_port(host, *port)).collect();
         let user = self.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
         let mut text = format!("{SCHEME}{user}{}{}", members.join(","), self.prefix);
         let (cert, key) = self.client_key.as_ref().map_or((None, None), |(cert, key)| (Some(cert), Some(key)));
@@ -139,7 +139,7 @@ impl EtcdAddress {
 
     /// Returns the name of the folder of its replica: readable, and another one for other members or another prefix.
     pub fn folder_name(&self) -> String {
-        let mut members: Vec<String> = self.members.iter().map(|(host, port)| join(host, *port)).collect();
+        let mut members: Vec<String> = self.members.iter().map(|(host, port)| host_port(host, *port)).collect();
         members.sort();
         let digest = ring::digest::digest(&ring::digest::SHA256, format!("{members:?}{}", self.prefix).as_bytes());
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
@@ -167,11 +167,6 @@ impl EtcdAddress {
         let in_user = || variable("ETCDCTL_USER")?.split_once(':').map(|(_, password)| password.to_owned());
         Ok(variable("ETCDCTL_PASSWORD").or_else(in_user))
     }
-}
-
-/// Returns a host and a port as one text; brackets are for addresses of IPv6.
-pub(super) fn join(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn parse_member(text: &str) -> Option<(String, u16)> {

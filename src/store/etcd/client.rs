@@ -6,6 +6,7 @@
 use super::address::EtcdAddress;
 use super::connection::{EtcdConnection, EtcdError, read_tls};
 use super::message::{self, EtcdTxn, EtcdTxnReply};
+use crate::object::host_port;
 use rustls::ClientConfig;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -216,7 +217,7 @@ impl MemberLink {
             let place = (self.place.get() + step) % self.members.len();
             let member = &self.members[place];
             let opening = tokio::time::timeout(CONNECTING, EtcdConnection::open(member, self.tls.clone())).await;
-            let silent = || EtcdError::Unreachable(format!("{}: no answer", super::address::join(&member.0, member.1)));
+            let silent = || EtcdError::Unreachable(format!("{}: no answer", host_port(&member.0, member.1)));
             match opening.unwrap_or_else(|_| Err(silent())) {
                 Ok(connection) => {
                     self.authenticate(&connection).await?;

@@ -2,8 +2,8 @@
 //!
 //! Never: chooses a member or tries again. Start reading at [`EtcdConnection::open`].
 
-use super::address::{EtcdAddress, join};
-use crate::object::io_error_text;
+use super::address::EtcdAddress;
+use crate::object::{host_port, io_error_text};
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use h2::client::{Builder, SendRequest};
@@ -120,7 +120,7 @@ pub struct EtcdConnection {
 impl EtcdConnection {
     /// Connects to a member. Must be called on the thread of the runtime, which carries the connection.
     pub async fn open(member: &(String, u16), tls: Option<Arc<ClientConfig>>) -> Result<EtcdConnection, EtcdError> {
-        let authority = join(&member.0, member.1);
+        let authority = host_port(&member.0, member.1);
         let at_member = |text: String| EtcdError::Unreachable(format!("{authority}: {text}"));
         let stream = TcpStream::connect((member.0.as_str(), member.1)).await;
         let stream = stream.map_err(|error| at_member(io_error_text(error)))?;
