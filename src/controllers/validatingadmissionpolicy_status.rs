@@ -8,7 +8,7 @@ use crate::cel::Decl;
 use crate::kinds::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
 use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{Kind, custom};
-use crate::object::{Key, Object, Str};
+use crate::object::{Key, Object, Str, api_version};
 use crate::world::{Loop, Plan, Row, World};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
@@ -121,7 +121,7 @@ impl WorldSchemas<'_> {
 
 impl SchemaSource for WorldSchemas<'_> {
     fn find_kind(&self, group: &str, version: &str, resource: &str) -> Option<String> {
-        let api_version = join(group, version);
+        let api_version = api_version(group, version);
         let fits = |kind: &&'static Kind| {
             kind.resource.plural() == resource
                 && (kind.api_version() == api_version || kind.also.contains(&api_version.as_str()))
@@ -130,12 +130,8 @@ impl SchemaSource for WorldSchemas<'_> {
     }
 
     fn declare(&self, (group, version, kind): &GroupVersionKind) -> Option<Arc<Decl>> {
-        Decl::from_schema(&self.schema(&join(group, version), kind)?, false)
+        Decl::from_schema(&self.schema(&api_version(group, version), kind)?, false)
     }
-}
-
-fn join(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub mod yaml;
 
 pub use host_port::host_port;
 pub use io_error::io_error_text;
-pub use key::{Key, Resource};
+pub use key::{Key, Resource, api_version};
 pub use meta::{MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;
 pub use scalar::{scalar_text, scalar_text_or_empty};

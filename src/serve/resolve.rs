@@ -4,7 +4,7 @@ use super::path::{self, ApiPath, PathTarget};
 use super::{ServeResult, unknown_path};
 use crate::apiserver::{Api, custom};
 use crate::kinds::{self, Kind, KindRegistry};
-use crate::object::Key;
+use crate::object::{Key, api_version};
 
 /// The objects that a request addresses.
 pub struct ResolvedTarget<'a> {
@@ -79,11 +79,6 @@ pub fn find(registry: &KindRegistry, named: &PathTarget) -> Option<&'static Kind
         let custom = registry.custom_kinds().into_iter().find(is_named)?;
         Some(custom.in_version(&api_version(&named.group, &named.version)))
     })
-}
-
-/// Returns `apps/v1`, or `v1` for the core group.
-pub fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
 /// Resolves the path of a kind.

@@ -3,10 +3,11 @@
 //! Labels come from tables and the catalogue of kinds, never from a client's input, so that clients cannot multiply them.
 
 use crate::kinds::Kind;
+use crate::object::api_version;
 use crate::serve::metrics::MetricsText;
 use crate::serve::path::{ApiDocument, ApiPath};
 use crate::serve::resolve::RequestedPath;
-use crate::serve::{ApiRequest, discovery, resolve, subresource};
+use crate::serve::{ApiRequest, discovery, subresource};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -213,7 +214,7 @@ fn version_of(kind: &'static Kind, group: &str, version: &str) -> &'static str {
     if kind.version == version {
         return kind.version;
     }
-    let asked = resolve::api_version(group, version);
+    let asked = api_version(group, version);
     let also = kind.also.iter().find(|also| **also == asked);
     also.map_or(kind.version, |also| also.rsplit('/').next().unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! The operations of a resource: paths, parameters, bodies and answers in OpenAPI 3.
 
-use crate::serve::resolve::api_version;
+use crate::object::api_version;
 use crate::serve::subresource::Subresource;
 use serde_json::{Map, Value, json};
 
