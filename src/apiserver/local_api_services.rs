@@ -122,7 +122,7 @@ impl LocalVersions {
             ChangeKind::Put(stored) => served_versions(&stored.body),
             ChangeKind::Removed(_) => BTreeSet::new(),
         };
-        let others = self.kinds.custom_kinds().into_iter().filter(|kind| !is_declared_by(kind, &stored.key.name));
+        let others = self.kinds.custom_kinds().into_iter().filter(|kind| !kind.is_declared_by(&stored.key.name));
         let kept: BTreeSet<String> = others.flat_map(names_of_kind).collect();
         let changed = before.symmetric_difference(&after).filter(|name| !kept.contains(*name));
         let changed = changed.map(|name| {
@@ -140,10 +140,6 @@ fn served_versions(definition: &str) -> BTreeSet<String> {
     let group = definition.text(&["spec", "group"]).unwrap_or_default();
     let versions = definition.items(&["spec", "versions"]).iter().filter(|version| version["served"] == true);
     versions.filter_map(|version| version["name"].as_str()).map(|version| format!("{version}.{group}")).collect()
-}
-
-fn is_declared_by(kind: &Kind, definition: &str) -> bool {
-    kind.custom.is_some_and(|custom| custom.definition == definition)
 }
 
 /// Whether an APIService is one that this server made again after a deletion.

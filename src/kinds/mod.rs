@@ -236,6 +236,11 @@ impl Kind {
         self.custom.map_or_else(|| self.kind.to_ascii_lowercase(), |custom| custom.singular.to_owned())
     }
 
+    /// Whether the definition of this name declares it.
+    pub fn is_declared_by(&self, definition: &str) -> bool {
+        self.custom.is_some_and(|custom| custom.definition == definition)
+    }
+
     /// Returns the kind as it is in one of its versions: those of a custom resource have subresources of their own.
     pub fn in_version(&'static self, api_version: &str) -> &'static Kind {
         self.custom.and_then(|custom| custom.variant(api_version)).unwrap_or(self)

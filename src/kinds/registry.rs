@@ -69,7 +69,7 @@ impl KindRegistry {
 
     /// Removes the kind of a deleted definition, by the definition's name.
     pub fn unregister(&self, definition: &str) {
-        let gone: Vec<&Kind> = self.custom_kinds().into_iter().filter(|kind| is_declared(kind, definition)).collect();
+        let gone: Vec<&Kind> = self.custom_kinds().into_iter().filter(|kind| kind.is_declared_by(definition)).collect();
         self.write().extend(gone.iter().map(|kind| (kind.resource.0, None)));
     }
 
@@ -150,10 +150,6 @@ impl KindRegistry {
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Known> {
         self.0.known.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_declared(kind: &Kind, definition: &str) -> bool {
-    kind.custom.is_some_and(|custom| custom.definition == definition)
 }
 
 #[cfg(test)]
