@@ -125,7 +125,8 @@ fn check_range(
     }
 }
 
-fn read_quantity(text: &QuantityText) -> Quantity {
+/// Reads a quantity; one that is invalid counts as 0.
+pub fn read_quantity(text: &QuantityText) -> Quantity {
     Quantity::parse(&text.0).unwrap_or_default()
 }
 

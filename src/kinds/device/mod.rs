@@ -12,6 +12,7 @@ pub mod selector;
 use super::{FieldErrors, FieldPath, csi_driver, metadata, names, omit, shapes};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
+pub use capacity_policy::read_quantity;
 use k8s_openapi::api::resource::v1::{DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration};
 use selector::DeviceSelection;
 use serde_json::Value;

@@ -3,6 +3,7 @@
 //! Knows: a request that names no amount takes the default of the policy, or all. Never: chooses a device.
 //! Start reading at [`consumed_by_request`].
 
+use crate::kinds::device::read_quantity;
 use crate::object::Quantity;
 use k8s_openapi::api::resource::v1::{CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceCapacity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
@@ -92,10 +93,6 @@ fn allows(policy: &CapacityRequestPolicy, amount: Quantity) -> bool {
 /// Returns the step of a range, if it has one.
 fn read_step(range: &CapacityRequestPolicyRange) -> Option<i128> {
     range.step.as_ref().map(|step| i128::from(read_quantity(step).value())).filter(|step| *step > 0)
-}
-
-fn read_quantity(text: &QuantityText) -> Quantity {
-    Quantity::parse(&text.0).unwrap_or_default()
 }
 
 #[cfg(test)]
