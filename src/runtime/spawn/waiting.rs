@@ -38,37 +38,9 @@ pub fn fork<'a>(
     match forked {
         0 => {
             drop((error_read, gate_write));
-            if !end_with_parent(parent) {
-                // SAFETY: as below.
-                unsafe { libc::_exit(127) }
-            }
             // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
             let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::has_pidfds();
-            let execute = || match prepare() {
-                Ok(program) => match apply_settings(&program) {
-                    Ok(()) => {
-                        let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
-                        let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-                        close_other_descriptors(stdio.iter().chain(&[&gate_read, &error_write].map(AsFd::as_fd)));
-                        // Otherwise exec would do so while the pod's start waits.
-                        release_program_pages();
-                        let may_start = wait_for_start(&gate_read, parent, ends_with_parent);
-                        if !may_start || rustix::io::write(&error_write, STARTING) != Ok(1) {
-                            return String::new();
-                        }
-                        // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer.
-                        unsafe { libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
-                        explain(&program, &io::Error::last_os_error())
-                    }
-                    Err(error) => explain(&program, &error),
-                },
-                Err(why) => why,
-            };
-            // A panic must not unwind into code of the parent.
-            let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(execute));
-            let _ = rustix::io::write(&error_write, why.unwrap_or_else(|_| "preparing it panicked".into()).as_bytes());
-            // SAFETY: ends the child without running anything that belongs to the parent.
-            unsafe { libc::_exit(127) }
+            run_child(&ChildSide { parent, ends_with_parent, gate_read, error_write }, prepare, explain)
         }
         pid => {
             let pid = forked_pid(pid).ok_or("cannot fork")?;
@@ -77,20 +49,72 @@ pub fn fork<'a>(
     }
 }
 
-/// Waits until the parent orders the start. Returns false when the parent has died. `ends_with_parent`: the process is killed with its
-/// parent after the start, too.
-fn wait_for_start(gate_read: &OwnedFd, parent: Pid, ends_with_parent: bool) -> bool {
+/// A child's side of its pipes, and its parent.
+struct ChildSide {
+    parent: Pid,
+    /// Whether the process is killed with its parent after the start, too.
+    ends_with_parent: bool,
+    gate_read: OwnedFd,
+    error_write: OwnedFd,
+}
+
+/// Runs the child until it executes its program, or reports an error to its parent and exits.
+fn run_child<'a>(
+    child: &ChildSide,
+    prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
+    explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
+) -> ! {
+    if end_with_parent(child.parent) {
+        let execute = || prepare_and_execute(child, prepare, explain);
+        // A panic must not unwind into code of the parent.
+        let why = std::panic::catch_unwind(std::panic::AssertUnwindSafe(execute));
+        let why = why.unwrap_or_else(|_| "preparing it panicked".into());
+        let _ = rustix::io::write(&child.error_write, why.as_bytes());
+    }
+    // SAFETY: ends the child without running anything that belongs to the parent.
+    unsafe { libc::_exit(127) }
+}
+
+/// Prepares and executes the program once the parent orders it. Returns why the program does not run; nothing when the parent has died.
+fn prepare_and_execute<'a>(
+    child: &ChildSide,
+    prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
+    explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
+) -> String {
+    let program = match prepare() {
+        Ok(program) => program,
+        Err(why) => return why,
+    };
+    if let Err(error) = apply_settings(&program) {
+        return explain(&program, &error);
+    }
+    let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
+    let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    close_other_descriptors(stdio.iter().chain(&[&child.gate_read, &child.error_write].map(AsFd::as_fd)));
+    // Otherwise exec would do so while the pod's start waits.
+    release_program_pages();
+    let may_start = wait_for_start(child);
+    if !may_start || rustix::io::write(&child.error_write, STARTING) != Ok(1) {
+        return String::new();
+    }
+    // SAFETY: every pointer is to a live, nul-terminated string; both arrays end with a null pointer.
+    unsafe { libc::execve(program.path.as_ptr(), argv.as_ptr().cast(), envp.as_ptr().cast()) };
+    explain(&program, &io::Error::last_os_error())
+}
+
+/// Waits until the parent orders the start. Returns false when the parent has died.
+fn wait_for_start(child: &ChildSide) -> bool {
     // Set again, because a change of namespaces or credentials may have cleared the signal.
-    if !end_with_parent(parent) {
+    if !end_with_parent(child.parent) {
         return false;
     }
     let is_ordered = loop {
-        match rustix::io::read(gate_read, &mut [0; 1]) {
+        match rustix::io::read(&child.gate_read, &mut [0; 1]) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other == Ok(1),
         }
     };
-    is_ordered && (ends_with_parent || rustix::process::set_parent_process_death_signal(None).is_ok())
+    is_ordered && (child.ends_with_parent || rustix::process::set_parent_process_death_signal(None).is_ok())
 }
 
 /// A child that waits to execute its program.
