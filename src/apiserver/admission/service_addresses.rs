@@ -93,7 +93,6 @@ fn give_node_ports(
         let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port["nodePort"].as_u64());
         ports.filter(|port| *port > 0).map(|port| port as u16).collect()
     };
-    let health_port = |service: &Object| service.int(&HEALTH_PORT).and_then(|port| u16::try_from(port).ok());
     let mut given: HashSet<u16> = HashSet::new();
     let kept = request.old.map(ports_of).unwrap_or_default();
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
@@ -101,33 +100,63 @@ fn give_node_ports(
     let spec = request.object.value_at(&["spec"]).cloned().unwrap_or_default();
     // A load balancer that does without gets those only that it names.
     let gets_more = spec["type"] != "LoadBalancer" || spec["allocateLoadBalancerNodePorts"] != false;
-    let refused = |number: i64| u16::try_from(number).ok().is_none_or(|port| !addresses::NODE_PORTS.contains(&port));
     for (index, port) in ports.iter_mut().enumerate() {
         let asked = port["nodePort"].as_i64().filter(|asked| *asked != 0);
         let is_taken = |port: u16| given.contains(&port) || others.has_port(port, own);
         let kept = kept.get(index).copied().filter(|kept| !is_taken(*kept));
         let path = FieldPath::root("spec").child("ports").index(index).child("nodePort");
-        if let Some(number) = asked.filter(|number| refused(*number)) {
-            let range = format!("{}-{}", addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
-            let detail = "provided port is not in the valid range. The range of valid ports is";
-            errors.invalid(&path, number, &format!("{detail} {range}"));
-            continue;
-        }
-        let wanted = asked.and_then(|asked| u16::try_from(asked).ok());
-        if wanted.or(kept).is_none() && !gets_more {
-            continue;
-        }
-        match wanted.or(kept).or_else(|| addresses::free_node_port(txn.random(), is_taken)) {
-            Some(number) if is_taken(number) => errors.invalid(&path, number, "provided port is already allocated"),
-            Some(number) => {
+        let find_free = || addresses::free_node_port(txn.random(), is_taken);
+        match choose_node_port(asked, kept, gets_more, is_taken, find_free) {
+            Ok(Some(number)) => {
                 given.insert(number);
                 port["nodePort"] = number.into();
             }
-            None => errors.invalid(&path, Value::Null, "failed to allocate a nodePort: range is full"),
+            Ok(None) => {}
+            Err((value, detail)) => errors.invalid(&path, value, &detail),
         }
     }
     refuse(request, &errors)?;
     request.object.set(&["spec", "ports"], ports);
+    give_health_check_port(txn, request, |port| given.contains(&port) || others.has_port(port, own));
+    Ok(())
+}
+
+/// Chooses the node port of a port: the one that it asks for, else the one that it had. Otherwise it gets a free one, or with
+/// `gets_more` false none. An error is the wrong value and the reason.
+fn choose_node_port(
+    asked: Option<i64>,
+    kept: Option<u16>,
+    gets_more: bool,
+    is_taken: impl Fn(u16) -> bool,
+    find_free: impl FnOnce() -> Option<u16>,
+) -> Result<Option<u16>, (Value, String)> {
+    match asked {
+        Some(asked) => {
+            let Some(port) = u16::try_from(asked).ok().filter(|port| addresses::NODE_PORTS.contains(port)) else {
+                let (first, last) = (addresses::NODE_PORTS.start(), addresses::NODE_PORTS.end());
+                let detail = "provided port is not in the valid range. The range of valid ports is";
+                return Err((asked.into(), format!("{detail} {first}-{last}")));
+            };
+            if is_taken(port) {
+                return Err((port.into(), "provided port is already allocated".to_owned()));
+            }
+            Ok(Some(port))
+        }
+        None if kept.is_some() || !gets_more => Ok(kept),
+        None => {
+            let full = || (Value::Null, "failed to allocate a nodePort: range is full".to_owned());
+            Ok(Some(find_free().ok_or_else(full)?))
+        }
+    }
+}
+
+/// Gives a load balancer with `externalTrafficPolicy: Local` a health check port, unless it has one.
+fn give_health_check_port(
+    txn: &mut dyn Transaction,
+    request: &mut AdmissionRequest<'_>,
+    is_taken: impl Fn(u16) -> bool,
+) {
+    let health_port = |service: &Object| service.int(&HEALTH_PORT).and_then(|port| u16::try_from(port).ok());
     let health = health_port(request.object);
     if health.is_some() && request.old.and_then(health_port) != health {
         request.warnings.push("spec.healthCheckNodePort: has no effect, kloop opens no health check port".into());
@@ -136,12 +165,10 @@ fn give_node_ports(
     if is_local
         && request.object.text(&["spec", "type"]) == Some("LoadBalancer")
         && health.is_none()
-        && let Some(number) =
-            addresses::free_node_port(txn.random(), |port| given.contains(&port) || others.has_port(port, own))
+        && let Some(number) = addresses::free_node_port(txn.random(), is_taken)
     {
         request.object.set(&HEALTH_PORT, number);
     }
-    Ok(())
 }
 
 fn refuse(request: &AdmissionRequest<'_>, errors: &FieldErrors) -> ApiResult<()> {
