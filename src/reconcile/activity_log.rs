@@ -103,50 +103,34 @@ impl ActivityLog {
         // A rollout is over with the last of the tick's statuses, after all that led there.
         let last: HashMap<Key, usize> = self.statuses().map(|(place, key)| (key.clone(), place)).collect();
         for (place, Activity { by, about, what }) in self.0.into_iter().enumerate() {
-            let mut add =
-                |level, text| lines.push(LogLine { at: world.now, by, about: Some(about.clone()), text, level });
-            match what {
-                ActivityKind::Happened(event) => {
-                    let level = event_level(&event, warnings);
-                    add(level, event_text(&event, world.now));
+            let line = match what {
+                ActivityKind::Deleted(key, _) | ActivityKind::Updated(key, _) | ActivityKind::Status(key, _)
+                    if undone.contains(&key) =>
+                {
+                    None
                 }
+                ActivityKind::Happened(event) => Some((event_level(&event, warnings), event_text(&event, world.now))),
                 ActivityKind::Bound(node) => {
-                    if world.get(&about).is_some() {
-                        add(LogLevel::Action, format!("bound to node {node}"));
-                    }
+                    world.get(&about).map(|_| (LogLevel::Action, format!("bound to node {node}")))
                 }
                 ActivityKind::Created(key, why) => {
-                    if let (None, Some(_)) = rows_before_and_after(world, &key) {
-                        add(write_level(&key, by), format!("created {}: {why}", qualified_name(world, &key)));
-                    }
+                    creation_text(world, &key, &why).map(|text| (write_level(&key, by), text))
                 }
                 ActivityKind::Deleted(key, why) => {
-                    if world.row_before_stage(&key).is_some() && !undone.contains(&key) {
-                        let word = if world.get(&key).is_some() { "deleted" } else { "gone" };
-                        let title =
-                            if key == about { String::new() } else { format!(" {}", qualified_name(world, &key)) };
-                        add(write_level(&key, by), format!("{word}{title}: {why}"));
-                    }
+                    deletion_text(world, &key, &about, &why).map(|text| (write_level(&key, by), text))
                 }
                 ActivityKind::Updated(key, why) => {
-                    if undone.contains(&key) {
-                        continue;
-                    }
-                    match update_text(world, &key).filter(|_| logged.insert(key.clone())) {
-                        Some(text) => add(write_level(&key, by), text),
-                        None => add(LogLevel::Detail, format!("changed {}: {why}", qualified_name(world, &key))),
-                    }
+                    let text = update_text(world, &key).filter(|_| logged.insert(key.clone()));
+                    let text = text.map(|text| (write_level(&key, by), text));
+                    let detail = || (LogLevel::Detail, format!("changed {}: {why}", qualified_name(world, &key)));
+                    Some(text.unwrap_or_else(detail))
                 }
-                ActivityKind::Status(key, why) => {
-                    if undone.contains(&key) || world.get(&key).is_none() {
-                        continue;
-                    }
-                    match rollout_text(world, &key).filter(|_| last.get(&key) == Some(&place)) {
-                        Some(text) => add(LogLevel::Action, text),
-                        None => add(LogLevel::Detail, why),
-                    }
-                }
-            }
+                ActivityKind::Status(key, why) => world.get(&key).map(|_| {
+                    let text = rollout_text(world, &key).filter(|_| last.get(&key) == Some(&place));
+                    text.map_or((LogLevel::Detail, why), |text| (LogLevel::Action, text))
+                }),
+            };
+            lines.extend(line.map(|(level, text)| LogLine { at: world.now, by, about: Some(about), text, level }));
         }
         lines
     }
@@ -195,6 +179,22 @@ fn update_text(world: &World, key: &Key) -> Option<String> {
     let volume = |row: &Row| row.body().text(&["spec", "volumeName"]).map(str::to_owned);
     let bound = volume(after).filter(|_| volume(before).is_none())?;
     Some(format!("bound {} to persistentvolume/{bound}", qualified_name(world, key)))
+}
+
+/// Describes the creation of an object; `None` when it was there before or is gone again.
+fn creation_text(world: &World, key: &Key, why: &str) -> Option<String> {
+    match rows_before_and_after(world, key) {
+        (None, Some(_)) => Some(format!("created {}: {why}", qualified_name(world, key))),
+        _ => None,
+    }
+}
+
+/// Describes the deletion of an object that was there before the tick. The object is not named if it is what the line is about.
+fn deletion_text(world: &World, key: &Key, about: &Key, why: &str) -> Option<String> {
+    world.row_before_stage(key)?;
+    let word = if world.get(key).is_some() { "deleted" } else { "gone" };
+    let title = if key == about { String::new() } else { format!(" {}", qualified_name(world, key)) };
+    Some(format!("{word}{title}: {why}"))
 }
 
 /// Describes the rollout of a Deployment after a status change.
