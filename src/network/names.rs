@@ -173,28 +173,11 @@ impl DnsDirectory {
             }
             [service, namespace, "svc"] => Some(self.service(service, namespace)?.addresses(kind, full(&[name]))),
             [host, service, namespace, "svc"] => {
-                let found = self.service(service, namespace)?;
-                let at: Vec<Ipv4Addr> = found.addresses_of_member(host);
-                match kind {
-                    _ if at.is_empty() => None,
-                    QueryType::Srv => {
-                        let ports = found.0.ports.iter();
-                        let is_it =
-                            |record: &DnsRecord| matches!(record, DnsRecord::Srv(_, _, Some(ip)) if at.contains(ip));
-                        let below = full(&[service, namespace, "svc"]);
-                        Some(DnsReply::Records(
-                            ports.flat_map(|port| found.members(port, &below)).filter(is_it).collect(),
-                        ))
-                    }
-                    _ => Some(addresses(kind, at)),
-                }
+                self.service(service, namespace)?.find_member(host, kind, &labels[1..])
             }
             [port, protocol, service, namespace, "svc"] => {
                 let (port, protocol) = (port.strip_prefix('_')?, protocol.strip_prefix('_')?);
-                let found = self.service(service, namespace)?;
-                let is_it = |one: &&RoutePort| *one.name == *port && one.protocol.eq_ignore_ascii_case(protocol);
-                let port = found.0.ports.iter().find(is_it)?;
-                let hosts = found.hosts(port, &full(&[service, namespace, "svc"]));
+                let hosts = self.service(service, namespace)?.hosts_of_port(port, protocol, &labels[2..])?;
                 Some(DnsReply::Records(if kind == QueryType::Srv { hosts } else { Vec::new() }))
             }
             _ => None,
@@ -236,6 +219,27 @@ impl DnsDirectory {
 struct ServiceMatch<'a>(&'a Route);
 
 impl ServiceMatch<'_> {
+    /// Finds a member by its host name; `labels` are the name of the Service.
+    fn find_member(&self, host: &str, kind: QueryType, labels: &[&str]) -> Option<DnsReply> {
+        let at: Vec<Ipv4Addr> = self.addresses_of_member(host);
+        if at.is_empty() {
+            return None;
+        }
+        if kind != QueryType::Srv {
+            return Some(addresses(kind, at));
+        }
+        let is_it = |record: &DnsRecord| matches!(record, DnsRecord::Srv(_, _, Some(ip)) if at.contains(ip));
+        let below = full(labels);
+        let records = self.0.ports.iter().flat_map(|port| self.members(port, &below));
+        Some(DnsReply::Records(records.filter(is_it).collect()))
+    }
+
+    /// Returns the SRV records of the port with this name and protocol; `labels` are the name of the Service.
+    fn hosts_of_port(&self, name: &str, protocol: &str, labels: &[&str]) -> Option<Vec<DnsRecord>> {
+        let is_it = |one: &&RoutePort| *one.name == *name && one.protocol.eq_ignore_ascii_case(protocol);
+        Some(self.hosts(self.0.ports.iter().find(is_it)?, &full(labels)))
+    }
+
     fn addresses(&self, kind: QueryType, name: String) -> DnsReply {
         let route = self.0;
         let alias = || route.alias.trim_end_matches('.').to_ascii_lowercase();
