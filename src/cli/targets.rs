@@ -275,43 +275,52 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
     {
         return find_in_files(context, files, scope);
     }
-    let no_flags = SelectFlags::default();
     match parse(context.kinds(), scope.words)? {
         Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
-        Targets::Named(named) => {
-            let (mut found, mut failures) = (Vec::new(), Vec::new());
-            for (kind, name) in named {
-                let key = Key::new(kind.resource, context.namespace_of(kind), &name);
-                let look = if scope.blind { read::exact } else { read::get };
-                let look = |txn: &dyn Transaction| {
-                    if scope.blind {
-                        check_verb(txn, "delete", "", &key)?;
-                    }
-                    look(txn, &key)
-                };
-                match context.read_view(look) {
-                    Ok(object) => found.push(Target { kind, object }),
-                    Err(failure) => failures.push(failure),
-                }
-            }
-            Ok((found, failures))
-        }
+        Targets::Named(named) => Ok(find_named(context, named, scope.blind)),
         Targets::Lists(kinds) if kinds.is_empty() => Err(no_resources()),
         Targets::Lists(_) if !selects && !scope.all => {
             Err(Failure::plain("resource(s) were provided, but no name was specified"))
         }
-        Targets::Lists(kinds) => {
-            let mut found = Vec::new();
-            for kind in kinds {
-                let wanted = list_selection(scope.select.unwrap_or(&no_flags), kind)?;
-                let namespace = context.namespace().to_owned();
-                let namespace = Some(namespace.as_str()).filter(|_| !scope.all_namespaces);
-                let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
-                found.extend(objects.into_iter().map(|object| Target { kind, object }));
+        Targets::Lists(kinds) => Ok((find_listed(context, kinds, scope)?, Vec::new())),
+    }
+}
+
+/// Reads objects by name. `is_blind`: also those that the user may delete and not read.
+fn find_named(
+    context: &mut CommandContext,
+    named: Vec<(&'static Kind, String)>,
+    is_blind: bool,
+) -> (Vec<Target>, Vec<Failure>) {
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for (kind, name) in named {
+        let key = Key::new(kind.resource, context.namespace_of(kind), &name);
+        let look = if is_blind { read::exact } else { read::get };
+        let look = |txn: &dyn Transaction| {
+            if is_blind {
+                check_verb(txn, "delete", "", &key)?;
             }
-            Ok((found, Vec::new()))
+            look(txn, &key)
+        };
+        match context.read_view(look) {
+            Ok(object) => found.push(Target { kind, object }),
+            Err(failure) => failures.push(failure),
         }
     }
+    (found, failures)
+}
+
+/// Reads the objects of kinds, all or those that the flags select.
+fn find_listed(context: &mut CommandContext, kinds: Vec<&'static Kind>, scope: &Scope<'_>) -> CliResult<Vec<Target>> {
+    let (mut found, no_flags) = (Vec::new(), SelectFlags::default());
+    for kind in kinds {
+        let wanted = list_selection(scope.select.unwrap_or(&no_flags), kind)?;
+        let namespace = context.namespace().to_owned();
+        let namespace = Some(namespace.as_str()).filter(|_| !scope.all_namespaces);
+        let objects = context.read_view(|txn| read::list(txn, kind, namespace, &wanted))?;
+        found.extend(objects.into_iter().map(|object| Target { kind, object }));
+    }
+    Ok(found)
 }
 
 /// Runs an action on each selected object, and reports failures after all of them.
