@@ -41,9 +41,9 @@ impl Estimator<'_> {
         let plain = |cost: Range| Some(CallEstimate { cost, size: None });
         let sized = |cost: Range, size: Range| Some(CallEstimate { cost, size: Some(size) });
         let one = Range::exactly(1);
-        let first = |this: &mut Self| asked.args.first().map_or(Range::UNKNOWN, |arg| this.size_or_unknown(arg));
-        let second = |this: &mut Self| asked.args.get(1).map_or(Range::UNKNOWN, |arg| this.size_or_unknown(arg));
-        let on = |this: &mut Self| asked.target.map_or(Range::UNKNOWN, |target| this.size_or_unknown(target));
+        let first = |this: &mut Self| this.argument_size(asked, 0);
+        let second = |this: &mut Self| this.argument_size(asked, 1);
+        let on = |this: &mut Self| this.target_size(asked);
         match asked.name {
             "check" => plain(Range::exactly(CHECK)),
             "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed"
@@ -53,19 +53,7 @@ impl Estimator<'_> {
                 let count = length.scale(0.5).scale((LIST + MESSAGE) as f64);
                 plain(Range::exactly(LIST).plus(length.scale(LETTER)).plus(count))
             }
-            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
-                let target = asked.target?;
-                let size = on(self);
-                let Type::List(item) = self.type_of(target).clone() else { return plain(size.scale(LETTER)) };
-                let mut each = one;
-                if matches!(*item, Type::String | Type::Bytes) {
-                    let path = self.path_with(target, "@items");
-                    let has_path = path.len() > 1;
-                    let inner = self.declared_size(&path).filter(|_| has_path).unwrap_or(Range::UNKNOWN);
-                    each = each.plus(inner.scale(LETTER));
-                }
-                plain(size.multiply(each))
-            }
+            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => plain(self.scan_cost(asked)?),
             "url" | "jsonpatch.escapeKey" => {
                 let size = first(self);
                 sized(size.scale(LETTER), size)
@@ -87,14 +75,7 @@ impl Estimator<'_> {
                 sized(text.scale(2.0 * LETTER), Range::up_to(most))
             }
             "join" => {
-                let target = asked.target?;
-                let list = on(self);
-                let item = self.declared_size(&self.path_with(target, "@items")).unwrap_or(Range::UNKNOWN);
-                let mut size = list.multiply(item);
-                if !asked.args.is_empty() {
-                    let between = Range { min: list.min.saturating_sub(1), max: list.max.saturating_sub(1) };
-                    size = size.plus(first(self).multiply(between));
-                }
+                let size = self.joined_size(asked)?;
                 sized(size.scale(LETTER), size)
             }
             "find" | "findAll" => {
@@ -107,17 +88,7 @@ impl Estimator<'_> {
                 plain(first(self).scale(LETTER))
             }
             "ip.isCanonical" => plain(first(self).scale(2.0 * LETTER)),
-            "containsIP" | "containsCIDR" => {
-                let size = Range { min: 4, max: 16 };
-                let mut cost = size.plus(size).scale(LETTER);
-                if asked.name == "containsCIDR" {
-                    cost = cost.plus(size.scale(LETTER)).plus(one);
-                }
-                if matches!(asked.overload.args.get(1), Some(Sig::String)) {
-                    cost = cost.plus(first(self).scale(LETTER));
-                }
-                plain(cost)
-            }
+            "containsIP" | "containsCIDR" => plain(self.containment_cost(asked)),
             "validate" => plain(first(self).scale(LETTER).scale(128.0 * PATTERN)),
             "format.named"
             | "masked"
@@ -150,16 +121,7 @@ impl Estimator<'_> {
             "sets.contains" | "sets.intersects" => plain(first(self).multiply(second(self)).plus(one)),
             "sets.equivalent" => plain(first(self).multiply(second(self)).scale(2.0).plus(one)),
             "slice" | "reverse" | "flatten" | "distinct" | "sort" | "lists.range" | "@sortByAssociatedKeys" => {
-                let size = match asked.name {
-                    "lists.range" => Range::exactly(number(asked.args.first()).unwrap_or(u64::MAX)),
-                    "slice" => {
-                        let end = number(asked.args.get(1)).unwrap_or(on(self).max);
-                        Range::exactly(end.saturating_sub(number(asked.args.first()).unwrap_or(0)))
-                    }
-                    "reverse" | "flatten" => on(self),
-                    "@sortByAssociatedKeys" => first(self).multiply(first(self)),
-                    _ => on(self).multiply(on(self)),
-                };
+                let size = self.list_size(asked);
                 let factor = match asked.name {
                     "distinct" | "sort" | "@sortByAssociatedKeys" => 2.0,
                     _ => 1.0,
@@ -170,14 +132,82 @@ impl Estimator<'_> {
         }
     }
 
+    fn argument_size(&mut self, asked: &EstimatedCall, index: usize) -> Range {
+        asked.args.get(index).map_or(Range::UNKNOWN, |arg| self.size_or_unknown(arg))
+    }
+
+    fn target_size(&mut self, asked: &EstimatedCall) -> Range {
+        asked.target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target))
+    }
+
+    /// The cost of a function that looks at every item of a list, or at every letter of a text.
+    fn scan_cost(&mut self, asked: &EstimatedCall) -> Option<Range> {
+        let target = asked.target?;
+        let size = self.target_size(asked);
+        let Type::List(item) = self.type_of(target).clone() else { return Some(size.scale(LETTER)) };
+        let mut each = Range::exactly(1);
+        if matches!(*item, Type::String | Type::Bytes) {
+            let path = self.path_with(target, "@items");
+            let has_path = path.len() > 1;
+            let inner = self.declared_size(&path).filter(|_| has_path).unwrap_or(Range::UNKNOWN);
+            each = each.plus(inner.scale(LETTER));
+        }
+        Some(size.multiply(each))
+    }
+
+    /// The size of a text that is joined from a list.
+    fn joined_size(&mut self, asked: &EstimatedCall) -> Option<Range> {
+        let target = asked.target?;
+        let list = self.target_size(asked);
+        let item = self.declared_size(&self.path_with(target, "@items")).unwrap_or(Range::UNKNOWN);
+        let size = list.multiply(item);
+        if asked.args.is_empty() {
+            return Some(size);
+        }
+        let between = Range { min: list.min.saturating_sub(1), max: list.max.saturating_sub(1) };
+        Some(size.plus(self.argument_size(asked, 0).multiply(between)))
+    }
+
+    /// The cost of asking whether a block of addresses contains another or an address.
+    fn containment_cost(&mut self, asked: &EstimatedCall) -> Range {
+        let size = Range { min: 4, max: 16 };
+        let mut cost = size.plus(size).scale(LETTER);
+        if asked.name == "containsCIDR" {
+            cost = cost.plus(size.scale(LETTER)).plus(Range::exactly(1));
+        }
+        if matches!(asked.overload.args.get(1), Some(Sig::String)) {
+            cost = cost.plus(self.argument_size(asked, 0).scale(LETTER));
+        }
+        cost
+    }
+
+    /// The size of the list that a function of the library of lists returns.
+    fn list_size(&mut self, asked: &EstimatedCall) -> Range {
+        match asked.name {
+            "lists.range" => Range::exactly(number(asked.args.first()).unwrap_or(u64::MAX)),
+            "slice" => {
+                let end = number(asked.args.get(1)).unwrap_or(self.target_size(asked).max);
+                Range::exactly(end.saturating_sub(number(asked.args.first()).unwrap_or(0)))
+            }
+            "reverse" | "flatten" => self.target_size(asked),
+            "@sortByAssociatedKeys" => self.argument_size(asked, 0).multiply(self.argument_size(asked, 0)),
+            _ => self.target_size(asked).multiply(self.target_size(asked)),
+        }
+    }
+
+    /// Gives the result of a call the entries of two arguments.
+    fn unite_entries(&mut self, asked: &EstimatedCall, one: usize, other: usize) {
+        let entries = Entries::union(self.entries(&asked.args[one]), self.entries(&asked.args[other]));
+        if entries.is_some() {
+            self.entries[asked.expr.id] = entries;
+        }
+    }
+
     /// Estimates the functions of cel-go. The costs of operators with branches include their arguments.
     fn estimate_operator_call(&mut self, asked: &EstimatedCall) -> CallEstimate {
         let plain = |cost: Range| CallEstimate { cost, size: None };
         let one = Range::exactly(1);
-        let mut arg = |index: usize| match asked.args.get(index) {
-            Some(arg) => self.size_or_unknown(arg),
-            None => Range::UNKNOWN,
-        };
+        let mut arg = |index: usize| self.argument_size(asked, index);
         match asked.name {
             "format" | "strings.quote" => match asked.target {
                 Some(target) => plain(self.size_or_unknown(target).scale(LETTER)),
@@ -200,12 +230,12 @@ impl Estimator<'_> {
             "@in" if matches!(asked.overload.args[1], Sig::List(_)) => plain(arg(1)),
             "matches" if asked.target.is_some() => {
                 let pattern = arg(0).scale(PATTERN);
-                let text = asked.target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target));
+                let text = self.target_size(asked);
                 plain(text.plus(one).scale(LETTER).multiply(pattern))
             }
             "contains" => {
                 let part = arg(0).scale(LETTER);
-                let text = asked.target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target));
+                let text = self.target_size(asked);
                 plain(text.scale(LETTER).multiply(part))
             }
             operator::AND | operator::OR => {
@@ -214,19 +244,13 @@ impl Estimator<'_> {
             }
             operator::CONDITIONAL => {
                 let size = arg(1).union(arg(2));
-                let entries = Entries::union(self.entries(&asked.args[1]), self.entries(&asked.args[2]));
-                if entries.is_some() {
-                    self.entries[asked.expr.id] = entries;
-                }
+                self.unite_entries(asked, 1, 2);
                 let cost = asked.costs[0].plus(asked.costs[1].union(asked.costs[2]));
                 CallEstimate { cost, size: Some(size) }
             }
             operator::ADD if matches!(asked.overload.args[0], Sig::String | Sig::Bytes | Sig::List(_)) => {
                 let size = arg(0).plus(arg(1));
-                let entries = Entries::union(self.entries(&asked.args[0]), self.entries(&asked.args[1]));
-                if entries.is_some() {
-                    self.entries[asked.expr.id] = entries;
-                }
+                self.unite_entries(asked, 0, 1);
                 let is_list = matches!(asked.overload.args[0], Sig::List(_));
                 CallEstimate { cost: if is_list { one } else { size.scale(LETTER) }, size: Some(size) }
             }
