@@ -54,9 +54,7 @@ impl Typed for Deployment {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({}));
-        }
+        omit::reset_status(new, old, json!({}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

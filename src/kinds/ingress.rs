@@ -47,9 +47,7 @@ impl Typed for Ingress {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({"loadBalancer": {}}));
-        }
+        omit::reset_status(new, old, json!({"loadBalancer": {}}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

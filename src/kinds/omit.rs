@@ -1,6 +1,7 @@
 //! Go's `omitempty`: a field that is not a pointer and has its zero value counts as absent. It is omitted, or gets its
 //! default.
 
+use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::Value;
 
@@ -10,6 +11,13 @@ pub fn null_when_missing(body: &mut Value, fields: &[&str]) {
         if body.get(field).is_none() {
             body[*field] = Value::Null;
         }
+    }
+}
+
+/// Gives a new object its first status, whatever the status that was sent.
+pub fn reset_status(new: &mut Object, old: Option<&Object>, first: Value) {
+    if old.is_none() {
+        new.set(&["status"], first);
     }
 }
 

@@ -98,9 +98,7 @@ impl Typed for PersistentVolume {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({"phase": "Pending"}));
-        }
+        omit::reset_status(new, old, json!({"phase": "Pending"}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

@@ -40,9 +40,7 @@ impl Typed for PriorityLevelConfiguration {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({}));
-        }
+        omit::reset_status(new, old, json!({}));
     }
 
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {

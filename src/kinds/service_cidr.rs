@@ -35,9 +35,7 @@ impl Typed for ServiceCIDR {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({}));
-        }
+        omit::reset_status(new, old, json!({}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

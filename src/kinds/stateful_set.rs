@@ -51,9 +51,7 @@ impl Typed for StatefulSet {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({"replicas": 0, "availableReplicas": 0}));
-        }
+        omit::reset_status(new, old, json!({"replicas": 0, "availableReplicas": 0}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

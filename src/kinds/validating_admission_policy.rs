@@ -36,9 +36,7 @@ impl Typed for ValidatingAdmissionPolicy {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({}));
-        }
+        omit::reset_status(new, old, json!({}));
     }
 
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {

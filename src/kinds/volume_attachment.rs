@@ -28,9 +28,7 @@ impl Typed for VolumeAttachment {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({"attached": false}));
-        }
+        omit::reset_status(new, old, json!({"attached": false}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

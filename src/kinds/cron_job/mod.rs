@@ -43,9 +43,7 @@ impl Typed for CronJob {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({}));
-        }
+        omit::reset_status(new, old, json!({}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

@@ -76,9 +76,7 @@ impl Typed for HorizontalPodAutoscaler {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        if old.is_none() {
-            new.set(&["status"], json!({"currentMetrics": null, "desiredReplicas": 0}));
-        }
+        omit::reset_status(new, old, json!({"currentMetrics": null, "desiredReplicas": 0}));
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
