@@ -37,14 +37,12 @@ impl Typed for DeviceClass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::typed;
-    use crate::object::Object;
+    use crate::kinds::testing;
     use serde_json::{Value, json};
 
     fn wrong(spec: Value) -> Vec<String> {
         let body = json!({"metadata": {"name": "a"}, "spec": spec});
-        let body = typed::normalize::<DeviceClass>(&body, &mut |_| {}).unwrap();
-        typed::validate::<DeviceClass>(&Object(body), None).iter().map(ToString::to_string).collect()
+        testing::field_errors::<DeviceClass>(&body, None).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub mod resource_names;
 pub mod selectable;
 pub mod selector;
 pub mod shapes;
+#[cfg(test)]
+mod testing;
 pub mod token_claims;
 pub mod typed;
 pub mod unknown;

@@ -43,14 +43,12 @@ impl Typed for MutatingAdmissionPolicyBinding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::typed;
-    use crate::object::Object;
+    use crate::kinds::testing;
     use serde_json::{Value, json};
 
     fn wrong(spec: Value) -> Vec<String> {
         let body = json!({"metadata": {"name": "a"}, "spec": spec});
-        let body = typed::normalize::<MutatingAdmissionPolicyBinding>(&body, &mut |_| {}).unwrap();
-        typed::validate::<MutatingAdmissionPolicyBinding>(&Object(body), None).iter().map(ToString::to_string).collect()
+        testing::field_errors::<MutatingAdmissionPolicyBinding>(&body, None).iter().map(ToString::to_string).collect()
     }
 
     #[test]

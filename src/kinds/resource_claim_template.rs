@@ -46,14 +46,13 @@ impl Typed for ResourceClaimTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::typed;
+    use crate::kinds::testing;
     use crate::object::Object;
     use serde_json::{Value, json};
 
     fn wrong(spec: Value, old: Option<&Object>) -> Vec<String> {
         let body = json!({"metadata": {"name": "a"}, "spec": spec});
-        let body = typed::normalize::<ResourceClaimTemplate>(&body, &mut |_| {}).unwrap();
-        typed::validate::<ResourceClaimTemplate>(&Object(body), old).iter().map(ToString::to_string).collect()
+        testing::field_errors::<ResourceClaimTemplate>(&body, old).iter().map(ToString::to_string).collect()
     }
 
     #[test]

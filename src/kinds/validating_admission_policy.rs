@@ -132,7 +132,7 @@ fn check_annotations(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::typed;
+    use crate::kinds::testing;
     use serde_json::Value;
 
     fn wrong(patch: Value) -> Vec<String> {
@@ -140,8 +140,7 @@ mod tests {
         let mut spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]});
         json_patch::merge(&mut spec, &patch);
         let body = json!({"metadata": {"name": "a"}, "spec": spec});
-        let body = typed::normalize::<ValidatingAdmissionPolicy>(&body, &mut |_| {}).unwrap();
-        typed::validate::<ValidatingAdmissionPolicy>(&Object(body), None).iter().map(ToString::to_string).collect()
+        testing::field_errors::<ValidatingAdmissionPolicy>(&body, None).iter().map(ToString::to_string).collect()
     }
 
     #[test]
