@@ -21,6 +21,8 @@ pub mod selector;
 pub mod sparse;
 pub mod status;
 pub mod struct_shape;
+#[cfg(test)]
+pub mod testing;
 pub mod time;
 mod uid;
 pub mod whole_number;

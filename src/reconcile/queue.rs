@@ -198,6 +198,7 @@ impl WorkQueue {
 mod tests {
     use super::*;
     use crate::object::Resource;
+    use crate::object::testing::time_at;
 
     fn item(name: &str) -> Item {
         (0, Key::new(Resource("pods"), "default", name))
@@ -211,10 +212,6 @@ mod tests {
 
     fn rank(key: &Key) -> QueuePriority {
         QueuePriority { priority: i32::from(key.name.ends_with('9')), begun: key.name.starts_with("begun") }
-    }
-
-    fn time_at(seconds: i64) -> Time {
-        Time::from_second(seconds).unwrap()
     }
 
     #[test]

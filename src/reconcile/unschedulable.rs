@@ -111,16 +111,13 @@ impl UnschedulablePods {
 mod tests {
     use super::*;
     use crate::object::Resource;
+    use crate::object::testing::time_at;
     use crate::scheduler::queueing_hints::WAIT_FILTER;
     use crate::world::Row;
     use serde_json::json;
 
     fn scheduling_wait(alike: &str) -> SchedulingWait {
         SchedulingWait { alike: alike.into(), ..SchedulingWait::default() }
-    }
-
-    fn time_at(seconds: i64) -> Time {
-        Time::from_second(seconds).unwrap()
     }
 
     #[test]

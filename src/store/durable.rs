@@ -147,11 +147,9 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::PATIENCE;
     use super::super::{CommitError, OpenMode, Store, StoreRead};
     use std::sync::Arc;
-    use std::time::Duration;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
     fn commit_is_synced_at_once_and_unsynced_commit_by_the_next_sync() {

@@ -81,11 +81,9 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::PATIENCE;
     use super::*;
     use crate::store::OpenMode;
-    use std::time::Duration;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn commit(store: &mut Store, value: &str) -> PendingSync {
         let mut txn = store.write(PATIENCE).unwrap();

@@ -41,6 +41,8 @@ mod shared_log;
 mod shared_snapshot;
 mod snapshot;
 mod state_path;
+#[cfg(test)]
+mod testing;
 mod turnstile;
 mod txn;
 mod wake_hint;

@@ -73,18 +73,11 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{PATIENCE, scratch};
     use super::*;
     use crate::object::{Key, Resource, Time};
     use crate::store::{OpenMode, StoreRead};
     use std::time::Duration;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    fn scratch() -> (tempfile::TempDir, Store) {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("state.db"), OpenMode::Create).unwrap();
-        (dir, store)
-    }
 
     fn put(txn: &mut Txn<'_>, name: &str, uid: &str) -> StoreResult<u64> {
         txn.put(&Key::new(Resource("pods"), "default", name), uid, |_| "{}", "test", Time::UNIX_EPOCH)

@@ -445,18 +445,11 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{PATIENCE, scratch};
     use super::*;
     use crate::object::Resource;
     use crate::store::OpenMode;
     use rusqlite::ffi;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    fn scratch() -> (tempfile::TempDir, Store) {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("state.db"), OpenMode::Create).unwrap();
-        (dir, store)
-    }
 
     fn put(txn: &mut Txn<'_>, name: &str, length: usize) -> StoreResult<u64> {
         txn.put(&Key::new(Resource("pods"), "default", name), name, |_| "x".repeat(length), "test", Time::UNIX_EPOCH)

@@ -245,10 +245,7 @@ impl NodePressure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn time_at(second: i64) -> Time {
-        Time::from_second(second).unwrap()
-    }
+    use crate::object::testing::time_at;
 
     fn thresholds(words: EvictionFlags<'_>) -> EvictionThresholds {
         EvictionThresholds::parse(words, SignedDuration::from_secs(60)).unwrap()

@@ -485,10 +485,7 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn time_at(second: i64) -> Time {
-        Time::from_second(second).unwrap()
-    }
+    use crate::object::testing::time_at;
 
     #[test]
     fn usage_of_one_attempt_never_goes_back_and_that_of_the_next_begins_anew() {
