@@ -8,6 +8,8 @@ mod pod;
 mod server_metrics;
 
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::read;
+use crate::object::{Key, Object, Reason, Status};
 use crate::show::usage::UsageSort;
 use clap::Subcommand;
 
@@ -42,6 +44,27 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
         TopVerb::Pod(args) => pod::run(args, context),
         TopVerb::Node(args) => node::run(args, context),
+    }
+}
+
+/// Refuses several names, and a name with a selector. `usage`: the arguments of `verb`.
+fn check_selection(names: &[String], selects: bool, verb: &str, usage: &str) -> CliResult {
+    if names.len() > 1 {
+        return Err(Failure::Usage(verb.into(), usage.into()));
+    }
+    if !names.is_empty() && selects {
+        return Err(Failure::plain("only one of NAME or selector can be provided"));
+    }
+    Ok(())
+}
+
+/// Reads the object that is measured. `unmeasured`: the message when there is none.
+fn read_named(context: &mut CommandContext, key: &Key, unmeasured: String) -> CliResult<Vec<Object>> {
+    match context.read_view(|txn| read::get(txn, key)) {
+        Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => {
+            Err(Status::new(Reason::NotFound, unmeasured).into())
+        }
+        other => Ok(vec![other?]),
     }
 }
 

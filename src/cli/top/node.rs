@@ -1,14 +1,14 @@
 //! `kloop top node`: prints the usage of this machine, or of an added node's pods. Simulated nodes
 //! have no usage.
 
-use super::{order, server_metrics};
+use super::{check_selection, order, read_named, server_metrics};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::SelectFlags;
 use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::kinds::pod::facts::PodRequests;
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object};
 use crate::runtime::usage;
 use crate::serve::remote_stats::RemoteKubelets;
 use crate::serve::resource_metrics::measure_nodes;
@@ -55,13 +55,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let order = order(&args.sort_by)?;
-    if args.names.len() > 1 {
-        return Err(Failure::Usage("top node".into(), "node [NAME | -l label]".into()));
-    }
-    let selects = args.selector.is_some();
-    if !args.names.is_empty() && selects {
-        return Err(Failure::plain("only one of NAME or selector can be provided"));
-    }
+    check_selection(&args.names, args.selector.is_some(), "top node", "node [NAME | -l label]")?;
     let requested_nodes = requested_nodes(&args, context)?;
     if requested_nodes.is_empty() {
         return Err(Failure::plain("metrics not available yet"));
@@ -111,11 +105,5 @@ fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<O
     };
     let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);
     let key = Key::new(kind.resource, "", name);
-    match context.read_view(|txn| read::get(txn, &key)) {
-        Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => {
-            let message = format!("nodemetrics.metrics.k8s.io {name:?} not found");
-            Err(Status::new(Reason::NotFound, message).into())
-        }
-        other => Ok(vec![other?]),
-    }
+    read_named(context, &key, format!("nodemetrics.metrics.k8s.io {name:?} not found"))
 }

@@ -1,6 +1,6 @@
 //! `kloop top pod`: prints the usage of pods.
 
-use super::{order, server_metrics};
+use super::{check_selection, order, read_named, server_metrics};
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::control_plane;
 use crate::cli::flags::SelectFlags;
@@ -63,13 +63,8 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let order = order(&args.sort_by)?;
-    if args.names.len() > 1 {
-        return Err(Failure::Usage("top pod".into(), "pod [NAME | -l label]".into()));
-    }
     let selects = args.select.selector.is_some() || args.select.field_selector.is_some();
-    if !args.names.is_empty() && selects {
-        return Err(Failure::plain("only one of NAME or selector can be provided"));
-    }
+    check_selection(&args.names, selects, "top pod", "pod [NAME | -l label]")?;
     let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
     let requested_pods = requested_pods(&args, named, context)?;
     let measured = match context.home()? {
@@ -105,12 +100,7 @@ fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext
         return context.read_view(|txn| read::list(txn, kind, namespace, &selection));
     };
     let key = Key::new(kind.resource, &namespace, name);
-    let unmeasured =
-        Status::new(Reason::NotFound, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"));
-    match context.read_view(|txn| read::get(txn, &key)) {
-        Err(Failure::Api { status, .. }) if status.reason == Reason::NotFound => Err(unmeasured.into()),
-        other => Ok(vec![other?]),
-    }
+    read_named(context, &key, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"))
 }
 
 /// Returns the usage of pods that a server tells; nothing without a cluster.
