@@ -10,7 +10,7 @@ use kloop::kinds::probe_handler::ProbeHandler;
 use kloop::object::{Str, Time};
 use kloop::runtime::image::Environment;
 use kloop::runtime::machine::AdoptedShims;
-use kloop::runtime::simulated::a_start;
+use kloop::runtime::testing::start_request;
 use kloop::runtime::{Host, Machine, folder, process};
 use kloop::world::start::Start;
 use kloop::world::{AttemptEnd, ContainerState, Effect, Report};
@@ -162,7 +162,7 @@ fn marked(folder: &Path) -> Vec<i32> {
 
 /// Makes a start of a shell script.
 fn script(uid: &str, attempt: u32, text: &str) -> Start {
-    Start { command: vec!["sh".into(), "-c".into(), text.into()], ..a_start(uid, "c", attempt) }
+    Start { command: vec!["sh".into(), "-c".into(), text.into()], ..start_request(uid, "c", attempt) }
 }
 
 /// Waits for a condition that is not reported.
@@ -227,7 +227,7 @@ fn program_that_cannot_be_executed_is_refused() {
     ];
     for (attempt, (program, part)) in table.into_iter().enumerate() {
         let attempt = attempt as u32;
-        rig.start(Start { command: vec![program.clone()], ..a_start("refused", "c", attempt) });
+        rig.start(Start { command: vec![program.clone()], ..start_request("refused", "c", attempt) });
         let (reason, message) = rig.until("refused", attempt, |state| match state {
             ContainerState::Refused { reason, message, .. } => Some((reason.clone(), message.clone())),
             _ => None,
@@ -235,7 +235,7 @@ fn program_that_cannot_be_executed_is_refused() {
         assert_eq!(reason, "StartError", "{program}");
         assert!(message.contains(part), "{program}: {message}");
     }
-    rig.start(Start { image: "nosuchprogram:1".into(), ..a_start("refused", "c", 9) });
+    rig.start(Start { image: "nosuchprogram:1".into(), ..start_request("refused", "c", 9) });
     let reason = rig.until("refused", 9, |state| match state {
         ContainerState::Refused { reason, .. } => Some(reason.clone()),
         _ => None,

@@ -8,7 +8,7 @@ use crate::world::Loop;
 
 mod backends;
 #[cfg(test)]
-mod bounds;
+mod bounds_tests;
 mod claim;
 mod percent;
 mod pods;

@@ -47,7 +47,7 @@ mod user;
 mod volumes;
 
 #[cfg(test)]
-mod invariants;
+mod invariants_tests;
 #[cfg(test)]
 mod testing;
 

@@ -48,6 +48,8 @@ mod signal_delivery;
 pub mod simulated;
 mod socket_diag;
 mod spawn;
+#[doc(hidden)]
+pub mod testing;
 pub mod token_signer;
 mod trial;
 pub mod usage;

@@ -393,55 +393,12 @@ impl Host for SimulatedMachine {
     }
 }
 
-/// A start with nothing special about it, to build tests on.
-#[doc(hidden)]
-pub fn a_start(uid: &str, container: &str, attempt: u32) -> Start {
-    Start {
-        processes: Default::default(),
-        pod_uid: uid.into(),
-        namespace: "default".into(),
-        pod: "p".into(),
-        node: "n".into(),
-        ip: "127.77.1.1".into(),
-        hostname: "p".into(),
-        host_network: false,
-        uses_services: false,
-        container: container.into(),
-        attempt,
-        image: "busybox".into(),
-        requested_image: None,
-        manifest_dir: None,
-        command: Vec::new(),
-        args: Vec::new(),
-        env: Vec::new(),
-        names: Default::default(),
-        files: Default::default(),
-        volume_paths: Vec::new(),
-        file_keys: Vec::new(),
-        working_dir: None,
-        pull_policy: "IfNotPresent".into(),
-        termination_message_path: "/dev/termination-log".into(),
-        termination_from_logs: false,
-        stdin: false,
-        stdin_once: false,
-        tty: false,
-        limits: Default::default(),
-        user: None,
-        rights: Default::default(),
-        again: Default::default(),
-        stop_signal: "SIGTERM".into(),
-        script: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::testing::start_request;
     use super::*;
+    use crate::object::testing::time_at;
     use crate::world::start::SimulatedScript;
-
-    fn time_at(second: i64) -> Time {
-        Time::from_second(second).expect("a time")
-    }
 
     /// Returns the reports as short texts with their second.
     fn story(machine: &mut SimulatedMachine, until: i64) -> Vec<String> {
@@ -472,7 +429,7 @@ mod tests {
     }
 
     fn start(machine: &mut SimulatedMachine, second: i64, attempt: u32, exit: Option<(i64, i32)>) {
-        let start = Start { script: Some(SimulatedScript { exit }), ..a_start("u", "c", attempt) };
+        let start = Start { script: Some(SimulatedScript { exit }), ..start_request("u", "c", attempt) };
         machine.carry_out(time_at(second), &Effect::Start(Box::new(start)));
     }
 

@@ -4,7 +4,7 @@
 
 use kloop::object::Time;
 use kloop::runtime::image::Environment;
-use kloop::runtime::simulated::a_start;
+use kloop::runtime::testing::start_request;
 use kloop::runtime::{Host, Machine};
 use kloop::world::start::Start;
 use kloop::world::volume::FilesystemView;
@@ -41,7 +41,7 @@ fn open(folder: &Path) -> (Machine, Receiver<Report>) {
 
 fn start(uid: &str, attempt: u32, command: &[&str], view: &FilesystemView) -> Effect {
     let command = command.iter().map(|word| word.to_string()).collect();
-    let mut start = Start { command, ..a_start(uid, "c", attempt) };
+    let mut start = Start { command, ..start_request(uid, "c", attempt) };
     start.files.view = view.clone();
     Effect::Start(Box::new(start))
 }

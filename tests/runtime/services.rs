@@ -2,7 +2,7 @@
 
 use super::Rig;
 use kloop::object::{Key, Resource};
-use kloop::runtime::simulated::a_start;
+use kloop::runtime::testing::start_request;
 use kloop::world::Effect;
 use kloop::world::plan::{Route, RoutePort};
 use kloop::world::start::Start;
@@ -35,7 +35,7 @@ fn connections_to_a_service_are_directed_only_where_they_are_to_be() {
     rig.order(Effect::Route { service: Key::new(Resource("services"), "default", "web"), route });
     for (uid, uses_services, seconds, code) in [("with", true, "20", 0), ("without", false, "2", 1)] {
         let command = ["python3", "-c", CLIENT, seconds].map(Into::into).to_vec();
-        rig.start(Start { command, ip: "127.0.0.1".into(), uses_services, ..a_start(uid, "c", 0) });
+        rig.start(Start { command, ip: "127.0.0.1".into(), uses_services, ..start_request(uid, "c", 0) });
         assert_eq!(rig.ended(uid, 0).code, code, "{uid}");
     }
 }

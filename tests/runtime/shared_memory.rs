@@ -10,7 +10,7 @@ fn shim(rig: &Rig) -> i32 {
 fn two_attempts(rig: &mut Rig, number: u32) {
     rig.start(script("many", 2 * number, "exit 0"));
     assert_eq!(rig.ended("many", 2 * number).code, 0);
-    rig.start(Start { command: vec!["/no/such".into()], ..a_start("many", "c", 2 * number + 1) });
+    rig.start(Start { command: vec!["/no/such".into()], ..start_request("many", "c", 2 * number + 1) });
     rig.until("many", 2 * number + 1, |state| matches!(state, ContainerState::Refused { .. }).then_some(()));
 }
 

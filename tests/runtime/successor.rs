@@ -196,7 +196,7 @@ impl BuiltProgram {
 
     fn start(&self, attempt: u32) -> Start {
         let command = vec![self.program.to_string_lossy().into()];
-        Start { again: RestartDecision::Always, command, ..a_start("again", "c", attempt) }
+        Start { again: RestartDecision::Always, command, ..start_request("again", "c", attempt) }
     }
 }
 

@@ -92,7 +92,7 @@ fn starts_beside(world: &World, key: &Key) -> Plan {
     // Ordered once the first attempt runs.
     if world.get(key).is_some_and(|row| row.pod().is_some_and(|pod| pod.ready)) {
         let uid = world.get(key).map(|row| row.uid.clone()).unwrap_or_default();
-        more.push(Effect::Start(Box::new(kloop::runtime::simulated::a_start(&uid, "c", 99))));
+        more.push(Effect::Start(Box::new(kloop::runtime::testing::start_request(&uid, "c", 99))));
     }
     plan.effects.extend(more);
     plan

@@ -68,17 +68,17 @@ fn compare_arguments(args: &[Value]) -> Result<Ordering, EvalError> {
     }
 }
 
-/// A result of these functions.
-#[cfg(test)]
-fn run(name: &str, args: &[Value<'static>]) -> crate::cel::value::Evaluated<'static> {
-    let context = crate::cel::limits::WorkLimits::default();
-    let function = FUNCTIONS.iter().find(|function| function.name == name);
-    (function.map_or_else(|| panic!("{name}"), |function| function.run))(&context, args)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cel::limits::WorkLimits;
+    use crate::cel::value::Evaluated;
+
+    /// Calls one of the functions.
+    fn run(name: &str, args: &[Value<'static>]) -> Evaluated<'static> {
+        let function = FUNCTIONS.iter().find(|function| function.name == name);
+        (function.map_or_else(|| panic!("{name}"), |function| function.run))(&WorkLimits::default(), args)
+    }
 
     #[test]
     fn quantities_are_compared_and_added() {

@@ -42,7 +42,7 @@ pub fn shown(start: &Start, found: &ResolvedImage, env: &[(String, String)]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::simulated::a_start;
+    use crate::runtime::testing::start_request;
     use crate::world::start::StartImage;
     use crate::world::volume::VolumeMountPoint;
 
@@ -58,7 +58,7 @@ mod tests {
             let volumes = vec!["/var/lib/postgresql/data".to_owned(), "/run/postgresql".to_owned()];
             let mut start = Start {
                 requested_image: Some(StartImage { volumes, ..StartImage::default() }),
-                ..a_start("u", "c", 0)
+                ..start_request("u", "c", 0)
             };
             start.files.mounts = mounts.iter().map(mount).collect();
             image_volumes(&start).join(" ")

@@ -48,7 +48,7 @@ mod tests {
     fn a_shell_that_keeps_all_variables_is_used_where_one_is_needed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
-        let mut start = crate::runtime::simulated::a_start("u", "c", 0);
+        let mut start = crate::runtime::testing::start_request("u", "c", 0);
         start.requested_image = Some(StartImage { name: BUSYBOX.into(), is_recipe: true, ..StartImage::default() });
         let argv = |start: &Start, program: &str| {
             let argv = [program, "-c", "env"].map(str::to_owned).to_vec();

@@ -1,7 +1,7 @@
 //! Tests of images and commands, and the command lines that result.
 
 use super::*;
-use crate::runtime::simulated::a_start;
+use crate::runtime::testing::start_request;
 use crate::world::start::BuildCommand;
 
 fn here() -> Environment {
@@ -10,7 +10,7 @@ fn here() -> Environment {
 
 fn start(image: &str, command: &[&str], args: &[&str]) -> Start {
     let owned = |list: &[&str]| list.iter().map(|item| item.to_string()).collect();
-    Start { image: image.into(), command: owned(command), args: owned(args), ..a_start("u", "c", 0) }
+    Start { image: image.into(), command: owned(command), args: owned(args), ..start_request("u", "c", 0) }
 }
 
 /// Returns the settings of an Image object, with a folder.

@@ -82,7 +82,7 @@ impl MissingPrograms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::simulated::a_start;
+    use crate::runtime::testing::start_request;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -90,7 +90,7 @@ mod tests {
     fn program_that_comes_later_is_found_for_every_attempt_that_lacks_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let environment = Environment(vec![("PATH".into(), folder.path().display().to_string())]);
-        let start = |uid: &str, image: &str| Start { image: image.into(), ..a_start(uid, "c", 3) };
+        let start = |uid: &str, image: &str| Start { image: image.into(), ..start_request(uid, "c", 3) };
         let mut missing = MissingPrograms::default();
         assert!(missing.due().is_none());
         for (uid, image) in
