@@ -8,7 +8,7 @@ use super::update::{UpdatePart, update};
 use super::{ApiResult, WriteOptions};
 use crate::controllers::{default_service_cidr, kubernetesservice};
 use crate::kinds::{self, Kind, persistent_volume::LOCAL_DRIVER};
-use crate::object::{Key, Object, Reason, Resource, Status};
+use crate::object::{Key, Object, Resource, Status};
 use serde_json::{Value, json};
 
 /// Namespaces of every cluster.
@@ -106,9 +106,8 @@ fn create_as(txn: &mut dyn Transaction, object: Object) -> ApiResult<()> {
 }
 
 fn kind_of(object: &Object) -> ApiResult<&'static Kind> {
-    kinds::by_kind(object.api_version(), object.kind()).ok_or_else(|| {
-        Status::new(Reason::InternalError, format!("kind {} is not in the catalogue; this is a bug", object.kind()))
-    })
+    kinds::by_kind(object.api_version(), object.kind())
+        .ok_or_else(|| Status::bug(format_args!("kind {} is not in the catalogue", object.kind())))
 }
 
 #[cfg(test)]

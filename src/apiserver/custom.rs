@@ -131,5 +131,5 @@ pub fn defer(txn: &mut dyn Transaction, needed: Vec<Uncompiled>) -> ApiResult<()
     if needed.is_empty() || !txn.defer_compilation(needed) {
         return Ok(());
     }
-    Err(Status::new(Reason::InternalError, "the expressions are not compiled yet; this is a bug"))
+    Err(Status::bug("the expressions are not compiled yet"))
 }

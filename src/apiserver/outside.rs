@@ -5,7 +5,7 @@
 //! contains the revisions of the objects: when an object has changed in between, the write asks another question.
 //! Never: makes a request; [`super::outside_client`] does, while no lock is held. Start reading at [`WriteInputs`].
 
-use crate::object::{Reason, Status, Time, format_uid};
+use crate::object::{Status, Time, format_uid};
 use crate::runtime::https::{HttpsReply, HttpsTarget};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -196,5 +196,5 @@ pub fn uid_of(id: &QuestionId) -> String {
 
 /// Returns the error of a write that ends because an answer is missing. It is never shown: the write is made again.
 pub fn deferred() -> Status {
-    Status::new(Reason::InternalError, "the answer of a webhook is not there yet; this is a bug")
+    Status::bug("the answer of a webhook is not there yet")
 }

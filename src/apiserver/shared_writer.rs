@@ -282,7 +282,7 @@ impl Writer {
 }
 
 fn not_open() -> Status {
-    Status::new(Reason::InternalError, "the state is not open; this is a bug")
+    Status::bug("the state is not open")
 }
 
 impl EndedBatch {

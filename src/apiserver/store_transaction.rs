@@ -19,7 +19,7 @@ use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::{DEFINITIONS, Uncompiled};
 use crate::object::sparse::ReadPart;
-use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::object::{Key, Object, Resource, Status, Time};
 use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
 use std::cell::Cell;
@@ -344,7 +344,7 @@ fn birth(read: &dyn StoreRead) -> ApiResult<String> {
 }
 
 fn read_only(key: &Key) -> Status {
-    Status::new(Reason::InternalError, format!("{key}: a write in a read-only look; this is a bug"))
+    Status::bug(format_args!("{key}: a write in a read-only look"))
 }
 
 impl Transaction for WriteTxn<'_> {

@@ -15,7 +15,7 @@ pub fn is_stored(resource: Resource) -> bool {
 
 /// The status when a write or a look, which the caller passed, was never called.
 pub fn not_called() -> Status {
-    Status::new(Reason::InternalError, "the request was not run; this is a bug")
+    Status::bug("the request was not run")
 }
 
 /// Converts a store error to an API error.

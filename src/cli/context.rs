@@ -181,6 +181,16 @@ impl CommandContext {
         self.client.as_ref()
     }
 
+    /// Returns the client of the server, for commands that run with a server only.
+    pub fn require_client(&self) -> CliResult<ApiClient> {
+        self.client.clone().ok_or_else(no_server)
+    }
+
+    /// Returns the cluster behind a server, for commands that run with a server only.
+    pub fn require_remote(&mut self) -> CliResult<&remote::RemoteCluster> {
+        self.api()?.remote().ok_or_else(no_server)
+    }
+
     /// The folder of the cluster on this machine, with files of its processes; `None` without a cluster, and for a server.
     pub fn home(&mut self) -> CliResult<Option<PathBuf>> {
         if self.client.is_some() {
@@ -498,4 +508,8 @@ impl CommandContext {
     pub fn name_of(&self, kind: &Kind, object: &Object) -> String {
         format!("{}/{}", kind.qualified_singular(), object.name())
     }
+}
+
+fn no_server() -> Failure {
+    Failure::plain("internal error: this command needs a server")
 }

@@ -66,12 +66,8 @@ pub fn run(
 }
 
 fn list(watched: &WatchedObjects, context: &mut CommandContext) -> CliResult<(Vec<Object>, String)> {
-    let remote = context.api()?.remote().ok_or_else(no_server)?;
+    let remote = context.require_remote()?;
     Ok(remote.list_at_revision(watched.kind, watched.namespace.as_deref(), &watched.selection.query())?)
-}
-
-fn no_server() -> Failure {
-    Failure::plain("the cluster is no server; this is a bug")
 }
 
 /// Reports what a list has that is not known, and what is known and gone.
@@ -106,7 +102,7 @@ fn follow(
     report: &mut WatchReport<'_>,
 ) -> CliResult<bool> {
     loop {
-        let remote = context.api()?.remote().ok_or_else(no_server)?;
+        let remote = context.require_remote()?;
         let query = watched.selection.query();
         let watch = match remote.watch(watched.kind, watched.namespace.as_deref(), &query, &revision) {
             // Listed again.

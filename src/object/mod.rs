@@ -35,7 +35,7 @@ pub use meta::{MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;
 pub use scalar::{scalar_text, scalar_text_or_empty};
 pub use selector::{FieldSelector, Selector};
-pub use status::{Cause, Reason, Status};
+pub use status::{Cause, Reason, Status, bug_text};
 pub use uid::format_uid;
 
 /// A point in time, as in Kubernetes (UTC; usually written with a precision of seconds).

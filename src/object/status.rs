@@ -172,7 +172,17 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
+/// Formats the message about a bug in kloop.
+pub fn bug_text(problem: impl fmt::Display) -> String {
+    format!("internal error in kloop: {problem}; please report it")
+}
+
 impl Status {
+    /// Creates an error about a bug in kloop.
+    pub fn bug(problem: impl fmt::Display) -> Status {
+        Status::new(Reason::InternalError, bug_text(problem))
+    }
+
     /// Creates the error about a malformed request.
     pub fn bad_request(message: impl Into<String>) -> Status {
         Status::new(Reason::BadRequest, message)

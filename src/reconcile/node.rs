@@ -5,7 +5,7 @@ use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::controllers::node_lifecycle::report;
 use crate::kinds;
 use crate::network::LINKS_CONDITION;
-use crate::object::{Key, Object, Reason, Resource, Status, Str, Time};
+use crate::object::{Key, Object, Resource, Status, Str, Time};
 use crate::runtime::capacity::MachineCapacity;
 use crate::world::{NodeFacts, World};
 use serde_json::{Map, Value, json};
@@ -66,8 +66,7 @@ pub fn register(
     capacity: &MachineCapacity,
     missing_capabilities: &[&MissingCapability],
 ) -> ApiResult<()> {
-    let kind = kinds::by_resource(Resource("nodes"))
-        .ok_or_else(|| Status::new(Reason::InternalError, "no kind Node in the catalogue; this is a bug"))?;
+    let kind = kinds::by_resource(Resource("nodes")).ok_or_else(|| Status::bug("no kind Node in the catalogue"))?;
     let key = Key::new(kind.resource, "", &capacity.name);
     api.write(false, |txn| {
         let mut status = status(capacity, txn.now());

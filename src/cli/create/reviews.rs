@@ -3,7 +3,7 @@
 use crate::cli::files::Manifest;
 use crate::cli::{CliResult, CommandContext, Failure, rest};
 use crate::client::ClientRequest;
-use crate::object::Object;
+use crate::object::{Object, bug_text};
 use crate::serve::{AnswerBody, ApiRequest, access, handle_request, review_path};
 
 /// Sends a review; returns its answer, and the line that reports it. `None` for a manifest of another kind.
@@ -30,7 +30,7 @@ fn ask(context: &mut CommandContext, review: &Object, path: &str) -> CliResult<O
     let api = context.api()?;
     access::authorize(api, &request)?;
     let AnswerBody::Whole(body) = handle_request(api, &request)?.body else {
-        return Err(Failure::plain("the answer to a review is no document; this is a bug"));
+        return Err(Failure::plain(bug_text("the answer to a review is no document")));
     };
     Ok(Object(serde_json::from_slice(&body).map_err(|error| Failure::plain(error.to_string()))?))
 }

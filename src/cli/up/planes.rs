@@ -6,7 +6,7 @@ use crate::apiserver::Api;
 use crate::cli::reconcile::RunningServer;
 use crate::cli::serve::AuditFlags;
 use crate::cli::{CliResult, CommandContext, Failure, reconcile};
-use crate::object::io_error_text;
+use crate::object::{bug_text, io_error_text};
 use crate::reconcile::control_loop::WakeUp;
 use crate::reconcile::leader::{self, Election};
 use crate::reconcile::loops;
@@ -85,7 +85,7 @@ impl OwnPlane {
         let thread = std::thread::Builder::new().name("control-plane".into()).spawn(run)?;
         let outbox = match started.recv() {
             Ok(outcome) => outcome?,
-            Err(_) => return Err(Failure::plain("the control plane ended while it started; this is a bug")),
+            Err(_) => return Err(Failure::plain(bug_text("the control plane ended while it started"))),
         };
         Ok(match outbox {
             Some(outbox) => Some(OwnPlane { outbox, thread, server }),
@@ -110,7 +110,7 @@ impl OwnPlane {
     pub fn join(self) -> CliResult<usize> {
         let ended = self.thread.join();
         self.server.into_iter().for_each(RunningServer::end);
-        Ok(ended.map_err(|_| Failure::plain("the control plane panicked; this is a bug"))??)
+        Ok(ended.map_err(|_| Failure::plain(bug_text("the control plane panicked")))??)
     }
 }
 

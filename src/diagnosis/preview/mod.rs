@@ -11,7 +11,7 @@ use super::convergence::unmet;
 use super::why::{CauseChain, ControlPlaneState, ConvergenceState, explain};
 use crate::apiserver::{Api, Transaction};
 use crate::kubelet;
-use crate::object::{Key, Object, Str, Time};
+use crate::object::{Key, Object, Str, Time, bug_text};
 use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::reconcile::simulate::{SimulatedTick, Simulation, SimulationConfig};
 use crate::reconcile::{LogLevel, LogLine, loops, store_tail};
@@ -199,7 +199,7 @@ impl Preview {
             }
             self.simulation.pass(pause);
         }
-        anyhow::bail!("the loops do not come to rest; this is a bug")
+        anyhow::bail!(bug_text("the loops do not come to rest"))
     }
 
     /// Whether the machine, or a node that only pretends, is at something that ends by itself.

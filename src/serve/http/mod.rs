@@ -521,7 +521,7 @@ impl ServerState {
             Ok(done)
         });
         // A panic in one request must not end the others; its state is dropped.
-        done.await.unwrap_or_else(|error| Err(Status::new(Reason::InternalError, format!("a bug in kloop: {error}"))))
+        done.await.unwrap_or_else(|error| Err(Status::bug(error)))
     }
 
     /// Waits for the turn of anonymous requests, and of paths whose answers take so long that many would hold up other requests.

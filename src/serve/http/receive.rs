@@ -124,7 +124,7 @@ async fn admit_to_kubelet(
     let token = request.bearer_token().to_owned();
     // It may wait for the API server.
     let admitted = tokio::task::spawn_blocking(move || kubelet.admit(&identity, &token, &method, &path)).await;
-    let user = admitted.map_err(|error| Status::new(Reason::InternalError, format!("a bug in kloop: {error}")))??;
+    let user = admitted.map_err(Status::bug)??;
     connection.mark_authenticated(&user.name)
 }
 

@@ -8,6 +8,7 @@ use super::address::EtcdAddress;
 use super::client::EtcdClient;
 use super::connection::EtcdError;
 use super::message::{EtcdCompare, EtcdOperation, EtcdPair, EtcdTxn, EtcdTxnReply};
+use crate::object::bug_text;
 use crate::store::log_batch::read_id;
 use crate::store::properties::{self, encode_properties, read_property};
 use crate::store::shared_log::{AppendOutcome, LogError, SharedLog, SharedTail, SnapshotManifest};
@@ -176,7 +177,7 @@ impl SharedLog for EtcdLog {
             )));
         }
         let Some(description) = self.description.clone() else {
-            return Err(LogError::Refused("the log was not read before it was written; this is a bug".to_owned()));
+            return Err(LogError::Refused(bug_text("the log was not read before it was written")));
         };
         let next = self.batch_key(after + 1);
         let txn = EtcdTxn {
