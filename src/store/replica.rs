@@ -245,8 +245,8 @@ impl Txn<'_> {
             if known.is_some() && found != known.as_ref() || found.is_none() || tail.head < position {
                 let file = self.store.path().display();
                 return Err(denied(format!(
-                    "it is not the cluster, or an older state of the one, of which {file} has a copy: restore it, or move the folder of \
-                     that file away to use what is there now"
+                    "the state there does not continue the copy in {file}: it is another cluster, or it was reset to an older state. Restore \
+                     the newer state there, or move the folder of {file} away to use the state that is there now"
                 )));
             }
             if known.is_none() {
