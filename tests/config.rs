@@ -289,7 +289,7 @@ fn servers_are_never_confused_with_this_cluster() {
     let home = home.path();
     let (said, hint, _) = kloop_at(home, "config set-cluster prod --server=https://10.0.0.1:6443");
     assert_eq!(said, "Cluster \"prod\" set.\n");
-    assert!(hint.starts_with("hint: https://10.0.0.1:6443 is no state file"), "{hint}");
+    assert!(hint.starts_with("hint: https://10.0.0.1:6443 is not a state file"), "{hint}");
     kloop_at(home, "config set-context prod --cluster=prod");
     std::fs::write(home.join("admin.conf"), std::fs::read(home.join(".config/kloop/config")).expect("written"))
         .expect("written");

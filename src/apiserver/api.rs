@@ -399,7 +399,7 @@ impl Api {
         conversion::read_answer(kind, batch, api_version, (&asked.url, &answer, &uid))
     }
 
-    /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
+    /// Runs one write as one transaction: committed when it succeeds and is not a dry run, undone otherwise. It is run again when it needed
     /// patterns of definitions that were not compiled, or answers of webhooks, which are asked while no lock is held.
     pub fn write<T>(
         &mut self,

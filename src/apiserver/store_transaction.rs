@@ -153,7 +153,7 @@ impl<'a> WriteTxn<'a> {
         OpenWrite { txn: txn.park(), network, wrote, committed_kinds, kinds }
     }
 
-    /// Runs one write as a part of the transaction: kept when it succeeds and is no dry run, undone otherwise. Returns the patterns that it
+    /// Runs one write as a part of the transaction: kept when it succeeds and is not a dry run, undone otherwise. Returns the patterns that it
     /// needed and that are not compiled, too: with some of them it is undone.
     pub fn make_part<T, E>(
         &mut self,

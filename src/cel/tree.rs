@@ -25,7 +25,7 @@ impl Parser {
         Expr { id: self.source.add(position), kind }
     }
 
-    /// Creates a call of a function that is no member.
+    /// Creates a call of a function that is not a member.
     pub fn call(&mut self, position: usize, function: &str, args: Vec<Expr>) -> Expr {
         self.node(position, ExprKind::Call(Call { function: function.into(), target: None, args }))
     }

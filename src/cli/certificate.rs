@@ -121,7 +121,7 @@ fn record_decision(
     dry_run: DryRun,
 ) -> CliResult {
     if target.kind.resource != SIGNING_REQUESTS {
-        let text = format!("{} is no certificate signing request", target.kind.kind);
+        let text = format!("{} is not a certificate signing request", target.kind.kind);
         return Err(Failure::plain(text));
     }
     let has = |object: &Object, condition: &str| {

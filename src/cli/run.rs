@@ -257,7 +257,7 @@ fn is_ready(pod: &Object) -> bool {
     conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Deletes an object. A missing object is no error.
+/// Deletes an object. A missing object is not an error.
 fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliResult {
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);

@@ -71,7 +71,7 @@ fn list(watched: &WatchedObjects, context: &mut CommandContext) -> CliResult<(Ve
 }
 
 fn no_server() -> Failure {
-    Failure::plain("the cluster is no server; this is a bug")
+    Failure::plain("the cluster is not on a server; this is a bug")
 }
 
 /// Reports what a list has that is not known, and what is known and gone.

@@ -137,7 +137,7 @@ impl ServerConnections {
         for (name, value) in self.config.impersonation.headers() {
             head = head.header(name, value);
         }
-        head.body(()).map_err(|error| ClientError::Config(format!("{path:?} is no path of a request: {error}")))
+        head.body(()).map_err(|error| ClientError::Config(format!("{path:?} is not a request path: {error}")))
     }
 
     /// Makes a connection of its own, for a protocol other than HTTP/2. Returns the credentials to present on it.

@@ -163,7 +163,7 @@ impl Reflector {
             let start = Instant::now();
             let before = revision.clone();
             let Ok(error) = self.go_on(&mut revision).await else { return };
-            // A list alone is no success: its watch may fail each time.
+            // A list alone is not a success: its watch may fail each time.
             let is_fruitful = start.elapsed() >= SHORT_WATCH || before.is_some() && revision != before;
             let pause = pauses.next_pause(is_fruitful, error.as_ref());
             if let Some(error) = error {

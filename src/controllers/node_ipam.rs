@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(block(&cluster, "x"), "127.77.127.128/25");
         assert_eq!(block(&cluster, "y"), "127.77.126.0/24");
         assert_eq!(block(&cluster, "z"), "127.77.127.0/25");
-        // Another machine of a state on etcd is no joined one.
+        // Another machine of a state on etcd has not joined.
         node(&mut cluster, "second", false, 110);
         cluster.settle();
         assert_eq!(block(&cluster, "second"), "127.77.125.128/25");

@@ -213,7 +213,7 @@ fn build_stage(image: &Object) -> Option<Stage> {
     })
 }
 
-/// Returns the number of pods that a workload asks for; `None` for objects that are no workloads.
+/// Returns the number of pods that a workload asks for; `None` for objects that are not workloads.
 fn wanted_pods(row: &Row, object: &Object) -> Option<i64> {
     match row.key.resource.0 {
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "replicationcontrollers" => {

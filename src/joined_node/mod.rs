@@ -202,7 +202,7 @@ fn check_version(client: &ApiClient, has_token: bool) -> Result<(), String> {
             "{} speaks Kubernetes {major}.{minor}, and a node of kloop needs 1.{OLDEST} or newer",
             client.config().address
         )),
-        _ => Err(format!("{} is no API server of Kubernetes: it tells no version", client.config().address)),
+        _ => Err(format!("{} is not a Kubernetes API server: it returns no version", client.config().address)),
     }
 }
 

@@ -232,7 +232,7 @@ impl NodeCopy {
         Ok(())
     }
 
-    /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is no problem.
+    /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is not a problem.
     fn note_problem(&mut self, source: &str, error: &ClientError) {
         // The heartbeats tell that the server is away.
         if error.is_temporary() {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct ImageSettings {
     /// The object.
     stored: Arc<Image>,
-    /// Whether it is a recipe, which is no object of the cluster.
+    /// Whether it is a recipe, which is not an object of the cluster.
     is_recipe: bool,
     /// The folder that its relative paths are relative to.
     folder: Option<String>,

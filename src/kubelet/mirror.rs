@@ -32,7 +32,10 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &
     let node = mirror.pod().and_then(|pod| world.facts.nodes.get(pod.node.as_ref()?));
     let Some(node) = node.filter(|node| node.ours) else { return };
     if !is_mirror {
-        plan.wait(format!("pod {} already exists and no manifest defines it; the static pod of that name is not started", key.path()));
+        plan.wait(format!(
+            "pod {} already exists and no manifest defines it; the static pod of that name is not started",
+            key.path()
+        ));
         return run(world, mirror, node, plan);
     }
     let known = world.facts.pods.get(hash).filter(|facts| facts.key() == *key);

@@ -69,7 +69,7 @@ fn next_part(bytes: &[u8], at: usize, brackets: &[u8; 2]) -> Option<ScannedPart<
     }
 }
 
-/// Returns the place of the next byte that is no blank.
+/// Returns the place of the next byte that is not a blank.
 pub fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
         at += 1;

@@ -19,7 +19,7 @@ const COPY_BUDGET: usize = 3 * 1024 * 1024;
 /// Error of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
-    /// The patch is no list of operations.
+    /// The patch is not a list of operations.
     Decode(String),
     /// The result is too large.
     TooLarge(String),

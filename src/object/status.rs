@@ -219,7 +219,7 @@ impl Status {
         Status::new(Reason::parse("", code), text)
     }
 
-    /// Reads the error of another server: the body of its answer with this HTTP code; `None` if the body is no `Status`.
+    /// Reads the error of another server: the body of its answer with this HTTP code; `None` if the body is not a `Status`.
     pub fn from_value(body: &Value, code_of_answer: u16) -> Option<Status> {
         if body["kind"] != "Status" || body["apiVersion"] != "v1" {
             return None;

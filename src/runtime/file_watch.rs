@@ -284,7 +284,7 @@ mod tests {
         assert!(look(&["none/*"]).message.starts_with("no file is there"));
         let before = look(&["**/*.py"]).digest;
         write("src/b.py", "src/b.py");
-        assert_eq!(look(&["**/*.py"]).digest, before, "the same content is no change");
+        assert_eq!(look(&["**/*.py"]).digest, before, "the same content is not a change");
         write("src/b.py", "other");
         assert_ne!(look(&["**/*.py"]).digest, before);
     }

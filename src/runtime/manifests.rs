@@ -116,7 +116,7 @@ fn text(path: &Path) -> Result<String, String> {
     let meta =
         std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
     if !meta.is_file() {
-        return Err("is no regular file".into());
+        return Err("is not a regular file".into());
     }
     let mut bytes = Vec::new();
     let file =

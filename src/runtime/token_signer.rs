@@ -38,7 +38,7 @@ pub struct TokenSigner {
 /// Reasons to refuse a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It is no token of this key.
+    /// It is not a token of this key.
     Invalid,
     /// Its time is over.
     Expired,

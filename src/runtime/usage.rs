@@ -219,7 +219,11 @@ mod tests {
         let sample = sample_container(own, std::iter::empty(), true).unwrap();
         assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
         let stranger = ProcessIdentity { start: own.start + 1, ..own };
-        assert_eq!(sample_container(stranger, std::iter::empty(), true), None, "a reused pid is no process of the pod");
+        assert_eq!(
+            sample_container(stranger, std::iter::empty(), true),
+            None,
+            "a reused pid is not a process of the pod"
+        );
         let machine = sample_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
     }

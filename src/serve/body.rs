@@ -107,7 +107,7 @@ pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
     match documents.len() {
         1 if documents[0].value.is_object() => Ok(documents.remove(0).value),
         0 => Err("unexpected end of JSON input".into()),
-        1 => Err("json: cannot unmarshal a value that is no map into Go value of type struct".into()),
+        1 => Err("json: cannot unmarshal a value that is not a map into Go value of type struct".into()),
         several => Err(format!("{several} documents where one is expected")),
     }
 }

@@ -23,7 +23,7 @@ pub enum OpenError {
         /// The latest schema version of this program.
         known: u32,
     },
-    /// The file is no kloop database.
+    /// The file is not a kloop database.
     Foreign {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum OpenError {
         /// The version found.
         found: String,
     },
-    /// The state is no address of etcd.
+    /// The state is not an etcd address.
     Address {
         /// The problem and its remedy.
         what: String,

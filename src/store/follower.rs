@@ -29,7 +29,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Starts to follow; `None` for a file that is no replica, or when it cannot be opened a second time.
+    /// Starts to follow; `None` for a file that is not a replica, or when it cannot be opened a second time.
     pub fn start(path: &Path) -> Option<Arc<Follower>> {
         static FOLLOWERS: LazyLock<Mutex<BTreeMap<PathBuf, Weak<Follower>>>> = LazyLock::new(Mutex::default);
         if !is_replica_at(&StorePath::from_path(path).ok()?) {

@@ -56,7 +56,7 @@ pub(super) struct ReceivedBatch {
 pub(super) enum BatchError {
     /// A newer kloop wrote it; its format.
     Newer(u64),
-    /// It is no batch of kloop.
+    /// It is not a batch of kloop.
     Malformed,
 }
 

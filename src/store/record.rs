@@ -234,7 +234,7 @@ pub(super) fn micros(at: Time) -> i64 {
 
 /// The time of a stored number; the error reports a number out of range.
 pub(super) fn moment(micros: i64) -> Result<Time, String> {
-    Time::from_microsecond(micros).map_err(|_| format!("{micros} is no moment in microseconds"))
+    Time::from_microsecond(micros).map_err(|_| format!("{micros} is not a valid time in microseconds"))
 }
 
 #[cfg(test)]

@@ -418,7 +418,7 @@ fn pod_fields(name: &str, pod: &Object) -> PodFields {
     fields
 }
 
-/// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
+/// Kubernetes ignores costs that are not 32-bit integers in plain decimal form.
 fn cost(text: &str) -> i64 {
     text.parse::<i32>().ok().filter(|cost| cost.to_string() == text).unwrap_or(0).into()
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const OPENINGS: [&str; 10] =
     ["What ", "Who ", "Whom ", "Whose ", "Where ", "How ", "Of ", "Which ", "Whoever ", "Whatever "];
 
-/// Prepositions, pronouns and fillers, which are no names for functions.
+/// Prepositions, pronouns and fillers, which are not names for functions.
 const NAMELESS: [&str; 35] = [
     "about", "above", "after", "along", "among", "anew", "around", "at", "before", "behind", "below", "beside",
     "between", "by", "for", "hear", "in", "into", "it", "lay", "may", "must", "of", "on", "one", "over", "said",
@@ -20,6 +20,16 @@ const OWN_PATHS: [&str; 2] = ["crate::", "super::"];
 
 /// Names that several files share on purpose: the arguments of each command.
 const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
+
+/// Returns the places where a line says `is no X` instead of `is not an X`. Only `there is no X` and `is no longer` are plain.
+fn negations(line: &str) -> impl Iterator<Item = &str> {
+    [" is no ", " are no "].into_iter().flat_map(|words| line.match_indices(words)).filter_map(|(at, words)| {
+        let (before, after) = (&line[..at], &line[at + words.len()..]);
+        let is_plain =
+            before.to_lowercase().ends_with("there") || ["longer", "more"].iter().any(|word| after.starts_with(word));
+        (!is_plain).then(|| &line[at..])
+    })
+}
 
 fn sources_and_tests() -> impl Iterator<Item = &'static Source> {
     every_file().iter().chain(tests())
@@ -39,6 +49,21 @@ fn comments_open_with_a_verb_a_noun_or_a_condition() {
         }
     }
     assert_none(&wrong, "see CONTRIBUTING, Words");
+}
+
+#[test]
+fn texts_say_is_not_a_instead_of_is_no() {
+    assert_eq!(
+        negations("a is no b, there is no c, d is no longer e").collect::<Vec<_>>(),
+        [" is no b, there is no c, d is no longer e"]
+    );
+    let mut wrong = Vec::new();
+    for source in sources_and_tests().filter(|source| source.path != "tests/architecture/words.rs") {
+        for (index, line) in source.text.lines().enumerate() {
+            wrong.extend(negations(line).map(|text| source.locate(index + 1, text)));
+        }
+    }
+    assert_none(&wrong, "write `is not a`");
 }
 
 #[test]

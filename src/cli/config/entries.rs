@@ -133,7 +133,7 @@ pub fn set_cluster(args: &SetClusterArgs, config: &LoadedConfig, context: &mut C
         && matches!(Location::parse(&server, Path::new("")), Location::Server(_) | Location::Unknown(_))
     {
         context.print_notice(&format!(
-            "hint: {server} is no state file: commands in a context of this cluster send requests to that server"
+            "hint: {server} is not a state file: commands in a context of this cluster send requests to that server"
         ));
     }
     Ok(())

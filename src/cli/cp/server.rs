@@ -121,7 +121,8 @@ fn check_exit(code: i32, context: &mut CommandContext) -> CliResult {
 
 /// Copies a file or a folder of a container to a path of ours.
 pub fn copy_out(from: &CopyContainer, path: &Path, to: &Path, context: &mut CommandContext) -> CliResult {
-    let client = context.client().cloned().ok_or_else(|| Failure::plain("the cluster is no server; this is a bug"))?;
+    let client =
+        context.client().cloned().ok_or_else(|| Failure::plain("the cluster is not on a server; this is a bug"))?;
     let text = path.to_string_lossy();
     let command = TarCommand::start(&client, (&from.pod, &from.container), &["tar", "cf", "-", &*text], false)?;
     let mut archive = tar::Archive::new(command);
@@ -170,7 +171,8 @@ fn write_file(entry: &mut tar::Entry<'_, impl Read>, place: &Path) -> CliResult 
 
 /// Copies a file or a folder of ours into a container.
 pub fn put(to: &CopyContainer, from: &Path, path: &Path, context: &mut CommandContext) -> CliResult {
-    let client = context.client().cloned().ok_or_else(|| Failure::plain("the cluster is no server; this is a bug"))?;
+    let client =
+        context.client().cloned().ok_or_else(|| Failure::plain("the cluster is not on a server; this is a bug"))?;
     let text = path.to_string_lossy();
     let place = (&to.pod, to.container.as_str());
     let mut look = TarCommand::start(&client, place, &["test", "-d", &*text], false)?;

@@ -84,7 +84,7 @@ impl Topic {
     }
 }
 
-/// Whether a line outside of blocks is no prose: a heading, a row of a table, a command behind a margin, or empty.
+/// Whether a line outside of blocks is not prose: a heading, a row of a table, a command behind a margin, or empty.
 fn is_kept(line: &str) -> bool {
     line.trim().is_empty() || line.starts_with(['#', '|']) || line.starts_with("    ")
 }

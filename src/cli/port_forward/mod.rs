@@ -259,7 +259,7 @@ impl Target {
         (self.kind.kind == "Service").then(|| self.read_required()).transpose()
     }
 
-    /// Waits for Ctrl-C, which is no error, or until the object is gone or is a pod that has ended.
+    /// Waits for Ctrl-C, which is not an error, or until the object is gone or is a pod that has ended.
     async fn wait_until_lost(&self, interrupt: &tokio::net::UnixStream) -> CliResult {
         while timeout(LOOK, interrupt.readable()).await.is_err() {
             if is_lost(&self.read_object(), &self.uid) {

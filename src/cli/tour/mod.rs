@@ -118,7 +118,7 @@ fn take_step(step: &TourStep, folder: &Path, context: &mut CommandContext) -> Cl
     }
 }
 
-/// Runs a command of kloop in the tour's cluster. Nothing else is run: the tour is no shell.
+/// Runs a command of kloop in the tour's cluster. Nothing else is run: the tour is not a shell.
 fn run_command(line: &str, folder: &Path, context: &mut CommandContext) -> CliResult {
     let mut words = line.split_whitespace();
     if !matches!(words.next(), Some("kloop" | "kubectl")) {

@@ -65,7 +65,7 @@ Scaling writes one number into the Deployment. The same loops do the rest.",
     TourStep {
         heading: "Break it",
         text: "\
-An image that is no program here. The deployment controller rolls out slowly: it
+An image that is not a program here. The deployment controller rolls out slowly: it
 starts one new pod, and keeps the old ones until that is ready.",
         command: "kloop set image deployment/web web=no-such-program",
     },

@@ -81,7 +81,7 @@ pub fn open_handle_inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
 pub fn open_inside(folder: &OwnedFd, path: &str) -> std::io::Result<File> {
     let held = open_handle_inside(folder, path)?;
     if !is_kind(&held, FileType::RegularFile)? {
-        return Err(std::io::Error::other("it is no file"));
+        return Err(std::io::Error::other("it is not a file"));
     }
     File::open(path_of(&held))
 }
@@ -128,7 +128,7 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The number of entries below a folder that are no folders; none when it cannot be read or there are more than `most`.
+/// The number of entries below a folder that are not folders; none when it cannot be read or there are more than `most`.
 pub fn count_files(folder: &OwnedFd, most: usize) -> Option<usize> {
     let mut sum = 0;
     let mut count = |found: WalkEvent| match found {

@@ -86,7 +86,7 @@ pub enum WalkEvent<'a> {
         /// Its name in the folder above.
         name: &'a CStr,
     },
-    /// An entry that is no folder.
+    /// An entry that is not a folder.
     Other {
         /// The folder that it lies in.
         folder: &'a OwnedFd,
@@ -145,7 +145,7 @@ pub fn walk(top: OwnedFd, mounts: Mounts, visit: &mut dyn FnMut(WalkEvent) -> Re
 }
 
 impl Level {
-    /// Reads the next block of entries: visits those that are no folders, and keeps the names of the others.
+    /// Reads the next block of entries: visits those that are not folders, and keeps the names of the others.
     fn read(
         &mut self,
         folder: &OwnedFd,

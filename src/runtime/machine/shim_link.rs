@@ -5,7 +5,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// An answer longer than this is no shim's of ours.
+/// An answer longer than this is not from one of kloop's shims.
 const LONGEST: usize = 64 * 1024 * 1024;
 
 /// Bytes that are received at once: most answers are shorter.

@@ -15,7 +15,7 @@ use ureq::http::{HeaderMap, Request, Response};
 
 /// Between two tries to reach the server; it may come up while the probe waits.
 const RETRY: Duration = Duration::from_millis(100);
-/// An answer is never longer than this, or it is no health check's.
+/// Maximum length of the answer of a health check.
 const LONGEST: usize = 4096;
 
 /// gRPC's status codes from 0.

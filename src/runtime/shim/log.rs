@@ -91,7 +91,7 @@ impl AttemptLog {
         Ok(())
     }
 
-    /// Never follows a link and never writes into a file that has a second name or is no file: the folder may have been tampered with.
+    /// Never follows a link and never writes into a file that has a second name or is not a file: the folder may have been tampered with.
     fn file(&mut self) -> io::Result<&OwnedFd> {
         if self.file.is_none() {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;

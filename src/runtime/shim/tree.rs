@@ -60,7 +60,7 @@ fn kill(found: &[ProcessStat]) {
 impl Shim {
     /// Kills what an ended attempt has left; the number of processes that are still there.
     ///
-    /// When its main process ends, what it started becomes a child of this process. Every child that is no main process
+    /// When its main process ends, what it started becomes a child of this process. Every child that is not a main process
     /// of another container and no command run beside one is such a leftover, or one of another container.
     pub(super) fn kill_leftovers(&self, at: usize) -> usize {
         let mut left = 0;

@@ -115,7 +115,7 @@ impl BaseMountsState {
 }
 
 impl BaseMounts {
-    /// Prepares base mounts; `None` when the root of this process is no mount, because a new namespace would have another root.
+    /// Prepares base mounts; `None` when the root of this process is not a mount, because a new namespace would have another root.
     fn create() -> Result<Option<BaseMounts>, String> {
         let table = table()?;
         let machine = MachineMounts { all: mounted::read_mounts(), table };

@@ -80,7 +80,7 @@ pub fn hold_in_memory(pod: &Path) -> bool {
 pub fn remove(pod: &Path) -> Result<(), String> {
     memory::unmount_all(&pod.join(FOLDER));
     let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else {
-        return Err(format!("{} is no pod's folder", pod.display()));
+        return Err(format!("{} is not the folder of a pod", pod.display()));
     };
     remove_below(parent, name)
 }

@@ -283,7 +283,7 @@ async fn serve_connection(
             Ok::<_, Infallible>(if is_head { stream::remove_body(reply) } else { reply })
         }
     });
-    // Broken connections of clients are no error here.
+    // Broken connections of clients are not errors here.
     let conversation: Conversation = if facts.is_http2 {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);

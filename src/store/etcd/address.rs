@@ -43,7 +43,7 @@ impl EtcdAddress {
     /// Parses an address. Parts that it lacks come from `variable`, which returns those of etcdctl (`ETCDCTL_CACERT`, ...). The error says
     /// what to write instead.
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<EtcdAddress, String> {
-        let wrong = |what: String| format!("the state {text:?} is no address of etcd: {what}");
+        let wrong = |what: String| format!("the state {text:?} is not an etcd address: {what}");
         if text.len() > LONGEST || text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
             return Err(wrong(format!("it may have {LONGEST} bytes, without spaces")));
         }

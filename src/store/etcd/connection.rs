@@ -183,7 +183,7 @@ impl EtcdConnection {
         // An answer of headers alone has its status there.
         check_status(&head.headers, false)?;
         if !head.status.is_success() {
-            return Err(EtcdError::Refused(format!("it answers with HTTP {}: this is no etcd", head.status)));
+            return Err(EtcdError::Refused(format!("it answers with HTTP {}: the server is not etcd", head.status)));
         }
         Ok(EtcdStream { body, pending: BytesMut::new(), _request: (!is_last).then_some(stream) })
     }

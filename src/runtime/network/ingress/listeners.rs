@@ -182,7 +182,7 @@ fn plain(
     }
 }
 
-/// Whether a client starts with HTTP/2 without negotiation, as gRPC clients do: the preface is no valid HTTP/1 request.
+/// Whether a client starts with HTTP/2 without negotiation, as gRPC clients do: the preface is not a valid HTTP/1 request.
 async fn begins_with_http2(stream: &TcpStream) -> bool {
     let mut first = [0; PREFACE.len()];
     let seen = tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await;
@@ -229,7 +229,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visi
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).preserve_header_case(true);
-    // Broken connections of clients are no error here.
+    // Broken connections of clients are not errors here.
     let _ = server.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 

@@ -235,7 +235,7 @@ fn destination(
     let to = to.ok_or_else(|| (StatusCode::BAD_REQUEST, "no address and port of a pod".to_owned()))?;
     let is_here = table.own_block().is_some_and(|own| own.contains(*to.ip())) && table.peer_of(*to.ip()).is_none();
     if !is_here {
-        return Err(refuse(format!("{} is no address of this machine's pods", to.ip())));
+        return Err(refuse(format!("{} is not an address of this machine's pods", to.ip())));
     }
     let block = linked_block(table, node)?;
     let source = request.headers().get(SOURCE).map(|source| source.to_str().unwrap_or_default().parse::<Ipv4Addr>());

@@ -43,7 +43,7 @@ pub fn locked(directory: &SharedDirectory) -> MutexGuard<'_, DnsDirectory> {
     directory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers a query; `None` for a message that is no query. `completes`: whether to apply the search path to short names.
+/// Answers a query; `None` for a message that is not a query. `completes`: whether to apply the search path to short names.
 pub fn answer(
     bytes: &[u8],
     client: SocketAddr,
