@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Set a user entry in kubeconfig.
 ///
 /// Specifying a name that already exists will merge new fields on top of existing values. A state file checks no credentials:
-/// who can open it is its administrator, and kloop refuses a context of a state file whose user has any. A user with the
+/// everyone who can open it has all rights, and kloop refuses a context of a state file whose user has any. A user with the
 /// rights of another has the field "as" (kloop config set users.NAME.as USER).
 #[derive(clap::Args)]
 #[command(

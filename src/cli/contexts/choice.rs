@@ -315,11 +315,11 @@ fn user_entry(
     Ok(entry.clone())
 }
 
-/// Refuses credentials for a state file: nobody who asks for fewer rights gets all of them.
+/// Refuses credentials for a state file, so that a command never runs with more rights than asked for.
 fn check_user_of_state(name: Option<&str>, entry: &Map<String, Value>) -> CliResult {
     match CREDENTIALS.iter().find(|field| entry.contains_key(**field)) {
         Some(field) => Err(Failure::plain(format!(
-            "user {:?} has a {field}, which a state file cannot check: who can open the file is its administrator\nhint: choose the \
+            "user {:?} has a {field}, which a state file cannot check: everyone who can open the file has all rights\nhint: choose the \
              user {USER:?} (--user={USER}), or act with the rights of another with --as",
             name.unwrap_or_default()
         ))),
