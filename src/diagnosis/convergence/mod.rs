@@ -120,7 +120,7 @@ fn observed(object: &Object) -> bool {
 fn replicas(object: &Object) -> Option<String> {
     let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
     if !observed(object) {
-        return Some("its newest spec has not been looked at".into());
+        return Some("its controller has not processed the newest spec yet".into());
     }
     if let Some(condition) = condition(object, "Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded")
     {
@@ -163,7 +163,7 @@ pub fn updates_on_delete(object: &Object) -> bool {
 fn daemon_set(object: &Object) -> Option<String> {
     let wanted = count(object, "desiredNumberScheduled");
     if !observed(object) {
-        return Some("its newest spec has not been looked at".into());
+        return Some("its controller has not processed the newest spec yet".into());
     }
     let counts = ["updatedNumberScheduled", "numberReady", "numberAvailable"];
     let counts = counts.iter().filter(|field| **field != "updatedNumberScheduled" || !updates_on_delete(object));

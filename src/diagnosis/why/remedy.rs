@@ -61,7 +61,9 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
         return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
     }
     if let Some(quota) = named(message, "failed quota: ") {
-        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}");
+        return format!(
+            "set the resources that the quota requires ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}"
+        );
     }
     if message.contains("serviceaccount") || message.contains("service account") {
         return format!("make it: kloop create serviceaccount NAME{namespace_flag}");
