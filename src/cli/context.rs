@@ -169,7 +169,7 @@ impl CommandContext {
         if !forbidden.is_empty() {
             let names: Vec<&str> = forbidden.iter().map(|kind| kind.resource.plural()).collect();
             self.print_notice(&format!(
-                "hint: this user may not list {}, which are taken not to be there",
+                "hint: this user may not list {}; they are treated as absent",
                 names.join(", ")
             ));
         }

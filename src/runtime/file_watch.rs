@@ -150,7 +150,7 @@ fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> Source
         content(path, &mut hasher);
     }
     let message = match found.len() {
-        0 => "no file is there that the patterns of spec.watch stand for".to_owned(),
+        0 => "no file matches spec.watch".to_owned(),
         count if count > MOST => format!("more than {MOST} files: only the first {MOST} are watched"),
         _ => String::new(),
     };
