@@ -9,9 +9,9 @@ const OPENINGS: [&str; 10] =
     ["What ", "Who ", "Whom ", "Whose ", "Where ", "How ", "Of ", "Which ", "Whoever ", "Whatever "];
 
 /// Prepositions, pronouns and fillers, which are not names for functions.
-const NAMELESS: [&str; 35] = [
+const NAMELESS: [&str; 36] = [
     "about", "above", "after", "along", "among", "anew", "around", "at", "before", "behind", "below", "beside",
-    "between", "by", "for", "hear", "in", "into", "it", "lay", "may", "must", "of", "on", "one", "over", "said",
+    "between", "by", "for", "hear", "in", "into", "it", "lay", "may", "must", "of", "on", "one", "or", "over", "said",
     "tell", "them", "through", "to", "told", "under", "with", "without",
 ];
 

@@ -72,7 +72,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// The text, or a placeholder when it is empty.
-pub fn or<'a>(text: &'a str, absent: &'a str) -> &'a str {
+pub fn text_or<'a>(text: &'a str, absent: &'a str) -> &'a str {
     if text.is_empty() { absent } else { text }
 }
 
