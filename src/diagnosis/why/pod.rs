@@ -80,7 +80,7 @@ fn phase_text(object: &Object, phase: &str) -> String {
     format!("{phase}{ready}{reason}{message}")
 }
 
-/// One that has ended badly for good: its owner makes another one, alone it stays so.
+/// Describes a failed pod. Its owner replaces it; a pod without an owner stays failed.
 fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
@@ -105,7 +105,7 @@ struct FailedContainer {
     next: Option<String>,
 }
 
-/// The first container that ended badly: the pod waited for no other.
+/// The first container that failed.
 fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneState) -> Option<FailedContainer> {
     let mut statuses =
         ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));

@@ -101,7 +101,8 @@ impl Shim {
         tops.flat_map(with_all).collect()
     }
 
-    /// Its session or its group is the container's, or its environment says so. One that hides both stays until its pod ends.
+    /// Whether a process belongs to a container, by its session, control group or environment. A process that leaves all three ends only with
+    /// the pod.
     fn belongs(&self, stat: &ProcessStat, live: &LiveContainer) -> bool {
         let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.runs_in(&live.name));
         let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));

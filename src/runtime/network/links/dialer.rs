@@ -194,7 +194,7 @@ async fn connect(
     Ok((sender, connection))
 }
 
-/// Asks the other machine whether it takes this one for linked.
+/// Asks the other machine whether it accepts the link from this machine.
 async fn greet(sender: &mut SendRequest<Empty<Bytes>>) -> Result<(), String> {
     let request = Request::get("http://link/").body(Empty::new()).map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
