@@ -8,7 +8,7 @@ use super::env::Env;
 use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
 use super::remote::{RemoteCluster, RemoteTransaction};
-use super::shared_writer::{PATIENCE, SharedWriter};
+use super::shared_writer::{SharedWriter, WRITE_LOCK_TIMEOUT};
 use super::store_transaction::{ReadView, WriteTxn};
 use super::stored::{not_called, object_of, refused};
 use super::stored_bodies::{StoredBodies, StoredBody};
@@ -198,7 +198,7 @@ impl Api {
         let mut api = Api::with_store(Store::in_memory().map_err(open_error_status)?, actor, env);
         let now = api.env.now();
         let wrong = |error: StoreError| refused(&error);
-        let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
+        let mut txn = api.store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
         for setting in [NETWORK, PROFILES, AUTHORITY] {
             if let Some(text) = read.meta(setting).map_err(wrong)? {
                 txn.set_meta(setting, &text).map_err(wrong)?;
@@ -240,7 +240,7 @@ impl Api {
                 break;
             }
         }
-        let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        let mut txn = self.store.write(WRITE_LOCK_TIMEOUT).map_err(|error| refused(&error))?;
         if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
             return Ok(());
         }
@@ -570,8 +570,8 @@ impl Api {
     fn begin_write(&mut self, defers: bool) -> ApiResult<WriteTxn<'_>> {
         let asks = self.outside.is_some();
         let txn = match self.on_wait {
-            Some(tell) => self.store.write_with_notice(PATIENCE, tell),
-            None => self.store.write(PATIENCE),
+            Some(tell) => self.store.write_with_notice(WRITE_LOCK_TIMEOUT, tell),
+            None => self.store.write(WRITE_LOCK_TIMEOUT),
         };
         let txn = txn.map_err(|error| refused(&error))?;
         let txn = WriteTxn::new(txn, &self.actor, &mut self.env, &self.kinds);

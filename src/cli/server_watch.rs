@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The longest wait for one event.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_EVENT_WAIT: Duration = Duration::from_secs(3600);
 /// The wait before a list after a watch that failed.
-const PAUSE: Duration = Duration::from_secs(1);
+const RELIST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of objects whose revisions are remembered, by which a list after a watch reports only what has changed.
 const MOST_REMEMBERED: usize = 1_000_000;
 
@@ -61,7 +61,7 @@ pub fn run(
         if follow(watched, revision, until, &mut known, context, report)? {
             return Ok(());
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RELIST_PAUSE);
     }
 }
 
@@ -114,11 +114,11 @@ fn follow(
             watch => watch?,
         };
         loop {
-            let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+            let left = until.map_or(MAX_EVENT_WAIT, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(true);
             }
-            match watch.next(left.min(LONGEST)) {
+            match watch.next(left.min(MAX_EVENT_WAIT)) {
                 Ok(None) => {}
                 Ok(Some(line)) => revision = report_line(line, known, context, report)?,
                 // An end after minutes is usual: the next watch goes on.

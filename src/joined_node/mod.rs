@@ -53,7 +53,7 @@ use std::time::Duration;
 /// Oldest Kubernetes, as a minor version of 1, whose API the node understands.
 const OLDEST: u32 = 30;
 /// Time limit for the first answer of the server, and for the node's own state.
-const PATIENCE: Duration = Duration::from_secs(15);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A machine that joins.
 pub struct JoiningMachine {
@@ -165,7 +165,7 @@ fn stored_uid(machine: &JoiningMachine) -> Option<String> {
 
 /// Whether the server does not answer at the moment.
 fn is_away(client: &ApiClient) -> bool {
-    let asked = client.send(ClientRequest::get("/version").within(PATIENCE));
+    let asked = client.send(ClientRequest::get("/version").within(SERVER_TIMEOUT));
     asked.is_err_and(|error| error.is_temporary())
 }
 
@@ -187,7 +187,7 @@ fn obtain_identity(target: &JoinTarget, node: &str) -> Result<ServerConfig, Stri
 
 /// Refuses a server that speaks an older Kubernetes, or none.
 fn check_version(client: &ApiClient, has_token: bool) -> Result<(), String> {
-    let version = client.send(ClientRequest::get("/version").within(PATIENCE)).and_then(|reply| reply.json());
+    let version = client.send(ClientRequest::get("/version").within(SERVER_TIMEOUT)).and_then(|reply| reply.json());
     let version = version.map_err(|error| match has_token {
         true => identity::explain(&error),
         false => error.to_string(),
@@ -216,7 +216,7 @@ fn machine_id(machine: &JoiningMachine) -> String {
 /// Opens the node's own state, and puts the Node there with the uid that it has at the server.
 fn open_state(machine: &JoiningMachine, node: &Object, network: NodeNetwork) -> Result<(), String> {
     let mut api = Api::open(&machine.state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
-    let txn = api.store_mut().write(PATIENCE).map_err(|error| error.to_string())?;
+    let txn = api.store_mut().write(SERVER_TIMEOUT).map_err(|error| error.to_string())?;
     let mut copy = stored_copy::begin(txn);
     let kind = &crate::kinds::node::KIND;
     let key = key_of(kind, node);

@@ -29,7 +29,7 @@ const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The name of the collection of NetworkPolicies: pods of other machines are copied once there is one.
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
 /// Time that a new pod waits for the objects that it needs; then the kubelet reports what is missing.
-const PATIENCE: Duration = Duration::from_secs(5);
+const NEEDED_OBJECTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the write lock.
 const LOCK: Duration = Duration::from_secs(30);
 /// Maximum number of Secrets and ConfigMaps that are watched one by one.
@@ -199,7 +199,8 @@ impl NodeCopy {
     /// Whether the objects that a pod needs have been read.
     fn is_ready(&self, uid: &str, since: Instant) -> bool {
         let needed = self.references.get(uid).into_iter().flatten();
-        since.elapsed() >= PATIENCE || needed.into_iter().all(|needed| self.settled.contains(&reflector_name(needed)))
+        since.elapsed() >= NEEDED_OBJECTS_TIMEOUT
+            || needed.into_iter().all(|needed| self.settled.contains(&reflector_name(needed)))
     }
 
     fn write(&mut self, store: &mut Store, writes: Vec<NamedChange>) -> Result<(), String> {
@@ -240,7 +241,7 @@ impl NodeCopy {
         }
         let is_refused = matches!(error.code(), 403 | 404);
         let problem = self.problems.entry(source.to_owned()).or_insert_with(ReflectorProblem::new);
-        if is_refused && source.contains('/') && problem.since.elapsed() < PATIENCE {
+        if is_refused && source.contains('/') && problem.since.elapsed() < NEEDED_OBJECTS_TIMEOUT {
             // The authorizer of Kubernetes learns with a delay what the node's pods need.
             return;
         }

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 /// Maximum number of pods that get an event about one build.
-const MOST: usize = 20;
+const MAX_PODS_WITH_EVENT: usize = 20;
 
 /// Brings the status of an Image object up to date with its last build; true when that changes it.
 pub fn update_status(world: &World, object: &mut Object, plan: &mut Plan) -> bool {
@@ -86,7 +86,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
         (BuildStage::Ended { error: Some(_), .. }, phase) => phase == Some(Phase::Running),
         (_, phase) => phase.is_some_and(|phase| !phase.is_terminal()),
     };
-    for pod in image::users(world, name).filter(concerned).take(MOST) {
+    for pod in image::users(world, name).filter(concerned).take(MAX_PODS_WITH_EVENT) {
         plan.event(pod, kind, word, &*of_pod);
     }
 }

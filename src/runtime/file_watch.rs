@@ -20,7 +20,7 @@ use std::time::Duration;
 /// End of a burst of changes.
 const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(100), longest: Duration::from_secs(2) };
 /// Maximum number of files that are read for an image.
-const MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 /// For larger files, size and modification time stand for the content.
 const LARGE: u64 = 8 * 1024 * 1024;
 
@@ -145,13 +145,13 @@ fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> Source
         walk(&base, &parts, &mut found, folders);
     }
     let mut hasher = DefaultHasher::new();
-    for path in found.iter().take(MOST) {
+    for path in found.iter().take(MAX_FILES) {
         path.hash(&mut hasher);
         content(path, &mut hasher);
     }
     let message = match found.len() {
         0 => "no file matches spec.watch".to_owned(),
-        count if count > MOST => format!("more than {MOST} files: only the first {MOST} are watched"),
+        count if count > MAX_FILES => format!("more than {MAX_FILES} files: only the first {MAX_FILES} are watched"),
         _ => String::new(),
     };
     SourceDigests { digest: format!("{:016x}", hasher.finish()).into(), files: found.len(), message }
@@ -181,7 +181,7 @@ fn walk(folder: &Path, parts: &[NamePattern<'_>], found: &mut BTreeSet<PathBuf>,
         return;
     };
     folders.insert(folder.to_owned());
-    if found.len() > MOST || folders.len() > MOST {
+    if found.len() > MAX_FILES || folders.len() > MAX_FILES {
         return;
     }
     if part.text == "**" {

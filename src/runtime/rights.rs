@@ -5,15 +5,15 @@ use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::io;
 
-/// The kernel knows no more than this; it refuses numbers that it does not know, and that is all there is to drop.
-const MOST: u32 = 64;
+/// Maximum number of capabilities. The kernel refuses the numbers that it does not know, so that trying all of them drops every capability.
+const MAX_CAPABILITIES: u32 = 64;
 
 /// Takes from root's processes, and all that they will start, the capabilities that are not left to them. What a program of root's
 /// gets when it is executed are those of the bounding set, so that is the one that counts. Call it while still root: nobody else has
 /// any to give up.
 pub fn give_up(rights: &ProcessRights) -> io::Result<()> {
     let Some(left) = rights.capabilities.filter(|_| geteuid().is_root()) else { return Ok(()) };
-    for number in (0..MOST).filter(|number| left & (1 << number) == 0) {
+    for number in (0..MAX_CAPABILITIES).filter(|number| left & (1 << number) == 0) {
         // SAFETY: takes two numbers and no pointer.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) } < 0 {
             let error = io::Error::last_os_error();

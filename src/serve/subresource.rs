@@ -94,7 +94,7 @@ const OBJECT_PARTS: &[Subresource] = &{
 };
 
 /// The other subresources.
-const OTHERS: &[Subresource] = &[
+const OTHER_SUBRESOURCES: &[Subresource] = &[
     part("status", |kind| kind.status, UpdatePart::Status),
     Subresource {
         name: "scale",
@@ -145,7 +145,7 @@ const OTHERS: &[Subresource] = &[
 
 /// The subresources of a kind.
 pub fn subresources(kind: &Kind) -> impl Iterator<Item = &'static Subresource> + use<'_> {
-    OTHERS.iter().chain(OBJECT_PARTS).filter(|known| (known.applies_to)(kind))
+    OTHER_SUBRESOURCES.iter().chain(OBJECT_PARTS).filter(|known| (known.applies_to)(kind))
 }
 
 /// Answers a request for a subresource.

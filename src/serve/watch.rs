@@ -26,7 +26,7 @@ use std::time::Duration;
 pub const BOOKMARK: Duration = Duration::from_secs(60);
 
 /// Maximum duration of a watch that sets a timeout, in seconds: a year.
-const LONGEST: u64 = 365 * 24 * 3600;
+const MAX_WATCH_SECONDS: u64 = 365 * 24 * 3600;
 
 /// Maximum number of log entries per read.
 pub const BATCH: usize = 1000;
@@ -102,7 +102,7 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         wanted,
         show,
         revision: 0,
-        timeout: timeout.map(|seconds| Duration::from_secs(seconds.min(LONGEST))),
+        timeout: timeout.map(|seconds| Duration::from_secs(seconds.min(MAX_WATCH_SECONDS))),
         bookmarks: request.flag("allowWatchBookmarks"),
         is_headed: false,
         first: Vec::new(),

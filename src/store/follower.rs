@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Interval at which the head is looked at without an event.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time for a process of this machine to commit a change that it has just appended to the log.
 const OWN_COMMIT: Duration = Duration::from_millis(3);
@@ -66,13 +66,13 @@ fn notify(wake: &SyncSender<()>, newest: &AtomicU64, moved: Option<u64>) {
 /// Follows until the watch has ended.
 fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
     loop {
-        let is_look = match woken.recv_timeout(LOOK) {
+        let is_look = match woken.recv_timeout(CHECK_INTERVAL) {
             Ok(()) => false,
             Err(RecvTimeoutError::Timeout) => true,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let newest = if is_look { UNKNOWN } else { head.load(Ordering::SeqCst) };
-        if store.needs_reopen() && store.reopen(LOOK).is_err() {
+        if store.needs_reopen() && store.reopen(CHECK_INTERVAL).is_err() {
             continue;
         }
         if newest != UNKNOWN && has_batch(&store, newest) {

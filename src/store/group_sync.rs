@@ -85,10 +85,10 @@ mod tests {
     use crate::store::OpenMode;
     use std::time::Duration;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
     fn commit(store: &mut Store, value: &str) -> PendingSync {
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         txn.set_meta("word", value).unwrap();
         txn.commit_unsynced().unwrap();
         store.defer_sync().unwrap()

@@ -15,6 +15,9 @@ const NAMELESS: [&str; 36] = [
     "tell", "them", "through", "to", "told", "under", "with", "without",
 ];
 
+/// Names of constants without a noun: they do not say what the value limits.
+const NAMELESS_CONSTANTS: [&str; 6] = ["LONGEST", "LOOK", "MOST", "OTHERS", "PATIENCE", "PAUSE"];
+
 /// Beginnings of imports of the crate's own items.
 const OWN_PATHS: [&str; 2] = ["crate::", "super::"];
 
@@ -73,6 +76,20 @@ fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
         let is_nameless = |name: &str| NAMELESS.contains(&name) || name.starts_with("of_");
         let functions = source.parsed.functions.iter().filter(|function| is_nameless(&function.name));
         wrong.extend(functions.map(|function| source.locate(function.line, &function.name)));
+    }
+    assert_none(&wrong, "see CONTRIBUTING, Words");
+}
+
+#[test]
+fn constants_name_the_thing_that_they_limit() {
+    let mut wrong = Vec::new();
+    for source in sources_and_tests() {
+        for (index, line) in source.text.lines().enumerate() {
+            let name = line.split_once("const ").and_then(|(_, rest)| rest.split_once(':')).map(|(name, _)| name);
+            wrong.extend(
+                name.filter(|name| NAMELESS_CONSTANTS.contains(name)).map(|name| source.locate(index + 1, name)),
+            );
+        }
     }
     assert_none(&wrong, "see CONTRIBUTING, Words");
 }

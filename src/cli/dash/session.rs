@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Shortest time between two looks at the state; longer while looks take long.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shortest time between two drawings.
 const FRAME: Duration = Duration::from_millis(25);
@@ -142,7 +142,7 @@ impl<'a> DashSession<'a> {
 
     /// Shortest time until the next look at the state.
     fn pause(&self) -> Duration {
-        PAUSE.max(self.look_took * SHARE)
+        MIN_READ_INTERVAL.max(self.look_took * SHARE)
     }
 
     /// Longest time until something is drawn again.

@@ -9,7 +9,7 @@ use crate::world::{Row, World};
 use std::sync::Arc;
 
 /// Seconds between two nodes of a zone: one in ten seconds (`--node-eviction-rate`).
-const PAUSE: i64 = 10;
+const EVICTION_INTERVAL_SECONDS: i64 = 10;
 /// The same in a large zone with many unready nodes (`--secondary-node-eviction-rate`).
 const LONG_PAUSE: i64 = 100;
 /// Number of nodes above which a zone is large (`--large-cluster-size-threshold`).
@@ -31,7 +31,7 @@ pub(super) fn next_eviction_turn(world: &World, node: &Row) -> Option<Time> {
     let pause = match partly {
         true if zone.len() > LARGE => LONG_PAUSE,
         true => return None,
-        false => PAUSE,
+        false => EVICTION_INTERVAL_SECONDS,
     };
     let last = zone.iter().filter_map(|other| evicting_since(other)).max();
     Some(last.map_or(world.now, |last| add_seconds(last, pause)))

@@ -9,8 +9,8 @@ use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// For so long after its deletion is due a pod may still be on its way out.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Time after the end of its grace period at which a deleted pod that still exists counts as late.
+const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The link of a pod.
 pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
@@ -124,7 +124,7 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
 }
 
 fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
-    let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > PATIENCE);
+    let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > DELETION_TIMEOUT);
     let me = name(&row.key);
     let namespace_flag = in_namespace(&row.key);
     link.stuck_if(late && row.finalizers.is_empty(), || {

@@ -25,7 +25,7 @@ const BLOCK: usize = 64 * 1024;
 /// The exit code of a container that could not be started, as in container runtimes.
 const REFUSED: i32 = 128;
 /// Longest wait before the files are checked again, in case no notification arrives.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Selection of log lines, named as in `kubectl logs` and the API.
 #[derive(Clone, Debug, Default)]
@@ -340,7 +340,7 @@ impl LogReader {
     fn wait(&self) {
         match &self.watch {
             Some(watch) => {
-                let _ = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&PAUSE));
+                let _ = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&CHECK_INTERVAL));
                 let mut block = [0; 4096];
                 let _ = rustix::io::read(watch, &mut block[..]);
             }

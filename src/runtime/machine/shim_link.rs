@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// An answer longer than this is not from one of kloop's shims.
-const LONGEST: usize = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes that are received at once: most answers are shorter.
 const BLOCK: usize = 8 * 1024;
@@ -131,7 +131,7 @@ impl ShimLink {
             from += end + 1;
         }
         self.inbox.drain(..from);
-        if self.inbox.len() > LONGEST {
+        if self.inbox.len() > MAX_ANSWER_BYTES {
             link_state = LinkState::Foreign;
         }
         (answers, link_state)

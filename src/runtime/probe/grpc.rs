@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use ureq::http::{HeaderMap, Request, Response};
 
-/// Between two tries to reach the server; it may come up while the probe waits.
+/// Pause between two attempts to connect: the server may start while the probe waits.
 const RETRY: Duration = Duration::from_millis(100);
 /// Maximum length of the answer of a health check.
-const LONGEST: usize = 4096;
+const MAX_ANSWER_BYTES: usize = 4096;
 
 /// gRPC's status codes from 0.
 const CODES: [&str; 17] = [
@@ -138,7 +138,7 @@ async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<
         let part = part.map_err(broken)?;
         let _ = body.flow_control().release_capacity(part.len());
         message.extend_from_slice(&part);
-        if message.len() > LONGEST {
+        if message.len() > MAX_ANSWER_BYTES {
             return Err(GrpcError { code: INTERNAL, message: "the answer is too long".into() });
         }
     }

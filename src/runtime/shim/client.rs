@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 /// Maximum length of a request; a longer one is invalid.
-const LONGEST: usize = 8 * 1024 * 1024;
+const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
 /// Number of bytes to receive at once. A new shim has a page fault for each page of a block.
 const BLOCK: usize = 4 * 1024;
 /// A client that lets this many bytes pile up is disconnected.
@@ -50,7 +50,7 @@ impl ShimClient {
         let is_within_request = |block: &[u8]| memchr::memchr(b'\n', block).is_none();
         while self.receive(&mut block) == BLOCK
             && (self.descriptors.is_empty() || is_within_request(&block))
-            && self.inbox.len() <= LONGEST
+            && self.inbox.len() <= MAX_REQUEST_BYTES
         {}
         let mut requests = Vec::new();
         while let Some(length) = memchr::memchr(b'\n', &self.inbox[from..]) {
@@ -66,7 +66,7 @@ impl ShimClient {
             self.inbox.shrink_to(64 * 1024);
             from = 0;
         }
-        self.gone |= self.inbox.len() > LONGEST;
+        self.gone |= self.inbox.len() > MAX_REQUEST_BYTES;
         requests
     }
 

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// The longest file, in bytes (Kubernetes).
-const LONGEST: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Puts the values in the places of their marks. A variable that is optional and not there is left out.
 pub fn fill(pod: &Path, launch: &mut LaunchRequest) -> Result<(), String> {
@@ -57,9 +57,9 @@ fn read(volume: &Path, path: &str) -> std::io::Result<String> {
     let root = file_tree::open_folder(CWD, volume)?;
     let file = file_tree::open_inside(&root, path)?;
     let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LONGEST {
-        true => Err(std::io::Error::other(format!("it is longer than {} KiB", LONGEST >> 10))),
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_FILE_BYTES {
+        true => Err(std::io::Error::other(format!("it is longer than {} KiB", MAX_FILE_BYTES >> 10))),
         false => Ok(text),
     }
 }

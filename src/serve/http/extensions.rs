@@ -33,13 +33,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Interval between looks at the APIServices, and while there is none with a Service.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_FOR_FIRST: Duration = Duration::from_secs(3);
 /// Interval between questions to a server that answers, and to one that does not.
 const AGAIN: Duration = Duration::from_secs(30);
 const AGAIN_UNAVAILABLE: Duration = Duration::from_secs(2);
 /// Time limit of a question.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of a document.
 const MOST_BYTES: usize = 4 << 20;
 /// Maximum number of resources of a version that discovery shows.
@@ -107,7 +107,7 @@ pub async fn keep_up(shared: Arc<ServerState>) {
                 ask_if_due(&shared, extension, server, &mut asked).await;
             }
         }
-        sleep(if asked.is_empty() { LOOK_FOR_FIRST } else { LOOK }).await;
+        sleep(if asked.is_empty() { LOOK_FOR_FIRST } else { CHECK_INTERVAL }).await;
     }
 }
 
@@ -256,7 +256,7 @@ async fn get(
         Ok((status, body.to_bytes().to_vec()))
     };
     let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-    timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(late.to_owned()))
+    timeout(ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late.to_owned()))
 }
 
 /// Writes the ConfigMap by which extension servers know clients and this server, where it differs.

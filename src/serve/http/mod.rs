@@ -87,7 +87,7 @@ use tracing::{Span, debug_span};
 use turns::{Turn, Turns};
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for a client to authenticate, from its connection on.
 const GREETING: Duration = Duration::from_secs(5);
 /// Maximum number of connections, which also is at most a quarter of this process's descriptors, because pods need some.
@@ -287,11 +287,11 @@ async fn serve_connection(
     let conversation: Conversation = if facts.is_http2 {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);
-        server.keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+        server.keep_alive_interval(REQUEST_TIMEOUT).keep_alive_timeout(REQUEST_TIMEOUT);
         Box::pin(server.serve_connection(TokioIo::new(stream), service))
     } else {
         let mut server = hyper::server::conn::http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_headers(MOST_HEADERS);
+        server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_headers(MOST_HEADERS);
         Box::pin(server.serve_connection(TokioIo::new(stream), service).with_upgrades())
     };
     let mut conversation = pin!(conversation);
