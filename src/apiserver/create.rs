@@ -56,7 +56,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     check_free(txn, kind, &key)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
-        managed_fields::update::created(kind, &mut object, manager, txn.now());
+        managed_fields::update::record_create(kind, &mut object, manager, txn.now());
     }
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {

@@ -71,7 +71,7 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     let message = "CustomResource deletion is in progress";
     let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
     status::set(&mut conditions, terminating);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its objects are being deleted");
     for one in remaining.iter().filter(|one| !one.is_deleting()).take(BURST) {
         let (key, uid) = (one.key.clone(), one.uid.clone());
@@ -111,7 +111,7 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     set_or_remove(&mut conditions, "NonStructuralSchema", non_structural(&object, world.now));
     set_or_remove(&mut conditions, "KubernetesAPIApprovalPolicyConformant", approval(&object, world.now));
     new.insert("acceptedNames".into(), accepted);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its names were checked");
 }
 

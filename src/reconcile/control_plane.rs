@@ -357,7 +357,7 @@ impl ControlPlane {
     }
 
     fn queue_everything(&mut self, now: Time) {
-        store_tail::everything(&self.world, &self.loops, &mut self.queue, now);
+        store_tail::queue_everything(&self.world, &self.loops, &mut self.queue, now);
         let known = self.world.facts.pods.iter().map(|(_, pod)| pod.key());
         let known: Vec<Key> = known.chain(self.world.facts.statics.keys().cloned()).collect();
         for key in known {

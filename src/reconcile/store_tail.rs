@@ -150,7 +150,7 @@ fn wake_waiting(
 
 /// Makes every key due, at a resync and at the start. A deleted root is due as long as a row concerns it, because its remains have to be
 /// cleaned up. Pods are the exception: their remains are on the machine, not in the store.
-pub fn everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Time) {
+pub fn queue_everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Time) {
     for (place, each) in loops.iter().enumerate() {
         let mut look = |root: Key| queue.add((place, root), at);
         world.list(each.root).map(|row| row.key.clone()).for_each(&mut look);

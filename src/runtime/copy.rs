@@ -32,7 +32,7 @@ pub struct ContainerFilesystem {
 impl ContainerFilesystem {
     /// Finds a container's file system; `None` when it does not run.
     pub fn find(state: &Path, uid: &str, container: &str) -> io::Result<Option<ContainerFilesystem>> {
-        let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
+        let record = folder::read_record(&folder::pod_path(state, uid)).filter(|_| folder::is_plain_name(uid));
         let process = record.and_then(|record| record.containers.get(container)?.process());
         let Some(process) = process.filter(|process| process.lives()) else { return Ok(None) };
         let proc = PathBuf::from(format!("/proc/{}", process.pid));

@@ -94,17 +94,17 @@ pub fn is_plain_name(name: &str) -> bool {
 }
 
 /// A pod's folder.
-pub fn pod(state: &Path, uid: &str) -> PathBuf {
+pub fn pod_path(state: &Path, uid: &str) -> PathBuf {
     state.join("pods").join(uid)
 }
 
 /// An attempt's log, relative to the pod's folder.
-pub fn log(container: &str, attempt: u32) -> PathBuf {
+pub fn log_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.log"))
 }
 
-/// Says that an attempt's log holds nothing yet but what building its image has written; relative to the pod's folder.
-pub fn built(container: &str, attempt: u32) -> PathBuf {
+/// A file that exists while an attempt's log has only the output of the build of its image; relative to the pod's folder.
+pub fn built_mark_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.built"))
 }
 
@@ -116,13 +116,13 @@ pub fn newest_attempts(pod: &Path) -> Vec<(String, u32)> {
         let attempt = |name: &str| name.strip_suffix(".log")?.parse().ok();
         let newest = files.filter_map(|file| attempt(file.file_name().to_str()?)).max()?;
         let name = folder.file_name().into_string().ok()?;
-        (!pod.join(built(&name, newest)).exists()).then_some((name, newest))
+        (!pod.join(built_mark_path(&name, newest)).exists()).then_some((name, newest))
     });
     newest.collect()
 }
 
 /// An attempt's termination message, relative to the pod's folder.
-pub fn message(container: &str, attempt: u32) -> PathBuf {
+pub fn message_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.message"))
 }
 
@@ -193,7 +193,7 @@ pub fn read_records(state: &Path) -> impl Iterator<Item = ShimRecord> {
 
 /// The main process of a pod's container, as its shim has recorded it; none when none runs on this machine.
 pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<ProcessIdentity> {
-    let record = read_record(&pod(state, uid)).filter(|record| record.boot == process::boot_id())?;
+    let record = read_record(&pod_path(state, uid)).filter(|record| record.boot == process::boot_id())?;
     record.containers.get(container)?.process().filter(|process| process.lives())
 }
 

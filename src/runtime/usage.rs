@@ -19,7 +19,7 @@ const TICK: u64 = 10_000_000;
 
 /// Returns the cumulative usage of each running container of a pod, by name; empty for a pod that does not run here.
 pub fn sample_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
-    let pod = folder::pod(state, uid);
+    let pod = folder::pod_path(state, uid);
     let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
         return BTreeMap::new();
     };

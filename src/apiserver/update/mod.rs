@@ -387,7 +387,7 @@ fn keep_status(
     }
     match (noted, before) {
         (StatusOwnership::By(manager), Some(old)) => {
-            managed_fields::update::updated(kind, &old, &mut object, Some(&manager), txn.now());
+            managed_fields::update::record_update(kind, &old, &mut object, Some(&manager), txn.now());
         }
         (StatusOwnership::In(Some(list)), _) if other_managers => {
             object.set(&["metadata", "managedFields"], list.clone())
@@ -454,7 +454,7 @@ fn put_update(
     manager: Option<&FieldManager>,
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
-    managed_fields::update::updated(kind, &old, &mut object, manager, txn.now());
+    managed_fields::update::record_update(kind, &old, &mut object, manager, txn.now());
     if metadata::is_unchanged(&object, &old) && conversion::is_in_storage_form(txn, kind, key)? {
         return Ok(WriteReply::unchanged(old, warnings));
     }

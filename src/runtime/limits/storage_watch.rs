@@ -66,7 +66,7 @@ fn watch(state: &Path, orders: &Receiver<(Str, Vec<StorageLimit>)>, tell: impl F
 
 /// Whether a pod has to be measured again: it still exists and was within its limits.
 fn check_pod(state: &Path, uid: &Str, bounds: &[StorageLimit], tell: &impl Fn(Report)) -> bool {
-    let pod = folder::pod(state, uid);
+    let pod = folder::pod_path(state, uid);
     if !pod.exists() {
         return false;
     }

@@ -114,7 +114,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
     if !folder::is_plain_name(uid) || !folder::is_plain_name(container) {
         return Err(LogMissing::Container);
     }
-    let pod = folder::pod(state, uid);
+    let pod = folder::pod_path(state, uid);
     let newest = newest(&pod, container).ok_or(LogMissing::Container)?;
     let attempt = match options.previous && options.waits_after != Some(newest) {
         true => newest
@@ -149,7 +149,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
 }
 
 fn path(pod: &Path, container: &str, attempt: u32) -> PathBuf {
-    pod.join(folder::log(container, attempt))
+    pod.join(folder::log_path(container, attempt))
 }
 
 /// Returns the newest attempt: by the record, or by the files when there is no record.
@@ -311,7 +311,7 @@ impl LogReader {
     /// is more to read.
     fn open_newer_files(&mut self) -> io::Result<bool> {
         let Some(source) = &mut self.current else { return Ok(false) };
-        let files = all_files(&self.pod.join(folder::log(&self.container, self.attempt)));
+        let files = all_files(&self.pod.join(folder::log_path(&self.container, self.attempt)));
         let Some(at) = files.iter().position(|file| inode(file) == source.inode) else {
             // The file was removed: all existing files are newer.
             self.files = files.into();

@@ -63,7 +63,7 @@ impl Remover {
 fn remove_pods(state: &Path, orders: &Mutex<Receiver<(Str, Done)>>) {
     let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((uid, done)) = next() {
-        done(volumes::remove(&folder::pod(state, &uid)));
+        done(volumes::remove(&folder::pod_path(state, &uid)));
     }
 }
 

@@ -28,13 +28,13 @@ pub struct ShimConnection {
 impl ShimConnection {
     /// Connects; `None` when the container does not run.
     pub fn connect(state: &Path, uid: &str, container: &str) -> io::Result<Option<ShimConnection>> {
-        let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
+        let record = folder::read_record(&folder::pod_path(state, uid)).filter(|_| folder::is_plain_name(uid));
         let runs = |record: &ShimRecord| record.containers.get(container).and_then(|known| known.process()).is_some();
         let Some(record) = record.filter(runs) else { return Ok(None) };
         let shim = |socket| ShimConnection { socket, process: record.shim, inbox: Vec::new() };
         let until = Instant::now() + SHIM_TIMEOUT;
         loop {
-            match folder::dial(&folder::pod(state, uid)).map(shim) {
+            match folder::dial(&folder::pod_path(state, uid)).map(shim) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                     return Ok(None);
                 }

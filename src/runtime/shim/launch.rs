@@ -107,9 +107,9 @@ impl BegunAttempt {
     fn begin(launch: &LaunchRequest) -> BegunAttempt {
         remove_older_logs(launch);
         let since = now_nanos();
-        let mut log = AttemptLog::new(folder::log(&launch.container, launch.attempt));
+        let mut log = AttemptLog::new(folder::log_path(&launch.container, launch.attempt));
         log.create();
-        let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
+        let _ = fs::remove_file(folder::built_mark_path(&launch.container, launch.attempt));
         BegunAttempt { since, log }
     }
 }
@@ -139,7 +139,7 @@ pub fn prepare(
     add_volume_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
-    let message = pod.join(folder::message(&launch.container, launch.attempt));
+    let message = pod.join(folder::message_path(&launch.container, launch.attempt));
     launch.env.push((folder::TERMINATION_LOG.into(), message.to_string_lossy().into_owned()));
     let is_scratch = launch.cwd.is_none();
     let cwd = match &launch.cwd {
@@ -264,7 +264,7 @@ fn add_volume_paths(pod: &Path, launch: &mut LaunchRequest) {
 /// Removes logs and messages of all attempts before the previous one, which `logs --previous` shows.
 fn remove_older_logs(launch: &LaunchRequest) {
     if let Some(older) = launch.attempt.checked_sub(2) {
-        super::log::remove_log(&folder::log(&launch.container, older));
-        let _ = fs::remove_file(folder::message(&launch.container, older));
+        super::log::remove_log(&folder::log_path(&launch.container, older));
+        let _ = fs::remove_file(folder::message_path(&launch.container, older));
     }
 }

@@ -105,7 +105,7 @@ impl Shim {
     /// the pod.
     fn belongs(&self, stat: &ProcessStat, live: &LiveContainer) -> bool {
         let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.runs_in(&live.name));
-        let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));
+        let mark = self.pod.join(folder::message_path(&live.name, live.launch.attempt));
         let in_group = group::holds(&live.launch.groups, &live.name, stat.identity.pid);
         is_exec
             || in_group
