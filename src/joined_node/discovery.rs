@@ -129,7 +129,7 @@ mod tests {
         assert_ne!(hash_authority(&other).unwrap(), hash);
         for (info, problem) in [
             (serde_json::json!({}), "has no kubeconfig"),
-            (serde_json::json!({"data": {"kubeconfig": "a: ["}}), "no YAML"),
+            (serde_json::json!({"data": {"kubeconfig": "a: ["}}), "is not YAML"),
             (serde_json::json!({"data": {"kubeconfig": "a: b"}}), "has no certificate-authority-data"),
         ] {
             assert!(parse_authority(&info).unwrap_err().ends_with(problem));
@@ -147,7 +147,7 @@ mod tests {
         };
         assert!(discover(&target).err().unwrap().contains("cannot be trusted without the hash"));
         let plain = JoinTarget { server: "http://127.0.0.1:1".into(), ..target.clone() };
-        assert!(discover(&plain).err().unwrap().contains("no address of HTTPS"));
+        assert!(discover(&plain).err().unwrap().contains("is not an HTTPS address"));
         let away = JoinTarget { trusts_any: true, ..target };
         assert!(discover(&away).err().unwrap().contains("was refused"));
     }

@@ -281,7 +281,7 @@ mod tests {
         ] {
             assert_eq!(look(globs).files, files, "{globs:?}");
         }
-        assert!(look(&["none/*"]).message.starts_with("no file is there"));
+        assert!(look(&["none/*"]).message.starts_with("no file matches"));
         let before = look(&["**/*.py"]).digest;
         write("src/b.py", "src/b.py");
         assert_eq!(look(&["**/*.py"]).digest, before, "the same content is not a change");
