@@ -47,7 +47,7 @@ pub struct Api {
     user: Option<Arc<User>>,
     /// Whether each verb has to check the user's rights.
     checks_access: bool,
-    /// Whether anything was written.
+    /// Whether a write has been committed.
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
     kinds: KindRegistry,

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 pub struct LogSource {
     /// The cluster's file.
     pub state: PathBuf,
-    /// Its folder.
+    /// The cluster's folder.
     pub home: PathBuf,
 }
 
 impl LogSource {
-    /// That of an open cluster.
+    /// Returns the location of the logs of an open cluster.
     pub fn from_api(api: &Api) -> LogSource {
         LogSource { state: api.store().path().to_owned(), home: api.store().home().to_owned() }
     }

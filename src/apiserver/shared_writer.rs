@@ -80,7 +80,7 @@ enum BatchEnd {
     Refused(Status),
     /// Nothing was stored, because another machine wrote to the shared log first.
     Overtaken(Status),
-    /// It may be stored or not.
+    /// The writes may be stored or not.
     Unknown(Status),
 }
 

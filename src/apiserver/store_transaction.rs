@@ -69,15 +69,15 @@ pub(super) struct WriteTxn<'a> {
     pub holdings: Option<Rc<ServiceAllocations>>,
     /// Whether a write that needs patterns that are not compiled is made again.
     pub defers: bool,
-    /// Those that the last write needed.
+    /// The patterns that the last write needed and that are not compiled.
     pub uncompiled: Vec<Uncompiled>,
     /// Roles and bindings as they were committed last.
     pub access_cache: AccessCache,
     /// The answers and the numbers of the current write's attempts.
     pub inputs: WriteInputs,
-    /// Whether webhooks can be asked.
+    /// Whether webhooks can be called.
     pub asks: bool,
-    /// Answers that each of many writes would read again.
+    /// Objects that each of several writes would read again.
     pub seen: SeenObjects,
 }
 

@@ -22,11 +22,11 @@ const MOST_REMEMBERED: usize = 1_000_000;
 
 /// The objects of a watch.
 pub struct WatchedObjects {
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: &'static Kind,
-    /// Their namespace; `None` for all.
+    /// The namespace of the objects; `None` for all.
     pub namespace: Option<String>,
-    /// Their selection.
+    /// The label and field selectors.
     pub selection: ListSelection,
 }
 

@@ -89,7 +89,7 @@ impl ClientRequest {
         }
     }
 
-    /// A GET.
+    /// Makes a GET request.
     pub fn get(path: impl Into<String>) -> ClientRequest {
         ClientRequest::new(Method::GET, path)
     }

@@ -35,7 +35,7 @@ const OTHER_RESOURCES: [&str; 6] =
 /// Routes of the Gateway API, in clusters that define it.
 const HTTP_ROUTES: &str = "httproutes.gateway.networking.k8s.io";
 
-/// The same for gRPC.
+/// Routes of the Gateway API for gRPC, in clusters that define them.
 const GRPC_ROUTES: &str = "grpcroutes.gateway.networking.k8s.io";
 
 /// Maximum number of owners above a row.

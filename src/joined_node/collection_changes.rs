@@ -24,9 +24,9 @@ pub const LINKED_NODES: &str = "linked-nodes";
 pub enum CollectionChange {
     /// All objects that it has now.
     All(Vec<Object>),
-    /// One that is new or different.
+    /// A new or changed object.
     Put(Object),
-    /// The last state of one that is gone.
+    /// The last state of a removed object.
     Gone(Object),
 }
 

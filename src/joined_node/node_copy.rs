@@ -78,7 +78,7 @@ pub struct NodeCopy {
 }
 
 impl NodeCopy {
-    /// Has read nothing yet.
+    /// Creates a copy without objects.
     pub fn new(facts: Arc<JoinedFacts>) -> NodeCopy {
         let (waiting, references, settled, problems) = Default::default();
         NodeCopy { facts, waiting, references, settled, problems }

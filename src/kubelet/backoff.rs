@@ -30,7 +30,7 @@ pub fn image(settings: &ClusterSettings, refusals: u32) -> i64 {
     doubled(settings, refusals.saturating_sub(1))
 }
 
-/// When such an error gives way to its pause.
+/// Time at which the status shows the backoff instead of the image error.
 pub fn error_fades(at: Time) -> Option<Time> {
     at.checked_add(ERROR_SHOWS).ok()
 }

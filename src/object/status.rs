@@ -9,41 +9,41 @@ const MOST_SAID: usize = 2048;
 /// The reason of an error, which determines the HTTP code (Kubernetes: `metav1.StatusReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// 400.
+    /// Code 400.
     BadRequest,
-    /// 401.
+    /// Code 401.
     Unauthorized,
-    /// 403.
+    /// Code 403.
     Forbidden,
-    /// 404.
+    /// Code 404.
     NotFound,
-    /// 405.
+    /// Code 405.
     MethodNotAllowed,
-    /// 406.
+    /// Code 406.
     NotAcceptable,
-    /// 409, the name is in use.
+    /// Code 409, the name is in use.
     AlreadyExists,
-    /// 409, a precondition failed.
+    /// Code 409, a precondition failed.
     Conflict,
-    /// 410, the requested revision is no longer available.
+    /// Code 410, the requested revision is no longer available.
     Expired,
-    /// 413.
+    /// Code 413.
     RequestEntityTooLarge,
-    /// 415.
+    /// Code 415.
     UnsupportedMediaType,
-    /// 422.
+    /// Code 422.
     Invalid,
-    /// 429.
+    /// Code 429.
     TooManyRequests,
-    /// 500.
+    /// Code 500.
     InternalError,
-    /// 500, an error without a reason in Kubernetes.
+    /// Code 500, an error without a reason in Kubernetes.
     Unknown,
-    /// 501.
+    /// Code 501.
     NotImplemented,
-    /// 503.
+    /// Code 503.
     ServiceUnavailable,
-    /// 504.
+    /// Code 504.
     Timeout,
 }
 

@@ -70,9 +70,9 @@ pub struct TickInput<'a> {
 /// Work that is due by the clock alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueWork {
-    /// Nodes sent a heartbeat: it is to be noted in the store.
+    /// Nodes have sent heartbeats that have to be stored.
     pub heartbeat: bool,
-    /// Everything is looked at again: the log may be compacted.
+    /// A resync is due: every key is planned, and the log may be compacted.
     pub resync: bool,
 }
 
@@ -82,7 +82,7 @@ impl ControlPlane {
         ControlPlane::with_loops(loops::all_loops(), local, now)
     }
 
-    /// One with these loops.
+    /// Creates a control plane that runs only these loops.
     pub fn with_loops(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> ControlPlane {
         ControlPlane {
             world: World::new(now),

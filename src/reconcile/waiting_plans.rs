@@ -36,11 +36,11 @@ struct WaitingPlan {
 
 /// The inputs with which a key is planned.
 pub enum PlanInputs {
-    /// It still waits, and is not planned now.
+    /// The plan waits for answers, so the key is not planned now.
     Waits,
-    /// Those of the attempt before, or new ones, and the World's revision at the first attempt.
+    /// The inputs of the attempt before, or new ones, and the World's revision at the first attempt.
     Inputs(WriteInputs, u64),
-    /// No webhook can be asked here: a simulation.
+    /// Webhooks cannot be called: this is a simulation.
     Unavailable,
 }
 

@@ -21,15 +21,15 @@ pub type StartJudge = fn(&Start) -> Option<(String, String)>;
 /// Behaviour of the simulated machine.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedSettings {
-    /// Between the order to start and Running.
+    /// Time between the order to start and Running.
     pub start_delay: SignedDuration,
-    /// Between the stop signal and the end of a container that heeds it.
+    /// Time between the stop signal and the end of a container that does not ignore it.
     pub stop_delay: SignedDuration,
-    /// Between the order to remove a pod and its removal.
+    /// Time between the order to remove a pod and its removal.
     pub remove_delay: SignedDuration,
-    /// Between a probe and its answer.
+    /// Time between a probe and its answer.
     pub probe_delay: SignedDuration,
-    /// Images that cannot be had: reason and message.
+    /// Images that cannot be resolved: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
     /// Decides which attempts cannot start, as a real machine would: reason and message.
     pub judge: Option<StartJudge>,

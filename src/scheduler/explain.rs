@@ -40,7 +40,7 @@ pub struct PluginRefusal {
     pub plugin: &'static str,
     /// Its reasons, in Kubernetes' words.
     pub reasons: Vec<String>,
-    /// That other pods go away cannot help.
+    /// Whether the removal of other pods cannot help.
     pub unresolvable: bool,
 }
 

@@ -8,11 +8,11 @@ use crate::object::Key;
 
 /// The objects that a request addresses.
 pub struct ResolvedTarget<'a> {
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: &'static Kind,
     /// The requested `apiVersion`.
     pub api_version: String,
-    /// Their namespace; `None` for all, and for cluster-scoped kinds.
+    /// The namespace of the objects; `None` for all, and for cluster-scoped kinds.
     pub namespace: Option<&'a str>,
     /// The name of the object, or empty.
     pub name: &'a str,

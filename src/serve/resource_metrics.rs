@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-/// Between the two samples.
+/// Time between the two samples of a rate.
 pub const WINDOW: Duration = Duration::from_millis(500);
 
 /// Usage of the containers of a pod, by name.

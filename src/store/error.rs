@@ -350,7 +350,7 @@ fn is_without_wal(path: &Path) -> bool {
 /// Error of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitError {
-    /// Nothing was written.
+    /// The transaction was refused, and nothing was written.
     Refused(StoreError),
     /// The outcome is unknown until [`Store::reopen`](super::Store::reopen).
     Unknown {

@@ -20,9 +20,9 @@ pub struct StoredObject {
 /// The change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was created or changed to this state.
+    /// The object was created or changed to this state.
     Put(StoredObject),
-    /// It was removed; its last state, with the removal's revision.
+    /// The object was removed; its last state, with the revision of the removal.
     Removed(StoredObject),
 }
 

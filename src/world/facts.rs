@@ -51,7 +51,7 @@ impl Pods {
         self.by_uid.get(uid)
     }
 
-    /// The same, to change it; its namespace, name and address stay as they are.
+    /// Returns the facts about a pod for changes; its namespace, name and address must stay the same.
     pub fn get_mut(&mut self, uid: &str) -> Option<&mut PodFacts> {
         self.by_uid.get_mut(uid)
     }
@@ -83,7 +83,7 @@ impl Pods {
         Some(pod)
     }
 
-    /// Whether any of them has this address.
+    /// Whether any pod has this address.
     pub fn have_address(&self, ip: &str) -> bool {
         self.addresses.contains_key(ip)
     }

@@ -47,9 +47,9 @@ pub struct IngressBackend {
 /// A Service port by name or by number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BackendPort {
-    /// By its number.
+    /// The port with this number.
     Number(u16),
-    /// By its name.
+    /// The port with this name.
     Name(Str),
 }
 
@@ -85,7 +85,7 @@ pub struct IngressListeners {
 pub struct IngressListener {
     /// The port; 0 while it is closed.
     pub port: u16,
-    /// Why it is not the usual one; empty when it is.
+    /// Reason why the port is not the default; empty for the default.
     pub instead: Str,
 }
 

@@ -56,9 +56,9 @@ pub enum Memory {
     },
     /// Recommendations and scalings of an autoscaler.
     Autoscaler {
-        /// Its uid.
+        /// The autoscaler's uid.
         uid: Str,
-        /// All that it remembers.
+        /// The autoscaler's memory.
         state: Box<AutoscalerMemory>,
     },
 }

@@ -41,7 +41,7 @@ pub struct Plan {
 pub struct SchedulingWait {
     /// The plugins of the scheduler that refused nodes.
     pub causes: BTreeSet<&'static str>,
-    /// The same for pods that the same changes help.
+    /// A text that is equal for all pods that the same changes help.
     pub alike: Str,
     /// Pods that it must be near (required affinity).
     pub affinity: Arc<[PodTerm]>,
@@ -159,7 +159,7 @@ pub enum Effect {
     Route {
         /// The Service.
         service: Key,
-        /// All of it.
+        /// The whole route.
         route: Route,
     },
     /// Sets the routes of an Ingress.
@@ -173,7 +173,7 @@ pub enum Effect {
     Expose {
         /// The pod.
         pod: Key,
-        /// All of them.
+        /// All forwarded ports of the pod.
         ports: Vec<HostPort>,
     },
     /// Sets the rules of a NetworkPolicy.

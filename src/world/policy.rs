@@ -76,9 +76,9 @@ impl std::fmt::Display for Cidr {
 pub struct PortRange {
     /// `tcp`, `udp`, `sctp`.
     pub protocol: Str,
-    /// The first one.
+    /// The first port.
     pub first: u16,
-    /// The last one.
+    /// The last port.
     pub last: u16,
     /// The only address to which they apply, because a port's name stands for different numbers in different pods.
     pub on: Option<Ipv4Addr>,

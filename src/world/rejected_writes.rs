@@ -17,11 +17,11 @@ pub struct WriteRefusal {
     pub message: String,
     /// Number of consecutive refusals.
     pub times: u32,
-    /// When the loop may try again.
+    /// Time at which the loop may try again.
     pub again: Time,
     /// Revision at the time of the refusal.
     pub revision: u64,
-    /// The generation of the object then.
+    /// The object's generation at the time of the refusal.
     generation: i64,
 }
 

@@ -118,12 +118,12 @@ impl FileKey {
 /// Restart decision for an ended container, by its restart policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestartDecision {
-    /// It is not restarted.
+    /// The container is not restarted.
     #[default]
     Never,
-    /// It is restarted when its exit code is not 0.
+    /// The container is restarted when its exit code is not 0.
     OnFailure,
-    /// It is restarted after any exit.
+    /// The container is restarted after any exit.
     Always,
 }
 
@@ -224,10 +224,10 @@ pub enum ProcessNamespace {
     /// The machine's (`hostPID`, and wherever it sees the machine's files).
     #[default]
     Machine,
-    /// None: a process namespace of its own.
+    /// Only the container's own processes: it has its own PID namespace.
     Own,
-    /// Those of the pod's other containers that share theirs (`shareProcessNamespace`).
+    /// The processes of all containers of the pod that share them (`shareProcessNamespace`).
     Shared,
-    /// Those of another container (`targetContainerName` of an ephemeral one).
+    /// The processes of this other container (`targetContainerName` of an ephemeral container).
     Of(Str),
 }

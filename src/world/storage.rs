@@ -48,11 +48,11 @@ pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a A
 /// Owner of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeOwner {
-    /// It is free.
+    /// The volume has no owner.
     Unclaimed,
-    /// It is bound to, or kept for, the claim.
+    /// The volume is bound to the claim, or kept for it.
     This,
-    /// It is another's.
+    /// The volume belongs to another claim.
     Other,
 }
 

@@ -42,9 +42,9 @@ pub struct Volume {
 pub enum VolumeContent {
     /// A folder that begins empty and lives as long as the pod.
     Empty,
-    /// The same in memory.
+    /// A folder in memory that begins empty and lives as long as the pod.
     Memory {
-        /// Its size limit in bytes; `None` for no limit.
+        /// Maximum size in bytes; `None` for no limit.
         most: Option<i64>,
     },
     /// Files with this content, replaced all at once when it changes. Containers cannot write in it.

@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// The options that came with a request.
 #[derive(Clone, Copy, Debug)]
 pub enum RequestOptions<'a> {
-    /// Those of a create or an update.
+    /// Options of a create or an update.
     Write(&'a WriteOptions),
-    /// Those of a deletion.
+    /// Options of a deletion.
     Delete(&'a DeleteOptions),
     /// A connection has none.
     None,
@@ -95,7 +95,7 @@ pub struct AdmissionRequest<'a> {
     pub options: RequestOptions<'a>,
     /// Warnings for the client.
     pub warnings: &'a mut Vec<String>,
-    /// Whether nothing will be kept.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 

@@ -356,9 +356,9 @@ fn replace_status_in_text(txn: &mut dyn Transaction, key: &Key, body: &Object) -
 
 /// Ownership of the fields of a status.
 enum StatusOwnership<'a> {
-    /// This manager owns the changed fields.
+    /// The manager becomes the owner of the changed fields.
     By(FieldManager),
-    /// These managed fields replace the previous ones; `None` keeps them.
+    /// The managed fields that replace the previous ones; `None` keeps the previous ones.
     In(Option<&'a Value>),
 }
 

@@ -34,7 +34,7 @@ pub struct AccessQuestion {
 /// The answer of an authorizer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub allowed: bool,
     /// The reason.
     pub reason: String,

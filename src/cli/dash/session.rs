@@ -34,10 +34,10 @@ const SHARE: u32 = 10;
 /// Time after which the ages on the screen are drawn again.
 const AGES: Duration = Duration::from_secs(1);
 
-/// The same once all of them are older than two minutes.
+/// Time after which the ages are drawn again once all of them are older than two minutes.
 const OLD_AGES: Duration = Duration::from_secs(30);
 
-/// One run.
+/// A run of the dashboard.
 struct DashSession<'a> {
     context: &'a mut CommandContext,
     cluster: Vec<OsString>,

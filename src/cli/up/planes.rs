@@ -101,7 +101,7 @@ impl OwnPlane {
         self.outbox.send(WakeUp::Stop).is_ok()
     }
 
-    /// Whether it has ended.
+    /// Whether the control plane has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }

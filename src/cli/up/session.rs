@@ -73,7 +73,7 @@ pub struct UpSources {
     pub sender: Sender<UpEvent>,
 }
 
-/// One run.
+/// A run of `kloop up`.
 pub struct Session<'a> {
     pub context: &'a mut CommandContext,
     sources: UpSources,
@@ -85,7 +85,7 @@ pub struct Session<'a> {
     pub view: ProgressView,
     /// Failures that were explained, by workload.
     explained: HashMap<Key, String>,
-    /// When each workload was ready, since the start.
+    /// Time from the start until each workload was ready.
     ready_after: HashMap<Key, Duration>,
     started: Instant,
     started_at: Time,

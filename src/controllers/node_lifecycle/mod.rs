@@ -20,7 +20,7 @@ use std::sync::Arc;
 const ROOT: &str = "nodes";
 /// Seconds without a heartbeat after which a node is Unknown.
 const GRACE: i64 = 50;
-/// The same for a node that has never reported.
+/// Seconds without a heartbeat after which a node that has never reported is Unknown.
 const STARTUP_GRACE: i64 = 60;
 /// Annotation that tells kubelets how many seconds to cache Secrets and ConfigMaps, by the size of the cluster.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";

@@ -23,7 +23,7 @@ pub struct LastActivity {
     pub reason: String,
     /// In a sentence.
     pub message: String,
-    /// When, for the last time.
+    /// Time of the last occurrence.
     pub at: Time,
 }
 

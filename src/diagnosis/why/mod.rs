@@ -42,12 +42,12 @@ pub use relations::owners;
 /// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ConvergenceState {
-    /// It matches its spec.
+    /// The object matches its spec.
     #[default]
     Converged,
-    /// It makes progress, or waits for an object that does.
+    /// The object makes progress, or waits for an object that does.
     Converging,
-    /// It does not converge unless a user does something.
+    /// The object does not converge unless a user does something.
     Stuck,
 }
 
@@ -67,9 +67,9 @@ impl ConvergenceState {
 pub struct ControlPlaneState {
     /// Whether a control plane runs.
     pub runs: bool,
-    /// Whether it runs, but has kept nothing for longer than it ever should: it is stopped, or cannot write.
+    /// Whether it runs, but has not written for longer than it ever should: it is stopped, or cannot write.
     pub is_silent: bool,
-    /// Its process, when a signal such as SIGSTOP has stopped it.
+    /// Process id of the control plane, when a signal such as SIGSTOP has stopped it.
     pub stopped: Option<i32>,
     /// The controllers that it does not run, by name.
     pub disabled_controllers: Vec<String>,
@@ -90,7 +90,7 @@ pub struct ControlPlaneState {
 pub enum UnreportedExit {
     /// All containers, with unknown exit codes.
     All,
-    /// These containers, by name; the pod's shim has seen it.
+    /// These containers, by name, as the pod's shim recorded.
     Some(BTreeMap<Str, ContainerExit>),
 }
 
@@ -106,9 +106,9 @@ pub enum StoppedProcess {
 /// Exit of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerExit {
-    /// Its exit code.
+    /// Exit code of the container.
     pub code: i32,
-    /// When.
+    /// Time of the exit.
     pub at: Time,
 }
 
@@ -127,7 +127,7 @@ pub struct CauseLink {
     pub by: &'static str,
     /// The last refused write of that loop, or one that would be refused now.
     pub error: Option<String>,
-    /// When the loop plans again by itself.
+    /// Time at which the loop plans again even if nothing changes.
     pub wake: Option<Time>,
     /// The remedy.
     pub next: Option<String>,
@@ -281,7 +281,7 @@ fn row_name(row: &Row) -> String {
     format!("{}/{}", row.body().kind().to_lowercase(), row.key.name)
 }
 
-/// The same of a built-in kind.
+/// Returns `kind/name` for a key of a built-in kind.
 pub fn name(key: &Key) -> String {
     let kind = kinds::by_resource(key.resource);
     format!("{}/{}", kind.map_or_else(|| key.resource.plural().to_owned(), |kind| kind.singular()), key.name)

@@ -106,7 +106,7 @@ enum PlacementObstacle {
 /// Remedy for one obstacle on one node.
 struct PlacementRemedy {
     obstacle: PlacementObstacle,
-    /// Each of them would do.
+    /// Alternative remedies: each one alone helps.
     ways: Vec<String>,
     /// Command that adds a node without the obstacle.
     by_adding: Option<String>,

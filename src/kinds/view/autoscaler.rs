@@ -44,7 +44,7 @@ fn cells(scaler: &Object, now: Time) -> Vec<TableCell> {
 struct MetricTarget<'a> {
     /// The source in the spec, from the field for the metric's type.
     spec: &'a Value,
-    /// The same source in the status.
+    /// The source of the same metric in the status.
     current: &'a Value,
 }
 

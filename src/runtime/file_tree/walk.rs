@@ -30,9 +30,9 @@ fn file_id(folder: &OwnedFd) -> Result<FileId> {
 /// Whether a walk goes into other file systems that are mounted below the folder.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mounts {
-    /// They are left out.
+    /// Mounted file systems are left out.
     Skipped,
-    /// They are walked through, too.
+    /// Mounted file systems are walked through, too.
     Entered,
 }
 
@@ -97,7 +97,7 @@ pub enum WalkEvent<'a> {
     },
     /// A subfolder that could not be entered.
     Closed {
-        /// Why.
+        /// Error of the attempt to enter it.
         error: Errno,
     },
     /// The subfolder that was entered last is left.

@@ -78,11 +78,11 @@ pub type NextAttemptCheck = Box<dyn Fn(i32) -> bool + Send>;
 
 /// Continuation after an attempt.
 enum AttemptSequel {
-    /// This attempt, which has begun.
+    /// The attempt that has begun.
     Attempt(u32),
     /// An attempt that has not begun.
     Another,
-    /// Nothing.
+    /// No further attempt.
     Nothing,
 }
 

@@ -39,13 +39,13 @@ pub enum ParkState {
 pub struct ShimLink {
     /// Its socket.
     pub socket: OwnedFd,
-    /// By which `epoll` names it.
+    /// The number by which `epoll` names the socket.
     pub token: u64,
-    /// Since when.
+    /// Start of the connection.
     pub since: Instant,
     /// Whether the shim has identified itself in this protocol version.
     pub greeted: bool,
-    /// When something was last sent or received.
+    /// Time of the last message in either direction.
     pub used: Instant,
     /// Progress of parking.
     pub park_state: ParkState,

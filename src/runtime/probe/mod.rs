@@ -34,17 +34,17 @@ pub struct ProbeFinding {
 }
 
 impl ProbeFinding {
-    /// All is well.
+    /// The result of a successful probe.
     fn success() -> ProbeFinding {
         ProbeFinding { verdict: ProbeResult::Success, message: String::new() }
     }
 
-    /// It is not well.
+    /// The result of a failed probe.
     fn failure(message: impl Into<String>) -> ProbeFinding {
         ProbeFinding { verdict: ProbeResult::Failure, message: message.into() }
     }
 
-    /// The probe itself could not be made.
+    /// The result of a probe that could not be run.
     pub fn unknown(message: impl Into<String>) -> ProbeFinding {
         ProbeFinding { verdict: ProbeResult::Unknown, message: message.into() }
     }

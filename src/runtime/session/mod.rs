@@ -49,7 +49,7 @@ pub enum SessionEnd {
     Missing,
     /// The command was not started, or the shim has exited.
     Failed(String),
-    /// This signal ended the client.
+    /// A signal ended the client.
     Signaled(i32),
 }
 

@@ -26,7 +26,7 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// One that has nothing to announce.
+    /// Creates an announcer without news.
     pub fn new(socket: String) -> Announcer {
         Announcer { socket, reports: Vec::new(), due: None, pause: RETRY }
     }

@@ -87,7 +87,7 @@ impl Shim {
         (all as u64 > most).then_some((largest.at, ExceededBound::Processes(why)))
     }
 
-    /// Until this container has to be looked at again.
+    /// Time until a container has to be measured again.
     fn pause(&self, one: &MeasuredContainer, all: &[MeasuredContainer]) -> Option<Duration> {
         let live = &self.live[one.at];
         let watched = live.launch.watched;

@@ -14,15 +14,15 @@ const BLOCK: usize = 4 * 1024;
 /// A client that lets this many bytes pile up is disconnected.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
-/// One connection.
+/// A connection of a client.
 pub struct ShimClient {
-    /// Its number.
+    /// Number of the connection.
     pub id: u64,
-    /// Its socket.
+    /// Socket of the connection.
     pub socket: OwnedFd,
-    /// It said hello and gets every change.
+    /// Whether the client has said hello, so that it gets every change.
     pub subscribed: bool,
-    /// It is to be dropped.
+    /// Whether the connection is to be closed.
     pub gone: bool,
     /// Descriptors that came with the newest request.
     pub descriptors: Vec<OwnedFd>,
@@ -37,7 +37,7 @@ impl ShimClient {
         ShimClient { id, socket, subscribed: false, gone: false, descriptors, inbox, outbox }
     }
 
-    /// Whether something waits to be sent.
+    /// Whether bytes wait to be sent.
     pub fn has_more(&self) -> bool {
         !self.outbox.is_empty()
     }

@@ -25,7 +25,7 @@ pub struct StartedAttempt {
     pub launch: LaunchRequest,
     /// Its main process.
     pub process: ProcessIdentity,
-    /// When it was started.
+    /// Start of the main process.
     pub since: i64,
     /// Its outputs.
     pub streams: Vec<OutputStream>,
@@ -39,7 +39,7 @@ pub struct StartedAttempt {
 
 /// Why an attempt was not started.
 pub struct LaunchRefusal {
-    /// One word.
+    /// The reason in one word.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,
@@ -62,11 +62,11 @@ pub struct PreparedAttempt {
 
 /// The process of an attempt.
 enum AttemptProcess {
-    /// It is forked at the start, because nothing has to be done between fork and exec.
+    /// The process is forked at the start, because nothing has to be done between fork and exec.
     Unforked,
-    /// It waits to execute its program.
+    /// The process waits to execute its program.
     Waiting(PreparedChild),
-    /// It has executed its program.
+    /// The process has executed its program.
     Started(Pid, BegunAttempt),
 }
 
@@ -96,7 +96,7 @@ impl AttemptProcess {
 
 /// An attempt whose program may have run: it has a log.
 struct BegunAttempt {
-    /// When it was started.
+    /// Start of the attempt.
     since: i64,
     /// Destination of its output.
     log: AttemptLog,

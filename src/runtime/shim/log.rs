@@ -169,25 +169,25 @@ pub fn remove_log(path: &Path) {
     }
 }
 
-/// One of a container's two outputs.
+/// One of the two outputs of a container.
 pub struct OutputStream {
     /// The reading end of the pipe.
     pub fd: OwnedFd,
     tag: &'static str,
-    /// A line's beginning whose end has not come yet.
+    /// The beginning of a line whose end has not arrived yet.
     held: Vec<u8>,
-    /// Reads in a row that found the pipe full.
+    /// Number of consecutive reads that found the pipe full.
     pressed: u32,
 }
 
-/// Whether there may be more to read.
+/// Whether more output may follow.
 #[derive(PartialEq)]
 pub enum ReadMore {
-    /// Bytes came.
+    /// Bytes were read.
     More,
-    /// Nothing for now.
+    /// The pipe is empty.
     Dry,
-    /// Nobody can write any more.
+    /// No process has the pipe open for writing.
     Closed,
 }
 

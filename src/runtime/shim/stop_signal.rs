@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-/// Between the first two looks; doubled each time.
+/// Pause between the first two checks; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Between two looks at most: who waits for signals on purpose is looked at until the end of its grace period.
+/// Longest pause between two checks: a process that waits for signals on purpose is checked until the end of its grace period.
 const LONGEST_PAUSE: Duration = Duration::from_millis(256);
 
 /// Looks at which a running thread counts as one that may wait for the signal: they take a quarter of a second, after which a process
@@ -35,7 +35,7 @@ pub struct SentStop {
 }
 
 impl SentStop {
-    /// When the process is looked at again.
+    /// Time of the next check of the process.
     pub fn next_look(&self) -> Instant {
         self.next_look
     }

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 /// Mode of the memory's folder: everybody may write.
 const MODE: &str = "1777";
-/// The same as an option of a mount.
+/// The mode as an option of a mount.
 pub(super) const OPTIONS: &CStr = c"mode=1777";
 
 /// The memory of one pod.

@@ -94,11 +94,11 @@ const GREETING: Duration = Duration::from_secs(5);
 const MOST_CONNECTIONS: usize = 4096;
 /// Maximum number of concurrent requests.
 const HANDS: usize = 16;
-/// The same for unauthenticated clients.
+/// Maximum number of concurrent requests of unauthenticated clients.
 const ANONYMOUS_HANDS: usize = 2;
-/// The same for measurements of pods and nodes.
+/// Maximum number of concurrent measurements of pods and nodes.
 const MEASURING_HANDS: usize = 2;
-/// The same for OpenAPI documents, which are long.
+/// Maximum number of concurrent requests for OpenAPI documents, which are long.
 const DOCUMENT_HANDS: usize = 2;
 /// Maximum number of threads that make pieces of long lists, because each keeps some memory; fewer where processors are few.
 const LIST_HANDS: usize = 4;

@@ -101,7 +101,7 @@ pub enum FieldCardinality {
     Inline,
     /// Repeated.
     Repeated,
-    /// One for each key.
+    /// A map: one value for each key.
     Map,
 }
 

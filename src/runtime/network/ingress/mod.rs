@@ -148,7 +148,7 @@ impl IngressProxy {
 }
 
 impl SharedIngress {
-    /// One of no cluster.
+    /// Makes a proxy without a cluster.
     #[cfg(test)]
     fn for_tests() -> Arc<SharedIngress> {
         IngressProxy::new(Path::new("/nonexistent")).shared

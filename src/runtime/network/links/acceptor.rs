@@ -78,7 +78,7 @@ pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
 #[derive(Clone, Default)]
 struct LinkCounts(Arc<Mutex<HashMap<String, usize>>>);
 
-/// One of the connections; it counts until this is dropped.
+/// A counted connection. It is no longer counted when this value is dropped.
 struct CountedLink(LinkCounts, String);
 
 impl LinkCounts {
