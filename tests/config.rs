@@ -130,7 +130,7 @@ fn entries_of_a_kubeconfig_are_those_of_the_state_file() {
         ("config delete-cluster sea", "error: cannot delete cluster sea, not in "),
         ("config delete-context harbour", "error: cannot delete context harbour: it is the file "),
         ("config delete-user sam", "error: cannot delete user sam, not in "),
-        ("config delete-user admin", "error: cannot delete user admin: who can open "),
+        ("config delete-user admin", "error: cannot delete user admin: everyone who can open "),
         ("config set users.sam x", "error: can't set a map to a value: "),
         ("config set colour x", "error: unable to parse colour after [] at api.Config\n"),
         ("config set contexts.harbour.user x", "error: cannot change contexts.harbour.user: it is the file "),
