@@ -120,7 +120,7 @@ enum BuildProgress {
     Running,
 }
 
-/// Whether the last successful build had the inputs of this one.
+/// Whether the last successful build used the same inputs.
 pub fn is_done(state: &Path, image: &str, build: &BuildCommand) -> bool {
     fs::read_to_string(build_folder(state, image).join("done")).is_ok_and(|done| done == build.inputs)
 }

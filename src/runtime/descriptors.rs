@@ -26,7 +26,7 @@ pub fn soft_limit() -> usize {
     getrlimit(Resource::Nofile).current.map_or(MAX_LIMIT as usize, |most| most.min(MAX_LIMIT) as usize)
 }
 
-/// Gives a process that was just started the limit that this one was started with.
+/// Gives a new process the limit of descriptors with which this process was started.
 pub fn restore_limit(pid: Pid) {
     if let Some(original) = ORIGINAL.get() {
         // If that is not permitted, the process keeps the higher limit.

@@ -169,14 +169,14 @@ fn content(path: &Path, hasher: &mut DefaultHasher) {
     }
 }
 
-/// Collects the files below a folder that a pattern stands for. A folder that is named last stands for all that is in it.
+/// Collects the files below a folder that match a pattern. If the last part of the pattern names a folder, collects all files in it.
 fn walk(folder: &Path, parts: &[NamePattern<'_>], found: &mut BTreeSet<PathBuf>, folders: &mut BTreeSet<PathBuf>) {
     let Some((part, rest)) = parts.split_first() else { return };
     if part.text == ".." {
         return walk(&folder.join(".."), rest, found, folders);
     }
     let Ok(entries) = fs::read_dir(folder) else {
-        // It may come: whoever makes it changes the folder above.
+        // The folder may be created later, which changes the nearest existing folder above it.
         folders.extend(folder.ancestors().find(|above| above.is_dir()).map(Path::to_owned));
         return;
     };

@@ -279,7 +279,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(write_beside(path, content)?, path)
 }
 
-/// Writes what is to take a file's place into another one, which nobody else can read.
+/// Writes the new content of a file into a second file beside it, which no other user can read.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let fresh = path.with_added_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;

@@ -23,7 +23,7 @@ pub enum Delivery {
     Normal,
     /// It waits until the process takes it up or unblocks it. In the second case the kernel drops it.
     Blocked,
-    /// The kernel drops it, or a thread that runs at this moment begins or ends a wait for it: only another look can tell.
+    /// The kernel drops the signal, or a running thread begins or ends a wait for it at this moment: only another check can tell.
     Unclear,
     /// The kernel drops it.
     Dropped,

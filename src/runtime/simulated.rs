@@ -81,7 +81,7 @@ impl SimulatedContainer {
     }
 }
 
-/// One pod: what its shim knows of it.
+/// The state of a pod, as its shim would know it.
 #[derive(Default)]
 struct SimulatedPod {
     facts: PodFacts,
@@ -214,7 +214,7 @@ impl SimulatedMachine {
         }
     }
 
-    /// Tells where a container stands to one who seems not to know.
+    /// Repeats a container's state for a control plane that seems not to know it.
     fn remind(&mut self, now: Time, uid: &Str, container: &Str) {
         let known = self.pods.get(uid).and_then(|pod| pod.containers.get(container));
         let Some((attempt, Some(state))) = known.map(|sim| (sim.attempt, sim.state.clone())) else { return };

@@ -58,13 +58,14 @@ pub fn is_kind(file: impl AsFd, kind: FileType) -> Result<bool> {
 pub fn set_mode(file: impl AsFd, mode: u32) -> Result<()> {
     let mode = Mode::from_raw_mode(mode);
     match fchmod(&file, mode) {
-        // A descriptor that was opened for nothing: the name in `/proc` stands for what it holds, whatever has its name now.
+        // A descriptor that permits neither reading nor writing (`O_PATH`): its name in `/proc` leads to the opened file, even if another
+        // file has the path now.
         Err(Errno::BADF) if !is_kind(&file, FileType::Symlink)? => chmodat(CWD, path_of(&file), mode, AtFlags::empty()),
         other => other,
     }
 }
 
-/// Gives a file or folder that is open or [held](open_path) to a user and a group; `None` leaves the one that it has.
+/// Sets the owner and group of an opened file or folder, or of one that is [held](open_path); `None` changes neither.
 pub fn set_owner(file: impl AsFd, user: Option<u32>, group: Option<u32>) -> Result<()> {
     chownat(file, c"", user.map(Uid::from_raw), group.map(Gid::from_raw), AtFlags::EMPTY_PATH)
 }

@@ -37,7 +37,7 @@ pub struct HttpsPost {
     pub target: HttpsTarget,
     /// The body.
     pub body: Vec<u8>,
-    /// Time limit for all of it.
+    /// Time limit for the whole request.
     pub timeout: Duration,
     /// Maximum number of bytes of the answer.
     pub most_bytes: usize,

@@ -108,9 +108,9 @@ impl TlsClientKey {
 /// The certificates of a machine that is linked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LinkCertificates {
-    /// The certificate that it shows as a client of other machines.
+    /// The certificate that the machine shows to other machines as their client.
     pub client: TlsClientKey,
-    /// The certificate that it shows as a server.
+    /// The certificate that the machine shows as a server.
     pub server: TlsClientKey,
     /// The cluster's authority, PEM.
     pub authority: Arc<str>,

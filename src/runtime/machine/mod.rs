@@ -210,7 +210,7 @@ impl Machine {
             if is_clear { &mut self.undialed } else { &mut unclear }.push(uid.clone());
             found.insert(uid, record.map(|record| facts::pod(&record)).unwrap_or_default());
         }
-        // One that does not answer counts by what could be read of it.
+        // A shim that does not answer counts by its record.
         found.extend(self.adopt(unclear).wait());
         found.values().for_each(|pod| self.register_address(&pod.ip, &pod.namespace));
         if let Ok(tree) = &self.context.limits {

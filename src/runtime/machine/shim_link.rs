@@ -102,7 +102,7 @@ impl ShimLink {
         false
     }
 
-    /// The answers that have come, and what becomes of the connection. Reads until nothing is left, as `epoll` tells of what comes only once.
+    /// Reads all bytes that have arrived, because `epoll` reports new bytes only once. Returns the answers and the state of the connection.
     pub fn read(&mut self) -> (Vec<ShimAnswer>, LinkState) {
         let mut block = [0; BLOCK];
         let mut link_state = loop {

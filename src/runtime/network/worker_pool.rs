@@ -15,7 +15,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 /// Maximum number of threads.
 pub const MAX_THREADS: usize = 4;
-/// Up to this many connections stay on one thread, because handing one over costs more.
+/// Number of connections up to which all stay on one thread, because passing one to another thread costs more.
 const FEW: usize = 4;
 
 thread_local! {

@@ -44,7 +44,7 @@ const UNIMPLEMENTED: usize = 12;
 const INTERNAL: usize = 13;
 const UNAVAILABLE: usize = 14;
 
-/// A call that failed: its code and its words.
+/// A failed call: its status code and its message.
 struct GrpcError {
     code: usize,
     message: String,
@@ -79,7 +79,7 @@ pub fn probe(call: &GRPCAction, ip: &str, timeout: Duration) -> ProbeFinding {
     })
 }
 
-/// Tries until there is a connection: whoever waits for it says how long.
+/// Tries to connect until it succeeds; the caller sets the time limit.
 async fn connect(address: SocketAddr) -> TcpStream {
     loop {
         match TcpStream::connect(low_ports::socket_address(address)).await {
@@ -112,7 +112,7 @@ fn finding_of_answer(answer: Result<i64, GrpcError>, patience: &str) -> ProbeFin
     })
 }
 
-/// One call of `grpc.health.v1.Health/Check`; gives the status that it answers.
+/// Calls `grpc.health.v1.Health/Check`, and returns the status in the answer.
 async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<i64, GrpcError> {
     let (sender, connection) =
         client::Builder::new().handshake::<_, Cursor<Vec<u8>>>(connection).await.map_err(broken)?;

@@ -34,7 +34,7 @@ pub use terminal::Terminal;
 pub struct SessionStreams {
     /// The client's standard input; otherwise empty input.
     pub stdin: bool,
-    /// A new terminal, shown on the client's, which has to be one.
+    /// Whether the command gets a new terminal; the client's standard input then has to be a terminal, too.
     pub terminal: bool,
 }
 

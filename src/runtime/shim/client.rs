@@ -42,11 +42,11 @@ impl ShimClient {
         !self.outbox.is_empty()
     }
 
-    /// Reads what is there and gives the requests that are whole.
+    /// Reads the bytes that have arrived, and returns the complete requests.
     pub fn read(&mut self) -> Vec<RequestEnvelope> {
         let mut from = self.inbox.len();
         let mut block = [0; BLOCK];
-        // Descriptors belong to the request that they came with: what follows it is received later.
+        // Descriptors belong to the request with which they arrive, so the bytes after that request are received later.
         let is_within_request = |block: &[u8]| memchr::memchr(b'\n', block).is_none();
         while self.receive(&mut block) == BLOCK
             && (self.descriptors.is_empty() || is_within_request(&block))

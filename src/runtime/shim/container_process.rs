@@ -69,7 +69,7 @@ pub struct LaunchContext<'a> {
     pub stdio: [&'a OwnedFd; 3],
     /// The terminal to open, which replaces all three.
     pub terminal: Option<pty::PtyRequest<'a>>,
-    /// The control groups that it enters.
+    /// The control groups to enter.
     pub groups: &'a CgroupEntry,
 }
 

@@ -164,7 +164,7 @@ pub fn prepare(
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
             let shm = if has_volume { None } else { view::PodShm::find_or_create(shm, pod, base_mounts) };
-            // Only this process and what it starts see volumes in memory.
+            // Volumes in memory are visible only to this process and its children.
             let base_mounts = if launch.has_memory() { None } else { base_mounts.current() };
             LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes: &launch.volumes }
         }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const PART: usize = 16 * 1024;
 /// Size at which a new file is begun.
 const FILE_BYTES: u64 = 10 * 1024 * 1024;
-/// Files kept, the one being written included.
+/// Number of files that are kept, including the current one.
 const FILES: u32 = 5;
 /// Maximum amount of earlier output to repeat.
 const REPLAY: usize = 1024 * 1024;
@@ -118,7 +118,7 @@ impl AttemptLog {
         }
     }
 
-    /// Tells what was logged as it was written, and to which output: the newest file, of a large one the end.
+    /// Passes on the logged output, with the stream of each part, from the newest file; from a large file only its end.
     pub fn replay(&self, mut tell: impl FnMut(&str, &[u8])) {
         let whole = fs::read(&self.path).unwrap_or_default();
         let recent = whole.len().saturating_sub(REPLAY);
@@ -207,7 +207,7 @@ impl OutputStream {
         &self.held
     }
 
-    /// Reads once and logs what came.
+    /// Reads once, and logs the bytes.
     pub fn pump(&mut self, log_buffers: &mut LogBuffers, log: &mut AttemptLog) -> ReadMore {
         log_buffers.input.clear();
         log_buffers.input.reserve(BATCH);

@@ -153,7 +153,7 @@ struct Shim {
     next_look: Option<Instant>,
     /// Base mounts for views of files.
     base_mounts: BaseMountsState,
-    /// The memory that its containers share; none until one needs it.
+    /// The shared memory of the pod's containers; `None` until a container needs it.
     shm: Option<PodShm>,
     _lock: OwnedFd,
 }

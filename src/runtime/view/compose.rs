@@ -200,7 +200,7 @@ impl ViewComposer<'_> {
         named || SPECIAL.contains(&kind) || kind.starts_with("fuse")
     }
 
-    /// Whether a read-only mount is there.
+    /// Whether a read-only mount is mounted at a folder.
     fn is_closed(&self, folder: &Path) -> bool {
         folder != Path::new("/") && self.mounted(folder).is_some_and(|one| one.read_only)
     }
@@ -297,7 +297,7 @@ impl ViewComposer<'_> {
         if layered && access(path, Access::READ_OK | Access::EXEC_OK).is_ok() {
             return self.build_folder(path);
         }
-        // A folder that this user cannot enter, or with nothing that it could change.
+        // The user cannot enter the folder, or cannot change anything in it.
         let _ = self.bind(path);
         Ok(())
     }

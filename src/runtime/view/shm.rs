@@ -34,7 +34,7 @@ pub struct PodShm {
 /// A mount in another mount namespace.
 pub(super) struct ShmPlace {
     pub(super) mounts: OwnedFd,
-    /// Its path in that mount namespace.
+    /// The path of the mount in that mount namespace.
     pub(super) at: PathBuf,
 }
 

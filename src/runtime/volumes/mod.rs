@@ -114,7 +114,7 @@ pub fn clear_discarded(state: &Path) -> Result<(), String> {
     let failed = |name: &String| {
         file_tree::remove(&away, name).err().map(|why| format!("volume {name:?} was deleted, its files are not: {why}"))
     };
-    // Tries all of them, even if one fails.
+    // Tries to remove every volume, even if one fails.
     let errors: Vec<String> = names.iter().filter_map(failed).collect();
     errors.into_iter().next().map_or(Ok(()), Err)
 }

@@ -82,7 +82,7 @@ struct LinkCounts(Arc<Mutex<HashMap<String, usize>>>);
 struct CountedLink(LinkCounts, String);
 
 impl LinkCounts {
-    /// Counts one more, unless there are so many.
+    /// Counts a new connection; `None` if there are already `most`.
     fn count_link(&self, by: String, most: usize) -> Option<CountedLink> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(by.clone()).or_default();

@@ -87,7 +87,7 @@ pub async fn relay_socket(stream: impl AsyncRead + AsyncWrite, socket: UdpSocket
         let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
         while let Ok(length) = read_frame(&mut reader, &mut bytes).await {
             clock.touch();
-            // A server that is not there yet may come.
+            // Ignores errors: the server may start later.
             let _ = socket.send(&bytes[..length]).await;
         }
     };

@@ -144,7 +144,7 @@ impl LinkTable {
         let identity = Arc::new(identity);
         (parts.identity, parts.tls) = (Some(identity.clone()), Some(tls.clone()));
         if !has_moved {
-            // Connections that are there stay. New ones use the new certificates.
+            // Open connections stay. New ones use the new certificates.
             parts.peers.values().for_each(|peer| peer.set_connector(tls.connector.clone()));
             return;
         }
