@@ -296,7 +296,7 @@ pub struct ContainerFacts {
     pub image: Option<String>,
     /// Number of refusals of this attempt; the image pull backoff is derived from it.
     pub refusals: u32,
-    /// Whether the program that it was refused for has come since.
+    /// Whether the missing program of a refused attempt has been installed since the refusal.
     pub findable: bool,
     /// Last confirmed limits; `None` for an attempt older than this control plane.
     pub limits: Option<Limits>,

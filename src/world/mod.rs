@@ -229,7 +229,7 @@ impl Default for ClusterSettings {
 pub struct World {
     /// The store's revision that these rows are the state of.
     pub revision: u64,
-    /// The time that plans go by.
+    /// The current time, as plans see it.
     pub now: Time,
     /// Changes with every tick; the only source of randomness for a plan.
     pub seed: u64,
@@ -398,7 +398,7 @@ impl World {
         self.by_address.len()
     }
 
-    /// Pods without a node that were promised this one (`status.nominatedNodeName`).
+    /// The unbound pods that are nominated for a node (`status.nominatedNodeName`).
     pub fn pods_nominated_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.pods_nominated_to.get(node).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }

@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// The answer of a loop about one key.
 #[derive(Default, Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Committed together with other plans in one transaction, in this order.
+    /// Writes, in order; committed in one transaction with the writes of other plans.
     pub writes: Vec<Write>,
-    /// Carried out after the commit; each is idempotent.
+    /// Effects that the machine carries out after the commit; each is idempotent.
     pub effects: Vec<Effect>,
-    /// Kept by the World after the commit, so that no later plan repeats it.
+    /// Memory that the World keeps after the commit, so that no later plan repeats an effect or event.
     pub memory: Vec<Memory>,
     /// Recorded as Event objects, aggregated.
     pub events: Vec<PlannedEvent>,

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 /// The rules of one NetworkPolicy, resolved to addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkPolicyRules {
-    /// The pods that it is about, ordered.
+    /// Addresses of the pods that the policy selects, in order.
     pub subjects: Vec<Ipv4Addr>,
     /// Peers that may connect to the pods; `None` when the policy has no ingress part.
     pub ingress: Option<Vec<PolicyRule>>,

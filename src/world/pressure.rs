@@ -54,7 +54,7 @@ impl PressureSignal {
         }
     }
 
-    /// An amount of it, in words.
+    /// An amount of the resource as a quantity.
     pub fn amount(self, amount: i64) -> Quantity {
         match self {
             PressureSignal::Memory | PressureSignal::Storage => Quantity::from_bytes(amount),

@@ -159,7 +159,7 @@ impl Report {
         if let Report::Blocked { about, .. } = self { Some(about.clone()) } else { None }
     }
 
-    /// The pod that it is about.
+    /// The pod that the report names, if any.
     pub fn pod_uid(&self) -> Option<&Str> {
         match self {
             Report::Container { pod_uid, .. }
@@ -176,7 +176,7 @@ impl Report {
 }
 
 impl Effect {
-    /// The pod that it is about, when it is about one.
+    /// The pod that the effect names, if any.
     pub fn pod_uid(&self) -> Option<&Str> {
         match self {
             Effect::Start(start) => Some(&start.pod_uid),

@@ -67,7 +67,7 @@ pub struct VolumeFile {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// Its bytes: secret ones, maybe, so they are never shown.
+    /// The bytes. They may be secret, so debug output never shows them.
     #[serde(with = "bytes")]
     pub content: Arc<[u8]>,
     /// The group that owns it; `None` for the machine's.
