@@ -33,7 +33,7 @@ const TRIES: usize = 32;
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// Compaction runs after one of this many writing commands.
+/// On average, one in this many writing commands compacts the log.
 const TIDIED: u64 = 8;
 /// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
@@ -233,7 +233,7 @@ impl Api {
     /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
     fn choose_network(&mut self) -> ApiResult<()> {
         let mut network = 0;
-        // Some of them may be another cluster's that runs.
+        // Another running cluster may have the same addresses.
         for _ in 0..TRIES {
             network = 2 + self.env.random() % 250;
             if self.env.is_network_free(network as u8) {

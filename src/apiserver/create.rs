@@ -73,7 +73,7 @@ pub struct PodTemplateCache(Option<PodTemplate>);
 struct PodTemplate {
     /// The body.
     body: Object,
-    /// The pod that was created from it, as it was kept.
+    /// The stored pod that was created from the template.
     pod: Arc<Object>,
     /// The text of that pod, and a copy that gets the metadata of each further pod. `None` before there is a further pod.
     copy: Option<(String, Object)>,

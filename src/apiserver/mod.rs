@@ -134,9 +134,9 @@ pub struct DeleteOptions {
     pub grace: Option<i64>,
     /// Treatment of dependents.
     pub propagation: Propagation,
-    /// Only if the uid is this one.
+    /// The uid that the object must have, as a precondition.
     pub uid: Option<String>,
-    /// Only if the revision is this one.
+    /// The revision that the object must have, as a precondition.
     pub revision: Option<String>,
     /// Whether the transaction is undone at the end instead of committed.
     pub dry_run: bool,

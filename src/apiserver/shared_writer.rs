@@ -60,7 +60,7 @@ struct WriteBatch {
     open: OpenWrite,
     begun: Instant,
     writes: usize,
-    /// Whether a refused write left something behind, so that nothing of it can be kept.
+    /// Whether the undoing of a refused write failed, so that the whole transaction has to be refused.
     is_spoiled: bool,
     outcome: Arc<BatchOutcome>,
 }

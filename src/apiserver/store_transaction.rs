@@ -119,7 +119,7 @@ impl OpenWrite {
 /// The resource of nodes.
 const NODES: Resource = Resource("nodes");
 
-/// The resource of what holds addresses.
+/// The resource whose objects hold addresses.
 const SERVICES: Resource = Resource("services");
 
 impl<'a> WriteTxn<'a> {
@@ -304,7 +304,7 @@ impl Transaction for ReadView<'_> {
     }
 
     fn exists(&self, key: &Key) -> ApiResult<bool> {
-        // Tells nothing but what an error says.
+        // Reveals no more than an error would, so no right is needed.
         let was_checking = self.is_checking.replace(true);
         let found = self.get(key);
         self.is_checking.set(was_checking);

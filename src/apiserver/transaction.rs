@@ -92,8 +92,8 @@ pub trait Transaction {
         false
     }
 
-    /// Keeps a pod that differs from another one in its own metadata alone, without writing it out. Where a transaction cannot, nothing is
-    /// kept and this is false.
+    /// Stores a copy of a pod that differs in its own metadata alone, without serializing it again. Returns false, and stores nothing,
+    /// where the transaction does not support this.
     fn copy_in_text(&mut self, _copy: &PodCopy<'_>) -> bool {
         false
     }

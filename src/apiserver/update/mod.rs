@@ -208,7 +208,7 @@ fn update_status(
     put_update(txn, (kind, key), object, old, manager.as_ref(), warnings)
 }
 
-/// The status as it is kept, checked where the kind has rules for it.
+/// Returns the status to store, checked if the kind has rules for it.
 fn checked_status(
     txn: &mut dyn Transaction,
     kind: &Kind,
