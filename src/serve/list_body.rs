@@ -50,7 +50,7 @@ pub struct ListBody {
     /// Whether objects follow for which it has no room.
     is_cut: bool,
     is_begun: bool,
-    /// Whether all of it was returned.
+    /// Whether the whole list was returned.
     is_over: bool,
     packer: Option<GzEncoder<Vec<u8>>>,
     /// The fields that cells read; `None` where they are not known.

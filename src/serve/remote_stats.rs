@@ -67,7 +67,7 @@ impl RemoteKubelets {
         Ok(RemoteKubelets { kubelets: kubelets.collect(), ..remote })
     }
 
-    /// Finds those of the nodes that these pods are on.
+    /// Finds the nodes of these pods.
     pub fn find_for_pods(api: &mut Api, pods: &[Object]) -> ServeResult<RemoteKubelets> {
         let names: HashSet<&str> = pods.iter().filter_map(|pod| pod.text(&["spec", "nodeName"])).collect();
         let nodes = api.read_view(|txn| txn.list(kinds::node::KIND.resource, None))?;

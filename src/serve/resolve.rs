@@ -38,7 +38,7 @@ impl ResolvedTarget<'_> {
 pub struct RequestedPath {
     /// The parsed path; `None` when it has none of the API's forms.
     pub path: Option<ApiPath>,
-    /// Its kind among those that were known when the request came.
+    /// The kind, if it was known when the request arrived.
     pub kind: Option<&'static Kind>,
 }
 

@@ -49,7 +49,7 @@ fn node_of(pod: &Object) -> &str {
 fn rate_pods(first: PodSamples, second: PodSamples) -> Vec<MeasuredContainers> {
     let rates = first.iter().zip(second).map(|((before, first), (after, second))| {
         let rate = |(name, later): (String, UsageSample)| {
-            // One that has begun meanwhile began with nothing.
+            // A container that started after the first sample began with zero usage.
             let earlier = first.get(&name).copied().unwrap_or_default();
             let usage = Usage::from_samples((*before, earlier), (after, later.not_before(earlier)))?;
             Some((name, usage))

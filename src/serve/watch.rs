@@ -64,7 +64,7 @@ const PIECE: usize = 128 << 10;
 
 /// The existing objects that a watch begins with, as far as their events are not encoded yet.
 struct InitialEvents {
-    /// The revision that they show; `None` for the current one, before the first of them.
+    /// The revision of the pages; `None` for the current one, before the first page.
     revision: Option<u64>,
     after: Option<ListPosition>,
     /// Whether a bookmark tells the client where they end.

@@ -170,7 +170,7 @@ struct ServerState {
     itself: Arc<Client>,
     /// Permits for streams.
     streams: Arc<Semaphore>,
-    /// Turns of those that make pieces of long lists.
+    /// Turns of the threads that make pieces of long lists.
     lists: Arc<FairTurns>,
     /// Buffers for the pieces of lists.
     buffers: Arc<PieceBuffers>,
