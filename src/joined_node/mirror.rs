@@ -45,7 +45,7 @@ impl Mirror {
             let changes = self.reflectors.next(MAX_CHANGE_WAIT, BATCH);
             if let Err(why) = self.apply(changes) {
                 self.context.log(&format!("cannot copy the server's objects: {why}"));
-                // The lists come again, and with them what was lost.
+                // Lists all objects again, which includes the lost changes.
                 self.restart();
             }
             if self.client_number != self.context.client_number.load(Ordering::Relaxed) {

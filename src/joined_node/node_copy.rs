@@ -43,7 +43,7 @@ pub trait CollectionWatches {
     /// Ends a watch. Changes that it has reported before may still arrive.
     fn stop(&mut self, name: &str);
 
-    /// The names of those that run.
+    /// The names of the running watches.
     fn running(&self) -> Vec<String>;
 }
 
@@ -222,7 +222,7 @@ impl NodeCopy {
         copy.commit().map_err(|error| error.to_string())
     }
 
-    /// Writes pods whose objects are there.
+    /// Writes the pods whose objects exist.
     fn write_ready(&self, copy: &mut CopyTxn<'_>, pods: Vec<Object>) -> Result<(), StoreError> {
         for pod in pods {
             if !self.settled.contains("namespaces") {

@@ -61,7 +61,7 @@ fn pods_of_file(
     values.map(|value| static_pod(file, value, node, problems)).collect()
 }
 
-/// An object, or those of a list of them.
+/// An object, or the items of a list of objects.
 fn items(value: &Value) -> Vec<&Value> {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     match value["items"].as_array().filter(|_| is_list) {

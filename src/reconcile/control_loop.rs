@@ -196,7 +196,8 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// Gives the machine its certificates for links to other machines: those that its source will have, or else ones of the cluster's keys.
+    /// Gives the machine its certificates for links to other machines: from the source in the settings, or else issued with the cluster's
+    /// keys.
     fn take_link_certificates(&mut self) -> anyhow::Result<()> {
         let (Some(machine), Some(node)) = (&mut self.machine, &self.settings.node) else { return Ok(()) };
         match (&self.settings.link_certificates, node.link_address) {

@@ -40,7 +40,7 @@ pub struct ControlPlane {
     pub loops: Vec<&'static Loop>,
     /// Events that wait to be written.
     pub recorder: EventRecorder,
-    /// The node that this machine is.
+    /// The Node of this machine.
     local: Option<Str>,
     next_heartbeat: Time,
     next_resync: Time,
@@ -202,7 +202,7 @@ impl ControlPlane {
         });
     }
 
-    /// An event of the node that this machine is for each thing that it lacks.
+    /// Adds an event to this machine's Node for each missing capability.
     pub fn log_missing_capabilities(&mut self, missing_capabilities: &[&MissingCapability], now: Time) {
         let place = self.local.iter().map(|name| Key::new(Resource("nodes"), "", name));
         let Some(row) = place.filter_map(|key| self.world.get(&key)).next() else { return };

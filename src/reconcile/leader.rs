@@ -72,7 +72,7 @@ pub enum Election {
 pub struct CurrentLeader {
     /// Its process id; 0 when it is not known.
     pub pid: u32,
-    /// Its machine, if that is another one.
+    /// The machine of the leader, if it is another one.
     pub host: Option<String>,
 }
 
@@ -206,7 +206,7 @@ fn replace(path: &Path) -> std::io::Result<File> {
     Ok(lock)
 }
 
-/// Whether this open file is the one that lies at a path.
+/// Whether the open file is still the file at a path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(open), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
     (open.dev(), open.ino()) == (there.dev(), there.ino())

@@ -40,7 +40,7 @@ pub enum RunUntil {
     Closed(SignedDuration),
 }
 
-/// An object that is not what its spec asks for, and why.
+/// An object that does not match its spec, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The object.

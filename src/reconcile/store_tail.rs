@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Most log entries taken in at once.
 const BATCH: usize = 2000;
 
-/// Fills an empty World with everything that there is.
+/// Fills an empty World with all objects of the store.
 pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     world.revision = read.revision()?;
     let profiles = read.meta(apiserver::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());

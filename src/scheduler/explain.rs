@@ -33,7 +33,7 @@ impl NodeVerdict {
     }
 }
 
-/// One plugin that refuses a node. The pod can run there only when each of them thinks otherwise.
+/// A plugin that refuses a node. The pod can run on the node only when no plugin refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginRefusal {
     /// The plugin.

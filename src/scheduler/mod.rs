@@ -259,7 +259,7 @@ fn wait_for_devices(query: &PodQuery<'_>, node: Option<&Str>, until: Option<Time
 struct Unschedulable<'a> {
     reason: &'static str,
     message: &'a str,
-    /// The node that others leave for it.
+    /// The nominated node, from which other pods are removed for this pod.
     nominated: Option<&'a str>,
 }
 

@@ -64,7 +64,7 @@ const PIECE: usize = 128 << 10;
 
 /// The existing objects that a watch begins with, as far as their events are not encoded yet.
 struct InitialEvents {
-    /// The revision of the pages; `None` for the current one, before the first page.
+    /// The revision of the objects; `None` for the current one, before the first piece.
     revision: Option<u64>,
     after: Option<ListPosition>,
     /// Whether a bookmark tells the client where they end.

@@ -83,7 +83,7 @@ fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
     }
 }
 
-/// Whether the replica has a batch: most are those of this machine's processes, which commit them a moment after they have appended them.
+/// Whether the replica has a batch. Most batches come from processes of this machine, which commit them soon after they append them.
 fn has_batch(store: &Store, number: u64) -> bool {
     let is_there = || store.position().is_ok_and(|position| position >= number);
     is_there() || {

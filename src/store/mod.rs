@@ -88,7 +88,7 @@ pub struct Store {
     /// Set after a commit with an unknown outcome; every call fails until a reopen.
     uncertain: bool,
     fault: Option<InjectedFault>,
-    /// The earlier revision that it reads, if it has traveled to one.
+    /// The earlier revision that the store reads; `None` for the newest one.
     past: Option<u64>,
     /// The log of a replica; `None` for a file that is the state itself.
     replica: Option<Replica>,

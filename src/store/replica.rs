@@ -42,7 +42,7 @@ pub(super) const POSITION: &str = "replica-position";
 pub(super) struct Replica {
     pub log: Box<dyn SharedLog>,
     pub address: String,
-    /// Identifies this machine and its replica among others.
+    /// Identifies this machine and its replica.
     pub machine: String,
     /// Bytes that this process has appended since the last snapshot.
     pub appended: usize,

@@ -296,7 +296,7 @@ fn read_snapshot(replica: &mut Replica, position: u64) -> StoreResult<(SnapshotM
             let chunk = replica.log.read_chunk(manifest.position, number, CHUNK_TIMEOUT);
             chunks.extend(chunk.map_err(|error| failed(&replica.address, error))?);
         }
-        // A newer one may have replaced it meanwhile.
+        // A newer snapshot may have replaced this one meanwhile.
         if chunks.len() as u64 == manifest.chunks {
             return Ok((manifest, chunks));
         }

@@ -41,7 +41,7 @@ pub struct WantedDevices {
     pub admin_access: Option<bool>,
     /// The taints that it tolerates.
     pub tolerations: Vec<DeviceToleration>,
-    /// The amounts of capacities that it asks for.
+    /// The requested amounts of capacities.
     pub capacity: CapacityAmounts,
 }
 

@@ -40,7 +40,7 @@ pub fn is_etcd(state: &str) -> bool {
 }
 
 impl EtcdAddress {
-    /// Parses an address. Parts that it lacks come from `variable`, which returns those of etcdctl (`ETCDCTL_CACERT`, ...). The error says
+    /// Parses an address. Missing parts come from `variable`, which returns etcdctl's variables (`ETCDCTL_CACERT`, ...). The error says
     /// what to write instead.
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<EtcdAddress, String> {
         let wrong = |what: String| format!("the state {text:?} is not an etcd address: {what}");
