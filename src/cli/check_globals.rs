@@ -15,7 +15,7 @@ const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 /// The verbs of kloop's own that do nothing but read and write objects through the API, which checks each.
 const API_ONLY: [&str; 5] = ["dns", "image", "import", "open", "url"];
 
-/// The verbs that leave the copy of a joined node as it is, and those that have rules of their own for one.
+/// The verbs that may run on the copy of a joined node: they do not change it, or have their own rules for it.
 const COPY_VERBS: [&str; 37] = [
     "api-resources",
     "api-versions",

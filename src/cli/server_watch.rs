@@ -74,7 +74,7 @@ fn no_server() -> Failure {
     Failure::plain("the cluster is not on a server; this is a bug")
 }
 
-/// Reports what a list has that is not known, and what is known and gone.
+/// Reports the difference between a new list and the known objects.
 fn report_difference(
     known: &BTreeMap<String, Object>,
     objects: &[Object],

@@ -31,7 +31,7 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Says what kloop could do with the files of a folder; empty if there are none for it.
+/// Lists the commands for the files of a folder; empty if there are none.
 fn describe_folder(folder: &Path) -> String {
     let mut lines = Vec::new();
     if let Some(files) = up::find_manifests(folder) {

@@ -96,7 +96,7 @@ impl Reflectors {
         }
     }
 
-    /// The names of those that run.
+    /// The names of the running reflectors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.running.keys().map(String::as_str)
     }

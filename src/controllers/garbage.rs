@@ -171,7 +171,8 @@ fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
     }
 }
 
-/// The owners that wait for a row, and those that wait for these, and so on. The row is in a circle when one of them is its dependent.
+/// The owners that wait for a row, the owners that wait for those, and so on. If one of them is a dependent of the row, the row is in a
+/// cycle.
 fn owners_in_circle<'w>(world: &'w World, row: &'w Row) -> impl Iterator<Item = &'w Arc<Row>> {
     let mut found: Vec<&Arc<Row>> = Vec::new();
     let mut seen = HashSet::new();

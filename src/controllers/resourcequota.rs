@@ -55,7 +55,7 @@ fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>
     };
     match name {
         "pods" => Quantity::from_int(pods.len() as i64),
-        // Those that have ended count as objects.
+        // Pods that have ended count as objects.
         "count/pods" => Quantity::from_int(all.len() as i64),
         "cpu" | "requests.cpu" => Quantity::from_milli(requests(|one| one.cpu_milli)),
         "memory" | "requests.memory" => Quantity::from_bytes(requests(|one| one.memory)),

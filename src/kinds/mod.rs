@@ -236,7 +236,7 @@ impl Kind {
         self.custom.map_or_else(|| self.kind.to_ascii_lowercase(), |custom| custom.singular.to_owned())
     }
 
-    /// Returns the kind as it is in one of its versions: those of a custom resource have subresources of their own.
+    /// Returns the kind in one of its versions: the subresources of a custom resource depend on the version.
     pub fn in_version(&'static self, api_version: &str) -> &'static Kind {
         self.custom.and_then(|custom| custom.variant(api_version)).unwrap_or(self)
     }

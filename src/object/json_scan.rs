@@ -31,7 +31,7 @@ pub fn find_path(text: &str, path: &[&str]) -> Option<Range<usize>> {
 pub enum ScannedPart<T> {
     /// A part, which begins there.
     Begins(T),
-    /// There is none: the value ends there.
+    /// No further part: the value ends there.
     Ends(usize),
 }
 

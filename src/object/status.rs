@@ -72,7 +72,7 @@ const NAMED: [(&str, Reason); 19] = [
 ];
 
 impl Reason {
-    /// Returns the reason of a body: that with its name, else the one that its code has.
+    /// Finds a reason by its name, else by its code.
     fn parse(name: &str, code: u16) -> Reason {
         let named = NAMED.iter().find(|(known, _)| *known == name);
         let coded = || NAMED.iter().find(|(_, reason)| reason.code() == code);

@@ -115,7 +115,7 @@ fn check(name: &str, args: &SetCredentialsArgs) -> CliResult {
     Err(Failure::plain(problem))
 }
 
-/// Returns the path of a file and its contents, one of them empty.
+/// Returns the path of a file, or its contents if they are embedded; the other text is empty.
 fn stored_file(flag: &str, path: &Path, embeds: bool) -> CliResult<(String, String)> {
     Ok(match (path.as_os_str().is_empty(), embeds) {
         (true, _) => Default::default(),

@@ -160,7 +160,7 @@ enum ClusterPlace {
 }
 
 impl AskedNames {
-    /// Whether a name may stand for whatever cluster or user the command has: scripts name those of the kubeconfigs of `kloop serve`.
+    /// Whether an asked name is an alias for the command's own cluster or user: scripts use the names of the kubeconfigs of `kloop serve`.
     fn has_aliases(&self) -> bool {
         let is_own = |name: &String| name == kubeconfig::NAME;
         self.context.iter().chain(&self.cluster).any(is_own) || self.user.as_deref().is_some_and(is_alias_of_user)

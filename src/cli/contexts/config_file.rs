@@ -109,12 +109,12 @@ impl ConfigFile {
         Value::Object(value)
     }
 
-    /// Reads the file, changes it, and writes it again. Others who change it with kloop wait.
+    /// Reads the file, changes it, and writes it again. Other kloop commands that change it wait.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut ConfigFile) -> CliResult<T>) -> CliResult<T> {
         let problem = |error: std::io::Error| {
             Failure::plain(format!("cannot write {}: {}", path.display(), io_error_text(error)))
         };
-        // A link stays one: the file that it leads to is replaced.
+        // A symbolic link stays: its target is replaced.
         let real = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).map_err(problem)?;
         let folder = real.parent().unwrap_or(Path::new("/"));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(problem)?;

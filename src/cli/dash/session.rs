@@ -81,7 +81,7 @@ impl<'a> DashSession<'a> {
         let is_stale = Arc::new(AtomicBool::new(false));
         let (flag, wake) = (is_stale.clone(), waker.clone());
         let follower = WorldFollower::start(context, move || {
-            // One that was not looked at yet has woken it already.
+            // The session was woken for an earlier change already, and has not handled it yet.
             if !flag.swap(true, Ordering::AcqRel) {
                 wake.wake();
             }

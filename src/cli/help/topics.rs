@@ -10,7 +10,7 @@ const WIDTH: usize = 80;
 
 /// A page of documentation about one subject.
 pub struct Topic {
-    /// The word that asks for it, which is the name of its file.
+    /// The name of the topic, which is the name of its file.
     pub name: &'static str,
     pub text: &'static str,
 }

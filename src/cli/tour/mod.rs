@@ -99,7 +99,7 @@ fn take_step(step: &TourStep, folder: &Path, context: &mut CommandContext) -> Cl
             return Ok(NextStep::Quit);
         }
         if !input.is_terminal() {
-            // Without a terminal, nobody sees what was typed.
+            // Input from a pipe is not echoed by a terminal.
             context.print(&line)?;
         }
         let typed = match line.trim() {

@@ -346,7 +346,7 @@ impl<'a> Session<'a> {
         Ok(UpReport { objects, elapsed: self.started.elapsed() })
     }
 
-    /// Returns the missing state of an object, or of one that it owns.
+    /// Returns the missing state of an object or of an object that it owns.
     fn missing_below(&self, key: &Key) -> Option<String> {
         let is_below = |unmet: &&Unmet| {
             unmet.key == *key

@@ -84,7 +84,7 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
     Some(format!("{why}{}", troubled_pod(world, row)))
 }
 
-/// Whether there is more to an object of this resource than that it is there.
+/// Whether objects of this resource can fail to converge; others converge by existing.
 fn is_judged(resource: Resource) -> bool {
     matches!(
         resource.0,
@@ -248,7 +248,7 @@ fn trouble(pod: &Object) -> Option<String> {
     Some(format!("{}: {}", unscheduled["reason"].as_str()?, unscheduled["message"].as_str()?))
 }
 
-/// The first pod below an owner that says what is wrong with it.
+/// The first pod below an owner whose status names a problem.
 fn troubled_pod(world: &World, owner: &Row) -> String {
     let below = world.dependents(&owner.uid).flat_map(|row| {
         let own = (row.key.resource == "pods").then_some(row);

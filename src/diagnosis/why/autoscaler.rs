@@ -84,7 +84,7 @@ fn text(condition: &Value, field: &str) -> String {
     condition[field].as_str().unwrap_or_default().to_owned()
 }
 
-/// The condition that says that it cannot scale. That it is at one of its bounds (ScalingLimited) is not a fault.
+/// The condition that says that the autoscaler cannot scale. ScalingLimited is not a fault: it says only that a bound was reached.
 fn unable(object: &Object) -> Option<&Value> {
     let conditions = object.items(&["status", "conditions"]);
     let is_it = |one: &&Value| one["type"] == "AbleToScale" || one["type"] == "ScalingActive";

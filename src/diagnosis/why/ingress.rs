@@ -20,7 +20,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         let link = CauseLink { seen: fault.what.clone(), ..link };
         return match &fault.next {
             Some(next) => link.stuck(next.clone()),
-            // The Service's own link tells what is behind that.
+            // The Service's own link explains its endpoints.
             None => CauseLink { state: ConvergenceState::Converging, ..link },
         };
     }

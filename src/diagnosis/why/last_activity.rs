@@ -19,7 +19,7 @@ const ASIDE: [&str; 7] = [
 /// Something that a loop did or met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastActivity {
-    /// In one word, as events have it.
+    /// The reason of the event, one word.
     pub reason: String,
     /// In a sentence.
     pub message: String,

@@ -171,7 +171,7 @@ impl CauseLink {
         CauseLink { what: row_name(row), by: dry_run::responsible(row), about, ..CauseLink::default() }
     }
 
-    /// Stuck, with what to do about it.
+    /// Marks the link as stuck, with a remedy.
     fn stuck(self, next: impl Into<String>) -> CauseLink {
         CauseLink { state: ConvergenceState::Stuck, next: Some(next.into()), ..self }
     }
@@ -187,7 +187,7 @@ impl CauseLink {
 pub struct CauseChain {
     /// The object in question.
     pub about: String,
-    /// Owners first, then the object, then what it leads to.
+    /// Owners first, then the object, then the objects below it.
     pub links: Vec<CauseLink>,
     /// Index of the object in `links`.
     pub place: usize,
@@ -200,7 +200,7 @@ impl CauseChain {
         below.map(|(_, link)| link.state).max().unwrap_or_default()
     }
 
-    /// The link at which it is stuck: the last one of the chain, on which the others wait.
+    /// The link that is stuck: the last one of the chain, for which the others wait.
     pub fn root_cause(&self) -> Option<&CauseLink> {
         self.links.iter().rev().find(|link| link.state == ConvergenceState::Stuck)
     }
@@ -210,7 +210,7 @@ impl CauseChain {
         self.links.iter().find(|link| is_plane(link) && link.state == ConvergenceState::Stuck)
     }
 
-    /// The one thing to do next.
+    /// The remedy of the whole chain.
     pub fn next(&self) -> String {
         let plane = self.missing_control_plane();
         let cause = self.root_cause().filter(|link| !is_plane(link)).and_then(|link| link.next.clone());

@@ -116,7 +116,7 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
     let known = specs.find(|spec| spec["name"] == name).and_then(|spec| known_end(world, row, spec, ended, plane));
     let reason = ended["reason"].as_str().unwrap_or("Error");
     let detail = ended["message"].as_str().and_then(|text| text.trim().lines().last());
-    // A reason of its own says it already.
+    // A specific reason needs no further explanation.
     let detail = detail.or_else(|| known.as_ref().filter(|_| reason == "Error").map(|known| &*known.error));
     let detail = detail.map(|text| format!(": {text}")).unwrap_or_default();
     let error = format!("container {name}: {reason} (exit code {code}){detail}");

@@ -1,4 +1,4 @@
-//! Services and what leads to them: whether anything answers.
+//! Services and NetworkPolicies: whether a Service has ready endpoints, and which pods a policy selects.
 
 use super::dry_run::with_dry_run;
 use super::last_activity::port_unavailable;

@@ -39,7 +39,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     refused(world, row, &object, link, plane)
 }
 
-/// A CronJob says when it starts its next Job, or what keeps it.
+/// Describes when a CronJob starts its next Job, or why it does not.
 fn scheduled(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
     if row.key.resource != "cronjobs.batch" || is_true(object, "suspend") || link.state != ConvergenceState::Converged {
         return link;
