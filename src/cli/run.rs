@@ -142,7 +142,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     if !args.files.is_empty() || args.files.recursive {
         return Err(Failure::plain(
-            "run makes a pod of its flags, and reads no files\nhint: kloop create -f FILENAME creates what is in a file",
+            "run makes a pod from its flags, and reads no files\nhint: kloop create -f FILENAME creates the objects of a file",
         ));
     }
     let attaches = args.attach.unwrap_or(args.stdin);

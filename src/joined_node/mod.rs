@@ -146,10 +146,9 @@ fn find_config(target: Option<&JoinTarget>, machine: &JoiningMachine) -> Result<
             machine.state.display(),
             config.address,
         )),
-        (None, _) if machine.state.exists() => Err(format!(
-            "{} is the state of a cluster of its own: name another file with --state",
-            machine.state.display()
-        )),
+        (None, _) if machine.state.exists() => {
+            Err(format!("{} is the state of another cluster: name another file with --state", machine.state.display()))
+        }
         (None, Some(target)) => obtain_identity(target, &machine.capacity.name),
         (None, None) => Err("this machine has joined no cluster yet: give the server and a --token".to_owned()),
     }
@@ -316,7 +315,7 @@ mod tests {
         let state = folder.path().join("state.db");
         drop(Api::open(&state, OpenMode::Create, "test").unwrap());
         let error = join(None, machine(state.clone()), Box::new(|_| {})).err().unwrap();
-        assert!(error.contains("is the state of a cluster of its own"), "{error}");
+        assert!(error.contains("is the state of another cluster"), "{error}");
         assert!(!is_copy(&state));
     }
 

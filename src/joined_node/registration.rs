@@ -144,7 +144,7 @@ impl Heartbeat {
             Err(error) => {
                 let text = error.to_string();
                 if self.problem.as_ref() != Some(&text) {
-                    self.context.log(&format!("the server gets no heartbeat, and the pods go on: {text}"));
+                    self.context.log(&format!("the server gets no heartbeat, and the pods keep running: {text}"));
                     self.problem = Some(text);
                 }
             }

@@ -309,7 +309,7 @@ impl ControlLoop {
                     busy
                 }
                 Err(TickError::Panicked(panic)) => {
-                    log_text(log_sink, format!("{panic}; reading everything anew"));
+                    log_text(log_sink, format!("{panic}; reading all objects again"));
                     std::thread::sleep(AFTER_PANIC);
                     self.reopen()?;
                     true
@@ -317,7 +317,7 @@ impl ControlLoop {
                 Err(TickError::Deposed) => return Ok(RunEnd::Deposed),
                 Err(TickError::Store(error)) => self.handle_store_error(&error, log_sink)?,
                 Err(TickError::Unknown(error)) => {
-                    log_text(log_sink, format!("{error}; reading everything anew"));
+                    log_text(log_sink, format!("{error}; reading all objects again"));
                     self.reopen()?;
                     true
                 }

@@ -233,7 +233,7 @@ impl ControlPlane {
             Report::SharedNetwork(network) => {
                 let text = format!(
                     "addresses 127.{network}.0.0/16: another cluster that runs on this machine has them as well, and some of its \
-                     pods or Services may have the same address; make one of the two clusters anew"
+                     pods or Services may have the same address; create one of the two clusters again"
                 );
                 return self.log_text(now, &text);
             }

@@ -336,7 +336,7 @@ fn not_known(what: &str, name: &str, state: &Path, file: &ConfigFile) -> Failure
              that name, or name another file with --state",
             state.display()
         ),
-        false => format!("kloop config get-{what}s lists those that there are"),
+        false => format!("kloop config get-{what}s lists all"),
     };
     Failure::plain(format!("{what} {name:?} does not exist\nhint: {remedy}"))
 }

@@ -262,10 +262,10 @@ fn plane_link(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink 
     }
     let ago = plane.heard.map(|heard| time::age((now.as_second() - heard.as_second()).max(0)));
     if let Some(ago) = ago.as_ref().filter(|_| plane.is_silent) {
-        let seen = format!("running, but has kept nothing for {ago}");
+        let seen = format!("running, but has not written for {ago}");
         let link =
             CauseLink { what: PLANE.into(), wanted: "running".into(), seen, by: "reconcile", ..CauseLink::default() };
-        return link.stuck("kloop reconcile --watch, once the one that runs has ended (see what it says: its disk may be full, or it is stopped)");
+        return link.stuck("kloop reconcile --watch, once the running one has ended (see its output: its disk may be full, or it is stopped)");
     }
     let heard = ago.map(|ago| format!("not running; last heard of {ago} ago"));
     let seen = if plane.runs { "running".into() } else { heard.unwrap_or_else(|| "has never run".into()) };

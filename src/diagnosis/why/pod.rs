@@ -22,8 +22,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     let seen = if is_ready { format!("{phase} and Ready") } else { phase_text(&object, phase) };
     let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::from_row(row) };
     if let Some(StoppedProcess::Shim(pid)) = plane.halted.get(&row.uid) {
-        let seen =
-            format!("a signal has stopped its shim, process {pid}; its status, from before that, says {}", link.seen);
+        let seen = format!("a signal has stopped its shim, process {pid}; its status is older and says {}", link.seen);
         return CauseLink { seen, ..link }.stuck(format!("kill -CONT {pid}"));
     }
     if row.is_deleting() {
@@ -37,7 +36,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
                 format!("the process of {} has ended", names.join(" and that of "))
             }
         };
-        let seen = format!("{what}; its status, from before that, says {}", link.seen);
+        let seen = format!("{what}; its status is older and says {}", link.seen);
         return CauseLink { seen, state: ConvergenceState::Converging, ..link };
     }
     match phase {
