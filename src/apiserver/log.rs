@@ -54,7 +54,8 @@ pub fn may_begin(pod: &Object) -> bool {
     pod.deletion().is_none() && !matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"))
 }
 
-/// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
+/// Returns a check whether another attempt follows an ended one: its restart policy restarts the container, and the pod has neither ended
+/// nor been deleted.
 fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     let again = restart_decision_from_object(pod, container);
     let (state, uid) = (state.to_owned(), pod.uid().to_owned());

@@ -195,7 +195,7 @@ fn check_names(world: &World, row: &Row, object: &Object) -> NameCheck {
     NameCheck { accepted, conflict }
 }
 
-/// Whether a definition's accepted names have this one in one of the fields. Short names share the names of resources.
+/// Whether a definition's accepted names have a name in one of these fields. Short names and plural names share one namespace.
 fn has_name(definition: &Object, fields: &[&str], name: &Value) -> bool {
     let accepted = &definition.0["status"]["acceptedNames"];
     let is_short = || accepted["shortNames"].as_array().is_some_and(|short| short.contains(name));

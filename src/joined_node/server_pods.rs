@@ -1,4 +1,4 @@
-//! The pods of this node as the server has them, and what it was told about each.
+//! The pods of this node as the server has them, and the last reports to the server about each.
 //!
 //! Never: sends or stores anything. Start reading at [`ServerPods`].
 

@@ -1,7 +1,7 @@
-//! The simulated twin: a machine that only pretends, at any scale and without a clock of its own.
+//! A simulated machine: it runs no processes, has any size, and has no clock of its own.
 //!
-//! Takes the same effects as the real machine and gives the same reports when they are [`SimulatedMachine::due`]. Everything it does is
-//! decided by the effects, the times it is told and its [`SimulatedSettings`].
+//! Takes the same effects as the real machine, and gives the same reports when they are [`SimulatedMachine::due`]. Its behaviour depends
+//! only on the effects, the times that callers pass, and its [`SimulatedSettings`].
 
 use super::Host;
 use crate::object::{Str, Time};

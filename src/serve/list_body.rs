@@ -106,7 +106,7 @@ impl ListBody {
     pub fn next_piece(&mut self, api: &Api, buffer: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         let was_begun = self.is_begun || self.encoded.is_some();
         let piece = self.make_piece(api, buffer);
-        // Long lists are read by many threads, each of which would keep what it has used.
+        // Long lists are read by many threads, and each thread would keep the memory that it has used.
         let is_long = was_begun || !self.is_over;
         if is_long && (!was_begun || self.is_over) {
             allocator::release_unused();

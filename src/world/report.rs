@@ -276,7 +276,7 @@ impl Facts {
         change(pod).then(|| pod.key())
     }
 
-    /// Changes the facts of a container unless a later attempt replaced the one that is meant.
+    /// Changes the facts of a container, unless they are about a later attempt.
     fn change_container(
         &mut self,
         pod_uid: &Str,

@@ -29,7 +29,7 @@ pub struct StartImage {
     pub name: Str,
     /// Whether it is a recipe that is compiled in, and no object.
     pub is_recipe: bool,
-    /// The program's names: the first that is found takes the place of another one of them with which a command begins.
+    /// Names of the program. The first name that is found replaces the first word of a command if that word is another of these names.
     pub programs: Vec<String>,
     /// Folders in which programs are looked for before those of PATH; with `*` for any text within a name.
     pub path: Vec<String>,

@@ -1,6 +1,6 @@
 //! NodeRestriction: a kubelet changes its own Node, the pods that are bound to it, and its own leases, ResourceSlices and CSINode alone.
 //!
-//! Not on by default in Kubernetes; every tool that sets clusters up turns it on. Only users of the group `system:nodes` meet it.
+//! Not on by default in Kubernetes; every tool that sets clusters up turns it on. Only users of the group `system:nodes` are checked.
 
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;

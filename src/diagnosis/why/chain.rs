@@ -61,7 +61,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
     explain_disabled_controller(world, row, link, plane)
 }
 
-/// Names the controller that does not run, where it is the one that would act next.
+/// Names a disabled controller if it would act next.
 fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     if plane.disabled_controllers.is_empty() || !plane.runs || link.state == ConvergenceState::Stuck {
         return link;

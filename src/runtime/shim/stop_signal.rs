@@ -1,9 +1,10 @@
-//! Sends a container's stop signal, and sees to it that the kernel does not drop it.
+//! Sends a container's stop signal, and makes sure that the signal has an effect.
 //!
-//! A main process for which the kernel drops the signal is ended at once, as the signal would have ended it anywhere else. One that has
-//! the signal blocked may wait for it on purpose, or be in the middle of starting a thread or a process: it is looked at again until one or
-//! the other is known. The kernel may have dropped the signal before the process set its handler, and a script may have caught it just
-//! before it became the program (`exec`): then the signal is sent once more. Start reading at [`LiveContainer::ask_to_end`].
+//! If the kernel drops the signal for the main process of a PID namespace, the shim kills the process, because the signal would have ended
+//! any other process. A process that has the signal blocked may wait for it on purpose, or may be starting a thread or a process: the shim
+//! checks it again until it knows. The kernel may have dropped the signal before the process set its handler, and a script may have
+//! received it just before it executed the program: then the shim sends the signal once more. Start reading at
+//! [`LiveContainer::ask_to_end`].
 
 use super::super::process::signal_from;
 use super::super::signal_delivery::{Delivery, delivery, is_pending};

@@ -1,8 +1,8 @@
 //! The loop that asks extension API servers whether they answer, and keeps their documents (k8s.io/kube-aggregator: status/remote).
 //!
-//! Knows: an extension server is asked while its Service has endpoints: every few seconds while it does not answer, seldom once it does, each by
-//! a task of its own with a time limit, so that a slow one holds up nobody. The result is the condition `Available` of its APIService.
-//! It also keeps up the ConfigMap by which extension servers know this server.
+//! Knows: an extension server is asked while its Service has endpoints: every few seconds while it does not answer, seldom once it does. Each
+//! server has its own task with a time limit, so that a slow server does not delay others. The result is the condition `Available` of its
+//! APIService. The loop also updates the ConfigMap by which extension servers identify this server.
 //! Never: answers a client. Start reading at [`keep_up`].
 
 use super::ServerState;
@@ -44,7 +44,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const MOST_BYTES: usize = 4 << 20;
 /// Maximum number of resources of a version that discovery shows.
 const MOST_RESOURCES: usize = 2000;
-/// Seconds for which the certificate of this server's client is valid, and after which it is made anew.
+/// Lifetime of the client certificate of this server in seconds, and the time after which a new one is issued.
 const CERTIFICATE: i64 = 365 * 24 * 3600;
 const RENEWAL: Duration = Duration::from_secs(24 * 3600);
 /// Interval between repairs of the ConfigMap.

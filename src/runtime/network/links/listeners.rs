@@ -19,8 +19,9 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Maximum number of sockets, and the part of the descriptors that they may take. The one that was asked for the longest time ago makes
-/// room, first among those that were asked for once: a program that tries all ports does not close those that others use.
+/// Maximum number of sockets, and the part of the descriptors that they may take. When there are too many, the socket whose last request is
+/// the oldest is closed, first among sockets that were requested once: so a program that tries all ports does not close the sockets of
+/// others.
 const MAX_LISTENERS: usize = 4096;
 const PART: usize = 4;
 /// Time without a request, or a datagram, after which a socket is closed. Shims ask again every few seconds while they connect.
