@@ -96,7 +96,7 @@ impl Api {
         Ok(api)
     }
 
-    /// The same API with a shared registry of kinds: a definition that one of them reads is known to the others.
+    /// The same API with a shared registry of kinds: a definition that one API has read is known to all.
     pub fn with_kinds(mut self, kinds: &KindRegistry) -> Api {
         self.kinds = kinds.clone();
         self

@@ -41,7 +41,7 @@ pub struct SharedWriter {
     queue: Mutex<WriterQueue>,
 }
 
-/// The writer while no thread has it, and the threads that wait for it.
+/// The writer while no thread uses it, and the threads that wait for it.
 struct WriterQueue {
     idle: Option<Box<Writer>>,
     waiting: VecDeque<Sender<Box<Writer>>>,

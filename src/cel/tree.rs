@@ -30,7 +30,7 @@ impl Parser {
         self.node(position, ExprKind::Call(Call { function: function.into(), target: None, args }))
     }
 
-    /// Reports an error at a position, and returns the node that stands for it.
+    /// Reports an error at a position, and returns the node that replaces the invalid expression.
     pub fn report_error(&mut self, position: usize, message: impl Into<String>) -> Expr {
         self.tokens.report(position, message);
         self.node(position, ExprKind::Error)

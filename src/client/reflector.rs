@@ -24,8 +24,8 @@ const MOST_CHANGES: usize = 256;
 /// Shortest and longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Longest pause while the client may not read the collection, or the server does not know it. That is not for long where rights follow
-/// from other objects, as those of a node for the Secrets of its pods.
+/// Longest pause while the client may not read the collection, or the server does not know it. Rights that follow from other objects arrive
+/// soon, such as a node's for the Secrets of its pods.
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// A watch that ends sooner, without an event, has failed (client-go: errVeryShortWatch).
 const SHORT_WATCH: Duration = Duration::from_secs(1);

@@ -132,7 +132,7 @@ pub struct PodTally {
 }
 
 impl PodTally {
-    /// Counts a pod at this stage; one that is being deleted does not count.
+    /// Counts a pod at this stage, unless it is being deleted.
     pub fn add(&mut self, (stage, reason): &(Stage, String), row: &Row) {
         if row.deletion.is_some() {
             return;

@@ -17,7 +17,7 @@ pub const PODS: &str = "pods";
 pub const NODES: &str = "nodes";
 /// The name of the collection of the pods of other machines.
 pub const LINKED_PODS: &str = "linked-pods";
-/// The name of the collection of all Nodes, of which those of linked machines are kept.
+/// The name of the collection of all Nodes; only the Nodes of linked machines are kept.
 pub const LINKED_NODES: &str = "linked-nodes";
 
 /// A change of a collection.

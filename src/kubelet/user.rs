@@ -33,7 +33,7 @@ pub fn container_user(pod: &LocalPod, member: &PodContainer) -> Result<Option<Co
             .into());
     }
     if non_root == Some(true) && user.or(of_image.and_then(Result::ok)).unwrap_or(me) == 0 {
-        // Kubernetes' words for a user that is written, and for one that the image brings.
+        // Kubernetes' words for a user from the manifest, and for a user from the image.
         let why = if user.is_some() { "container's runAsUser breaks non-root policy" } else { AS_ROOT };
         let hint = if user.is_some() { "" } else { "; write runAsUser, because kloop runs as root" };
         return Err(format!("{why} (pod: \"{}\", container: {}){hint}", pod.full_name(), member.spec.name));

@@ -128,7 +128,7 @@ pub fn queue_concerned(
     }
 }
 
-/// Makes the keys of a loop due that a change could help, and the changed one itself where its loop's filter says so.
+/// Makes due the keys of a loop that a change could help, and the changed key itself if the loop's filter accepts it.
 fn wake_waiting(
     world: &World,
     (place, root, filter): (usize, &str, &WaitFilter),

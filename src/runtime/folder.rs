@@ -43,7 +43,7 @@ pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
 /// The variable that marks everything that a probe or a hook starts.
 pub const EXEC: &str = "KLOOP_EXEC";
 
-/// Makes the state folder ready. It may be one that the user reads with others (the database's); what is below is ours alone.
+/// Creates the state folder. The database's folder may be readable for other users; folders below it are private.
 pub fn prepare(state: &Path) -> Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(state) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

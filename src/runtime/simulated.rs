@@ -173,7 +173,8 @@ impl SimulatedMachine {
         })
     }
 
-    /// Everything that runs or has run, as the shims tell a new leader. What the last one ordered and was not done yet shows later.
+    /// All containers that run or have run, as the shims would report them to a new leader. Later reports show the orders of the previous
+    /// leader that were not carried out yet.
     pub fn inventory(&self) -> BTreeMap<Str, PodFacts> {
         let container = |(name, sim): (&Str, &SimulatedContainer)| {
             let facts = ContainerFacts::new(sim.attempt, sim.state.clone()?);

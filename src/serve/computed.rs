@@ -92,7 +92,7 @@ pub static COMPUTED: [ComputedKind; 3] = [
     },
 ];
 
-/// Answers a request for one of these kinds; nothing for all others.
+/// Answers a request for a computed kind; `None` for other kinds.
 pub fn answer(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
     let is_meant = |kind: &&ComputedKind| {
         (kind.group, kind.version, kind.plural) == (&*named.group, &*named.version, &*named.plural)

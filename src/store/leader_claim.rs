@@ -55,14 +55,14 @@ impl Store {
         Ok(LeaderClaim(claim))
     }
 
-    /// Whether a claim is one of a process on this machine with this replica.
+    /// Whether a process on this machine, with this replica, made a claim.
     pub fn is_claim_of_this_machine(&self, claim: &LeaderClaim) -> bool {
         self.replica
             .as_ref()
             .is_some_and(|replica| Some(replica.machine.as_str()) == read_property(&claim.0, "machine"))
     }
 
-    /// Claims to lead, if the claim is still the one that was seen. `host` names this machine for people.
+    /// Claims leadership, if the claim in the log is still the one that was read. `host` names this machine for people.
     pub fn claim_lead(&mut self, seen: &LeaderClaim, host: &str) -> StoreResult<Option<ClaimRenewal>> {
         let Some(replica) = &mut self.replica else { return Ok(None) };
         let own = OwnClaim { machine: replica.machine.clone(), host: host.to_owned(), id: super::replica::random()? };

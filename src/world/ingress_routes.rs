@@ -129,7 +129,7 @@ pub struct HostPort {
 /// ports.
 pub const LOW_PORTS_MOVED_BY: u16 = 61_440;
 
-/// A port of its own address that a program in a pod could not bind, or bound in another place than it asked for.
+/// A port of the pod's own address that a program could not bind, or for which it got another port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BindReport {
     /// The port.

@@ -246,7 +246,7 @@ pub enum Effect {
 pub struct Route {
     /// The Service's address; empty when it has none.
     pub address: Str,
-    /// Its further addresses: those of its load balancer.
+    /// Addresses of the Service's load balancer.
     pub balancers: Vec<Str>,
     /// `spec.externalName`.
     pub alias: Str,

@@ -81,7 +81,7 @@ pub struct AdmissionRequest<'a> {
     pub operation: Operation,
     /// The kind of the stored object, which has the resource and its preferred version.
     pub kind: &'a Kind,
-    /// The `apiVersion` of the resource in the request: one of those that the kind is served in.
+    /// The `apiVersion` of the resource in the request, one of the versions in which the kind is served.
     pub api_version: &'a str,
     /// `status`; empty for the object itself.
     pub subresource: &'a str,
@@ -150,7 +150,7 @@ impl AdmissionRequest<'_> {
         Status::forbidden(self.kind.resource, name, why)
     }
 
-    /// `apiVersion` and `kind` of the body: those of the object, or of the subresource where that has its own.
+    /// `apiVersion` and `kind` of the body: the object's, or the subresource's if it has its own.
     pub fn requested_kind(&self) -> (&str, &str) {
         match self.new_object() {
             Some(body) if !self.subresource.is_empty() && body.kind() != self.kind.kind => {

@@ -35,7 +35,7 @@ pub fn command(cluster: &[OsString], arguments: &[String]) -> Command {
 impl DashCommand {
     /// Starts a command; `waker` is called at each piece of output, and at its end.
     pub fn start(mut command: Command, waker: &Waker) -> std::io::Result<DashCommand> {
-        // A group of its own, so that Ctrl-C of a later command does not reach it.
+        // A process group of its own, so that Ctrl-C of a later command does not reach it.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("NO_COLOR", "1").env("COLUMNS", "120");
         let mut child = command.spawn()?;

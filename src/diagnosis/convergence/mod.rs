@@ -238,7 +238,7 @@ fn trouble(pod: &Object) -> Option<String> {
             if reason == "Completed" || reason == "PodInitializing" || reason == "ContainerCreating" {
                 continue;
             }
-            // The last line of a termination message, which may be the end of a log, is the one that says why.
+            // The last line of a termination message names the error, since the message may be the end of a log.
             let message = status["state"][state]["message"].as_str().and_then(|text| text.trim().lines().last());
             let message = message.map(|text| format!(": {text}")).unwrap_or_default();
             return Some(format!("container {} is {reason}{message}", status["name"].as_str().unwrap_or_default()));

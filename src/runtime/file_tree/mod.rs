@@ -70,7 +70,7 @@ pub fn set_owner(file: impl AsFd, user: Option<u32>, group: Option<u32>) -> Resu
     chownat(file, c"", user.map(Uid::from_raw), group.map(Gid::from_raw), AtFlags::EMPTY_PATH)
 }
 
-/// Opens what is at a path below a folder, through links as long as they stay below it. As a handle only, which opens nothing.
+/// Opens a handle (`O_PATH`) to the file or folder at a path below a folder; follows symbolic links that stay below it.
 pub fn open_handle_inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
     let path = if path.is_empty() { "." } else { path };
     let stay = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -92,7 +92,8 @@ pub fn path_of(held: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()))
 }
 
-/// Makes the folders of a path below a folder and opens the last one; goes through no link. What is new has this mode, whatever the umask.
+/// Creates the folders of a path below a folder, and opens the last one; follows no symbolic link. New folders get this mode, whatever the
+/// umask.
 pub fn make_folders(folder: &OwnedFd, path: &str, mode: u32) -> Result<OwnedFd> {
     let mut at = open_folder(folder, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {

@@ -79,7 +79,7 @@ impl Cursor {
 
 /// A step of a walk.
 pub enum WalkEvent<'a> {
-    /// A subfolder was entered. What follows, until it is [left](WalkEvent::Left), lies in it.
+    /// A subfolder was entered. The following entries, until it is [left](WalkEvent::Left), are in it.
     Folder {
         /// The subfolder itself, open.
         folder: &'a OwnedFd,

@@ -24,7 +24,7 @@ pub struct HttpsTarget {
     pub port: u16,
     /// The path with its query.
     pub path: String,
-    /// The address to connect to; `None` for the one that the host's name has.
+    /// The address to connect to; `None` for the address of the host's name.
     pub place: Option<SocketAddr>,
     /// Authorities in PEM format; without them those of the system.
     pub authorities: Option<Arc<[u8]>>,

@@ -380,7 +380,7 @@ impl FilterListener {
         })
     }
 
-    /// Connects to one of these endpoints of a Service, or to the next one when the first has just gone.
+    /// Connects to an endpoint of a Service; tries the next endpoint when the first one has just ended.
     fn route(
         &mut self,
         notice: &SeccompNotice,

@@ -201,7 +201,7 @@ fn copy_until_end(
         for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
             copy.step();
         }
-        // A client whose output is closed ends, so that it does not block the container.
+        // The session ends when the client's output is closed, so that the container is not blocked.
         if copies.iter().any(|copy| copy.is_output && copy.broken) {
             return Ok(SessionEnd::Signaled(SIGPIPE));
         }

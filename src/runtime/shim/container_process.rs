@@ -146,8 +146,8 @@ pub fn start(
     sharing_memory::start(has_space, || enter(argv, context, place, gate, has_space), not_executed)
 }
 
-/// Makes this process, which was forked for it, a process of the container. Returns the program to execute. `has_space`: it is in another PID
-/// namespace than the shim.
+/// Turns this forked process into a process of the container, and returns the program to execute. `has_space`: the process is in another
+/// PID namespace than the shim.
 fn enter<'a>(
     argv: &[String],
     context: &LaunchContext<'a>,

@@ -18,8 +18,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Longest pause between two checks: a process that waits for signals on purpose is checked until the end of its grace period.
 const LONGEST_PAUSE: Duration = Duration::from_millis(256);
 
-/// Looks at which a running thread counts as one that may wait for the signal: they take a quarter of a second, after which a process
-/// that never sleeps is ended.
+/// Number of checks for which a running thread counts as one that may wait for the signal. They take a quarter of a second; after that, a
+/// process that never sleeps is killed.
 const DOUBTS: u32 = 8;
 
 /// A stop signal that was sent and may not have reached the program.

@@ -114,8 +114,7 @@ impl Shim {
     }
 }
 
-/// The beginning of a small file that the container wrote, if `is_its` says so of the file that was opened; empty for anything that is no
-/// regular file.
+/// The beginning of a small file that the container wrote, if `is_its` accepts the opened file; empty if it is not a regular file.
 pub fn read_capped(path: &Path, limit: usize, is_its: impl Fn(&rustix::fs::Stat) -> bool) -> String {
     let Ok(file) = file_tree::open_file(CWD, path) else { return String::new() };
     if !fstat(&file).is_ok_and(|found| is_its(&found)) {

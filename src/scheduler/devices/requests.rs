@@ -151,7 +151,7 @@ fn read_wanted(
     })
 }
 
-/// Compiles selectors; the error names the one that is wrong.
+/// Compiles selectors; the error names the invalid one.
 fn compile_selectors(
     place: &str,
     selectors: Option<&[DeviceSelector]>,

@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// Interval between looks at the APIServices, and while there is none with a Service.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_FOR_FIRST: Duration = Duration::from_secs(3);
-/// Interval between questions to a server that answers, and to one that does not.
+/// Intervals between questions to a server that answers, and to a server that does not.
 const AGAIN: Duration = Duration::from_secs(30);
 const AGAIN_UNAVAILABLE: Duration = Duration::from_secs(2);
 /// Time limit of a question.

@@ -231,7 +231,7 @@ impl SharedLog for EtcdLog {
         if !reply.succeeded && !reply.pairs.iter().flatten().any(|pair| pair.value == own) {
             return Ok(false);
         }
-        // etcd keeps each earlier value of each key until it is told to forget it. Another machine may have told it already.
+        // etcd keeps earlier values of each key until they are compacted. Another machine may have done it already.
         let _ = self.client.compact(reply.revision.saturating_sub(KEPT_HISTORY), ATTEMPT);
         Ok(true)
     }

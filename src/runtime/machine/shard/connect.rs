@@ -17,7 +17,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 impl Shard {
-    /// Asks a shim for its record: on a new connection, or on the one that is there when the World is loaded again.
+    /// Asks a shim for its record: on a new connection, or on the open one when the World is loaded again.
     pub(super) fn adopt(&mut self, uid: &Str, adopter: Sender<(Str, ShimRecord)>) {
         let pod = pod_mut(&mut self.pods, uid);
         pod.adopter = Some(adopter);

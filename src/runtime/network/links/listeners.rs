@@ -179,7 +179,7 @@ async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table:
             let mut server = TokioIo::new(server);
             let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
         }
-        // The client learns no more than that its connection broke.
+        // The client sees only that its connection broke.
         Err(_) => _ = client.set_zero_linger(),
     }
 }

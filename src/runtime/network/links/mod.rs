@@ -58,7 +58,7 @@ enum LinkCommand {
     Link(Str, Option<NodeLink>),
 }
 
-/// The links of this machine. A thread of its own carries them until this is dropped.
+/// The links of this machine. A thread carries them until this value is dropped.
 pub struct NodeLinks(UnboundedSender<LinkCommand>);
 
 impl NodeLinks {
