@@ -106,8 +106,8 @@ impl SharedWriter {
         SharedWriter { path: path.into(), actor: actor.into(), kinds, access_cache, queue: Mutex::new(queue) }
     }
 
-    /// Runs one write: kept when it succeeds, is not a dry run and `needed` is empty then; undone otherwise. Returns when it is durable. It is run
-    /// again when its transaction with others was undone.
+    /// Runs one write: kept when it succeeds, is not a dry run and `needed` is empty then; undone otherwise. Returns when it is durable. It
+    /// is run again when its transaction with others was undone.
     pub(super) fn write(
         &self,
         attempt: &WriteAttempt<'_>,

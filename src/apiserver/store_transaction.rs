@@ -153,8 +153,8 @@ impl<'a> WriteTxn<'a> {
         OpenWrite { txn: txn.park(), network, wrote, committed_kinds, kinds }
     }
 
-    /// Runs one write as a part of the transaction: kept when it succeeds and is not a dry run, undone otherwise. Returns the patterns that it
-    /// needed and that are not compiled, too: with some of them it is undone.
+    /// Runs one write as a part of the transaction: kept when it succeeds and is not a dry run, undone otherwise. Returns the patterns that
+    /// it needed and that are not compiled, too: with some of them it is undone.
     pub fn make_part<T, E>(
         &mut self,
         dry_run: bool,

@@ -1,9 +1,8 @@
 //! A node on this machine that belongs to a cluster whose API server is elsewhere.
 //!
-//! Knows: the node has its own state file, with copies of the objects that it needs ([`mirror`]). The loops of a node run over this state as
-//! they do in a cluster of one machine, and [`upstream`] sends their results to the server. So the node continues while the server is
-//! away, and finds its pods after a restart. Never: runs a controller or the scheduler, plans anything itself.
-//! Start reading at [`join`].
+//! Knows: the node has its own state file, with copies of the objects that it needs ([`mirror`]). The loops of a node run over this state
+//! as they do in a cluster of one machine, and [`upstream`] sends their results to the server. So the node continues while the server is
+//! away, and finds its pods after a restart. Never: runs a controller or the scheduler, plans anything itself. Start reading at [`join`].
 
 mod certificates;
 mod client_reviews;

@@ -101,8 +101,8 @@ impl Shim {
         tops.flat_map(with_all).collect()
     }
 
-    /// Whether a process belongs to a container, by its session, control group or environment. A process that leaves all three ends only with
-    /// the pod.
+    /// Whether a process belongs to a container, by its session, control group or environment. A process that leaves all three ends only
+    /// with the pod.
     fn belongs(&self, stat: &ProcessStat, live: &LiveContainer) -> bool {
         let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.runs_in(&live.name));
         let mark = self.pod.join(folder::message_path(&live.name, live.launch.attempt));

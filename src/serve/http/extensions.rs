@@ -1,9 +1,9 @@
 //! The loop that asks extension API servers whether they answer, and keeps their documents (k8s.io/kube-aggregator: status/remote).
 //!
-//! Knows: an extension server is asked while its Service has endpoints: every few seconds while it does not answer, seldom once it does. Each
-//! server has its own task with a time limit, so that a slow server does not delay others. The result is the condition `Available` of its
-//! APIService. The loop also updates the ConfigMap by which extension servers identify this server.
-//! Never: answers a client. Start reading at [`keep_up`].
+//! Knows: an extension server is asked while its Service has endpoints: every few seconds while it does not answer, seldom once it does.
+//! Each server has its own task with a time limit, so that a slow server does not delay others. The result is the condition `Available` of
+//! its APIService. The loop also updates the ConfigMap by which extension servers identify this server. Never: answers a client. Start
+//! reading at [`keep_up`].
 
 use super::ServerState;
 use super::proxy::connect::connect;
