@@ -176,7 +176,7 @@ pub fn send_heartbeats(world: &mut World, local: Option<&str>) {
 pub fn facts(world: &World, name: &str, local: Option<&str>) -> Option<NodeFacts> {
     let is_this_machine = local == Some(name);
     let Some(row) = world.find("nodes", "", name) else {
-        return is_this_machine.then(|| NodeFacts { ours: true, simulated: false, heartbeat: Some(world.now) });
+        return is_this_machine.then_some(NodeFacts { ours: true, simulated: false, heartbeat: Some(world.now) });
     };
     let node = row.node()?;
     let runtime = node.runtime.as_deref();
