@@ -249,7 +249,7 @@ fn flags_that_exclude_each_other_or_need_files_are_refused() {
         ("get deployments --show-labels -o yaml", "error: --show-labels option cannot be used with yaml printer\n"),
         (
             "run a --image=busybox -f a.yaml",
-            "error: run makes a pod of its flags, and reads no files\nhint: kloop create -f ",
+            "error: run makes a pod from its flags, and reads no files\nhint: kloop create -f ",
         ),
     ] {
         let said = cluster.kloop(words);

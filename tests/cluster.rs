@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time that a test waits for a condition. Only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between two looks at the files of a cluster.
 const STEP: Duration = Duration::from_millis(20);
 /// Longest time between two questions while no file changes.
@@ -188,7 +188,7 @@ impl Cluster {
             if let Some(answer) = question() {
                 return answer;
             }
-            assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}\n{}", self.story());
+            assert!(start.elapsed() < WAIT_TIMEOUT, "timed out waiting until {what}\n{}", self.story());
             self.pause(start.elapsed() / 8, &files);
         }
     }
@@ -366,7 +366,7 @@ impl Cluster {
             drop(plane.kill());
             drop(plane.wait());
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         while Instant::now() < until {
             let mut left = self.descendants();
             left.extend(self.gateways());
@@ -435,7 +435,7 @@ pub fn signal(pid: u32, name: &str) {
     kill.expect("kill runs");
 }
 
-/// Whether a process exists and is no zombie.
+/// Whether a process exists and is not a zombie.
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))

@@ -130,7 +130,7 @@ fn entries_of_a_kubeconfig_are_those_of_the_state_file() {
         ("config delete-cluster sea", "error: cannot delete cluster sea, not in "),
         ("config delete-context harbour", "error: cannot delete context harbour: it is the file "),
         ("config delete-user sam", "error: cannot delete user sam, not in "),
-        ("config delete-user admin", "error: cannot delete user admin: who can open "),
+        ("config delete-user admin", "error: cannot delete user admin: everyone who can open "),
         ("config set users.sam x", "error: can't set a map to a value: "),
         ("config set colour x", "error: unable to parse colour after [] at api.Config\n"),
         ("config set contexts.harbour.user x", "error: cannot change contexts.harbour.user: it is the file "),
@@ -289,7 +289,7 @@ fn servers_are_never_confused_with_this_cluster() {
     let home = home.path();
     let (said, hint, _) = kloop_at(home, "config set-cluster prod --server=https://10.0.0.1:6443");
     assert_eq!(said, "Cluster \"prod\" set.\n");
-    assert!(hint.starts_with("hint: https://10.0.0.1:6443 is no state file"), "{hint}");
+    assert!(hint.starts_with("hint: https://10.0.0.1:6443 is not a state file"), "{hint}");
     kloop_at(home, "config set-context prod --cluster=prod");
     std::fs::write(home.join("admin.conf"), std::fs::read(home.join(".config/kloop/config")).expect("written"))
         .expect("written");

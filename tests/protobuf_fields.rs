@@ -31,7 +31,7 @@ const SPECIAL: [&str; 10] = [
 const UNSUPPORTED: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.Duration";
 
 /// Kinds besides those of the catalogue and their lists: `apiVersion` and names.
-const OTHERS: [(&str, &str); 9] = [
+const OTHER_KINDS: [(&str, &str); 9] = [
     (
         "v1",
         "Status DeleteOptions APIVersions APIGroup APIGroupList APIResourceList WatchEvent List Binding \
@@ -198,7 +198,7 @@ fn declared<'a>(line: &str, package: &str, tag: impl Fn(u32) -> Option<&'a GoTag
 /// Returns the served kinds with their messages; a kind without one is kloop's own.
 fn kinds(sources: &Sources) -> BTreeMap<String, String> {
     let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
-    for (api_version, names) in OTHERS {
+    for (api_version, names) in OTHER_KINDS {
         wanted.extend(names.split_whitespace().map(|name| (api_version.to_owned(), name.to_owned())));
     }
     for kind in kloop::kinds::all_kinds() {

@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Maximum wait; only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A machine in its own folder, cleaned up when the test ends in any way.
 struct Rig {
@@ -67,7 +67,7 @@ impl Rig {
     }
 
     fn next(&self) -> Report {
-        self.reports.recv_timeout(PATIENCE).expect("a report")
+        self.reports.recv_timeout(WAIT_TIMEOUT).expect("a report")
     }
 
     /// Returns the next report about this attempt that `fits` accepts.
@@ -126,7 +126,9 @@ impl Drop for Rig {
             .collect();
         for uid in pods {
             self.order(Effect::Remove { pod_uid: uid.as_str().into() });
-            while !matches!(self.reports.recv_timeout(PATIENCE), Ok(Report::Removed { pod_uid }) if *pod_uid == *uid) {}
+            while !matches!(self.reports.recv_timeout(WAIT_TIMEOUT), Ok(Report::Removed { pod_uid }) if *pod_uid == *uid)
+            {
+            }
         }
         let left: Vec<i32> = marked(self.folder.path());
         assert!(left.is_empty() || std::thread::panicking(), "processes left behind: {left:?}");
@@ -167,7 +169,7 @@ fn script(uid: &str, attempt: u32, text: &str) -> Start {
 
 /// Waits for a condition that is not reported.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(2));

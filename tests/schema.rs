@@ -21,7 +21,7 @@ impl Schemas {
         self.kinds.insert(format!("{}/{}", T::API_VERSION, T::KIND), json!(T::schema_name()));
     }
 
-    /// Adds bodies that are no objects.
+    /// Adds bodies that are not objects.
     fn bodies(&mut self) {
         use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, Status};
         self.generator.subschema_for::<DeleteOptions>();

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Maximum wait for a text; only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `kloop` in its own terminal.
 pub struct Screen {
@@ -56,7 +56,7 @@ impl Screen {
     /// Waits for a text; returns the output since the previous wait, including it.
     #[track_caller]
     pub fn until_shows(&self, text: &str) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         loop {
             let found = self.shown.borrow().find(text);
             if let Some(at) = found {
@@ -69,7 +69,7 @@ impl Screen {
 
     /// Waits until the terminal is in raw mode.
     pub fn until_raw(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         while tcgetattr(&self.keyboard).expect("its modes").local_modes.contains(LocalModes::ICANON) {
             assert!(Instant::now() < until, "the terminal never was raw, saw:\n{}", self.shown.borrow());
             std::thread::sleep(Duration::from_millis(5));
@@ -85,7 +85,7 @@ impl Screen {
     /// Waits for the end of the program; returns the output since the previous wait, and the exit code.
     #[track_caller]
     pub fn ended(&self) -> (String, i32) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         while self.look() {
             assert!(Instant::now() < until, "the program does not end, saw:\n{}", self.shown.borrow());
         }

@@ -15,7 +15,7 @@ use kloop::object::{Key, Resource, Time};
 use kloop::store::{OpenMode, Store};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn pod(name: &str) -> Key {
     Key::new(Resource("pods"), "default", name)
@@ -39,7 +39,7 @@ fn scratch() -> (tempfile::TempDir, Store) {
 }
 
 fn put(store: &mut Store, name: &str, text: &str) -> u64 {
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.put(&pod(name), &format!("uid-{name}"), body(text), "test", at(1)).unwrap();
     txn.commit().unwrap()
 }

@@ -8,7 +8,7 @@ use super::env::Env;
 use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
 use super::remote::{RemoteCluster, RemoteTransaction};
-use super::shared_writer::{PATIENCE, SharedWriter};
+use super::shared_writer::{SharedWriter, WRITE_LOCK_TIMEOUT};
 use super::store_transaction::{ReadView, WriteTxn};
 use super::stored::{not_called, object_of, refused};
 use super::stored_bodies::{StoredBodies, StoredBody};
@@ -33,7 +33,7 @@ const TRIES: usize = 32;
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
 const HOLD: Duration = Duration::from_millis(20);
 
-/// Compaction runs after one of this many writing commands.
+/// On average, one in this many writing commands compacts the log.
 const TIDIED: u64 = 8;
 /// Maximum number of log entries per compaction: a few milliseconds.
 const COMPACTED: usize = 400;
@@ -47,7 +47,7 @@ pub struct Api {
     user: Option<Arc<User>>,
     /// Whether each verb has to check the user's rights.
     checks_access: bool,
-    /// Whether anything was written.
+    /// Whether a write has been committed.
     wrote: bool,
     /// The kinds of the cluster, as the last commit that this process knows of left them.
     kinds: KindRegistry,
@@ -96,7 +96,7 @@ impl Api {
         Ok(api)
     }
 
-    /// The same API with a shared registry of kinds: a definition that one of them reads is known to the others.
+    /// The same API with a shared registry of kinds: a definition that one API has read is known to all.
     pub fn with_kinds(mut self, kinds: &KindRegistry) -> Api {
         self.kinds = kinds.clone();
         self
@@ -198,7 +198,7 @@ impl Api {
         let mut api = Api::with_store(Store::in_memory().map_err(open_error_status)?, actor, env);
         let now = api.env.now();
         let wrong = |error: StoreError| refused(&error);
-        let mut txn = api.store.write(PATIENCE).map_err(wrong)?;
+        let mut txn = api.store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
         for setting in [NETWORK, PROFILES, AUTHORITY] {
             if let Some(text) = read.meta(setting).map_err(wrong)? {
                 txn.set_meta(setting, &text).map_err(wrong)?;
@@ -233,14 +233,14 @@ impl Api {
     /// Clusters side by side on one machine take their addresses out of different networks: 127.2.0.0/16 to 127.251.0.0/16.
     fn choose_network(&mut self) -> ApiResult<()> {
         let mut network = 0;
-        // Some of them may be another cluster's that runs.
+        // Another running cluster may have the same addresses.
         for _ in 0..TRIES {
             network = 2 + self.env.random() % 250;
             if self.env.is_network_free(network as u8) {
                 break;
             }
         }
-        let mut txn = self.store.write(PATIENCE).map_err(|error| refused(&error))?;
+        let mut txn = self.store.write(WRITE_LOCK_TIMEOUT).map_err(|error| refused(&error))?;
         if txn.meta(NETWORK).map_err(|error| refused(&error))?.is_some() {
             return Ok(());
         }
@@ -399,7 +399,7 @@ impl Api {
         conversion::read_answer(kind, batch, api_version, (&asked.url, &answer, &uid))
     }
 
-    /// Runs one write as one transaction: committed when it succeeds and is no dry run, undone otherwise. It is run again when it needed
+    /// Runs one write as one transaction: committed when it succeeds and is not a dry run, undone otherwise. It is run again when it needed
     /// patterns of definitions that were not compiled, or answers of webhooks, which are asked while no lock is held.
     pub fn write<T>(
         &mut self,
@@ -570,8 +570,8 @@ impl Api {
     fn begin_write(&mut self, defers: bool) -> ApiResult<WriteTxn<'_>> {
         let asks = self.outside.is_some();
         let txn = match self.on_wait {
-            Some(tell) => self.store.write_with_notice(PATIENCE, tell),
-            None => self.store.write(PATIENCE),
+            Some(tell) => self.store.write_with_notice(WRITE_LOCK_TIMEOUT, tell),
+            None => self.store.write(WRITE_LOCK_TIMEOUT),
         };
         let txn = txn.map_err(|error| refused(&error))?;
         let txn = WriteTxn::new(txn, &self.actor, &mut self.env, &self.kinds);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub enum ApplyOutcome {
     /// The object is new.
     Created,
-    /// It was changed.
+    /// The object was changed.
     Configured,
     /// The live object already matched the manifest.
     Unchanged,

@@ -21,8 +21,8 @@ const KEEPER: &str = "kubectl-last-applied";
 /// Maximum number of times that the managers of client-side apply are taken over (kubectl: `maxPatchRetry`).
 const MOST_ATTEMPTS: usize = 5;
 
-/// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over what others own. An object
-/// that is not there is made. Of the options the manager is not looked at. `part` is the object or its status.
+/// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over fields of other managers.
+/// Creates a missing object. Ignores the manager in the options. `part` is the object or its status.
 pub fn apply_patch(
     txn: &mut dyn Transaction,
     kind: &Kind,

@@ -56,7 +56,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     check_free(txn, kind, &key)?;
     warn(kind, body.api_version(), &object, &mut warnings);
     if let Some(manager) = &options.manager {
-        managed_fields::update::created(kind, &mut object, manager, txn.now());
+        managed_fields::update::record_create(kind, &mut object, manager, txn.now());
     }
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
@@ -73,7 +73,7 @@ pub struct PodTemplateCache(Option<PodTemplate>);
 struct PodTemplate {
     /// The body.
     body: Object,
-    /// The pod that was created from it, as it was kept.
+    /// The stored pod that was created from the template.
     pod: Arc<Object>,
     /// The text of that pod, and a copy that gets the metadata of each further pod. `None` before there is a further pod.
     copy: Option<(String, Object)>,

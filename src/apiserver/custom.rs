@@ -53,7 +53,7 @@ pub fn refresh(
     Ok(())
 }
 
-/// Nothing new comes while a definition waits for its objects to go.
+/// Refuses new custom objects while their definition waits for the deletion of the old ones.
 pub fn check_not_going(txn: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
     let Some(custom) = kind.custom else { return Ok(()) };
     let definition = txn.get_shared(&Key::new(DEFINITIONS, "", &custom.definition))?;

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 pub struct LogSource {
     /// The cluster's file.
     pub state: PathBuf,
-    /// Its folder.
+    /// The cluster's folder.
     pub home: PathBuf,
 }
 
 impl LogSource {
-    /// That of an open cluster.
+    /// Returns the location of the logs of an open cluster.
     pub fn from_api(api: &Api) -> LogSource {
         LogSource { state: api.store().path().to_owned(), home: api.store().home().to_owned() }
     }
@@ -54,7 +54,8 @@ pub fn may_begin(pod: &Object) -> bool {
     pod.deletion().is_none() && !matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"))
 }
 
-/// Whether another attempt follows one that has ended: its policy says so, and the pod is neither done nor going.
+/// Returns a check whether another attempt follows an ended one: its restart policy restarts the container, and the pod has neither ended
+/// nor been deleted.
 fn restarts(state: &Path, pod: &Object, container: &str) -> NextAttemptCheck {
     let again = restart_decision_from_object(pod, container);
     let (state, uid) = (state.to_owned(), pod.uid().to_owned());

@@ -87,12 +87,12 @@ pub type ApiResult<T> = std::result::Result<T, Status>;
 /// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FieldValidation {
-    /// They are errors: kubectl's default.
+    /// Unknown fields are errors: kubectl's default.
     #[default]
     Strict,
-    /// They are warnings: the server's default.
+    /// Unknown fields are warnings: the server's default.
     Warn,
-    /// They are dropped.
+    /// Unknown fields are dropped.
     Ignore,
 }
 
@@ -112,7 +112,7 @@ impl FieldValidation {
 pub struct WriteOptions {
     /// See [`FieldValidation`].
     pub field_validation: FieldValidation,
-    /// Everything is done but the keeping.
+    /// Whether the transaction is undone at the end instead of committed.
     pub dry_run: bool,
     /// The field manager, when ownership is tracked.
     pub manager: Option<FieldManager>,
@@ -134,11 +134,11 @@ pub struct DeleteOptions {
     pub grace: Option<i64>,
     /// Treatment of dependents.
     pub propagation: Propagation,
-    /// Only if the uid is this one.
+    /// The uid that the object must have, as a precondition.
     pub uid: Option<String>,
-    /// Only if the revision is this one.
+    /// The revision that the object must have, as a precondition.
     pub revision: Option<String>,
-    /// Everything is done but the keeping.
+    /// Whether the transaction is undone at the end instead of committed.
     pub dry_run: bool,
     /// The `apiVersion` of the request; none for the kind's newest.
     pub api_version: Option<String>,
@@ -151,7 +151,7 @@ pub struct WriteReply {
     pub object: Arc<Object>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// Whether anything was written.
+    /// Whether the write changed the object.
     pub changed: bool,
 }
 

@@ -141,7 +141,7 @@ pub fn mentions_secrets(spec: &Value) -> bool {
     is_any
 }
 
-/// Calls `found` with each name that a field of one of these names contains, in an object or in a list of objects.
+/// Calls `found` with the value of each field with one of these names, in an object or in a list of objects.
 fn each_name(value: &Value, fields: &[&str], names: &[&str], found: &mut dyn FnMut(&str)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| each_name(item, fields, names, found)),

@@ -17,7 +17,7 @@ const ROWS: usize = 500;
 
 /// A list request.
 pub struct ListRequest<'a> {
-    /// The kind.
+    /// The kind of the objects.
     pub kind: &'static Kind,
     /// The namespace; none for all.
     pub namespace: Option<&'a str>,
@@ -35,7 +35,7 @@ pub struct ListRequest<'a> {
 pub struct ListPage {
     /// Objects on the page.
     pub objects: Vec<Object>,
-    /// The moment that it shows.
+    /// The revision that the page shows.
     pub revision: u64,
     /// Whether more follow.
     pub more: bool,
@@ -53,7 +53,7 @@ type PreviousState = BTreeMap<ListPosition, ChangedObject>;
 struct ChangedObject {
     /// Its body at the revision; `None` when it did not exist.
     before: Option<Str>,
-    /// Whether it exists now.
+    /// Whether the object exists now.
     exists: bool,
 }
 
@@ -61,7 +61,7 @@ struct ChangedObject {
 struct ListSnapshot<'a> {
     snapshot: Snapshot<'a>,
     revision: u64,
-    /// Objects that have changed since.
+    /// Objects that have changed since the revision.
     before: PreviousState,
 }
 
@@ -151,7 +151,7 @@ pub struct BodyAt {
 pub struct RowBatch {
     /// The bodies with their places, those that are not wanted included.
     pub rows: Vec<(ListPosition, BodyAt)>,
-    /// The moment that they show.
+    /// The revision that the pages show.
     pub revision: u64,
     /// The place after which the next batch begins; none at the end.
     pub next: Option<ListPosition>,

@@ -126,7 +126,7 @@ fn as_strategic_patch_error(kind: &Kind, patch: &Value, status: Status) -> Statu
     let Some(why) = status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) else {
         return status;
     };
-    // The converter of patches has its own words for what is no number, and names only the type.
+    // The converter of patches has its own words for a value that is not a number, and names only the type.
     let number = why.rsplit_once(" of type ").filter(|(_, go_type)| ["int32", "int64", "bool"].contains(go_type));
     let why = number.map_or(why.to_owned(), |(_, go_type)| format!("unrecognized type: {go_type}"));
     let message = format!("patch: Invalid value: {:?}: {why}", fmt::plain(patch));
@@ -164,7 +164,7 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
     }
 }
 
-/// Go's error for a patch that is no map.
+/// Go's error for a patch that is not a map.
 fn unmarshal_error(patch: &Value) -> String {
     let what = match patch {
         Value::Array(_) => "array",

@@ -67,7 +67,7 @@ fn fields_match(kind: &Kind, object: &Object, selector: &FieldSelector) -> bool 
     selector.matches(|field| kinds::selectable(kind, object, field).unwrap_or_default())
 }
 
-/// One object as it is stored, or 404 that names it: as the API server answers.
+/// Returns an object as it is stored, or the API server's error 404 for the object.
 pub fn exact(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
     let mut object = txn.get(key)?.ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     if let Some(kind) = custom_kind(txn, key.resource) {
@@ -82,7 +82,7 @@ fn custom_kind(txn: &dyn Transaction, resource: Resource) -> Option<&'static Kin
     txn.kinds().by_resource(resource).filter(|_| may_be)
 }
 
-/// One object, or 404 that names its namespace where that is what is missing: as kubectl looks (cli-runtime: `Info.Get`).
+/// Returns an object, or kubectl's error 404 for the object or for its namespace if that is missing (cli-runtime: `Info.Get`).
 pub fn get(txn: &dyn Transaction, key: &Key) -> ApiResult<Object> {
     let missing = |txn: &dyn Transaction| {
         let namespace = Key::new(Resource("namespaces"), "", &key.namespace);

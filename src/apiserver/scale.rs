@@ -31,7 +31,7 @@ pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
     let replicas = match scale.value_at(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| {
-            let text = "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is no whole number";
+            let text = "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas is not a whole number";
             Status::new(Reason::BadRequest, text)
         })?,
     };

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum number of objects, and of lists, that are remembered.
-const MOST: usize = 100;
+const MAX_OBJECTS: usize = 100;
 
 /// Maximum number of objects in such a list.
 const MOST_IN_LIST: usize = 8;
@@ -39,7 +39,7 @@ impl SeenObjects {
     /// Remembers an object, of a kind that is read for many writes.
     pub fn remember(&self, key: &Key, object: &Arc<Object>) {
         let mut objects = self.objects.borrow_mut();
-        if is_read_often(key.resource) && objects.len() < MOST {
+        if is_read_often(key.resource) && objects.len() < MAX_OBJECTS {
             objects.insert(key.clone(), object.clone());
         }
     }
@@ -63,7 +63,7 @@ impl SeenObjects {
     pub fn remember_list(&self, resource: Resource, namespace: Option<&str>, list: &[Object]) {
         let mut lists = self.lists.borrow_mut();
         let is_short = list.is_empty() || is_read_often(resource) && list.len() <= MOST_IN_LIST;
-        if is_short && lists.len() < MOST {
+        if is_short && lists.len() < MAX_OBJECTS {
             lists.insert((resource, namespace.map(Str::from)), list.to_vec());
         }
     }

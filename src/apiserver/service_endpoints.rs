@@ -12,11 +12,11 @@ const SLICES: Resource = Resource("endpointslices.discovery.k8s.io");
 /// A port of a Service.
 #[derive(Clone, Copy, Debug)]
 pub enum ServicePort<'a> {
-    /// By its number.
+    /// The port with this number.
     Number(u64),
-    /// By its name.
+    /// The port with this name.
     Name(&'a str),
-    /// The only one.
+    /// The Service's only port.
     Only,
 }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time that a write waits for the write lock.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which no further write joins a transaction, so that other processes get the lock.
 const HOLD: Duration = Duration::from_millis(5);
 /// Maximum number of writes in a transaction.
@@ -41,7 +41,7 @@ pub struct SharedWriter {
     queue: Mutex<WriterQueue>,
 }
 
-/// The writer while no thread has it, and the threads that wait for it.
+/// The writer while no thread uses it, and the threads that wait for it.
 struct WriterQueue {
     idle: Option<Box<Writer>>,
     waiting: VecDeque<Sender<Box<Writer>>>,
@@ -60,7 +60,7 @@ struct WriteBatch {
     open: OpenWrite,
     begun: Instant,
     writes: usize,
-    /// Whether a refused write left something behind, so that nothing of it can be kept.
+    /// Whether the undoing of a refused write failed, so that the whole transaction has to be refused.
     is_spoiled: bool,
     outcome: Arc<BatchOutcome>,
 }
@@ -80,7 +80,7 @@ enum BatchEnd {
     Refused(Status),
     /// Nothing was stored, because another machine wrote to the shared log first.
     Overtaken(Status),
-    /// It may be stored or not.
+    /// The writes may be stored or not.
     Unknown(Status),
 }
 
@@ -106,8 +106,8 @@ impl SharedWriter {
         SharedWriter { path: path.into(), actor: actor.into(), kinds, access_cache, queue: Mutex::new(queue) }
     }
 
-    /// Runs one write: kept when it succeeds, is no dry run and `needed` is empty then; undone otherwise. Returns when it is durable. It is run
-    /// again when its transaction with others was undone.
+    /// Runs one write: kept when it succeeds, is not a dry run and `needed` is empty then; undone otherwise. Returns when it is durable. It
+    /// is run again when its transaction with others was undone.
     pub(super) fn write(
         &self,
         attempt: &WriteAttempt<'_>,
@@ -126,7 +126,7 @@ impl SharedWriter {
             match done.depends_on.map_or(BatchEnd::Durable, |outcome| outcome.wait()) {
                 BatchEnd::Durable => return result,
                 BatchEnd::Refused(_) if !is_alone => is_alone = true,
-                BatchEnd::Overtaken(_) if begun.elapsed() < PATIENCE => {}
+                BatchEnd::Overtaken(_) if begun.elapsed() < WRITE_LOCK_TIMEOUT => {}
                 BatchEnd::Refused(status) | BatchEnd::Overtaken(status) | BatchEnd::Unknown(status) => {
                     return Err(status);
                 }
@@ -211,7 +211,7 @@ impl Writer {
 
     /// Begins a transaction; opens the file first, again after a commit with an unknown outcome.
     fn begin(&mut self, shared: &SharedWriter, patience: Duration) -> ApiResult<WriteBatch> {
-        if self.store.as_mut().is_some_and(|store| store.needs_reopen() && store.reopen(PATIENCE).is_err()) {
+        if self.store.as_mut().is_some_and(|store| store.needs_reopen() && store.reopen(WRITE_LOCK_TIMEOUT).is_err()) {
             self.store = None;
         }
         let store = match self.store.take() {
@@ -234,7 +234,7 @@ impl Writer {
     ) -> ApiResult<WriteOutcome> {
         let batch = match self.batch.take() {
             Some(batch) => batch,
-            None => self.begin(shared, PATIENCE.saturating_sub(arrived.elapsed()))?,
+            None => self.begin(shared, WRITE_LOCK_TIMEOUT.saturating_sub(arrived.elapsed()))?,
         };
         let store = self.store.as_mut().ok_or_else(not_open)?;
         let mut env = Env::System;

@@ -69,15 +69,15 @@ pub(super) struct WriteTxn<'a> {
     pub holdings: Option<Rc<ServiceAllocations>>,
     /// Whether a write that needs patterns that are not compiled is made again.
     pub defers: bool,
-    /// Those that the last write needed.
+    /// The patterns that the last write needed and that are not compiled.
     pub uncompiled: Vec<Uncompiled>,
     /// Roles and bindings as they were committed last.
     pub access_cache: AccessCache,
     /// The answers and the numbers of the current write's attempts.
     pub inputs: WriteInputs,
-    /// Whether webhooks can be asked.
+    /// Whether webhooks can be called.
     pub asks: bool,
-    /// Answers that each of many writes would read again.
+    /// Objects that each of several writes would read again.
     pub seen: SeenObjects,
 }
 
@@ -102,7 +102,7 @@ impl OpenWrite {
 /// The resource of nodes.
 const NODES: Resource = Resource("nodes");
 
-/// The resource of what holds addresses.
+/// The resource whose objects hold addresses.
 const SERVICES: Resource = Resource("services");
 
 impl<'a> WriteTxn<'a> {
@@ -140,8 +140,8 @@ impl<'a> WriteTxn<'a> {
         OpenWrite { txn: txn.park(), network, wrote, committed_kinds, kinds }
     }
 
-    /// Runs one write as a part of the transaction: kept when it succeeds and is no dry run, undone otherwise. Returns the patterns that it
-    /// needed and that are not compiled, too: with some of them it is undone.
+    /// Runs one write as a part of the transaction: kept when it succeeds and is not a dry run, undone otherwise. Returns the patterns that
+    /// it needed and that are not compiled, too: with some of them it is undone.
     pub fn make_part<T, E>(
         &mut self,
         dry_run: bool,
@@ -291,7 +291,7 @@ impl Transaction for ReadView<'_> {
     }
 
     fn exists(&self, key: &Key) -> ApiResult<bool> {
-        // Tells nothing but what an error says.
+        // Reveals no more than an error would, so no right is needed.
         let was_checking = self.is_checking.replace(true);
         let found = self.get(key);
         self.is_checking.set(was_checking);

@@ -92,8 +92,8 @@ pub trait Transaction {
         false
     }
 
-    /// Keeps a pod that differs from another one in its own metadata alone, without writing it out. Where a transaction cannot, nothing is
-    /// kept and this is false.
+    /// Stores a copy of a pod that differs in its own metadata alone, without serializing it again. Returns false, and stores nothing,
+    /// where the transaction does not support this.
     fn copy_in_text(&mut self, _copy: &PodCopy<'_>) -> bool {
         false
     }
@@ -197,18 +197,18 @@ pub type AnyWrite<'w> = dyn FnMut(&mut dyn Transaction) -> ApiResult<()> + 'w;
 
 /// The fields of a pod that decide whether it may be bound.
 pub struct BindPreconditions {
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Str,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub is_deleting: bool,
-    /// The node that it has already.
+    /// The node to which the pod is bound already.
     pub node: Option<Str>,
-    /// Its generation.
+    /// The pod's generation.
     pub generation: i64,
 }
 
 impl BindPreconditions {
-    /// The same, read from the pod.
+    /// Reads the fields from a pod.
     pub fn from_pod(pod: &Object) -> BindPreconditions {
         BindPreconditions {
             uid: pod.uid().into(),
@@ -225,7 +225,7 @@ pub struct Binding {
     pub node: Str,
     /// The labels that the node gives its pods.
     pub labels: Vec<(&'static str, String)>,
-    /// All of the changes, the labels among them.
+    /// All changes, including the labels.
     pub edits: Vec<TextEdit>,
 }
 

@@ -11,16 +11,16 @@ use crate::store::{ChangeKind, LogEntry, StoreRead};
 /// Change of an object, as a selection sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It entered the selection.
+    /// The object entered the selection.
     Added,
-    /// It changed inside the selection.
+    /// The object changed inside the selection.
     Modified,
-    /// It no longer matches the selector, or was deleted.
+    /// The object no longer matches the selector, or was deleted.
     Deleted,
 }
 
 impl EventKind {
-    /// As the wire has it.
+    /// The `type` of the event in JSON.
     pub fn word(self) -> &'static str {
         match self {
             EventKind::Added => "ADDED",
@@ -41,11 +41,11 @@ pub struct WatchEvent {
 
 /// Selection of objects to watch.
 pub struct WatchSelection<'a> {
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: &'a Kind,
-    /// Their namespace; none for all.
+    /// The namespace of the objects; none for all.
     pub namespace: Option<&'a str>,
-    /// Their selection.
+    /// The label and field selectors.
     pub wanted: &'a ListSelection,
     /// For APIServices: the versions of this server, whose APIServices are computed.
     pub local: Option<&'a LocalVersions>,

@@ -29,7 +29,7 @@ pub struct Decl {
 /// The form of declared data.
 #[derive(Debug)]
 pub enum Form {
-    /// Anything.
+    /// Any value.
     Dyn,
     /// An integer or a string.
     IntOrString,

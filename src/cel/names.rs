@@ -1,4 +1,4 @@
-//! Escapes the names of fields that are no identifiers of CEL (`k8s.io/apiserver/pkg/cel/escaping.go`).
+//! Escapes the names of fields that are not identifiers of CEL (`k8s.io/apiserver/pkg/cel/escaping.go`).
 //!
 //! Never: looks a field up. Start reading at [`escape`].
 

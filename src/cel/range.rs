@@ -5,9 +5,9 @@
 /// A least and a greatest number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least.
+    /// The lower bound.
     pub min: u64,
-    /// The greatest.
+    /// The upper bound.
     pub max: u64,
 }
 

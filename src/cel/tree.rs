@@ -25,12 +25,12 @@ impl Parser {
         Expr { id: self.source.add(position), kind }
     }
 
-    /// Creates a call of a function that is no member.
+    /// Creates a call of a function that is not a member.
     pub fn call(&mut self, position: usize, function: &str, args: Vec<Expr>) -> Expr {
         self.node(position, ExprKind::Call(Call { function: function.into(), target: None, args }))
     }
 
-    /// Reports an error at a position, and returns the node that stands for it.
+    /// Reports an error at a position, and returns the node that replaces the invalid expression.
     pub fn report_error(&mut self, position: usize, message: impl Into<String>) -> Expr {
         self.tokens.report(position, message);
         self.node(position, ExprKind::Error)

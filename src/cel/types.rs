@@ -125,7 +125,7 @@ impl Type {
         }
     }
 
-    /// The type inside an optional one, and whether it was one.
+    /// The type inside an optional type, and whether the type was optional.
     pub fn unwrap_optional(&self) -> (Type, bool) {
         match self {
             Type::Optional(inner) => (Type::clone(inner), true),

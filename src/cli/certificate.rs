@@ -120,7 +120,7 @@ fn record_decision(
     dry_run: DryRun,
 ) -> CliResult {
     if target.kind.resource != SIGNING_REQUESTS {
-        let text = format!("{} is no certificate signing request", target.kind.kind);
+        let text = format!("{} is not a certificate signing request", target.kind.kind);
         return Err(Failure::plain(text));
     }
     let reply = change_part(context, target, UpdatePart::Approval, dry_run, |request| {

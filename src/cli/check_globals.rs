@@ -15,7 +15,7 @@ const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 /// The verbs of kloop's own that do nothing but read and write objects through the API, which checks each.
 const API_ONLY: [&str; 5] = ["dns", "image", "import", "open", "url"];
 
-/// The verbs that leave the copy of a joined node as it is, and those that have rules of their own for one.
+/// The verbs that may run on the copy of a joined node: they do not change it, or have their own rules for it.
 const COPY_VERBS: [&str; 37] = [
     "api-resources",
     "api-versions",
@@ -137,14 +137,14 @@ fn is_served_here(entries: &ServerEntries, context: &mut CommandContext) -> CliR
     Ok(has_state && rest::address(context)? == server.trim_end_matches('/'))
 }
 
-/// Refuses identities that cannot act: nobody who asks for fewer rights gets all of them.
+/// Refuses --token and --as where they cannot be enforced, so that a command never runs with more rights than asked for.
 fn check_identity(context: &CommandContext, verb: &str) -> CliResult {
     let globals = &context.globals;
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     // `kloop node join` shows it to the server.
     if is_set(&globals.token) && verb != "node" {
         return Err(Failure::plain(
-            "--token is not supported: the cluster is a file, and who can open that is its administrator\nhint: leave the flag out, or name \
+            "--token is not supported: the cluster is a file, and everyone who can open it has all rights\nhint: leave the flag out, or name \
              the server that takes the token with --server",
         ));
     }
@@ -154,8 +154,9 @@ fn check_identity(context: &CommandContext, verb: &str) -> CliResult {
     {
         return Err(Failure::plain(format!(
             "{} is not supported by \"kloop {verb}\": it acts on this machine or on the whole state file, which the rights of a \
-             user do not cover\nhint: who can open the state file is its administrator, without that",
-            if user.is_some() { "--as" } else { "the context's user" }
+             user do not cover\nhint: {}: everyone who can open the state file has all rights",
+            if user.is_some() { "--as" } else { "the context's user" },
+            if user.is_some() { "leave the flag out".into() } else { format!("add --user={USER}") }
         )));
     }
     Ok(())

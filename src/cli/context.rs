@@ -94,8 +94,7 @@ impl CommandContext {
         }
     }
 
-    /// Names the writer in the log of changes after the verb, and after this process, so that the changes of one command can be told
-    /// from those of the next.
+    /// Names the writer in the log of changes by the verb and this process, so that the changes of different commands can be told apart.
     pub fn name_writer(&mut self, verb: &str) {
         self.writer = format!("kloop {verb}#{}", std::process::id());
     }
@@ -169,7 +168,7 @@ impl CommandContext {
         if !forbidden.is_empty() {
             let names: Vec<&str> = forbidden.iter().map(|kind| kind.resource.plural()).collect();
             self.print_notice(&format!(
-                "hint: this user may not list {}, which are taken not to be there",
+                "hint: this user may not list {}; they are treated as absent",
                 names.join(", ")
             ));
         }

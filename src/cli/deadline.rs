@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The longest wait for one hint, because hints can be lost.
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_HINT_WAIT: Duration = Duration::from_millis(500);
 /// The wait between two reads if there is no source of hints.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The wait between two reads from a server.
-const REMOTE_PAUSE: Duration = Duration::from_millis(250);
+const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for a control plane that the same script has started to come up.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
@@ -40,7 +40,7 @@ impl Deadline {
         let hint = context.existing()?.filter(|_| !is_remote).and_then(|api| watch_hint(api.store()));
         Ok(Deadline {
             hint,
-            pause: if is_remote { REMOTE_PAUSE } else { PAUSE },
+            pause: if is_remote { REMOTE_POLL_INTERVAL } else { POLL_INTERVAL },
             unreported: Cell::default(),
             since: Instant::now(),
             until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
@@ -57,7 +57,7 @@ impl Deadline {
 
     /// Waits for a possible change; false once the deadline has passed.
     pub fn wait(&self) -> bool {
-        let remaining = self.until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+        let remaining = self.until.map_or(MAX_HINT_WAIT, |until| until.saturating_duration_since(Instant::now()));
         if (remaining.is_zero() || self.since.elapsed() >= ARRIVAL)
             && self.unreported.take().is_some_and(|home| leader::read_leader(&home).is_none())
         {
@@ -67,7 +67,7 @@ impl Deadline {
             return false;
         }
         match &self.hint {
-            Some(hint) => drop(hint.wait(remaining.min(LONGEST))),
+            Some(hint) => drop(hint.wait(remaining.min(MAX_HINT_WAIT))),
             None => std::thread::sleep(remaining.min(self.pause)),
         }
         true

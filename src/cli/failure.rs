@@ -34,7 +34,7 @@ pub enum Failure {
     Code(u8),
     /// Several failures, each printed in its own form.
     Many(Vec<Failure>),
-    /// The reader of standard output has closed it, which is no error.
+    /// The reader of standard output has closed it, which is not an error.
     BrokenPipe,
 }
 

@@ -209,9 +209,9 @@ struct KindGroup {
 /// The objects of one kind, as far as they are printed.
 enum GroupContent {
     Objects(Vec<Object>),
-    /// Their rows, where nothing else of them is printed.
+    /// Rows of the objects, where nothing else of them is printed.
     Lines(TableLines),
-    /// Their names, for `-o name`.
+    /// Names of the objects, for `-o name`.
     Names(Vec<String>),
 }
 
@@ -252,7 +252,7 @@ enum ListNeed {
     },
     /// All but the managed fields.
     Unmanaged,
-    /// Everything.
+    /// The complete objects.
     Whole,
 }
 

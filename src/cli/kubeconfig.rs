@@ -16,7 +16,7 @@ const ADMINISTRATOR: &str = "kubernetes-admin";
 /// Address of a server that was never started.
 const USUAL_SERVER: &str = "https://127.0.0.1:8001";
 /// The longest lifetime of a certificate in seconds: ten years.
-const LONGEST: u64 = 10 * 365 * 24 * 3600;
+const MAX_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3600;
 
 /// Write a kubeconfig with a new client certificate.
 ///
@@ -60,7 +60,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(format!("{user:?} cannot be a user of a certificate")));
     }
     let seconds = args.duration.unsigned_abs().as_secs();
-    if !(1..=LONGEST).contains(&seconds) {
+    if !(1..=MAX_LIFETIME_SECONDS).contains(&seconds) {
         return Err(Failure::plain("--duration must be between 1s and 87600h"));
     }
     let keys = context.api()?.keys()?;

@@ -126,7 +126,7 @@ impl Cli {
 /// Runs the plugin that answers an unknown command, if there is one.
 fn answer_with_plugin(error: &clap::Error) -> Option<ExitCode> {
     let words = plugin::command_words();
-    // A word that is no verb may stand below one that is.
+    // A word that is not a verb may stand below one that is.
     let is_verb = words.first().is_some_and(|word| verbs::is_verb(&word.to_string_lossy()));
     if is_verb || !matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
         return None;

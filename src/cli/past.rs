@@ -66,7 +66,7 @@ pub fn find_revision(context: &mut CommandContext, text: &str) -> CliResult<u64>
         return Ok(revision);
     }
     let wrong = || {
-        Failure::plain(format!("{text:?} is no revision, time or duration: write 123, 2026-01-31T08:00:00Z or -10m"))
+        Failure::plain(format!("{text:?} is not a revision, time or duration: write 123, 2026-01-31T08:00:00Z or -10m"))
     };
     let at: Time = match text.strip_prefix('-') {
         Some(ago) => Time::now() - time::parse_duration(ago).map_err(|_| wrong())?,

@@ -7,10 +7,10 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// Time without a line. Short work shows none.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SILENT_TIME: Duration = Duration::from_millis(500);
 
 /// Shortest time between two drawings.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest line, so that it stays one line on a terminal of 80 columns.
 const WIDTH: usize = 79;
@@ -71,8 +71,8 @@ impl ProgressLine {
     /// Returns what to write at a time, if the line is due.
     fn frame(&mut self, now: Instant, text: impl FnOnce() -> String) -> Option<String> {
         let started = *self.started.get_or_insert(now);
-        let is_due = self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= PAUSE);
-        if now.duration_since(started) < PATIENCE || !is_due {
+        let is_due = self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= MIN_DRAW_INTERVAL);
+        if now.duration_since(started) < SILENT_TIME || !is_due {
             return None;
         }
         (self.drawn, self.is_shown) = (Some(now), true);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn line_is_never_wider_than_a_terminal() {
         let mut line = ProgressLine::new();
-        line.started = Instant::now().checked_sub(PATIENCE);
+        line.started = Instant::now().checked_sub(SILENT_TIME);
         let text = line.frame(Instant::now(), || "x".repeat(200)).unwrap();
         line.is_shown = false;
         assert_eq!(text.len(), ERASE.len() + WIDTH);

@@ -35,7 +35,7 @@ impl RawFlag {
         let is_json = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
         let content_type = if is_json { "application/json" } else { "application/yaml" };
         if context.client().is_some() {
-            let method = method.parse().map_err(|_| Failure::plain(format!("{method:?} is no method of HTTP")))?;
+            let method = method.parse().map_err(|_| Failure::plain(format!("{method:?} is not an HTTP method")))?;
             let request = ClientRequest::new(method, path.as_str()).with_body(content_type, body);
             if let Some(reply) = rest::send_to_server(context, request)? {
                 context.print(&String::from_utf8_lossy(&reply.body))?;

@@ -41,7 +41,7 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
             Ok(bytes)
         }
         AnswerBody::Watch(_) | AnswerBody::Overview(_) | AnswerBody::Streams(_) | AnswerBody::Proxied(_) => {
-            Err(Failure::plain(format!("{path} is no document")))
+            Err(Failure::plain(format!("{path} is not a document")))
         }
     }
 }

@@ -142,7 +142,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     if !args.files.is_empty() || args.files.recursive {
         return Err(Failure::plain(
-            "run makes a pod of its flags, and reads no files\nhint: kloop create -f FILENAME creates what is in a file",
+            "run makes a pod from its flags, and reads no files\nhint: kloop create -f FILENAME creates the objects of a file",
         ));
     }
     let attaches = args.attach.unwrap_or(args.stdin);
@@ -252,7 +252,7 @@ fn has_ended(pod: &Object) -> bool {
     ["Succeeded", "Failed"].contains(&phase(pod))
 }
 
-/// Deletes an object. A missing object is no error.
+/// Deletes an object. A missing object is not an error.
 fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliResult {
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The protocols, the best one first.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 /// The wait between two looks at the size of the terminal and at signals.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A channel of a session; the value is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
@@ -110,7 +110,7 @@ fn copy_streams(client: &ApiClient, socket: &ChannelSocket, streams: SessionStre
                 sender.send(Channel::Resize as u8, size.to_string().as_bytes());
             }
         }
-        match socket.receive(LOOK) {
+        match socket.receive(POLL_INTERVAL) {
             Ok(None) => {}
             Ok(Some(message)) => match Channel::from_number(message.channel) {
                 Some(Channel::Stdout) => print(std::io::stdout(), &message.bytes)?,

@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The longest wait for one event.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_EVENT_WAIT: Duration = Duration::from_secs(3600);
 /// The wait before a list after a watch that failed.
-const PAUSE: Duration = Duration::from_secs(1);
+const RELIST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of objects whose revisions are remembered, by which a list after a watch reports only what has changed.
 const MOST_REMEMBERED: usize = 1_000_000;
 
 /// The objects of a watch.
 pub struct WatchedObjects {
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: &'static Kind,
-    /// Their namespace; `None` for all.
+    /// The namespace of the objects; `None` for all.
     pub namespace: Option<String>,
-    /// Their selection.
+    /// The label and field selectors.
     pub selection: ListSelection,
 }
 
@@ -61,7 +61,7 @@ pub fn run(
         if follow(watched, revision, until, &mut known, context, report)? {
             return Ok(());
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RELIST_PAUSE);
     }
 }
 
@@ -70,7 +70,7 @@ fn list(watched: &WatchedObjects, context: &mut CommandContext) -> CliResult<(Ve
     Ok(remote.list_at_revision(watched.kind, watched.namespace.as_deref(), &watched.selection.query())?)
 }
 
-/// Reports what a list has that is not known, and what is known and gone.
+/// Reports the difference between a new list and the known objects.
 fn report_difference(
     known: &BTreeMap<String, Object>,
     objects: &[Object],
@@ -110,11 +110,11 @@ fn follow(
             watch => watch?,
         };
         loop {
-            let left = until.map_or(LONGEST, |until| until.saturating_duration_since(Instant::now()));
+            let left = until.map_or(MAX_EVENT_WAIT, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(true);
             }
-            match watch.next(left.min(LONGEST)) {
+            match watch.next(left.min(MAX_EVENT_WAIT)) {
                 Ok(None) => {}
                 Ok(Some(line)) => revision = report_line(line, known, context, report)?,
                 // An end after minutes is usual: the next watch goes on.

@@ -31,7 +31,7 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Says what kloop could do with the files of a folder; empty if there are none for it.
+/// Lists the commands for the files of a folder; empty if there are none.
 fn describe_folder(folder: &Path) -> String {
     let mut lines = Vec::new();
     if let Some(files) = up::find_manifests(folder) {
@@ -53,7 +53,7 @@ fn describe_folder(folder: &Path) -> String {
     format!("\nIn this folder:\n{}", lines.iter().map(|line| format!("  {line}\n")).collect::<String>())
 }
 
-/// Prints a page. A closed pipe is no error.
+/// Prints a page. A closed pipe is not an error.
 fn print_page(page: &str) -> ExitCode {
     match std::io::stdout().write_all(in_own_words(page).as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
@@ -134,7 +134,7 @@ fn unknown_command(path: &str, word: &str) -> String {
     format!("error: unknown command {word:?} for \"kloop\"{hint}")
 }
 
-/// Returns the cause of an invalid value, in Go's words where it is no number.
+/// Returns the cause of an invalid value, in Go's words if the text is not a number.
 fn invalid_value_cause(error: &clap::Error, value: &str) -> String {
     match std::error::Error::source(error) {
         Some(source) if source.is::<std::num::ParseIntError>() => {

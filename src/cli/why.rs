@@ -218,7 +218,7 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
 fn stopped_pods(world: &World, store: &Store) -> HashMap<Str, StoppedProcess> {
     let find_stopped = |row: &Arc<Row>| {
         row.pod().filter(|pod| pod.node.is_some() && !pod.phase.is_terminal())?;
-        let record = folder::read_record(&folder::pod(store.home(), row.body().local_uid()))?;
+        let record = folder::read_record(&folder::pod_path(store.home(), row.body().local_uid()))?;
         let record = Some(record).filter(|record| record.boot == process::boot_id())?;
         let is_stopped = |process: &ProcessIdentity| process::awaits_continue(process.pid) && process.lives();
         if let Some(shim) = record.shim.filter(is_stopped) {
@@ -246,7 +246,7 @@ fn unreported_exits(world: &World, store: &Store) -> HashMap<Str, UnreportedExit
         node.is_some_and(|node| !pretended.contains(node))
     };
     let find_unreported = |row: &Arc<Row>| {
-        let (pod, folder) = (row.body(), folder::pod(store.home(), row.body().local_uid()));
+        let (pod, folder) = (row.body(), folder::pod_path(store.home(), row.body().local_uid()));
         let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
         let running = statuses.into_iter().flatten().filter(|status| status["state"]["running"].is_object());
         let running: HashSet<&str> = running.filter_map(|status| status["name"].as_str()).collect();

@@ -22,7 +22,7 @@ use std::time::Duration;
 const BATCH: usize = 256;
 const MOST_WAITING: usize = 64;
 /// Longest wait for changes at once.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Kinds that only clutter: the heartbeats of nodes and leaders.
 const UNWATCHED: [&str; 1] = ["leases.coordination.k8s.io"];
 
@@ -60,7 +60,7 @@ impl WorldFollower {
         let reflectors = start_watches(context, &listed);
         let carry = move || {
             if let Some(reflectors) = reflectors {
-                carry_changes(std::iter::repeat_with(|| reflectors.next(LONGEST, BATCH)), &sender, wake);
+                carry_changes(std::iter::repeat_with(|| reflectors.next(MAX_WAIT, BATCH)), &sender, wake);
             }
         };
         thread::Builder::new().name("watches".into()).spawn(carry)?;

@@ -18,8 +18,7 @@ pub struct ServerAddress {
 impl ServerAddress {
     /// Parses a URL, or a host with or without a port. `is_tls`: whether an address without a scheme is one of HTTPS.
     pub fn parse(text: &str, is_tls: bool) -> Result<ServerAddress, String> {
-        let wrong =
-            |why: &str| Err(format!("{text:?} is no address of a server: {why}, such as https://10.0.0.1:6443"));
+        let wrong = |why: &str| Err(format!("{text:?} is not a server address: {why}, such as https://10.0.0.1:6443"));
         let (is_tls, rest) = match text.split_once("://") {
             Some(("https", rest)) => (true, rest),
             Some(("http", rest)) => (false, rest),
@@ -87,7 +86,7 @@ mod tests {
             ["", "https://", "ftp://a", "https://a:0", "https://a:b", "https://::1:6443", "https://u@a", "https://a b"]
         {
             let error = ServerAddress::parse(text, true).unwrap_err();
-            assert!(error.contains("is no address of a server"), "{text}: {error}");
+            assert!(error.contains("is not a server address"), "{text}: {error}");
         }
     }
 }

@@ -69,7 +69,7 @@ struct OpenConnections {
 #[derive(Clone)]
 struct SharedConnection {
     sender: http2::SendRequest<Full<Bytes>>,
-    /// Shared by the requests and watches that use it, which counts them.
+    /// A clone for each request and watch that uses the connection; their number is the reference count.
     users: Arc<()>,
 }
 
@@ -137,7 +137,7 @@ impl ServerConnections {
         for (name, value) in self.config.impersonation.headers() {
             head = head.header(name, value);
         }
-        head.body(()).map_err(|error| ClientError::Config(format!("{path:?} is no path of a request: {error}")))
+        head.body(()).map_err(|error| ClientError::Config(format!("{path:?} is not a request path: {error}")))
     }
 
     /// Makes a connection of its own, for a protocol other than HTTP/2. Returns the credentials to present on it.
@@ -185,7 +185,7 @@ impl ServerConnections {
             *open = OpenConnections { key: key.clone(), ..OpenConnections::default() };
         }
         open.shared.retain(|shared| !shared.sender.is_closed());
-        // One use is the list's own.
+        // The count includes the reference in the list itself.
         if let Some(shared) = open.shared.iter().find(|shared| Arc::strong_count(&shared.users) <= MOST_STREAMS) {
             return Some(RequestSender::Shared(shared.clone()));
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Time limit of a plugin.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between looks whether a plugin that has closed its output has ended; most end at once.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of bytes that a plugin may print.
 const MOST_BYTES: u64 = 1 << 20;
 /// The versions of `ExecCredential`.
@@ -199,7 +199,7 @@ fn wait_until(child: &mut Child, deadline: Instant) -> std::io::Result<Option<Ex
         if status.is_some() || Instant::now() >= deadline {
             return Ok(status);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -117,8 +117,8 @@ impl<'a> Entry<'a> {
     fn file_or_data(&self, field: &str) -> Result<Option<String>, String> {
         let data = format!("{field}-data");
         if let Some(text) = self.text(&data) {
-            let bytes = BASE64_STANDARD.decode(text).map_err(|error| format!("{data} is no base64: {error}"))?;
-            return String::from_utf8(bytes).map(Some).map_err(|_| format!("{data} is no PEM"));
+            let bytes = BASE64_STANDARD.decode(text).map_err(|error| format!("{data} is not base64: {error}"))?;
+            return String::from_utf8(bytes).map(Some).map_err(|_| format!("{data} is not PEM"));
         }
         let Some(path) = self.text(field) else { return Ok(None) };
         read_bounded(&self.folder.join(path)).map(Some).map_err(|why| format!("unable to read {field}: {why}"))
@@ -198,7 +198,7 @@ mod tests {
         for (cluster, user, problem) in [
             (json!({}), json!({}), "the cluster has no server"),
             (with("proxy-url", "http://p".into()), json!({}), "proxy-url is not supported"),
-            (with("certificate-authority-data", "%".into()), json!({}), "certificate-authority-data is no base64"),
+            (with("certificate-authority-data", "%".into()), json!({}), "certificate-authority-data is not base64"),
             (with("certificate-authority", "ca.crt".into()), json!({}), "cannot read /nonexistent/ca.crt"),
             (server.clone(), json!({"client-certificate-data": "YQ=="}), "client-certificate has no client-key"),
             (server.clone(), json!({"auth-provider": {}}), "auth-provider was removed"),

@@ -79,7 +79,7 @@ impl ListedObjects {
         match page["items"].take() {
             Value::Array(items) => self.items.extend(items),
             Value::Null => {}
-            _ => return Err(malformed("its items are no list".to_owned())),
+            _ => return Err(malformed("its items are not a list".to_owned())),
         }
         match self.items.len() {
             ..=MOST_OBJECTS => Ok(()),

@@ -55,7 +55,7 @@ impl ApiClient {
         self.connections.config()
     }
 
-    /// Makes a request and waits for the answer. An answer that is no success is an error.
+    /// Makes a request and waits for the answer. An answer that is not a success is an error.
     pub fn send(&self, request: ClientRequest) -> ClientResult<ClientReply> {
         let connections = self.connections.clone();
         self.transfers.wait(async move { request::send(&connections, request).await })?

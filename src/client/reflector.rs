@@ -24,8 +24,8 @@ const MOST_CHANGES: usize = 256;
 /// Shortest and longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Longest pause while the client may not read the collection, or the server does not know it. That is not for long where rights follow
-/// from other objects, as those of a node for the Secrets of its pods.
+/// Longest pause while the client may not read the collection, or the server does not know it. Rights that follow from other objects arrive
+/// soon, such as a node's for the Secrets of its pods.
 const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// A watch that ends sooner, without an event, has failed (client-go: errVeryShortWatch).
 const SHORT_WATCH: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ impl Reflectors {
         }
     }
 
-    /// The names of those that run.
+    /// The names of the running reflectors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.running.keys().map(String::as_str)
     }
@@ -163,7 +163,7 @@ impl Reflector {
             let start = Instant::now();
             let before = revision.clone();
             let Ok(error) = self.go_on(&mut revision).await else { return };
-            // A list alone is no success: its watch may fail each time.
+            // A list alone is not a success: its watch may fail each time.
             let is_fruitful = start.elapsed() >= SHORT_WATCH || before.is_some() && revision != before;
             let pause = pauses.next_pause(is_fruitful, error.as_ref());
             if let Some(error) = error {

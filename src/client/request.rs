@@ -69,7 +69,7 @@ pub struct ClientRequest {
     pub accept: String,
     /// The body.
     pub body: Bytes,
-    /// Time limit for all of it.
+    /// Time limit for the whole request.
     pub timeout: Duration,
     /// Maximum number of bytes of the answer.
     pub most_bytes: usize,
@@ -89,7 +89,7 @@ impl ClientRequest {
         }
     }
 
-    /// A GET.
+    /// Makes a GET request.
     pub fn get(path: impl Into<String>) -> ClientRequest {
         ClientRequest::new(Method::GET, path)
     }

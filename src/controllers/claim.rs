@@ -9,9 +9,9 @@ use std::sync::Arc;
 pub struct Owner<'w> {
     /// The object.
     pub row: &'w Row,
-    /// Its `apiVersion`.
+    /// The owner's `apiVersion`.
     pub api_version: &'static str,
-    /// Its `kind`.
+    /// The owner's `kind`.
     pub kind: &'static str,
 }
 

@@ -71,7 +71,7 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     let message = "CustomResource deletion is in progress";
     let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
     status::set(&mut conditions, terminating);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its objects are being deleted");
     for one in remaining.iter().filter(|one| !one.is_deleting()).take(BURST) {
         let (key, uid) = (one.key.clone(), one.uid.clone());
@@ -111,7 +111,7 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     set_or_remove(&mut conditions, "NonStructuralSchema", non_structural(&object, world.now));
     set_or_remove(&mut conditions, "KubernetesAPIApprovalPolicyConformant", approval(&object, world.now));
     new.insert("acceptedNames".into(), accepted);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its names were checked");
 }
 
@@ -195,7 +195,7 @@ fn check_names(world: &World, row: &Row, object: &Object) -> NameCheck {
     NameCheck { accepted, conflict }
 }
 
-/// Whether a definition's accepted names have this one in one of the fields. Short names share the names of resources.
+/// Whether a definition's accepted names have a name in one of these fields. Short names and plural names share one namespace.
 fn has_name(definition: &Object, fields: &[&str], name: &Value) -> bool {
     let accepted = &definition.0["status"]["acceptedNames"];
     let is_short = || accepted["shortNames"].as_array().is_some_and(|short| short.contains(name));

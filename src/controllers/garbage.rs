@@ -2,8 +2,8 @@
 //! removes the owner reference from orphaned dependents.
 //!
 //! Its root is every resource. An owner counts as gone when its uid does not exist, or exists under another kind, name or
-//! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200). An owner that cannot be looked up keeps
-//! its dependents: one of a kind that the cluster does not know, and one in a namespace for a dependent in none.
+//! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200). A dependent stays if its owner cannot be
+//! looked up: the cluster does not know the owner's kind, or the owner is namespaced and the dependent is not.
 
 use super::claim::without_owner;
 use super::pods;
@@ -171,7 +171,8 @@ fn await_dependents(world: &World, row: &Row, plan: &mut Plan) {
     }
 }
 
-/// The owners that wait for a row, and those that wait for these, and so on. The row is in a circle when one of them is its dependent.
+/// The owners that wait for a row, the owners that wait for those, and so on. If one of them is a dependent of the row, the row is in a
+/// cycle.
 fn owners_in_circle<'w>(world: &'w World, row: &'w Row) -> impl Iterator<Item = &'w Arc<Row>> {
     let mut found: Vec<&Arc<Row>> = Vec::new();
     let mut seen = HashSet::new();

@@ -106,7 +106,7 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
         status::set(&mut conditions, status::condition(kind, value, reason, message, world.now));
     }
     new.insert("phase".into(), "Terminating".into());
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "the remaining objects of the namespace changed");
 }
 

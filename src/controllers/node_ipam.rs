@@ -28,7 +28,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if row.key.resource != NODES || row.node().is_none_or(|node| node.link.is_none()) {
         return Vec::new();
     }
-    // A node that goes gives its block back.
+    // A deleted node frees its block, so nodes without a block are due.
     let waits = |row: &&Arc<Row>| row.node().is_some_and(|node| node.link.is_some() && node.pod_cidr.is_none());
     let waiting = world.list(NODES).filter(waits).map(|row| row.key.clone());
     waiting.filter(|key| *key != row.key).chain([row.key.clone()]).collect()
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(block(&cluster, "x"), "127.77.127.128/25");
         assert_eq!(block(&cluster, "y"), "127.77.126.0/24");
         assert_eq!(block(&cluster, "z"), "127.77.127.0/25");
-        // Another machine of a state on etcd is no joined one.
+        // Another machine of a state on etcd has not joined.
         node(&mut cluster, "second", false, 110);
         cluster.settle();
         assert_eq!(block(&cluster, "second"), "127.77.125.128/25");

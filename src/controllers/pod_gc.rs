@@ -84,7 +84,7 @@ fn fail(world: &World, row: &Row, plan: &mut Plan) {
     status::set(&mut conditions, condition);
     let mut new = status::status_map(&object);
     new.insert("phase".into(), json!("Failed"));
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its node is gone");
 }
 

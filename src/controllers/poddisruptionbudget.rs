@@ -81,7 +81,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     condition["observedGeneration"] = row.generation.into();
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     status::set(&mut conditions, condition);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     if status::status_map(&object) != new {
         report_uncounted(row, &expectations, &mut plan);
     }

@@ -70,7 +70,7 @@ pub fn mark_disrupted(world: &World, pod: &Object, (reason, message): (&str, &st
     condition["lastProbeTime"] = Value::Null;
     status::set(&mut conditions, condition);
     let mut new = status::status_map(pod);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
 }
 

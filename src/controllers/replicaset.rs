@@ -202,9 +202,9 @@ fn count(
     }
     let mut new = status::status_map(&object);
     new.insert("replicas".into(), active.len().into());
-    status::count(&mut new, "fullyLabeledReplicas", labeled);
-    status::count(&mut new, "readyReplicas", ready);
-    status::count(&mut new, "availableReplicas", available);
+    status::set_count(&mut new, "fullyLabeledReplicas", labeled);
+    status::set_count(&mut new, "readyReplicas", ready);
+    status::set_count(&mut new, "availableReplicas", available);
     new.insert("observedGeneration".into(), owner.row.generation.into());
     if owner.kind == "ReplicaSet" {
         new.insert("terminatingReplicas".into(), json!(terminating));
@@ -218,7 +218,7 @@ fn count(
             status::set(&mut conditions, status::condition(FAILURE, "True", "FailedCreate", &message, world.now));
         }
     }
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
     if plan.is_empty() && available < wanted {
         plan.wait(format!("{available} of {wanted} pods are available, {ready} are ready"));

@@ -71,7 +71,7 @@ fn is_needed(world: &World, claim: &Row, consumer: &Value) -> bool {
     pod.is_some_and(|pod| !devices::is_done(pod))
 }
 
-/// Whether a claim belongs to no pod, or to one that may still need it. The garbage collector removes claims of pods that are gone.
+/// Whether a claim belongs to no pod, or to a pod that may still need it. The garbage collector removes claims of deleted pods.
 fn is_owner_waiting(world: &World, claim: &Row) -> bool {
     let Some(owner) = claim.controller().filter(|owner| owner.kind == "Pod") else { return true };
     match world.find("pods", &claim.key.namespace, &owner.name) {

@@ -53,7 +53,7 @@ fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>
     let requests = |name: &str, unit: fn(i64) -> Quantity| pods.iter().map(|pod| requested(pod, name, unit)).sum();
     match name {
         "pods" => Quantity::from_int(pods.len() as i64),
-        // Those that have ended count as objects.
+        // Pods that have ended count as objects.
         "count/pods" => Quantity::from_int(all.len() as i64),
         "cpu" | "requests.cpu" => requests("cpu", Quantity::from_milli),
         "memory" | "requests.memory" => requests("memory", Quantity::from_bytes),

@@ -19,7 +19,7 @@ pub fn status_map(object: &Object) -> Map<String, Value> {
 }
 
 /// Sets a count that Kubernetes leaves out when it is zero.
-pub fn count(status: &mut Map<String, Value>, name: &str, count: i64) {
+pub fn set_count(status: &mut Map<String, Value>, name: &str, count: i64) {
     if count == 0 {
         status.remove(name);
     } else {
@@ -28,7 +28,7 @@ pub fn count(status: &mut Map<String, Value>, name: &str, count: i64) {
 }
 
 /// Sets the list of conditions, left out when it is empty.
-pub fn conditions(status: &mut Map<String, Value>, conditions: Vec<Value>) {
+pub fn set_conditions(status: &mut Map<String, Value>, conditions: Vec<Value>) {
     if conditions.is_empty() {
         status.remove("conditions");
     } else {

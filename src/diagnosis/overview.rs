@@ -29,13 +29,13 @@ const WORKLOADS: [&str; 8] = [
 ];
 
 /// Other resources with rows, below the workloads.
-const OTHERS: [&str; 6] =
+const OTHER_RESOURCES: [&str; 6] =
     ["services", "ingresses.networking.k8s.io", HTTP_ROUTES, GRPC_ROUTES, "persistentvolumeclaims", "nodes"];
 
 /// Routes of the Gateway API, in clusters that define it.
 const HTTP_ROUTES: &str = "httproutes.gateway.networking.k8s.io";
 
-/// The same for gRPC.
+/// Routes of the Gateway API for gRPC, in clusters that define them.
 const GRPC_ROUTES: &str = "grpcroutes.gateway.networking.k8s.io";
 
 /// Maximum number of owners above a row.
@@ -143,7 +143,7 @@ impl Overview {
             let (place, _) = self.add(&family, row, 0);
             self.roots.push(place);
         }
-        for row in OTHERS.iter().flat_map(|resource| rows(world, resource, namespace)) {
+        for row in OTHER_RESOURCES.iter().flat_map(|resource| rows(world, resource, namespace)) {
             if let Some(node) = other_node(world, row) {
                 self.roots.push(self.nodes.len());
                 self.nodes.push(node);
@@ -222,8 +222,8 @@ impl Overview {
 
 /// The place of a kind in the order of rows.
 pub fn kind_order(resource: Resource) -> usize {
-    let mut kinds = WORKLOADS.iter().chain(&OTHERS);
-    kinds.position(|kind| resource == *kind).unwrap_or(WORKLOADS.len() + OTHERS.len())
+    let mut kinds = WORKLOADS.iter().chain(&OTHER_RESOURCES);
+    kinds.position(|kind| resource == *kind).unwrap_or(WORKLOADS.len() + OTHER_RESOURCES.len())
 }
 
 impl<'w> Family<'w> {

@@ -132,7 +132,7 @@ pub struct PodTally {
 }
 
 impl PodTally {
-    /// Counts a pod at this stage; one that is being deleted does not count.
+    /// Counts a pod at this stage, unless it is being deleted.
     pub fn add(&mut self, (stage, reason): &(Stage, String), row: &Row) {
         if row.deletion.is_some() {
             return;
@@ -213,7 +213,7 @@ fn build_stage(image: &Object) -> Option<Stage> {
     })
 }
 
-/// Returns the number of pods that a workload asks for; `None` for objects that are no workloads.
+/// Returns the number of pods that a workload asks for; `None` for objects that are not workloads.
 fn wanted_pods(row: &Row, object: &Object) -> Option<i64> {
     match row.key.resource.0 {
         "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "replicationcontrollers" => {

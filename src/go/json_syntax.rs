@@ -1,4 +1,4 @@
-//! The errors of Go's `encoding/json` for texts that are no JSON (`scanner.go`).
+//! The errors of Go's `encoding/json` for texts that are not JSON (`scanner.go`).
 //!
 //! Never: builds a value. Start reading at [`find_error`].
 

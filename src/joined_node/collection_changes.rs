@@ -17,16 +17,16 @@ pub const PODS: &str = "pods";
 pub const NODES: &str = "nodes";
 /// The name of the collection of the pods of other machines.
 pub const LINKED_PODS: &str = "linked-pods";
-/// The name of the collection of all Nodes, of which those of linked machines are kept.
+/// The name of the collection of all Nodes; only the Nodes of linked machines are kept.
 pub const LINKED_NODES: &str = "linked-nodes";
 
 /// A change of a collection.
 pub enum CollectionChange {
     /// All objects that it has now.
     All(Vec<Object>),
-    /// One that is new or different.
+    /// A new or changed object.
     Put(Object),
-    /// The last state of one that is gone.
+    /// The last state of a removed object.
     Gone(Object),
 }
 

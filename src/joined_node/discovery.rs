@@ -35,7 +35,7 @@ pub struct JoinTarget {
 pub fn discover(target: &JoinTarget) -> Result<ServerConfig, String> {
     let mut config = ServerConfig::new(&target.server)?;
     if !config.address.is_tls {
-        return Err(format!("{} is no address of HTTPS, and the token would be readable on its way", target.server));
+        return Err(format!("{} is not an HTTPS address, and the token would be readable on its way", target.server));
     }
     let authority = match &target.authority {
         Some(authority) => authority.clone(),
@@ -85,17 +85,17 @@ fn parse_authority(info: &Value) -> Result<String, String> {
     let text = info["data"]["kubeconfig"].as_str().ok_or_else(|| wrong("has no kubeconfig"))?;
     let config =
         yaml::documents(text).ok().and_then(|mut documents| (documents.len() == 1).then(|| documents.remove(0)));
-    let config = config.ok_or_else(|| wrong("has a kubeconfig that is no YAML"))?.value;
+    let config = config.ok_or_else(|| wrong("has a kubeconfig that is not YAML"))?.value;
     let data = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
     let data = data.ok_or_else(|| wrong("has no certificate-authority-data"))?;
-    let bytes = BASE64_STANDARD.decode(data).map_err(|_| wrong("has an authority that is no base64"))?;
-    String::from_utf8(bytes).map_err(|_| wrong("has an authority that is no PEM"))
+    let bytes = BASE64_STANDARD.decode(data).map_err(|_| wrong("has an authority that is not base64"))?;
+    String::from_utf8(bytes).map_err(|_| wrong("has an authority that is not PEM"))
 }
 
 /// Returns the hash of an authority's public key, as kubeadm writes it.
 pub fn hash_authority(pem: &str) -> Result<String, String> {
     let certificate =
-        Certificate::from_pem(pem).map_err(|error| format!("the authority is no certificate: {error}"))?;
+        Certificate::from_pem(pem).map_err(|error| format!("the authority is not a certificate: {error}"))?;
     let key = certificate.tbs_certificate.subject_public_key_info.to_der().map_err(|error| error.to_string())?;
     let hash: String = digest(&SHA256, &key).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("sha256:{hash}"))
@@ -129,7 +129,7 @@ mod tests {
         assert_ne!(hash_authority(&other).unwrap(), hash);
         for (info, problem) in [
             (serde_json::json!({}), "has no kubeconfig"),
-            (serde_json::json!({"data": {"kubeconfig": "a: ["}}), "no YAML"),
+            (serde_json::json!({"data": {"kubeconfig": "a: ["}}), "is not YAML"),
             (serde_json::json!({"data": {"kubeconfig": "a: b"}}), "has no certificate-authority-data"),
         ] {
             assert!(parse_authority(&info).unwrap_err().ends_with(problem));
@@ -147,7 +147,7 @@ mod tests {
         };
         assert!(discover(&target).err().unwrap().contains("cannot be trusted without the hash"));
         let plain = JoinTarget { server: "http://127.0.0.1:1".into(), ..target.clone() };
-        assert!(discover(&plain).err().unwrap().contains("no address of HTTPS"));
+        assert!(discover(&plain).err().unwrap().contains("is not an HTTPS address"));
         let away = JoinTarget { trusts_any: true, ..target };
         assert!(discover(&away).err().unwrap().contains("was refused"));
     }

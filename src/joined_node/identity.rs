@@ -26,7 +26,7 @@ pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// The signer of the certificate with which a node serves.
 pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// Usual time limit for the approval and the signature.
-const PATIENCE: Duration = Duration::from_secs(90);
+const SIGNATURE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time after which a user is told what a request waits for.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 /// Shortest and longest pause between two looks at a request.
@@ -55,7 +55,7 @@ pub struct WaitForSignature<'a> {
 
 impl Default for WaitForSignature<'_> {
     fn default() -> Self {
-        WaitForSignature { patience: PATIENCE, tell: &|_| {}, is_over: &|| false }
+        WaitForSignature { patience: SIGNATURE_TIMEOUT, tell: &|_| {}, is_over: &|| false }
     }
 }
 

@@ -88,8 +88,8 @@ pub fn status_patch(ours: &Value, known: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Returns a Node as the node stores it: the server's labels, taints and spec, with the node's own status. That it is simulated stands only
-/// there, so that the server's loops leave its pods alone.
+/// Returns a Node as the node stores it: the server's labels, taints and spec, with the node's own status. The annotation for a simulated
+/// node is set only in the node's copy, so that the server's loops leave its pods alone.
 pub fn merge_node(mut server: Object, local: Option<&Object>, is_simulated: bool) -> Object {
     server.unset(&["metadata", "managedFields"]);
     if is_simulated {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Time to wait for changes before other work.
-const PAUSE: Duration = Duration::from_millis(250);
+const MAX_CHANGE_WAIT: Duration = Duration::from_millis(250);
 /// Maximum number of changes in one transaction.
 const BATCH: usize = 256;
 
@@ -42,10 +42,10 @@ impl Mirror {
     pub fn run(mut self) {
         self.copy.start_watches(&mut self.reflectors);
         while !self.context.is_stopping() {
-            let changes = self.reflectors.next(PAUSE, BATCH);
+            let changes = self.reflectors.next(MAX_CHANGE_WAIT, BATCH);
             if let Err(why) = self.apply(changes) {
                 self.context.log(&format!("cannot copy the server's objects: {why}"));
-                // The lists come again, and with them what was lost.
+                // Lists all objects again, which includes the lost changes.
                 self.restart();
             }
             if self.client_number != self.context.client_number.load(Ordering::Relaxed) {

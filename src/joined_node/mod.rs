@@ -1,9 +1,8 @@
 //! A node on this machine that belongs to a cluster whose API server is elsewhere.
 //!
-//! Knows: the node has a state of its own, a copy of what it needs ([`mirror`]), over which the loops of a node run as they do in a
-//! cluster of one machine; what they find out is told to the server ([`upstream`]). So the node goes on while the server is away, and
-//! takes up its pods after a restart. Never: runs a controller or the scheduler, plans anything itself.
-//! Start reading at [`join`].
+//! Knows: the node has its own state file, with copies of the objects that it needs ([`mirror`]). The loops of a node run over this state
+//! as they do in a cluster of one machine, and [`upstream`] sends their results to the server. So the node continues while the server is
+//! away, and finds its pods after a restart. Never: runs a controller or the scheduler, plans anything itself. Start reading at [`join`].
 
 mod certificates;
 mod client_reviews;
@@ -53,7 +52,7 @@ use std::time::Duration;
 /// Oldest Kubernetes, as a minor version of 1, whose API the node understands.
 const OLDEST: u32 = 30;
 /// Time limit for the first answer of the server, and for the node's own state.
-const PATIENCE: Duration = Duration::from_secs(15);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A machine that joins.
 pub struct JoiningMachine {
@@ -146,10 +145,9 @@ fn find_config(target: Option<&JoinTarget>, machine: &JoiningMachine) -> Result<
             machine.state.display(),
             config.address,
         )),
-        (None, _) if machine.state.exists() => Err(format!(
-            "{} is the state of a cluster of its own: name another file with --state",
-            machine.state.display()
-        )),
+        (None, _) if machine.state.exists() => {
+            Err(format!("{} is the state of another cluster: name another file with --state", machine.state.display()))
+        }
         (None, Some(target)) => obtain_identity(target, &machine.capacity.name),
         (None, None) => Err("this machine has joined no cluster yet: give the server and a --token".to_owned()),
     }
@@ -165,7 +163,7 @@ fn stored_uid(machine: &JoiningMachine) -> Option<String> {
 
 /// Whether the server does not answer at the moment.
 fn is_away(client: &ApiClient) -> bool {
-    let asked = client.send(ClientRequest::get("/version").within(PATIENCE));
+    let asked = client.send(ClientRequest::get("/version").within(SERVER_TIMEOUT));
     asked.is_err_and(|error| error.is_temporary())
 }
 
@@ -187,7 +185,7 @@ fn obtain_identity(target: &JoinTarget, node: &str) -> Result<ServerConfig, Stri
 
 /// Refuses a server that speaks an older Kubernetes, or none.
 fn check_version(client: &ApiClient, has_token: bool) -> Result<(), String> {
-    let version = client.send(ClientRequest::get("/version").within(PATIENCE)).and_then(|reply| reply.json());
+    let version = client.send(ClientRequest::get("/version").within(SERVER_TIMEOUT)).and_then(|reply| reply.json());
     let version = version.map_err(|error| match has_token {
         true => identity::explain(&error),
         false => error.to_string(),
@@ -202,7 +200,7 @@ fn check_version(client: &ApiClient, has_token: bool) -> Result<(), String> {
             "{} speaks Kubernetes {major}.{minor}, and a node of kloop needs 1.{OLDEST} or newer",
             client.config().address
         )),
-        _ => Err(format!("{} is no API server of Kubernetes: it tells no version", client.config().address)),
+        _ => Err(format!("{} is not a Kubernetes API server: it returns no version", client.config().address)),
     }
 }
 
@@ -216,7 +214,7 @@ fn machine_id(machine: &JoiningMachine) -> String {
 /// Opens the node's own state, and puts the Node there with the uid that it has at the server.
 fn open_state(machine: &JoiningMachine, node: &Object, network: NodeNetwork) -> Result<(), String> {
     let mut api = Api::open(&machine.state, OpenMode::Create, stored_copy::ACTOR).map_err(|error| error.to_string())?;
-    let txn = api.store_mut().write(PATIENCE).map_err(|error| error.to_string())?;
+    let txn = api.store_mut().write(SERVER_TIMEOUT).map_err(|error| error.to_string())?;
     let mut copy = stored_copy::begin(txn);
     let kind = &crate::kinds::node::KIND;
     let key = key_of(kind, node);
@@ -316,7 +314,7 @@ mod tests {
         let state = folder.path().join("state.db");
         drop(Api::open(&state, OpenMode::Create, "test").unwrap());
         let error = join(None, machine(state.clone()), Box::new(|_| {})).err().unwrap();
-        assert!(error.contains("is the state of a cluster of its own"), "{error}");
+        assert!(error.contains("is the state of another cluster"), "{error}");
         assert!(!is_copy(&state));
     }
 

@@ -29,7 +29,7 @@ const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The name of the collection of NetworkPolicies: pods of other machines are copied once there is one.
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
 /// Time that a new pod waits for the objects that it needs; then the kubelet reports what is missing.
-const PATIENCE: Duration = Duration::from_secs(5);
+const NEEDED_OBJECTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the write lock.
 const LOCK: Duration = Duration::from_secs(30);
 /// Maximum number of Secrets and ConfigMaps that are watched one by one.
@@ -43,7 +43,7 @@ pub trait CollectionWatches {
     /// Ends a watch. Changes that it has reported before may still arrive.
     fn stop(&mut self, name: &str);
 
-    /// The names of those that run.
+    /// The names of the running watches.
     fn running(&self) -> Vec<String>;
 }
 
@@ -78,7 +78,7 @@ pub struct NodeCopy {
 }
 
 impl NodeCopy {
-    /// Has read nothing yet.
+    /// Creates a copy without objects.
     pub fn new(facts: Arc<JoinedFacts>) -> NodeCopy {
         let (waiting, references, settled, problems) = Default::default();
         NodeCopy { facts, waiting, references, settled, problems }
@@ -199,7 +199,8 @@ impl NodeCopy {
     /// Whether the objects that a pod needs have been read.
     fn is_ready(&self, uid: &str, since: Instant) -> bool {
         let needed = self.references.get(uid).into_iter().flatten();
-        since.elapsed() >= PATIENCE || needed.into_iter().all(|needed| self.settled.contains(&reflector_name(needed)))
+        since.elapsed() >= NEEDED_OBJECTS_TIMEOUT
+            || needed.into_iter().all(|needed| self.settled.contains(&reflector_name(needed)))
     }
 
     fn write(&mut self, store: &mut Store, writes: Vec<NamedChange>) -> Result<(), String> {
@@ -221,7 +222,7 @@ impl NodeCopy {
         copy.commit().map_err(|error| error.to_string())
     }
 
-    /// Writes pods whose objects are there.
+    /// Writes the pods whose objects exist.
     fn write_ready(&self, copy: &mut CopyTxn<'_>, pods: Vec<Object>) -> Result<(), StoreError> {
         for pod in pods {
             if !self.settled.contains("namespaces") {
@@ -232,7 +233,7 @@ impl NodeCopy {
         Ok(())
     }
 
-    /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is no problem.
+    /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is not a problem.
     fn note_problem(&mut self, source: &str, error: &ClientError) {
         // The heartbeats tell that the server is away.
         if error.is_temporary() {
@@ -240,7 +241,7 @@ impl NodeCopy {
         }
         let is_refused = matches!(error.code(), 403 | 404);
         let problem = self.problems.entry(source.to_owned()).or_insert_with(ReflectorProblem::new);
-        if is_refused && source.contains('/') && problem.since.elapsed() < PATIENCE {
+        if is_refused && source.contains('/') && problem.since.elapsed() < NEEDED_OBJECTS_TIMEOUT {
             // The authorizer of Kubernetes learns with a delay what the node's pods need.
             return;
         }

@@ -14,7 +14,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Interval between looks at all pods; in between those that have changed.
+/// Interval for checking all pods; in between only changed pods are checked.
 const LOOK_AT_ALL: Duration = Duration::from_secs(5);
 /// Time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const MOST_EVENTS: usize = 1000;
 const PODS: Resource = Resource("pods");
 const EVENTS: Resource = Resource("events");
 
-/// The server, as far as it is told something.
+/// A server to which the node sends reports.
 pub trait ReportTarget {
     /// Makes a request, whose answer tells nothing but its success.
     fn send(&self, request: ClientRequest) -> Result<(), ClientError>;

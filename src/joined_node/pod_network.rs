@@ -19,8 +19,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time that the control plane gets to give the node a block of addresses.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
+const ADDRESS_BLOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The network of a node's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,14 +81,14 @@ fn cluster_network(service: &Object) -> Option<u8> {
 pub fn wait_for_block(client: &ApiClient, mut node: Object, log: &dyn Fn(&str)) -> Result<Object, String> {
     let started = Instant::now();
     while node.text(&["spec", "podCIDR"]).is_none() {
-        if started.elapsed() >= PATIENCE {
+        if started.elapsed() >= ADDRESS_BLOCK_TIMEOUT {
             log(
                 "pods here and pods of other machines do not reach each other yet: the control plane has given this node no block of \
                  addresses (kloop why at the server)",
             );
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
         let path = node_path(node.name());
         let found = client.send(ClientRequest::get(path)).and_then(|reply| reply.json());
         node = Object(found.map_err(|error| identity::explain(&error))?);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Maximum number of objects that one pod may need. The kubelet reports those beyond as missing.
-const MOST: usize = 500;
+const MAX_REFERENCES: usize = 500;
 
 /// An object that a pod needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,7 +69,7 @@ fn collect(namespace: &str, value: &Value, found: &mut BTreeSet<PodReference>) {
 
 fn insert((resource, namespace): (&'static str, &str), name: &Value, found: &mut BTreeSet<PodReference>) {
     let Some(name) = name.as_str().filter(|name| !name.is_empty()) else { return };
-    if found.len() < MOST {
+    if found.len() < MAX_REFERENCES {
         found.insert(PodReference { resource, namespace: namespace.to_owned(), name: name.to_owned() });
     }
 }
@@ -83,7 +83,7 @@ pub fn find_tokens(spec: &Value) -> Vec<NeededToken> {
         audience: token["audience"].as_str().unwrap_or_default().to_owned(),
         seconds: token["expirationSeconds"].as_i64().unwrap_or(3600),
     };
-    tokens.map(token).take(MOST).collect()
+    tokens.map(token).take(MAX_REFERENCES).collect()
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub fn register(client: &ApiClient, node: &Object, machine: &str) -> Result<Obje
     }
 }
 
-/// Tells where the machine accepts links, if a Node that is there says otherwise.
+/// Tells the server where the machine accepts links, if the existing Node has another address.
 fn announce_link(client: &ApiClient, found: Object, node: &Object) -> Result<Object, String> {
     let (known, link) = (found.annotation(LINK), node.annotation(LINK));
     if known == link {
@@ -62,7 +62,7 @@ fn announce_link(client: &ApiClient, found: Object, node: &Object) -> Result<Obj
     told.map(Object).map_err(|error| format!("cannot tell where node {} accepts links: {error}", found.name()))
 }
 
-/// Takes up a Node that is there, unless another machine has it.
+/// Takes over an existing Node, unless another machine has it.
 fn take_up(client: &ApiClient, found: Object, machine: &str) -> Result<Object, String> {
     let name = found.name();
     match found.annotation(MACHINE) {
@@ -133,7 +133,7 @@ impl Heartbeat {
         }
     }
 
-    /// Logs that the server is away, and that it is back.
+    /// Logs that the server cannot be reached, and that it can be reached again.
     fn note(&mut self, outcome: Result<(), ClientError>) {
         match outcome {
             Ok(()) => {
@@ -144,14 +144,14 @@ impl Heartbeat {
             Err(error) => {
                 let text = error.to_string();
                 if self.problem.as_ref() != Some(&text) {
-                    self.context.log(&format!("the server gets no heartbeat, and the pods go on: {text}"));
+                    self.context.log(&format!("the server gets no heartbeat, and the pods keep running: {text}"));
                     self.problem = Some(text);
                 }
             }
         }
     }
 
-    /// Renews the Lease; makes it if there is none.
+    /// Renews the Lease, or creates it.
     fn beat(&self) -> Result<(), ClientError> {
         let (client, node) = (self.context.client(), &self.context.node);
         let spec = json!({

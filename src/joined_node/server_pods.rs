@@ -1,4 +1,4 @@
-//! The pods of this node as the server has them, and what it was told about each.
+//! The pods of this node as the server has them, and the last reports to the server about each.
 //!
 //! Never: sends or stores anything. Start reading at [`ServerPods`].
 
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct ServerPod {
     /// Its name.
     pub key: Option<Key>,
-    /// The status that the server has been told; at first the one that it had.
+    /// The last status that was sent to the server; at first the status that the server had.
     pub known_status: Value,
     /// Whether it is to end.
     pub is_deleting: bool,
@@ -54,7 +54,7 @@ impl ServerPods {
         self.lock().get(uid).cloned()
     }
 
-    /// Changes a pod, if it is there.
+    /// Changes a pod, if it exists.
     pub fn change(&self, uid: &str, change: impl FnOnce(&mut ServerPod)) {
         if let Some(pod) = self.lock().get_mut(uid) {
             change(pod);

@@ -53,7 +53,7 @@ impl SimulatedLink {
         self.copy.apply(store, &mut self.watched, changes, &|_| {})
     }
 
-    /// Tells the server what the node has found out.
+    /// Sends the node's reports to the server.
     pub fn report(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         self.reports.send(store, server)
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Time limit for a token. A pod whose token does not come starts with an empty one.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of tokens that are kept.
-const MOST: usize = 20_000;
+const MAX_TOKENS: usize = 20_000;
 
 /// A token's pod, audience and lifetime.
 type TokenId = (String, String, i64);
@@ -95,7 +95,7 @@ impl IssuedTokens {
         let now = Time::now().as_second();
         let renewal = now + end.map_or(needed.seconds, |end| end.as_second() - now) / 2;
         let mut known = self.lock();
-        if known.len() >= MOST {
+        if known.len() >= MAX_TOKENS {
             known.clear();
         }
         let id = (uid.to_owned(), needed.audience.clone(), needed.seconds);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest time without a look at the state.
-const PAUSE: Duration = Duration::from_millis(500);
+const MAX_HINT_WAIT: Duration = Duration::from_millis(500);
 /// Pause after the server did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -48,8 +48,8 @@ impl Upstream {
             self.note(sent);
             match &self.hint {
                 _ if failed => std::thread::sleep(AFTER_FAILURE),
-                Some(hint) => _ = hint.wait(PAUSE),
-                None => std::thread::sleep(PAUSE),
+                Some(hint) => _ = hint.wait(MAX_HINT_WAIT),
+                None => std::thread::sleep(MAX_HINT_WAIT),
             }
         }
     }

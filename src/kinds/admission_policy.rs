@@ -114,7 +114,7 @@ pub fn check_binding(
     }
 }
 
-/// A value that is one of those that are known.
+/// Checks that a value is present and known.
 pub fn check_one_of(value: Option<&str>, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     match value.unwrap_or_default() {
         "" => errors.required(path, ""),

@@ -33,7 +33,7 @@ pub fn check_at_most_all(value: &IntOrString, path: &FieldPath, errors: &mut Fie
     }
 }
 
-/// The number before the `%`; `None` when the value is no percentage.
+/// The number before the `%`; `None` when the value is not a percentage.
 pub fn percent(value: &IntOrString) -> Option<i64> {
     match value {
         IntOrString::String(text) if names::percent(text).is_empty() => text.strip_suffix('%')?.parse().ok(),

@@ -24,7 +24,7 @@ pub fn reported_status(mut status: Value, old: &Object, now: Time) -> Value {
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     for decision in DECISIONS {
         let mut stored = conditions_of_type(old, decision).cloned();
-        // In its place; one that is not stored is dropped.
+        // The stored condition replaces the new one; without a stored condition the new one is dropped.
         conditions = conditions
             .into_iter()
             .filter_map(|one| if one["type"] == decision { stored.next() } else { Some(one) })

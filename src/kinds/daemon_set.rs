@@ -39,7 +39,7 @@ impl Typed for DaemonSet {
             rolling.max_unavailable.get_or_insert(IntOrString::Int(1));
             rolling.max_surge.get_or_insert(IntOrString::Int(0));
         }
-        defaults::template(&mut spec.template);
+        defaults::set_template_defaults(&mut spec.template);
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {

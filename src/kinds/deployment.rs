@@ -50,7 +50,7 @@ impl Typed for Deployment {
             rolling.max_surge.get_or_insert_with(|| IntOrString::String("25%".into()));
             rolling.max_unavailable.get_or_insert_with(|| IntOrString::String("25%".into()));
         }
-        defaults::template(&mut spec.template);
+        defaults::set_template_defaults(&mut spec.template);
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {

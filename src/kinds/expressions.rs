@@ -1,4 +1,4 @@
-//! The CEL expressions of objects that are no custom resources: of policies, webhooks, and requests for devices.
+//! The CEL expressions of objects that are not custom resources: of policies, webhooks, and requests for devices.
 //!
 //! Knows where they are, so that a caller without a lock can compile them before they are needed under one. Never: evaluates one.
 //! Start reading at [`find_uncompiled`].

@@ -243,7 +243,7 @@ impl Kind {
         self.custom.is_some_and(|custom| custom.definition == definition)
     }
 
-    /// Returns the kind as it is in one of its versions: those of a custom resource have subresources of their own.
+    /// Returns the kind in one of its versions: the subresources of a custom resource depend on the version.
     pub fn in_version(&'static self, api_version: &str) -> &'static Kind {
         self.custom.and_then(|custom| custom.variant(api_version)).unwrap_or(self)
     }

@@ -18,7 +18,7 @@ pub const KIND: Kind = Kind {
 impl Typed for PodTemplate {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
-        defaults::template(self.template.get_or_insert_default());
+        defaults::set_template_defaults(self.template.get_or_insert_default());
     }
 
     fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {

@@ -129,7 +129,7 @@ impl KindRegistry {
         known.unwrap_or_else(|| self.0.base.as_ref()?.custom(resource))
     }
 
-    /// All custom kinds; those of this layer take precedence over lower ones.
+    /// All custom kinds; kinds of this layer take precedence over kinds of lower layers.
     fn known(&self) -> Known {
         self.read_source();
         let mut known = self.0.base.as_ref().map(KindRegistry::known).unwrap_or_default();

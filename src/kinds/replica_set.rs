@@ -30,7 +30,7 @@ impl Typed for ReplicaSet {
         let spec = self.spec.get_or_insert_default();
         omit::empty(&mut spec.min_ready_seconds);
         spec.replicas.get_or_insert(1);
-        defaults::template(spec.template.get_or_insert_default());
+        defaults::set_template_defaults(spec.template.get_or_insert_default());
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {

@@ -39,7 +39,7 @@ impl Typed for ReplicationController {
         omit::empty(&mut spec.selector);
         spec.replicas.get_or_insert(1);
         let Some(template) = &mut spec.template else { return };
-        defaults::template(template);
+        defaults::set_template_defaults(template);
         let labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone());
         spec.selector = spec.selector.take().or_else(|| labels.clone());
         self.metadata.labels = self.metadata.labels.take().or(labels);

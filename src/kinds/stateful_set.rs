@@ -47,7 +47,7 @@ impl Typed for StatefulSet {
         default_text(&mut retention.when_deleted, "Retain");
         default_text(&mut retention.when_scaled, "Retain");
         spec.volume_claim_templates.iter_mut().flatten().for_each(claim);
-        defaults::template(&mut spec.template);
+        defaults::set_template_defaults(&mut spec.template);
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {

@@ -26,7 +26,7 @@ pub struct PodActions {
 /// Action for one container.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContainerAction {
-    /// Does nothing.
+    /// Nothing has to be done.
     Keep,
     /// Starts this attempt.
     Start(Box<Start>),

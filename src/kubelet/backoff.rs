@@ -30,12 +30,12 @@ pub fn image(settings: &ClusterSettings, refusals: u32) -> i64 {
     doubled(settings, refusals.saturating_sub(1))
 }
 
-/// When such an error gives way to its pause.
+/// Time at which the status shows the backoff instead of the image error.
 pub fn error_fades(at: Time) -> Option<Time> {
     at.checked_add(ERROR_SHOWS).ok()
 }
 
-/// The pause that follows one of (at least) so many seconds.
+/// Returns the backoff that follows a backoff of at least this many seconds.
 fn next_pause(settings: &ClusterSettings, pause: i64) -> i64 {
     let steps = (0..63).map(|doublings| doubled(settings, doublings));
     steps

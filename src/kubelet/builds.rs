@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 /// Maximum number of pods that get an event about one build.
-const MOST: usize = 20;
+const MAX_PODS_WITH_EVENT: usize = 20;
 
 /// Brings the status of an Image object up to date with its last build; true when that changes it.
 pub fn update_status(world: &World, object: &mut Object, plan: &mut Plan) -> bool {
@@ -59,7 +59,7 @@ fn reason(error: &str) -> &str {
 /// The error for pods that run the previous build. The output of the build comes last, because events are often shown on one line.
 fn truncate_error(error: &str) -> String {
     let how = reason(error);
-    format!("{how}; what was built before goes on running{}", &error[how.len()..])
+    format!("{how}; the previous build keeps running{}", &error[how.len()..])
 }
 
 fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
@@ -86,7 +86,7 @@ fn events(world: &World, object: &Object, stage: &BuildStage, plan: &mut Plan) {
         (BuildStage::Ended { error: Some(_), .. }, phase) => phase == Some(Phase::Running),
         (_, phase) => phase.is_some_and(|phase| !phase.is_terminal()),
     };
-    for pod in image::users(world, name).filter(concerned).take(MOST) {
+    for pod in image::users(world, name).filter(concerned).take(MAX_PODS_WITH_EVENT) {
         plan.event(pod, kind, word, &*of_pod);
     }
 }
@@ -114,11 +114,8 @@ mod tests {
     #[test]
     fn kept_output_of_a_build_precedes_new_output() {
         for (error, expected) in [
-            (
-                "\"make\" exited with code 3:\nno",
-                "\"make\" exited with code 3; what was built before goes on running:\nno",
-            ),
-            ("it took too long", "it took too long; what was built before goes on running"),
+            ("\"make\" exited with code 3:\nno", "\"make\" exited with code 3; the previous build keeps running:\nno"),
+            ("it took too long", "it took too long; the previous build keeps running"),
         ] {
             assert_eq!(truncate_error(error), expected);
         }

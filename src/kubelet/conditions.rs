@@ -5,7 +5,7 @@ use super::pod::{ContainerRole, LocalPod, api_time};
 use super::{eviction, resize, restart_all};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
-/// One condition's verdict: whether it holds, else (or even so) why.
+/// The state of one condition: whether it is true, and the reason.
 struct ConditionState {
     kind: &'static str,
     holds: bool,

@@ -163,7 +163,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
     }
 }
 
-/// The stop of a container whose image is another one now: the one part of it that may change in place.
+/// Stops a container whose image was changed in the spec, so that its next attempt runs the new one.
 fn changed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
     let runs = matches!(member.state, AttemptState::Running { .. }) && !stopping && !pod.simulated;

@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Container;
 
 /// Maximum time of a postStart hook. Kubernetes has no maximum; this one can be added to a time without overflow.
-const PATIENCE: i64 = 24 * 60 * 60;
+const MAX_POST_START_SECONDS: i64 = 24 * 60 * 60;
 /// A container has at least so many seconds between its stop signal and its end (Kubernetes: minimumGracePeriodInSeconds).
 const LEAST_GRACE: i64 = 2;
 
@@ -56,7 +56,7 @@ pub fn order_hooks(pod: &LocalPod, plan: &mut Plan) {
                 member,
                 ProbeKind::PostStart,
                 ProbeHandler::from_hook(hook),
-                PATIENCE,
+                MAX_POST_START_SECONDS,
             )),
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct ImageSettings {
     /// The object.
     stored: Arc<Image>,
-    /// Whether it is a recipe, which is no object of the cluster.
+    /// Whether it is a recipe, which is not an object of the cluster.
     is_recipe: bool,
     /// The folder that its relative paths are relative to.
     folder: Option<String>,
@@ -36,7 +36,7 @@ pub fn find_settings(world: &World, image: &str) -> Option<ImageSettings> {
     best_match(rows.iter().map(AsRef::as_ref), image)
 }
 
-/// The one of these Image objects that is about an image, or else its recipe.
+/// The Image object with the most specific pattern for an image, or else its recipe.
 pub fn best_match<'a>(objects: impl Iterator<Item = &'a Object>, image: &str) -> Option<ImageSettings> {
     let ranked = objects.filter_map(|object| {
         let patterns = object.items(&["spec", "patterns"]).iter().filter_map(|pattern| pattern.as_str());
@@ -76,7 +76,7 @@ impl ImageSettings {
         self
     }
 
-    /// The folders that are at the beginning of its container's PATH where they are there.
+    /// Folders to put at the beginning of the container's PATH, where they exist.
     pub fn path(&self) -> &[String] {
         self.stored.spec.path.as_deref().unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl ImageSettings {
         self.stored.spec.working_dir.as_deref().map(|folder| self.in_folder(folder))
     }
 
-    /// The folder to build in: the one that the build names, else the one that its program starts in, else the manifest's.
+    /// The folder to build in: the folder that the build names, else the folder in which the program starts, else the manifest's.
     fn build_dir(&self, named: Option<&str>) -> Option<String> {
         named.map(|folder| self.in_folder(folder)).or_else(|| self.working_dir()).or_else(|| self.folder.clone())
     }
@@ -153,7 +153,7 @@ impl ImageSettings {
         self.stored.metadata.name.as_deref().filter(|_| !self.is_recipe).unwrap_or_default()
     }
 
-    /// A path as it is meant: relative ones begin at the manifest's folder.
+    /// Makes a relative path absolute: it begins at the manifest's folder.
     fn in_folder(&self, path: &str) -> String {
         match &self.folder {
             Some(folder) if !path.starts_with('/') => format!("{folder}/{}", path.trim_start_matches("./")),
@@ -207,7 +207,7 @@ fn uses_image(pod: &Row, matches: impl Fn(&str) -> bool) -> bool {
     pod.body().containers().filter_map(|container| container["image"].as_str()).any(matches)
 }
 
-/// The pods that an Image object concerns: those that may wait for one, and those that run one of its images.
+/// The pods that an Image object concerns: pods that may wait for it, and pods that run one of its images.
 pub fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let object = row.body();
     let watches = !object.items(&["spec", "watch"]).is_empty();

@@ -44,7 +44,7 @@ pub fn read(files: &[ManifestFile], node: &str, before: &BTreeMap<Key, StaticPod
 /// Adds a pod; the first of two manifests with one name counts.
 fn add(found: &mut StaticManifests, key: Key, pod: StaticPod) {
     if let Some(first) = found.pods.get(&key) {
-        let problem = format!("{}: pod {} is asked for by {} already", pod.file, key.path(), first.file);
+        let problem = format!("{}: pod {} is already defined in {}", pod.file, key.path(), first.file);
         return found.problems.push(problem);
     }
     found.pods.insert(key, pod);
@@ -61,7 +61,7 @@ fn pods_of_file(
     values.map(|value| static_pod(file, value, node, problems)).collect()
 }
 
-/// An object, or those of a list of them.
+/// An object, or the items of a list of objects.
 fn items(value: &Value) -> Vec<&Value> {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     match value["items"].as_array().filter(|_| is_list) {
@@ -224,6 +224,6 @@ mod tests {
         assert_eq!(broken.pods.keys().map(Key::path).collect::<Vec<_>>(), ["default/web-n"]);
         assert_eq!(broken.problems.len(), 1);
         let twice = read(&[(a, Ok(WEB.to_owned())), (b, Ok(WEB.to_owned()))], "n", &BTreeMap::new());
-        assert_eq!(twice.problems, ["/m/b: pod default/web-n is asked for by /m/a already"]);
+        assert_eq!(twice.problems, ["/m/b: pod default/web-n is already defined in /m/a"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Termination messages: where a container leaves its own, and how much of it is kept.
+//! Termination messages: the path to which a container writes one, and the maximum length that is kept.
 
 use super::filesystem;
 use super::pod::{LocalPod, PodContainer};
@@ -6,25 +6,25 @@ use crate::world::{EventType, Plan};
 use k8s_openapi::api::core::v1::Container;
 
 /// Default path of the termination message.
-pub const USUAL: &str = "/dev/termination-log";
+pub const DEFAULT_PATH: &str = "/dev/termination-log";
 /// Maximum size of all termination messages of a pod (Kubernetes: MaxPodTerminationMessageLogLength).
-const OF_POD: usize = 12 * 1024;
+const MAX_POD_BYTES: usize = 12 * 1024;
 
 /// `terminationMessagePath`.
 pub fn path(container: &Container) -> &str {
-    container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(USUAL)
+    container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_PATH)
 }
 
 /// Whether the container is known to write a termination message: the manifest sets its path, or the command names it. On the machine's
 /// own files an ordinary user could not write it, and root would leave it there.
 pub fn needs_file(container: &Container) -> bool {
     let words = container.command.iter().chain(&container.args).flatten();
-    path(container) != USUAL || words.into_iter().any(|word| word.contains(USUAL))
+    path(container) != DEFAULT_PATH || words.into_iter().any(|word| word.contains(DEFAULT_PATH))
 }
 
 /// Truncates a message to the container's even share of the limit for all messages of a pod.
 pub fn truncate_message(containers: usize, message: &str) -> Option<String> {
-    let share = OF_POD / containers.max(1);
+    let share = MAX_POD_BYTES / containers.max(1);
     let short = &message[..message.floor_char_boundary(share)];
     Some(short.to_owned()).filter(|message| !message.is_empty())
 }
@@ -34,8 +34,8 @@ pub fn report_shared_message_path(pod: &LocalPod, plan: &mut Plan) {
     let without = |member: &&PodContainer| needs_file(&member.spec) && filesystem::sees_machine(pod, member);
     for member in pod.members.iter().filter(without) {
         let message = format!(
-            "container {}: terminationMessagePath {} is the machine's own here: what is written there while it runs is its message, \
-             or what it leaves in the file that KLOOP_TERMINATION_LOG names",
+            "container {}: terminationMessagePath {} is a file of the machine, which all containers share. Write the message to the file \
+             $KLOOP_TERMINATION_LOG instead",
             member.spec.name,
             path(&member.spec)
         );

@@ -32,7 +32,10 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &
     let node = mirror.pod().and_then(|pod| world.facts.nodes.get(pod.node.as_ref()?));
     let Some(node) = node.filter(|node| node.ours) else { return };
     if !is_mirror {
-        plan.wait(format!("a pod of the name {} is there that no manifest asks for", key.path()));
+        plan.wait(format!(
+            "pod {} already exists and no manifest defines it; the static pod of that name is not started",
+            key.path()
+        ));
         return run(world, mirror, node, plan);
     }
     let known = world.facts.pods.get(hash).filter(|facts| facts.key() == *key);
@@ -41,8 +44,8 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &
             delete(mirror, Some(0), "the mirror was deleted, its manifest was not", plan);
             write_mirror(world, pod, plan);
         }
-        None if known.is_none() => delete(mirror, Some(0), "no manifest asks for this static pod", plan),
-        None if !mirror.is_deleting() => delete(mirror, None, "no manifest asks for this static pod any more", plan),
+        None if known.is_none() => delete(mirror, Some(0), "no manifest defines this static pod", plan),
+        None if !mirror.is_deleting() => delete(mirror, None, "its manifest was removed or changed", plan),
         pod => {
             let first = plan.writes.len();
             run(world, &mirror_row(mirror, hash, pod), node, plan);
@@ -55,7 +58,7 @@ pub fn plan(world: &World, key: &Key, hash: &Str, run: StaticPodPlanner, plan: &
 fn create(world: &World, key: &Key, pod: &StaticPod, plan: &mut Plan) {
     let mut others = world.facts.pods.named(key).filter(|(uid, facts)| **uid != pod.hash || facts.removing.is_some());
     if let Some((uid, facts)) = others.next() {
-        plan.wait("its processes of before are being ended");
+        plan.wait("the processes of the previous pod of this name are still ending");
         remove(world, uid, facts, plan);
         return;
     }
@@ -66,7 +69,7 @@ fn write_mirror(world: &World, pod: &StaticPod, plan: &mut Plan) {
     let name = pod.object.text(&["spec", "nodeName"]).unwrap_or_default();
     let ours = world.facts.nodes.get(name).is_some_and(|node| node.ours);
     let Some(node) = world.find("nodes", "", name).filter(|_| ours) else {
-        return plan.wait("its node is not there");
+        return plan.wait("its Node does not exist");
     };
     let mut mirror = (*pod.object).clone();
     mirror.set(&["metadata", "annotations", MIRROR], &*pod.hash);

@@ -81,8 +81,8 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
     }
 }
 
-/// A pod concerns itself. A ConfigMap or a Secret concerns the pods of its namespace that are not ready, which may wait for it, and
-/// those that follow it. A claim concerns pods that may wait for it, and so does an Image object.
+/// The pods that a row concerns: a pod itself; for a ConfigMap or a Secret, the pods of its namespace that are not ready, which may wait
+/// for it, and the pods that follow it; for a claim or an Image object, the pods that may wait for it.
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "pods" => vec![row.key.clone()],
@@ -151,7 +151,7 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     plan.is_settled = changes_nothing && is_passive && !reads_the_write && !row.is_deleting();
 }
 
-/// A pod that has ended for good, of which nothing runs and no status says so: it is not even read.
+/// Whether a pod has ended for good, without a running process and with a status that shows it. Such a pod is not read again.
 fn is_at_rest(world: &World, row: &Row) -> bool {
     let containers = world.facts.pods.get(&row.uid).into_iter().flat_map(|pod| pod.containers.values());
     let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal() && !pod.shows_running);

@@ -63,7 +63,7 @@ fn from_statuses(pod: &LocalPod, init: &[ContainerStatus], main: &[ContainerStat
     }
 }
 
-/// Returns the exit code of a container, or of the attempt before the one that it waits for.
+/// Returns the exit code of a container; while the container waits for its next attempt, the code of the previous one.
 fn exit_of(status: &ContainerStatus) -> Option<i32> {
     let waits = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
     let last = status.last_state.as_ref().filter(|_| waits);

@@ -79,24 +79,24 @@ pub enum AttemptState {
     New,
     /// The start is under way.
     Starting {
-        /// When it was ordered.
+        /// Time of the order to start.
         since: Time,
     },
     /// Nothing of this attempt ran, because it could not be started.
     Refused {
-        /// Kubernetes' reason for it.
+        /// Kubernetes' reason for the refusal.
         reason: String,
         /// Explains the refusal and the remedy.
         message: String,
-        /// When.
+        /// Time of the refusal.
         at: Time,
     },
-    /// It runs.
+    /// The attempt runs.
     Running {
-        /// Since when.
+        /// Start of the attempt.
         since: Time,
     },
-    /// It has ended.
+    /// The attempt has ended.
     Ended(AttemptEnd),
 }
 

@@ -199,7 +199,7 @@ fn next_run(spec: &Probe, kind: ProbeKind, since: Time, results: &ProbeFacts) ->
     }
 }
 
-/// Returns the time of the next early run, if the probe has never succeeded and is no liveness probe.
+/// Returns the time of the next early run, if the probe has never succeeded and is not a liveness probe.
 fn early_run(kind: ProbeKind, last: Time, results: &ProbeFacts) -> Option<Time> {
     let first = results.since.filter(|_| kind != ProbeKind::Liveness && !results.has_succeeded)?;
     let last = results.last_early.map_or(last, |early| early.max(last));

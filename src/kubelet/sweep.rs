@@ -16,7 +16,10 @@ pub fn plan(world: &World, key: &Key, plan: &mut Plan) {
     let is_stranger = |uid: &Str| world.by_uid(uid).is_none() && kept.as_ref() != Some(uid);
     let strangers = world.facts.pods.named(key).filter(|(uid, _)| is_stranger(uid));
     for (uid, pod) in strangers {
-        plan.wait(format!("pod {} ({uid}) is no longer in the store: what is left of it is being ended", key.path()));
+        plan.wait(format!(
+            "pod {} ({uid}) is no longer in the store: its remaining processes are being ended",
+            key.path()
+        ));
         remove(world, uid, pod, plan);
     }
 }

@@ -104,7 +104,10 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
             plan.wake_at(end.later(OVERDUE));
         }
         None if is_held(pod) => {
-            plan.wait(format!("nothing of it runs; it waits for its finalizers: {}", pod.row.finalizers.join(", ")));
+            plan.wait(format!(
+                "its processes have ended; it waits for its finalizers: {}",
+                pod.row.finalizers.join(", ")
+            ));
         }
         None => plan.write(
             WriteVerb::Delete {
@@ -311,7 +314,7 @@ mod tests {
         machine.settle();
         assert_eq!(machine.summary(), "Failed c=Error/0");
         let plan = machine.settle();
-        assert_eq!(plan.waits, ["nothing of it runs; it waits for its finalizers: x.dev/hold"]);
+        assert_eq!(plan.waits, ["its processes have ended; it waits for its finalizers: x.dev/hold"]);
     }
 
     #[test]

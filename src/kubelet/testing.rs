@@ -113,7 +113,7 @@ impl TestMachine {
         machine
     }
 
-    /// The same, on a node that only pretends.
+    /// Makes a machine whose node is simulated.
     pub fn simulated(pod: Value) -> TestMachine {
         let mut machine = TestMachine::new(pod);
         machine.world.facts.nodes.get_mut("n").unwrap().simulated = true;

@@ -13,7 +13,7 @@ pub fn container_user(pod: &LocalPod, member: &PodContainer) -> Result<Option<Co
     }
     let own = member.spec.security_context.as_ref();
     let shared = pod.spec.security_context.as_ref();
-    let id = |number: i64| u32::try_from(number).map_err(|_| format!("{number} is no id of a user or a group"));
+    let id = |number: i64| u32::try_from(number).map_err(|_| format!("{number} is not a valid user or group ID"));
     let given_user = own.and_then(|own| own.run_as_user).or(shared.and_then(|shared| shared.run_as_user));
     let user = given_user.map(id).transpose()?;
     let group = own.and_then(|own| own.run_as_group).or(shared.and_then(|shared| shared.run_as_group));
@@ -33,7 +33,7 @@ pub fn container_user(pod: &LocalPod, member: &PodContainer) -> Result<Option<Co
             .into());
     }
     if non_root == Some(true) && user.or(of_image.and_then(Result::ok)).unwrap_or(me) == 0 {
-        // Kubernetes' words for a user that is written, and for one that the image brings.
+        // Kubernetes' words for a user from the manifest, and for a user from the image.
         let why = if user.is_some() { "container's runAsUser breaks non-root policy" } else { AS_ROOT };
         let hint = if user.is_some() { "" } else { "; write runAsUser, because kloop runs as root" };
         return Err(format!("{why} (pod: \"{}\", container: {}){hint}", pod.full_name(), member.spec.name));

@@ -44,7 +44,7 @@ const OF_PODS: [(&str, &str); 19] = [
 ];
 
 /// References of other kinds: target kinds and paths.
-const OTHERS: [(&str, BuiltinField); 39] = [
+const OTHER_REFERENCES: [(&str, BuiltinField); 39] = [
     ("Deployment", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
     ("ReplicationController", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
     ("ReplicaSet", BuiltinField::existing("HorizontalPodAutoscaler", "spec/scaleTargetRef")),
@@ -106,7 +106,7 @@ pub fn update(resources: &mut [BuildResource], more: &[NameReference]) -> BuildR
         for ((kind, path), spec) in OF_PODS.iter().flat_map(|of| spec.map(|spec| (of, spec))) {
             visit_path(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| update(kind, value));
         }
-        for (kind, field) in &OTHERS {
+        for (kind, field) in &OTHER_REFERENCES {
             field.for_each_value(object, &mut |value| update(kind, value));
         }
         for (kind, field) in more.iter().flat_map(|of| of.field_specs.iter().map(|field| (&of.kind, field))) {

@@ -26,7 +26,7 @@ const PODS: [(&str, &str); 7] = [
 const OF_CONTAINERS: [&str; 4] = ["args", "command", "env/value", "volumeMounts/mountPath"];
 
 /// Fields of other kinds; of all kinds if the kind is empty.
-const OTHERS: [(&str, &str); 10] = [
+const OTHER_FIELDS: [(&str, &str); 10] = [
     ("Deployment", "spec/template/metadata/annotations"),
     ("Ingress", "spec/rules/host"),
     ("Ingress", "spec/tls/hosts"),
@@ -111,7 +111,7 @@ pub fn resolve(resources: &mut [BuildResource], rules: &Rules) -> BuildResult {
 /// The fields of an object that may contain variables.
 fn paths(object: &Object) -> Vec<String> {
     let kind = object.kind();
-    let mut paths: Vec<String> = OTHERS
+    let mut paths: Vec<String> = OTHER_FIELDS
         .iter()
         .filter(|(reference, _)| reference.is_empty() || *reference == kind)
         .map(|(_, path)| (*path).to_owned())

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Adds the annotation to a manifest: compact JSON of the manifest without that annotation, and a newline. Keeps
-/// annotations that are no map, so that validation refuses them.
+/// annotations that are not a map, so that validation refuses them.
 pub fn with_last_applied(manifest: &Object) -> Object {
     let mut modified = manifest.clone();
     match modified.value_at(&["metadata", "annotations"]) {

@@ -1,7 +1,7 @@
 //! Tests of the effect of applies and other writes on an object and its managers.
 
 use super::apply::{FieldApplier, applied};
-use super::update::{created, updated};
+use super::update::{record_create, record_update};
 use crate::kinds::{self, Kind};
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Time};
@@ -67,8 +67,8 @@ impl WriteSequence {
         let manager = FieldManager { name: name.to_owned(), subresource };
         let mut new = body(self.kind, rest);
         match &self.live {
-            None => created(self.kind, &mut new, &manager, now()),
-            Some(live) => updated(self.kind, live, &mut new, Some(&manager), now()),
+            None => record_create(self.kind, &mut new, &manager, now()),
+            Some(live) => record_update(self.kind, live, &mut new, Some(&manager), now()),
         }
         self.live = Some(new);
         self
@@ -348,7 +348,7 @@ fn managers_are_dropped_on_request() {
         let mut new = story.live().clone();
         new.set(&["metadata", "managedFields"], list);
         let manager = FieldManager { name: "b".to_owned(), subresource: "" };
-        updated(story.kind, story.live(), &mut new, Some(&manager), now());
+        record_update(story.kind, story.live(), &mut new, Some(&manager), now());
         assert_eq!(super::is_tracked(&new), is_kept);
         if is_kept {
             assert!(super::are_same(&new, story.live()));

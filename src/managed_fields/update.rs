@@ -23,7 +23,7 @@ const UNOWNED: [&str; 10] = [
 ];
 
 /// Records the writer of a new object as the owner of all its fields.
-pub fn created(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Time) {
+pub fn record_create(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Time) {
     let mut entries = Vec::new();
     transfer_ownership(kind, &mut entries, typed::created(&object.0, ValueShape::for_kind(kind)), manager, now);
     entries::write(object, entries);
@@ -31,7 +31,7 @@ pub fn created(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Ti
 
 /// Records the writer of a changed object as the owner of the changed fields, unless the object has no recorded
 /// managers.
-pub fn updated(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&FieldManager>, now: Time) {
+pub fn record_update(kind: &Kind, old: &Object, new: &mut Object, manager: Option<&FieldManager>, now: Time) {
     if entries::drops_managers(new) {
         new.unset(&["metadata", "managedFields"]);
         return;

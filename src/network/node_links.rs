@@ -49,7 +49,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Plans the condition of this machine's Node that tells which links are down.
+/// Plans the condition of this machine's Node that names the broken links.
 fn report_links(world: &World, row: &Row, plan: &mut Plan) {
     let is_wanted = |node: &Str| node.is_empty() || world.orders.node_links.contains_key(node);
     let broken: Vec<String> = world

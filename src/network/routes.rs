@@ -165,8 +165,8 @@ fn drop_other_machines(world: &World, slice: &mut Object) {
     }
 }
 
-/// Whether a node is another machine that is not linked: one that has joined, one with an end of links of its own, or any other for a machine that has joined itself, and so
-/// knows the Nodes of linked machines only.
+/// Whether a node is another machine to which no link exists: a joined node, a node with its own end of links, or, on a joined node itself,
+/// every node that it does not know as linked.
 fn is_other_machine(world: &World, node: &str) -> bool {
     let is_joined = |row: &Row| row.node().is_some_and(|node| node.is_joined);
     let has_end = |row: &Row| row.node().is_some_and(|node| node.link.is_some());

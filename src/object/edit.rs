@@ -91,7 +91,7 @@ pub fn text(text: &str, edits: &[TextEdit]) -> Option<String> {
 
 /// A map on the path to a change, copied member by member.
 struct EditedMap<'a> {
-    /// The text that it is in.
+    /// The text that contains the map.
     text: &'a str,
     /// The changes in it, ordered by path.
     edits: &'a [&'a TextEdit],

@@ -31,7 +31,7 @@ pub fn find_path(text: &str, path: &[&str]) -> Option<Range<usize>> {
 pub enum ScannedPart<T> {
     /// A part, which begins there.
     Begins(T),
-    /// There is none: the value ends there.
+    /// No further part: the value ends there.
     Ends(usize),
 }
 
@@ -69,7 +69,7 @@ fn next_part(bytes: &[u8], at: usize, brackets: &[u8; 2]) -> Option<ScannedPart<
     }
 }
 
-/// Returns the place of the next byte that is no blank.
+/// Returns the place of the next byte that is not a blank.
 pub fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
         at += 1;

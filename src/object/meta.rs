@@ -21,7 +21,7 @@ pub struct OwnerRef {
     pub kind: String,
     /// Its name, in the dependent's namespace or cluster-scoped.
     pub name: String,
-    /// Its uid, which identifies it.
+    /// The owner's uid, which identifies it.
     pub uid: String,
     /// Whether this owner is the managing controller.
     pub controller: bool,

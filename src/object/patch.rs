@@ -22,7 +22,7 @@ const STEP_BUDGET: usize = 10_000_000;
 /// Error of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
-    /// The patch is no list of operations.
+    /// The patch is not a list of operations.
     Decode(String),
     /// The result is too large.
     TooLarge(String),

@@ -15,7 +15,7 @@ const DEEPEST: usize = 64;
 /// The part of a JSON object that a reader needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum ReadPart {
-    /// All of it.
+    /// The whole object.
     #[default]
     Whole,
     /// Only these fields.

@@ -9,41 +9,41 @@ const MOST_SAID: usize = 2048;
 /// The reason of an error, which determines the HTTP code (Kubernetes: `metav1.StatusReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// 400.
+    /// Code 400.
     BadRequest,
-    /// 401.
+    /// Code 401.
     Unauthorized,
-    /// 403.
+    /// Code 403.
     Forbidden,
-    /// 404.
+    /// Code 404.
     NotFound,
-    /// 405.
+    /// Code 405.
     MethodNotAllowed,
-    /// 406.
+    /// Code 406.
     NotAcceptable,
-    /// 409, the name is in use.
+    /// Code 409, the name is in use.
     AlreadyExists,
-    /// 409, a precondition failed.
+    /// Code 409, a precondition failed.
     Conflict,
-    /// 410, the requested revision is no longer available.
+    /// Code 410, the requested revision is no longer available.
     Expired,
-    /// 413.
+    /// Code 413.
     RequestEntityTooLarge,
-    /// 415.
+    /// Code 415.
     UnsupportedMediaType,
-    /// 422.
+    /// Code 422.
     Invalid,
-    /// 429.
+    /// Code 429.
     TooManyRequests,
-    /// 500.
+    /// Code 500.
     InternalError,
-    /// 500, an error without a reason in Kubernetes.
+    /// Code 500, an error without a reason in Kubernetes.
     Unknown,
-    /// 501.
+    /// Code 501.
     NotImplemented,
-    /// 503.
+    /// Code 503.
     ServiceUnavailable,
-    /// 504.
+    /// Code 504.
     Timeout,
 }
 
@@ -72,7 +72,7 @@ const NAMED: [(&str, Reason); 19] = [
 ];
 
 impl Reason {
-    /// Returns the reason of a body: that with its name, else the one that its code has.
+    /// Finds a reason by its name, else by its code.
     fn parse(name: &str, code: u16) -> Reason {
         let named = NAMED.iter().find(|(known, _)| *known == name);
         let coded = || NAMED.iter().find(|(_, reason)| reason.code() == code);
@@ -234,7 +234,7 @@ impl Status {
         Status::new(Reason::parse("", code), text)
     }
 
-    /// Reads the error of another server: the body of its answer with this HTTP code; `None` if the body is no `Status`.
+    /// Reads the error of another server: the body of its answer with this HTTP code; `None` if the body is not a `Status`.
     pub fn from_value(body: &Value, code_of_answer: u16) -> Option<Status> {
         if body["kind"] != "Status" || body["apiVersion"] != "v1" {
             return None;

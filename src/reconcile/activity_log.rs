@@ -248,7 +248,7 @@ pub fn link_line(node: &str, problem: Option<&str>) -> String {
     }
 }
 
-/// The level of a report's line. A container that ends by the signal of a usual stop is no problem.
+/// The level of a report's line. A container that ends by the signal of a usual stop is not a problem.
 pub fn report_level(report: &Report) -> LogLevel {
     const TERMINATED: i32 = 128 + 15;
     const KILLED: i32 = 128 + 9;

@@ -196,7 +196,8 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// Gives the machine its certificates for links to other machines: those that its source will have, or else ones of the cluster's keys.
+    /// Gives the machine its certificates for links to other machines: from the source in the settings, or else issued with the cluster's
+    /// keys.
     fn take_link_certificates(&mut self) -> anyhow::Result<()> {
         let (Some(machine), Some(node)) = (&mut self.machine, &self.settings.node) else { return Ok(()) };
         match (&self.settings.link_certificates, node.link_address) {
@@ -308,7 +309,7 @@ impl ControlLoop {
                     busy
                 }
                 Err(TickError::Panicked(panic)) => {
-                    log_text(log_sink, format!("{panic}; reading everything anew"));
+                    log_text(log_sink, format!("{panic}; reading all objects again"));
                     std::thread::sleep(AFTER_PANIC);
                     self.reopen()?;
                     true
@@ -316,7 +317,7 @@ impl ControlLoop {
                 Err(TickError::Deposed) => return Ok(RunEnd::Deposed),
                 Err(TickError::Store(error)) => self.handle_store_error(&error, log_sink)?,
                 Err(TickError::Unknown(error)) => {
-                    log_text(log_sink, format!("{error}; reading everything anew"));
+                    log_text(log_sink, format!("{error}; reading all objects again"));
                     self.reopen()?;
                     true
                 }

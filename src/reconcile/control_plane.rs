@@ -40,7 +40,7 @@ pub struct ControlPlane {
     pub loops: Vec<&'static Loop>,
     /// Events that wait to be written.
     pub recorder: EventRecorder,
-    /// The node that this machine is.
+    /// The Node of this machine.
     local: Option<Str>,
     next_heartbeat: Time,
     next_resync: Time,
@@ -70,9 +70,9 @@ pub struct TickInput<'a> {
 /// Work that is due by the clock alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueWork {
-    /// Nodes sent a heartbeat: it is to be noted in the store.
+    /// Nodes have sent heartbeats that have to be stored.
     pub heartbeat: bool,
-    /// Everything is looked at again: the log may be compacted.
+    /// A resync is due: every key is planned, and the log may be compacted.
     pub resync: bool,
 }
 
@@ -82,7 +82,7 @@ impl ControlPlane {
         ControlPlane::with_loops(loops::all_loops(), local, now)
     }
 
-    /// One with these loops.
+    /// Creates a control plane that runs only these loops.
     pub fn with_loops(loops: Vec<&'static Loop>, local: Option<Str>, now: Time) -> ControlPlane {
         ControlPlane {
             world: World::new(now),
@@ -202,7 +202,7 @@ impl ControlPlane {
         });
     }
 
-    /// An event of the node that this machine is for each thing that it lacks.
+    /// Adds an event to this machine's Node for each missing capability.
     pub fn log_missing_capabilities(&mut self, missing_capabilities: &[&MissingCapability], now: Time) {
         let place = self.local.iter().map(|name| Key::new(Resource("nodes"), "", name));
         let Some(row) = place.filter_map(|key| self.world.get(&key)).next() else { return };
@@ -233,7 +233,7 @@ impl ControlPlane {
             Report::SharedNetwork(network) => {
                 let text = format!(
                     "addresses 127.{network}.0.0/16: another cluster that runs on this machine has them as well, and some of its \
-                     pods or Services may have the same address; make one of the two clusters anew"
+                     pods or Services may have the same address; create one of the two clusters again"
                 );
                 return self.log_text(now, &text);
             }
@@ -357,7 +357,7 @@ impl ControlPlane {
     }
 
     fn queue_everything(&mut self, now: Time) {
-        store_tail::everything(&self.world, &self.loops, &mut self.queue, now);
+        store_tail::queue_everything(&self.world, &self.loops, &mut self.queue, now);
         let known = self.world.facts.pods.iter().map(|(_, pod)| pod.key());
         let known: Vec<Key> = known.chain(self.world.facts.statics.keys().cloned()).collect();
         for key in known {

@@ -28,7 +28,8 @@ const PACE: SignedDuration = SignedDuration::from_secs(1);
 /// `DropIfChannelFull`). It is enough for a few thousand pods created at once. Warnings are never dropped.
 const QUEUED: usize = 10_000;
 
-/// Events of one object and source that may come at once, and then one in `REFILL` (client-go: 25, one in 300 s).
+/// Number of events about one object from one source that may be written at once; after that, one in `REFILL` (client-go: 25, and one in
+/// 300 s).
 const BURST: i64 = 25;
 const REFILL: SignedDuration = SignedDuration::from_secs(300);
 

@@ -4,7 +4,7 @@
 //! log stands for the lock between machines. Each leader increments the epoch; every transaction
 //! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
 
-use super::tick::{EPOCH, PATIENCE, read_epoch};
+use super::tick::{EPOCH, WRITE_LOCK_TIMEOUT, read_epoch};
 use crate::apiserver::HEARD;
 use crate::object::Time;
 use crate::runtime::folder;
@@ -72,7 +72,7 @@ pub enum Election {
 pub struct CurrentLeader {
     /// Its process id; 0 when it is not known.
     pub pid: u32,
-    /// Its machine, if that is another one.
+    /// The machine of the leader, if it is another one.
     pub host: Option<String>,
 }
 
@@ -206,7 +206,7 @@ fn replace(path: &Path) -> std::io::Result<File> {
     Ok(lock)
 }
 
-/// Whether this open file is the one that lies at a path.
+/// Whether the open file is still the file at a path.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(open), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
     (open.dev(), open.ino()) == (there.dev(), there.ino())
@@ -243,7 +243,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 /// Begins an epoch that is later than the store's and than `seen`. Earlier leaders can then write nothing any more.
 pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
     loop {
-        let mut txn = store.write(PATIENCE)?;
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT)?;
         let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;
         txn.set_meta(EPOCH, &epoch.to_string())?;
         match txn.commit() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const FILE: &str = "loops.json";
 
 /// Shortest time between two writes of that file.
-const PAUSE: Duration = Duration::from_millis(50);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Counters and levels, read at any time by other threads.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl LoopMetrics {
     pub fn publish(&self, home: &Path) {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sample) = self.sample() else { return };
-        if published.is_some_and(|(at, ticks)| ticks == sample.ticks || at.elapsed() < PAUSE) {
+        if published.is_some_and(|(at, ticks)| ticks == sample.ticks || at.elapsed() < MIN_WRITE_INTERVAL) {
             return;
         }
         *published = Some((Instant::now(), sample.ticks));

@@ -39,7 +39,7 @@ use crate::object::{Key, Time};
 /// One action or event, as a log line for users.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// When.
+    /// Time of the action or event.
     pub at: Time,
     /// The loop, or `reconcile` itself.
     pub by: &'static str,

@@ -39,8 +39,8 @@ const NOT_HELD: MissingCapability = MissingCapability {
     condition: "ProcessHandles",
     reason: "NotHeld",
     message: "pidfds are not available on this machine (an old kernel, or a sandbox around it, refuses pidfd_open or pidfd_send_signal): \
-           shareProcessNamespace has no effect, and where there are no process namespaces either, what a container's program has \
-           started goes on when the pod's shim is killed",
+           shareProcessNamespace has no effect, and without PID namespaces, child processes of a container survive when the pod's shim \
+           is killed",
 };
 
 /// Returns the capabilities that this machine lacks.

@@ -31,7 +31,7 @@ pub fn note_settings(store: &mut Store, scheduler: &str, loops: &[&'static Loop]
 
 /// Notes the heartbeat of the leader with this epoch.
 pub fn note_heartbeat(store: &mut Store, epoch: u64, now: Time) -> Result<(), StoreError> {
-    let mut txn = store.write(tick::PATIENCE)?;
+    let mut txn = store.write(tick::WRITE_LOCK_TIMEOUT)?;
     if tick::read_epoch(&txn)? != Some(epoch) {
         // The tick sees it, too, and ends the run.
         return Ok(());

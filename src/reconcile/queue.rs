@@ -146,7 +146,7 @@ impl WorkQueue {
         self.sequence
     }
 
-    /// The most important key that is due, taken out, if it is among those that are meant.
+    /// Removes and returns the most important due key that passes the filter.
     pub fn pop(&mut self, now: Time, among: DueFilter, rank: impl Fn(&Key) -> QueuePriority) -> Option<Item> {
         self.take_from_backlog();
         while let Some((at, sequence, item)) = self.order.pop_first() {

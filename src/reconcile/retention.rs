@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Time to live of an event that does not recur.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
 /// Number of events that any cluster may keep.
-const MOST: usize = 10_000;
+const MAX_EVENTS: usize = 10_000;
 /// Number of events that a cluster may keep for each pod, if that is more.
 const FOR_EACH_POD: usize = 10;
 /// Divisor of the limit: events may exceed it by this part before old ones are deleted together.
@@ -39,7 +39,7 @@ pub fn expired_events(world: &World) -> Vec<Key> {
 }
 
 fn max_events(world: &World) -> usize {
-    MOST.max(FOR_EACH_POD * world.count_of("pods"))
+    MAX_EVENTS.max(FOR_EACH_POD * world.count_of("pods"))
 }
 
 fn is_over(at: Time, now: Time) -> bool {
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn oldest_events_are_removed_when_there_are_far_too_many() {
         let fresh = |count: usize| world((0..count).map(|number| (number, 9_000, 9_000)));
-        assert_eq!(names(&fresh(MOST + MOST / SLACK)), Vec::<String>::new());
-        let world = fresh(MOST + MOST / SLACK + 1);
+        assert_eq!(names(&fresh(MAX_EVENTS + MAX_EVENTS / SLACK)), Vec::<String>::new());
+        let world = fresh(MAX_EVENTS + MAX_EVENTS / SLACK + 1);
         let gone = names(&world);
         assert_eq!((gone.len(), &*gone[0], &**gone.last().unwrap()), (1001, "e000000", "e001000"));
     }
 
     #[test]
     fn a_large_cluster_keeps_more() {
-        let mut world = world((0..MOST + MOST / SLACK + 1).map(|number| (number, 9_000, 9_000)));
+        let mut world = world((0..MAX_EVENTS + MAX_EVENTS / SLACK + 1).map(|number| (number, 9_000, 9_000)));
         for number in 0..1200 {
             let name = format!("p{number}");
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name}});

@@ -7,12 +7,12 @@ use crate::object::{Key, Time};
 use crate::world::World;
 use jiff::SignedDuration;
 
-/// Nothing is left to do.
+/// A state in which no loop has anything to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
-    /// Everything up to this revision was looked at.
+    /// The revision up to which every change was handled.
     pub revision: u64,
-    /// When a loop wants to plan again even if nothing changes.
+    /// Time at which a loop plans again even if nothing changes.
     pub next: Option<Time>,
 }
 
@@ -21,9 +21,9 @@ pub struct Idle {
 pub enum RunEnd {
     /// Nothing is left to do, and the World has converged.
     Converged,
-    /// This is missing: the time is over, or all of it has failed for good.
+    /// Unmet conditions: the time is over, or all of them have failed for good.
     Unmet(Vec<Unmet>),
-    /// The user ended it.
+    /// The user stopped the run.
     Stopped,
     /// The candidate of this process leads now.
     Elected,
@@ -42,7 +42,7 @@ pub enum RunUntil {
     Closed(SignedDuration),
 }
 
-/// An object that is not what its spec asks for, and why.
+/// An object that does not match its spec, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The object.

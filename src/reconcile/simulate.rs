@@ -65,7 +65,7 @@ pub struct Simulation {
 pub enum SimulatedTick {
     /// Rows were written or effects ordered, or there may be more to do at once.
     Busy,
-    /// Nothing is left to do now.
+    /// No loop has anything to do at this time.
     Quiet,
     /// The control plane crashed after the commit, and has started again.
     Crashed,
@@ -80,7 +80,7 @@ impl Simulation {
         Simulation::with_cluster(api, SimulatedMachine::new(), plan)
     }
 
-    /// The same over a cluster and a machine that are there already.
+    /// Starts a control plane over an existing cluster and machine.
     pub fn with_cluster(api: Api, machine: SimulatedMachine, plan: SimulationConfig) -> anyhow::Result<Simulation> {
         let mut simulation = Simulation {
             plane: ControlPlane::new(None, plan.begin),

@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Stages one write of a plan in the World, through the API server's pipeline. A template cache is used unless the plan has only one write.
-/// An attempt is no object, so it stages nothing.
+/// An attempt is not an object, so it stages nothing.
 pub fn stage_write(
     world: &mut World,
     verb: &WriteVerb,
@@ -82,7 +82,7 @@ fn kind_of(kinds: &KindRegistry, object: &Object) -> Result<&'static Kind, Statu
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no kind {} in {}", object.kind(), object.api_version())))
 }
 
-/// Stages a deletion. A missing object is no error.
+/// Stages a deletion. A missing object is not an error.
 fn stage_delete(
     txn: &mut dyn Transaction,
     key: &Key,

@@ -14,9 +14,9 @@ const QUIET: Duration = Duration::from_secs(5);
 
 /// State of the start.
 pub(super) enum StartCode {
-    /// This was the last work for the machine.
+    /// The start is not over; the time of the last work for the machine.
     Runs(Instant),
-    /// Its pages have been given back.
+    /// The start is over, and its pages were released.
     Released,
 }
 

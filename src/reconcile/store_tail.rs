@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Most log entries taken in at once.
 const BATCH: usize = 2000;
 
-/// Fills an empty World with everything that there is.
+/// Fills an empty World with all objects of the store.
 pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
     world.revision = read.revision()?;
     let profiles = read.meta(apiserver::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
@@ -128,7 +128,7 @@ pub fn queue_concerned(
     }
 }
 
-/// Makes the keys of a loop due that a change could help, and the changed one itself where its loop's filter says so.
+/// Makes due the keys of a loop that a change could help, and the changed key itself if the loop's filter accepts it.
 fn wake_waiting(
     world: &World,
     (place, root, filter): (usize, &str, &WaitFilter),
@@ -150,7 +150,7 @@ fn wake_waiting(
 
 /// Makes every key due, at a resync and at the start. A deleted root is due as long as a row concerns it, because its remains have to be
 /// cleaned up. Pods are the exception: their remains are on the machine, not in the store.
-pub fn everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Time) {
+pub fn queue_everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, at: Time) {
     for (place, each) in loops.iter().enumerate() {
         let mut look = |root: Key| queue.add((place, root), at);
         world.list(each.root).map(|row| row.key.clone()).for_each(&mut look);

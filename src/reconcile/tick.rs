@@ -27,7 +27,7 @@ use tracing::field::Empty;
 use tracing::{debug_span, trace_span};
 
 /// Time that a tick waits for the write lock. After that the control plane logs the holder of the lock, applies reports, and tries again.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Minimum pause before the next plan of a loop that had no writes and asks to plan again at once, so that no loop spins.
 const MOMENT: SignedDuration = SignedDuration::from_millis(10);
@@ -173,7 +173,7 @@ impl Tick<'_> {
         let span = debug_span!("tick", revision = self.world.revision, keys = Empty, rows = Empty).entered();
         let mut rounds = 0..COMPILE_ROUNDS;
         let txn = loop {
-            let txn = store.write(PATIENCE)?;
+            let txn = store.write(WRITE_LOCK_TIMEOUT)?;
             if read_epoch(&txn)? != Some(self.epoch) {
                 return Err(TickError::Deposed);
             }

@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 /// Maximum number of plans that wait.
 const MOST_PLANS: usize = 4096;
 /// Time after which a plan is made anew, with the present time, though its first attempt still waits for further answers.
-const LONGEST: SignedDuration = SignedDuration::from_secs(60);
+const REPLAN_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Sends a question for a plan; the answer comes back with [`WaitingPlans::put`].
 type Asker = Box<dyn Fn(Item, QuestionId, WebhookQuestion) + Send>;
@@ -36,11 +36,11 @@ struct WaitingPlan {
 
 /// The inputs with which a key is planned.
 pub enum PlanInputs {
-    /// It still waits, and is not planned now.
+    /// The plan waits for answers, so the key is not planned now.
     Waits,
-    /// Those of the attempt before, or new ones, and the World's revision at the first attempt.
+    /// The inputs of the attempt before, or new ones, and the World's revision at the first attempt.
     Inputs(WriteInputs, u64),
-    /// No webhook can be asked here: a simulation.
+    /// Webhooks cannot be called: this is a simulation.
     Unavailable,
 }
 
@@ -62,7 +62,7 @@ impl WaitingPlans {
         if self.plans.get(item).is_some_and(|plan| plan.open > 0) {
             return PlanInputs::Waits;
         }
-        let known = self.plans.remove(item).filter(|plan| now.duration_since(plan.inputs.time(now)) <= LONGEST);
+        let known = self.plans.remove(item).filter(|plan| now.duration_since(plan.inputs.time(now)) <= REPLAN_AFTER);
         let (mut inputs, first) =
             known.map_or_else(|| (WriteInputs::default(), revision), |plan| (plan.inputs, plan.revision));
         inputs.begin();

@@ -120,7 +120,7 @@ enum BuildProgress {
     Running,
 }
 
-/// Whether the last successful build had the inputs of this one.
+/// Whether the last successful build used the same inputs.
 pub fn is_done(state: &Path, image: &str, build: &BuildCommand) -> bool {
     fs::read_to_string(build_folder(state, image).join("done")).is_ok_and(|done| done == build.inputs)
 }
@@ -248,7 +248,7 @@ fn last_lines(log: &[u8]) -> String {
 /// Whether this attempt is the first with a program that was built while the previous attempt ran; its log then begins with the build's
 /// output.
 pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
-    let pod = folder::pod(state, &start.pod_uid);
+    let pod = folder::pod_path(state, &start.pod_uid);
     let known = folder::read_record(&pod).and_then(|mut record| record.containers.remove(&*start.container));
     let Some(before) = known.filter(|known| known.attempt.checked_add(1) == Some(start.attempt)) else { return false };
     let began = match before.state {
@@ -259,7 +259,7 @@ pub fn is_news(state: &Path, image: &str, start: &Start) -> bool {
     let built = fs::metadata(build_folder(state, image).join("done")).and_then(|done| done.modified());
     let built = built.ok().and_then(|built| Time::try_from(built).ok());
     let is_later = began.zip(built).is_some_and(|(began, built)| wire::moment(began) < built);
-    is_later && !pod.join(folder::log(&start.container, start.attempt)).exists()
+    is_later && !pod.join(folder::log_path(&start.container, start.attempt)).exists()
 }
 
 /// Writes the build's output to the log of a container that waited for it.
@@ -281,7 +281,7 @@ impl BuildLogWriter {
     /// Creates the log. For a pod without a folder, also creates the folder and a record that identifies the pod.
     pub fn create(state: &Path, epoch: u64, start: &Start) -> anyhow::Result<BuildLogWriter> {
         let image = start.requested_image.as_ref().map(|image| &*image.name).unwrap_or_default();
-        let pod = folder::pod(state, &start.pod_uid);
+        let pod = folder::pod_path(state, &start.pod_uid);
         folder::private_folder(&pod)?;
         if folder::read_record(&pod).is_none() {
             let boot = super::process::boot_id().to_string();
@@ -291,9 +291,9 @@ impl BuildLogWriter {
             )?;
         }
         folder::private_folder(&pod.join(&*start.container))?;
-        folder::make_file(&pod.join(folder::built(&start.container, start.attempt)), 0o600)?;
+        folder::make_file(&pod.join(folder::built_mark_path(&start.container, start.attempt)), 0o600)?;
         let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
-        let path = pod.join(folder::log(&start.container, start.attempt));
+        let path = pod.join(folder::log_path(&start.container, start.attempt));
         // Replaces output that an earlier try of this attempt has written.
         let mut options = fs::OpenOptions::new();
         let to = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;

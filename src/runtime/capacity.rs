@@ -11,7 +11,7 @@ pub const PODS: u32 = 2000;
 /// Capacity of a machine as a node.
 #[derive(Clone, Debug)]
 pub struct MachineCapacity {
-    /// Its name, which becomes the node's.
+    /// The machine's name, which the node gets.
     pub name: String,
     /// Cores, in thousandths.
     pub cpu_milli: i64,

@@ -32,9 +32,9 @@ use x509_cert::time::{Time as CertificateTime, Validity};
 const ECDSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
-/// Time before now from which on a certificate counts, for clocks that are late.
+/// Time by which a certificate starts in the past, for clients whose clocks are late.
 const BACKDATE: i64 = 300;
-/// Lifetime from which on that time is a part of it.
+/// Lifetime in seconds from which on the backdating shortens the certificate instead of adding to its lifetime.
 const LONG: i64 = 8 * 3600;
 
 /// The authority of a cluster.

@@ -32,7 +32,7 @@ pub struct ContainerFilesystem {
 impl ContainerFilesystem {
     /// Finds a container's file system; `None` when it does not run.
     pub fn find(state: &Path, uid: &str, container: &str) -> io::Result<Option<ContainerFilesystem>> {
-        let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
+        let record = folder::read_record(&folder::pod_path(state, uid)).filter(|_| folder::is_plain_name(uid));
         let process = record.and_then(|record| record.containers.get(container)?.process());
         let Some(process) = process.filter(|process| process.lives()) else { return Ok(None) };
         let proc = PathBuf::from(format!("/proc/{}", process.pid));
@@ -49,7 +49,7 @@ impl ContainerFilesystem {
         openat2(&self.root, self.cwd.join(path), flags | OFlags::CLOEXEC, Mode::empty(), stay)
     }
 
-    /// Copies a file or a folder to a path of ours; gives the links that were left out. A link is no file: it is left out, too.
+    /// Copies a file or a folder to a path of ours; gives the links that were left out. A link is not a file: it is left out, too.
     pub fn copy_out(&self, path: &Path, to: &Path) -> io::Result<Vec<SkippedLink>> {
         let missing = |error| describe_error("Cannot stat", path, error);
         let itself = OFlags::PATH | OFlags::NOFOLLOW;
@@ -299,7 +299,7 @@ mod tests {
         // Folders on the way are made.
         place.copy_out(Path::new("tree/deep/run"), &out.join("far/away/run")).expect("taken");
         assert_eq!(fs::read_to_string(out.join("far/away/run")).expect("there"), "run");
-        // A link by itself is no file either.
+        // A link by itself is not a file either.
         let links = place.copy_out(Path::new("tree/link"), &out.join("alone")).expect("taken");
         assert_eq!(links, [SkippedLink { at: out.join("alone"), to: "deep/run".into() }]);
         assert!(!out.join("alone").exists());

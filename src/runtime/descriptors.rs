@@ -6,7 +6,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::sync::OnceLock;
 
 /// Maximum limit to set.
-const MOST: u64 = 1 << 20;
+const MAX_LIMIT: u64 = 1 << 20;
 
 /// The limit that this process was started with, once it was raised.
 static ORIGINAL: OnceLock<Rlimit> = OnceLock::new();
@@ -14,7 +14,7 @@ static ORIGINAL: OnceLock<Rlimit> = OnceLock::new();
 /// Raises the soft limit of this process to the hard one.
 pub fn raise() {
     let original = getrlimit(Resource::Nofile);
-    let current = Some(original.maximum.map_or(MOST, |hard| hard.min(MOST)));
+    let current = Some(original.maximum.map_or(MAX_LIMIT, |hard| hard.min(MAX_LIMIT)));
     if original.current < current && setrlimit(Resource::Nofile, Rlimit { current, maximum: original.maximum }).is_ok()
     {
         let _ = ORIGINAL.set(original);
@@ -23,10 +23,10 @@ pub fn raise() {
 
 /// Returns the maximum number of descriptors of this process.
 pub fn soft_limit() -> usize {
-    getrlimit(Resource::Nofile).current.map_or(MOST as usize, |most| most.min(MOST) as usize)
+    getrlimit(Resource::Nofile).current.map_or(MAX_LIMIT as usize, |most| most.min(MAX_LIMIT) as usize)
 }
 
-/// Gives a process that was just started the limit that this one was started with.
+/// Gives a new process the limit of descriptors with which this process was started.
 pub fn restore_limit(pid: Pid) {
     if let Some(original) = ORIGINAL.get() {
         // If that is not permitted, the process keeps the higher limit.
@@ -49,7 +49,7 @@ mod tests {
     fn raised_limit_is_not_passed_on() {
         let before = soft(std::process::id());
         raise();
-        let hard = getrlimit(Resource::Nofile).maximum.map_or(MOST, |hard| hard.min(MOST));
+        let hard = getrlimit(Resource::Nofile).maximum.map_or(MAX_LIMIT, |hard| hard.min(MAX_LIMIT));
         assert!(soft_limit() as u64 >= hard, "{} of {hard}", soft_limit());
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         restore_limit(Pid::from_child(&child));

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// End of a burst of changes.
 const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(100), longest: Duration::from_secs(2) };
 /// Maximum number of files that are read for an image.
-const MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 /// For larger files, size and modification time stand for the content.
 const LARGE: u64 = 8 * 1024 * 1024;
 
@@ -145,13 +145,13 @@ fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> Source
         walk(&base, &parts, &mut found, folders);
     }
     let mut hasher = DefaultHasher::new();
-    for path in found.iter().take(MOST) {
+    for path in found.iter().take(MAX_FILES) {
         path.hash(&mut hasher);
         content(path, &mut hasher);
     }
     let message = match found.len() {
-        0 => "no file is there that the patterns of spec.watch stand for".to_owned(),
-        count if count > MOST => format!("more than {MOST} files: only the first {MOST} are watched"),
+        0 => "no file matches spec.watch".to_owned(),
+        count if count > MAX_FILES => format!("more than {MAX_FILES} files: only the first {MAX_FILES} are watched"),
         _ => String::new(),
     };
     SourceDigests { digest: format!("{:016x}", hasher.finish()).into(), files: found.len(), message }
@@ -169,19 +169,19 @@ fn content(path: &Path, hasher: &mut DefaultHasher) {
     }
 }
 
-/// Collects the files below a folder that a pattern stands for. A folder that is named last stands for all that is in it.
+/// Collects the files below a folder that match a pattern. If the last part of the pattern names a folder, collects all files in it.
 fn walk(folder: &Path, parts: &[NamePattern<'_>], found: &mut BTreeSet<PathBuf>, folders: &mut BTreeSet<PathBuf>) {
     let Some((part, rest)) = parts.split_first() else { return };
     if part.text == ".." {
         return walk(&folder.join(".."), rest, found, folders);
     }
     let Ok(entries) = fs::read_dir(folder) else {
-        // It may come: whoever makes it changes the folder above.
+        // The folder may be created later, which changes the nearest existing folder above it.
         folders.extend(folder.ancestors().find(|above| above.is_dir()).map(Path::to_owned));
         return;
     };
     folders.insert(folder.to_owned());
-    if found.len() > MOST || folders.len() > MOST {
+    if found.len() > MAX_FILES || folders.len() > MAX_FILES {
         return;
     }
     if part.text == "**" {
@@ -281,10 +281,10 @@ mod tests {
         ] {
             assert_eq!(look(globs).files, files, "{globs:?}");
         }
-        assert!(look(&["none/*"]).message.starts_with("no file is there"));
+        assert!(look(&["none/*"]).message.starts_with("no file matches"));
         let before = look(&["**/*.py"]).digest;
         write("src/b.py", "src/b.py");
-        assert_eq!(look(&["**/*.py"]).digest, before, "the same content is no change");
+        assert_eq!(look(&["**/*.py"]).digest, before, "the same content is not a change");
         write("src/b.py", "other");
         assert_ne!(look(&["**/*.py"]).digest, before);
     }

@@ -43,7 +43,7 @@ pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
 /// The variable that marks everything that a probe or a hook starts.
 pub const EXEC: &str = "KLOOP_EXEC";
 
-/// Makes the state folder ready. It may be one that the user reads with others (the database's); what is below is ours alone.
+/// Creates the state folder. The database's folder may be readable for other users; folders below it are private.
 pub fn prepare(state: &Path) -> Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(state) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -94,17 +94,17 @@ pub fn is_plain_name(name: &str) -> bool {
 }
 
 /// A pod's folder.
-pub fn pod(state: &Path, uid: &str) -> PathBuf {
+pub fn pod_path(state: &Path, uid: &str) -> PathBuf {
     state.join("pods").join(uid)
 }
 
 /// An attempt's log, relative to the pod's folder.
-pub fn log(container: &str, attempt: u32) -> PathBuf {
+pub fn log_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.log"))
 }
 
-/// Says that an attempt's log holds nothing yet but what building its image has written; relative to the pod's folder.
-pub fn built(container: &str, attempt: u32) -> PathBuf {
+/// A file that exists while an attempt's log has only the output of the build of its image; relative to the pod's folder.
+pub fn built_mark_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.built"))
 }
 
@@ -116,13 +116,13 @@ pub fn newest_attempts(pod: &Path) -> Vec<(String, u32)> {
         let attempt = |name: &str| name.strip_suffix(".log")?.parse().ok();
         let newest = files.filter_map(|file| attempt(file.file_name().to_str()?)).max()?;
         let name = folder.file_name().into_string().ok()?;
-        (!pod.join(built(&name, newest)).exists()).then_some((name, newest))
+        (!pod.join(built_mark_path(&name, newest)).exists()).then_some((name, newest))
     });
     newest.collect()
 }
 
 /// An attempt's termination message, relative to the pod's folder.
-pub fn message(container: &str, attempt: u32) -> PathBuf {
+pub fn message_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.message"))
 }
 
@@ -203,7 +203,7 @@ pub fn read_records(state: &Path) -> impl Iterator<Item = ShimRecord> {
 
 /// The main process of a pod's container, as its shim has recorded it; none when none runs on this machine.
 pub fn main_process(state: &Path, uid: &str, container: &str) -> Option<ProcessIdentity> {
-    let record = read_record(&pod(state, uid)).filter(|record| record.boot == process::boot_id())?;
+    let record = read_record(&pod_path(state, uid)).filter(|record| record.boot == process::boot_id())?;
     record.containers.get(container)?.process().filter(|process| process.lives())
 }
 
@@ -289,7 +289,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(write_beside(path, content)?, path)
 }
 
-/// Writes what is to take a file's place into another one, which nobody else can read.
+/// Writes the new content of a file into a second file beside it, which no other user can read.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let fresh = path.with_added_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;

@@ -1,9 +1,9 @@
-//! Low ports of pods, where the machine keeps such ports for root.
+//! Low ports of pods on machines that reserve low ports for root.
 //!
-//! A program in a pod may listen at port 80 as in a cluster, although an ordinary user may not: its socket is bound to another port of the
-//! pod's address, and everything of kloop that connects to the pod's port 80 goes there. The number of that port follows from the one that
-//! was asked for, so that nobody has to be told: 61520 for 80, above those that Linux hands out by itself (32768 to 60999).
-//! Never: moves a port of an address that is not a pod's.
+//! A program in a pod may listen at port 80 as in a cluster, although an ordinary user may not: its socket is bound to a higher port of the
+//! pod's address, and every part of kloop that connects to the pod's port 80 connects to that port. The higher port is computed from the
+//! low one, so that no process has to be told: 61520 for 80, above the ports that Linux assigns by itself (32768 to 60999). Never: moves a
+//! port of an address that is not a pod's.
 
 use crate::world::ingress_routes::LOW_PORTS_MOVED_BY as MOVED_BY;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

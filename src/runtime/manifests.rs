@@ -17,7 +17,7 @@ const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(50), longe
 /// Interval between reads of a watched folder without changes (kubelet: fileCheckFrequency).
 const CHECK: Duration = Duration::from_secs(20);
 /// Maximum size of a manifest in bytes (Kubernetes: maxConfigLength).
-const MOST: u64 = 10 << 20;
+const MAX_MANIFEST_BYTES: u64 = 10 << 20;
 
 /// A command to the thread.
 enum ManifestCommand {
@@ -116,16 +116,16 @@ fn text(path: &Path) -> Result<String, String> {
     let meta =
         std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
     if !meta.is_file() {
-        return Err("is no regular file".into());
+        return Err("is not a regular file".into());
     }
     let mut bytes = Vec::new();
     let file =
         std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
-    file.take(MOST + 1)
+    file.take(MAX_MANIFEST_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("cannot be read: {error}", error = io_error_text(error)))?;
-    if bytes.len() as u64 > MOST {
-        return Err(format!("is larger than {MOST} bytes"));
+    if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+        return Err(format!("is larger than {MAX_MANIFEST_BYTES} bytes"));
     }
     yaml::decode_bytes(&bytes).map_err(|error| error.to_string())
 }

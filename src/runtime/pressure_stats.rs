@@ -6,7 +6,7 @@ use procfs::{Current, LoadAverage};
 use std::fs;
 use std::path::Path;
 
-/// Measures those that matter; what cannot be read is left out. The state's file system is what its pods write to.
+/// Measures the wanted resources, and leaves out those that cannot be read. Pods write to the file system that holds the state.
 pub fn measure(state: &Path, wanted: impl Iterator<Item = PressureSignal>) -> ResourceLevels {
     wanted.filter_map(|signal| Some((signal, measure_level(signal, state)?))).collect()
 }

@@ -98,7 +98,7 @@ impl ProcessIdentity {
         stat(self.pid).is_some_and(|stat| stat.identity == self && !stat.zombie)
     }
 
-    /// Sends a signal to exactly this process. Returns false when it is gone, or when it is no child and pidfds are not available.
+    /// Sends a signal to exactly this process. Returns false when it is gone, or when it is not a child and pidfds are not available.
     pub fn signal(self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
         let held = pidfd_open(pid, PidfdFlags::empty());

@@ -130,8 +130,8 @@ fn leftovers(dead: &[(&Path, &ShimRecord)], sessions: &mut HashSet<i32>) -> Vec<
     victims
 }
 
-/// Ends a shim that cannot be spoken to, with everything below it. It is stopped first, so that it neither starts more nor tells
-/// of ends that were not the containers' own.
+/// Ends a shim that does not answer, with all its descendants. Stops the shim first, so that it neither starts a process nor reports the
+/// killed ones as ended by themselves.
 pub fn end_shim(shim: ProcessIdentity) {
     shim.signal(Signal::STOP);
     // The next iteration meets new forks; processes stuck in the kernel are left to the sweep that follows.

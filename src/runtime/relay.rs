@@ -1,4 +1,4 @@
-//! Relays TCP connections for clients that are no pods, in both directions; half-closes one side when the other one has.
+//! Relays TCP connections for clients that are not pods, in both directions; half-closes one side when the other one has.
 //!
 //! Knows: the destination of each connection is looked up when it arrives, so that it is never outdated. All connections of a thread share
 //! one read buffer; bytes are kept only when the other side does not accept them at once, which is rare.

@@ -19,11 +19,11 @@ const HARMLESS: [Signal; 8] =
 /// The effect of a signal that would end a process without a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It has the effect that it has on any process: it is handled, ignored on purpose, or ends it.
+    /// The signal has its usual effect: the process handles it, ignores it on purpose, or ends.
     Normal,
     /// It waits until the process takes it up or unblocks it. In the second case the kernel drops it.
     Blocked,
-    /// The kernel drops it, or a thread that runs at this moment begins or ends a wait for it: only another look can tell.
+    /// The kernel drops the signal, or a running thread begins or ends a wait for it at this moment: only another check can tell.
     Unclear,
     /// The kernel drops it.
     Dropped,

@@ -1,7 +1,7 @@
-//! The simulated twin: a machine that only pretends, at any scale and without a clock of its own.
+//! A simulated machine: it runs no processes, has any size, and has no clock of its own.
 //!
-//! Takes the same effects as the real machine and gives the same reports when they are [`SimulatedMachine::due`]. Everything it does is
-//! decided by the effects, the times it is told and its [`SimulatedSettings`].
+//! Takes the same effects as the real machine, and gives the same reports when they are [`SimulatedMachine::due`]. Its behaviour depends
+//! only on the effects, the times that callers pass, and its [`SimulatedSettings`].
 
 use super::Host;
 use crate::object::{Str, Time};
@@ -21,15 +21,15 @@ pub type StartJudge = fn(&Start) -> Option<(String, String)>;
 /// Behaviour of the simulated machine.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedSettings {
-    /// Between the order to start and Running.
+    /// Time between the order to start and Running.
     pub start_delay: SignedDuration,
-    /// Between the stop signal and the end of a container that heeds it.
+    /// Time between the stop signal and the end of a container that does not ignore it.
     pub stop_delay: SignedDuration,
-    /// Between the order to remove a pod and its removal.
+    /// Time between the order to remove a pod and its removal.
     pub remove_delay: SignedDuration,
-    /// Between a probe and its answer.
+    /// Time between a probe and its answer.
     pub probe_delay: SignedDuration,
-    /// Images that cannot be had: reason and message.
+    /// Images that cannot be resolved: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
     /// Decides which attempts cannot start, as a real machine would: reason and message.
     pub judge: Option<StartJudge>,
@@ -81,7 +81,7 @@ impl SimulatedContainer {
     }
 }
 
-/// One pod: what its shim knows of it.
+/// The state of a pod, as its shim would know it.
 #[derive(Default)]
 struct SimulatedPod {
     facts: PodFacts,
@@ -173,7 +173,8 @@ impl SimulatedMachine {
         })
     }
 
-    /// Everything that runs or has run, as the shims tell a new leader. What the last one ordered and was not done yet shows later.
+    /// All containers that run or have run, as the shims would report them to a new leader. Later reports show the orders of the previous
+    /// leader that were not carried out yet.
     pub fn inventory(&self) -> BTreeMap<Str, PodFacts> {
         let container = |(name, sim): (&Str, &SimulatedContainer)| {
             let facts = ContainerFacts::new(sim.attempt, sim.state.clone()?);
@@ -215,7 +216,7 @@ impl SimulatedMachine {
         }
     }
 
-    /// Tells where a container stands to one who seems not to know.
+    /// Repeats a container's state for a control plane that seems not to know it.
     fn remind(&mut self, now: Time, uid: &Str, container: &Str) {
         let known = self.pods.get(uid).and_then(|pod| pod.containers.get(container));
         let Some((attempt, Some(state))) = known.map(|sim| (sim.attempt, sim.state.clone())) else { return };

@@ -38,11 +38,11 @@ pub struct TokenSigner {
 /// Reasons to refuse a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It is no token of this key.
+    /// The text is not a token that this key has signed.
     Invalid,
-    /// Its time is over.
+    /// The token has expired.
     Expired,
-    /// Its time has not begun.
+    /// The token is not valid yet.
     Early,
 }
 

@@ -16,14 +16,14 @@ const REFUSED: u8 = 3;
 /// The exit code of a trial that failed in another way.
 const UNCLEAR: u8 = 4;
 /// Pause between two trials.
-const PAUSE: Duration = Duration::from_millis(100);
+const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
 
 /// Whether the kernel allows the feature that `kloop shim <word>` of this binary tries.
 pub fn is_possible(program: &Path, word: &str) -> bool {
     for number in 0..TRIES {
         if number > 0 {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(TRIAL_INTERVAL);
         }
         let mut command = Command::new(program);
         command.args(["shim", word]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -19,7 +19,7 @@ const TICK: u64 = 10_000_000;
 
 /// Returns the cumulative usage of each running container of a pod, by name; empty for a pod that does not run here.
 pub fn sample_pod(state: &Path, uid: &str) -> BTreeMap<String, UsageSample> {
-    let pod = folder::pod(state, uid);
+    let pod = folder::pod_path(state, uid);
     let Some(record) = folder::read_record(&pod).filter(|record| record.boot == process::boot_id()) else {
         return BTreeMap::new();
     };
@@ -219,7 +219,11 @@ mod tests {
         let sample = sample_container(own, std::iter::empty(), true).unwrap();
         assert!(sample.cpu_nanos > 0 && sample.memory > 0, "{sample:?}");
         let stranger = ProcessIdentity { start: own.start + 1, ..own };
-        assert_eq!(sample_container(stranger, std::iter::empty(), true), None, "a reused pid is no process of the pod");
+        assert_eq!(
+            sample_container(stranger, std::iter::empty(), true),
+            None,
+            "a reused pid is not a process of the pod"
+        );
         let machine = sample_machine().unwrap();
         assert!(machine.cpu_nanos > 0 && machine.memory > 0, "{machine:?}");
     }

@@ -121,7 +121,7 @@ fn set(profile: &mut SchedulerProfile, point: &str, value: &Value, path: &str) -
     Ok(())
 }
 
-/// The name of a plugin that there is at this point.
+/// Returns the name of a plugin that exists at this extension point.
 fn known_plugin<'a>(value: &'a Value, point: &str, path: &str, fields: &[&str]) -> ConfigResult<&'a str> {
     refuse_other_fields(value, path, fields)?;
     let name = text(&value["name"], &format!("{path}.name"), "")?;

@@ -33,14 +33,14 @@ impl NodeVerdict {
     }
 }
 
-/// One plugin that refuses a node. The pod can run there only when each of them thinks otherwise.
+/// A plugin that refuses a node. The pod can run on the node only when no plugin refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginRefusal {
     /// The plugin.
     pub plugin: &'static str,
     /// Its reasons, in Kubernetes' words.
     pub reasons: Vec<String>,
-    /// That other pods go away cannot help.
+    /// Whether the removal of other pods cannot help.
     pub unresolvable: bool,
 }
 

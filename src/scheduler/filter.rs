@@ -154,7 +154,7 @@ static NODE_PLUGINS: [FilterPlugin<NodeFilter>; 7] = [
     node_plugin("NodePorts", &["a pod ends"], ports),
     node_plugin(
         "NodeResourcesFit",
-        &["a node offers more", "a pod ends on a node that has room for it then"],
+        &["a node offers more", "a pod ends on a node that then has room for this pod"],
         resources,
     ),
 ];

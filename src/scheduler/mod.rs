@@ -61,7 +61,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| waits_for_node(row)) else { return plan };
     let Some(profile) = profile_of(world, row) else {
-        plan.wait("no profile of this scheduler has the name that it asks for: another one is responsible for it");
+        plan.wait("no profile of this scheduler has its schedulerName: another scheduler is responsible for it");
         return plan;
     };
     let constraints = PodConstraints::from_pod(world, row);
@@ -259,7 +259,7 @@ fn wait_for_devices(query: &PodQuery<'_>, node: Option<&Str>, until: Option<Time
 struct Unschedulable<'a> {
     reason: &'static str,
     message: &'a str,
-    /// The node that others leave for it.
+    /// The nominated node, from which other pods are removed for this pod.
     nominated: Option<&'a str>,
 }
 

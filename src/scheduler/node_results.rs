@@ -81,7 +81,7 @@ struct NodeResult {
     raw_scores: RawScores,
 }
 
-/// The pods that have to go from a node so that one more important fits there: the most important first, and at least one.
+/// The pods to remove from a node so that a more important pod fits: the most important first, at least one.
 pub struct Victims {
     /// The pods.
     pub pods: Vec<Arc<Row>>,
@@ -279,7 +279,7 @@ impl RefusalCounts<'_> {
         self.0.iter().map(|(_, nodes)| nodes).sum()
     }
 
-    /// The plugins that refuse any of them.
+    /// The plugins that refuse at least one node.
     pub fn plugins(&self) -> BTreeSet<&'static str> {
         self.0.iter().flat_map(|(refusals, _)| *refusals).map(|refusal| refusal.plugin).collect()
     }

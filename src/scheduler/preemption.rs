@@ -20,11 +20,11 @@ const MIN_CANDIDATE_NODES_PERCENT: usize = 10;
 
 /// Result of preemption for a pod.
 pub enum PreemptionOutcome<'a> {
-    /// These pods have to go from a node.
+    /// The pods to remove from one node.
     Victims(PreemptionChoice<'a>),
-    /// Pods are going for it already.
+    /// Pods are already being removed for this pod.
     UnderWay,
-    /// Nothing, and why.
+    /// The reason why preemption does not help.
     Nothing(String),
 }
 
@@ -40,7 +40,7 @@ pub struct PreemptionChoice<'a> {
 pub struct Preemptor<'a, 'b> {
     /// The pod's requirements against the actual state.
     pub query: &'b PodQuery<'a>,
-    /// Why each node refuses it.
+    /// Number of each node's verdict, with the reason of its refusal.
     pub verdicts: &'b [usize],
 }
 

@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(told(&[]), "a node is added");
         assert_eq!(
             told(&["NodeAffinity", "NodeResourcesFit"]),
-            "a node is added, or a node gets other labels, or a node offers more, or a pod ends on a node that has room for it then"
+            "a node is added, or a node gets other labels, or a node offers more, or a pod ends on a node that then has room for this pod"
         );
         assert_eq!(told(&[RESTRICTIONS]), "a node is added, or the pod that uses its claim ends");
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The plugin.
 pub const LIMITS: &str = "NodeVolumeLimits";
-/// Why it refuses a node.
+/// The message for a refused node.
 pub const TOO_MANY: &str = "node(s) exceed max volume count";
 /// Resource with the limits of nodes.
 const CSI_NODES: &str = "csinodes.storage.k8s.io";

@@ -56,7 +56,7 @@ struct WaitingClaim<'w> {
     wanted: Quantity,
     volumes: Vec<VolumeCandidate<'w>>,
     class: Object,
-    /// The node that was selected for it already.
+    /// The node that was already selected for the claim.
     selected: Option<Str>,
 }
 
@@ -171,7 +171,7 @@ impl<'w> PodStorage<'w> {
             let free = |volume: &&VolumeCandidate<'_>| {
                 storage::is_available_on(&volume.body, node) && !taken.contains(&volume.row.key.name)
             };
-            // One that is kept for the claim is the only one.
+            // If volumes are kept for the claim, only these may be used.
             let is_kept = waiting.volumes.first().is_some_and(|volume| volume.is_kept);
             let volume = waiting.volumes.iter().filter(|volume| volume.is_kept == is_kept).find(free);
             if volume.is_none() && (is_kept || !can_provision_on(&waiting.class, node)) {

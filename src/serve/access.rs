@@ -101,7 +101,7 @@ pub fn access_request(request: &ApiRequest) -> AccessRequest {
     };
     let is_about_several = matches!(verb, "list" | "watch" | "deletecollection");
     let name = named.name.or(selected.map(str::to_owned)).unwrap_or_default();
-    // A namespace itself is in its own namespace, so that its roles can name it.
+    // A request for a namespace is checked in that namespace, so that roles of the namespace can allow it.
     let is_namespace = named.plural == "namespaces" && named.group.is_empty();
     let namespace = named.namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() });
     let accessed = AccessedResource {

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Time that another server has to accept a connection.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Fields of both kinds that follow from the address.
 const FIELDS: [&str; 4] = ["subsets", "addressType", "endpoints", "ports"];
@@ -35,7 +35,7 @@ pub fn advertise(api: &mut Api, address: SocketAddr) -> ApiResult<()> {
         return Ok(());
     }
     let other = api.read_view(advertised)?.filter(|other| *other != address);
-    if other.is_some_and(|other| TcpStream::connect_timeout(&other, PATIENCE).is_ok()) {
+    if other.is_some_and(|other| TcpStream::connect_timeout(&other, CONNECT_TIMEOUT).is_ok()) {
         return Ok(());
     }
     api.write(false, |txn| {

@@ -12,7 +12,7 @@ use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
 
 /// Error message for other media types.
-const OTHERS: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
+const UNSUPPORTED_MEDIA_TYPE: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                       application/yaml, application/vnd.kubernetes.protobuf";
 /// Error message of a resource without protobuf encoding.
 const NO_PROTOBUF: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
@@ -28,7 +28,7 @@ pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeRe
         "application/yaml" => from_yaml(&request.body),
         media => match (media, protobuf::is_known(api_version, kind)) {
             (PROTOBUF, true) => return from_protobuf(&request.body, api_version, kind),
-            (_, true) => return Err(unsupported(OTHERS)),
+            (_, true) => return Err(unsupported(UNSUPPORTED_MEDIA_TYPE)),
             (_, false) => return Err(unsupported(NO_PROTOBUF)),
         },
     };
@@ -106,7 +106,7 @@ pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
     match documents.len() {
         1 if documents[0].value.is_object() => Ok(documents.remove(0).value),
         0 => Err("unexpected end of JSON input".into()),
-        1 => Err("json: cannot unmarshal a value that is no map into Go value of type struct".into()),
+        1 => Err("json: cannot unmarshal a value that is not a map into Go value of type struct".into()),
         several => Err(format!("{several} documents where one is expected")),
     }
 }

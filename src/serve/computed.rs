@@ -20,7 +20,7 @@ use crate::reconcile::leader;
 use crate::world::usage::Usage;
 use serde_json::{Value, json};
 
-/// One kind.
+/// A kind whose objects are computed, not stored.
 pub struct ComputedKind {
     /// Empty for the core group.
     pub group: &'static str,
@@ -46,7 +46,7 @@ pub struct ComputedKind {
 
 const METRICS: &[Column] = &[Column::text("Name"), Column::text("CPU"), Column::text("Memory"), Column::text("Window")];
 
-/// Every such kind.
+/// All computed kinds.
 pub static COMPUTED: [ComputedKind; 3] = [
     ComputedKind {
         group: "",
@@ -92,7 +92,7 @@ pub static COMPUTED: [ComputedKind; 3] = [
     },
 ];
 
-/// Answers a request for one of these kinds; nothing for all others.
+/// Answers a request for a computed kind; `None` for other kinds.
 pub fn answer(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option<ServeResult> {
     let is_meant = |kind: &&ComputedKind| {
         (kind.group, kind.version, kind.plural) == (&*named.group, &*named.version, &*named.plural)

@@ -54,7 +54,7 @@ pub struct AnswerForm {
 }
 
 /// Error message for other media types.
-const OTHERS: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+const NOT_ACCEPTABLE: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
                       application/vnd.kubernetes.protobuf, application/json;stream=watch, \
                       application/vnd.kubernetes.protobuf;stream=watch";
 
@@ -67,7 +67,7 @@ impl AnswerForm {
             (AnswerEncoding::Protobuf, AnswerShape::Table(_)) => false,
             _ => true,
         };
-        AnswerForm::find(request, is_possible).ok_or_else(|| Status::new(Reason::NotAcceptable, OTHERS))
+        AnswerForm::find(request, is_possible).ok_or_else(|| Status::new(Reason::NotAcceptable, NOT_ACCEPTABLE))
     }
 
     /// Returns the form of an error: JSON if no other form fits.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn refused() -> ServeResult<AnswerForm> {
-        Err(Status::new(Reason::NotAcceptable, OTHERS))
+        Err(Status::new(Reason::NotAcceptable, NOT_ACCEPTABLE))
     }
 
     #[test]

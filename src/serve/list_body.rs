@@ -50,7 +50,7 @@ pub struct ListBody {
     /// Whether objects follow for which it has no room.
     is_cut: bool,
     is_begun: bool,
-    /// Whether all of it was returned.
+    /// Whether the whole list was returned.
     is_over: bool,
     packer: Option<GzEncoder<Vec<u8>>>,
     /// The fields that cells read; `None` where they are not known.
@@ -106,7 +106,7 @@ impl ListBody {
     pub fn next_piece(&mut self, api: &Api, buffer: Vec<u8>) -> ServeResult<Option<Vec<u8>>> {
         let was_begun = self.is_begun || self.encoded.is_some();
         let piece = self.make_piece(api, buffer);
-        // Long lists are read by many threads, each of which would keep what it has used.
+        // Long lists are read by many threads, and each thread would keep the memory that it has used.
         let is_long = was_begun || !self.is_over;
         if is_long && (!was_begun || self.is_over) {
             allocator::release_unused();

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Shortest time between two lines; longer while they take long.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_LINE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Lines take at most one part in so many of the time.
 const SHARE: u32 = 5;
@@ -85,10 +85,10 @@ impl OverviewFeed {
             }
             match &self.hint {
                 Some(hint) => drop(hint.wait(left)),
-                None => thread::sleep(PAUSE.min(left)),
+                None => thread::sleep(MIN_LINE_INTERVAL.min(left)),
             }
             let (at, took) = self.last;
-            thread::sleep(PAUSE.max(took * SHARE).saturating_sub(at.elapsed()));
+            thread::sleep(MIN_LINE_INTERVAL.max(took * SHARE).saturating_sub(at.elapsed()));
             if identity(self.store.path()) != self.place {
                 return None;
             }

@@ -1,8 +1,8 @@
 //! Usage of the nodes on other machines and of their pods, as their kubelets measure it: `stats/summary`.
 //!
 //! Knows: the fields of the summary (Kubernetes: `pkg/apis/stats/v1alpha1` of `k8s.io/kubelet`). Of the nodes that are ready, a few are asked
-//! at the same time, and none any more after [`LONGEST`]. Never: keeps a sample, and never takes the word of a node for pods of another:
-//! callers look up a pod at its own node. Start reading at [`RemoteKubelets`].
+//! at the same time, and none any more after [`ALL_KUBELETS_TIMEOUT`]. Never: keeps a sample, and never takes the word of a node for pods
+//! of another: callers look up a pod at its own node. Start reading at [`RemoteKubelets`].
 
 use super::ServeResult;
 use super::remote_kubelet::{client_tls, remote_place};
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 /// Number of kubelets that are asked at the same time.
 const MOST_AT_ONCE: usize = 16;
 /// Time limit for the answer of one kubelet.
-const PATIENCE: Duration = Duration::from_secs(2);
+const KUBELET_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time after which no further kubelet is asked.
-const LONGEST: Duration = Duration::from_secs(5);
+const ALL_KUBELETS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of a summary: several thousand pods.
 const MOST_BYTES: usize = 16 << 20;
 
@@ -69,7 +69,7 @@ impl RemoteKubelets {
         Ok(RemoteKubelets { kubelets: kubelets.collect(), ..remote })
     }
 
-    /// Finds those of the nodes that these pods are on.
+    /// Finds the nodes of these pods.
     pub fn find_for_pods(api: &mut Api, pods: &[Object]) -> ServeResult<RemoteKubelets> {
         let names: HashSet<&str> = pods.iter().filter_map(|pod| pod.text(&["spec", "nodeName"])).collect();
         let nodes = api.read_view(|txn| txn.list(kinds::node::KIND.resource, None))?;
@@ -83,7 +83,7 @@ impl RemoteKubelets {
 
     /// Measures the nodes, by name. Those that do not answer are left out.
     pub fn sample(&self) -> HashMap<String, NodeSample> {
-        let (next, deadline) = (AtomicUsize::new(0), Instant::now() + LONGEST);
+        let (next, deadline) = (AtomicUsize::new(0), Instant::now() + ALL_KUBELETS_TIMEOUT);
         let ask = || {
             let mut samples = Vec::new();
             while let Some((node, server)) = self.kubelets.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -104,7 +104,8 @@ impl RemoteKubelets {
 }
 
 fn sample_node(server: &ServerConfig) -> Option<NodeSample> {
-    let request = ClientRequest { timeout: PATIENCE, most_bytes: MOST_BYTES, ..ClientRequest::get("/stats/summary") };
+    let request =
+        ClientRequest { timeout: KUBELET_TIMEOUT, most_bytes: MOST_BYTES, ..ClientRequest::get("/stats/summary") };
     let reply = ApiClient::new(server.clone()).ok()?.send(request).ok()?;
     Some(read_summary(&serde_json::from_slice(&reply.body).ok()?, Time::now()))
 }

@@ -8,11 +8,11 @@ use crate::object::{Key, api_version};
 
 /// The objects that a request addresses.
 pub struct ResolvedTarget<'a> {
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: &'static Kind,
     /// The requested `apiVersion`.
     pub api_version: String,
-    /// Their namespace; `None` for all, and for cluster-scoped kinds.
+    /// The namespace of the objects; `None` for all, and for cluster-scoped kinds.
     pub namespace: Option<&'a str>,
     /// The name of the object, or empty.
     pub name: &'a str,
@@ -38,7 +38,7 @@ impl ResolvedTarget<'_> {
 pub struct RequestedPath {
     /// The parsed path; `None` when it has none of the API's forms.
     pub path: Option<ApiPath>,
-    /// Its kind among those that were known when the request came.
+    /// The kind, if it was known when the request arrived.
     pub kind: Option<&'static Kind>,
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-/// Between the two samples.
+/// Time between the two samples of a rate.
 pub const WINDOW: Duration = Duration::from_millis(500);
 
 /// Usage of the containers of a pod, by name.
@@ -49,7 +49,7 @@ fn node_of(pod: &Object) -> &str {
 fn rate_pods(first: PodSamples, second: PodSamples) -> Vec<MeasuredContainers> {
     let rates = first.iter().zip(second).map(|((before, first), (after, second))| {
         let rate = |(name, later): (String, UsageSample)| {
-            // One that has begun meanwhile began with nothing.
+            // A container that started after the first sample began with zero usage.
             let earlier = first.get(&name).copied().unwrap_or_default();
             let usage = Usage::from_samples((*before, earlier), (after, later.not_before(earlier)))?;
             Some((name, usage))

@@ -154,7 +154,7 @@ impl Review {
     }
 }
 
-/// Refuses the body of another kind, and a spec that is no object.
+/// Refuses the body of another kind, and a spec that is not an object.
 fn check_kind(review: &Value, api_version: &str, kind: &str) -> ServeResult<()> {
     let is_other = |field: &str, wanted: &str| review[field].as_str().is_some_and(|found| found != wanted);
     if is_other("kind", kind) || is_other("apiVersion", api_version) {
@@ -162,7 +162,7 @@ fn check_kind(review: &Value, api_version: &str, kind: &str) -> ServeResult<()> 
         return Err(Status::new(Reason::BadRequest, text));
     }
     if !review["spec"].is_null() && !review["spec"].is_object() {
-        let text = format!("{kind} in version \"v1\" cannot be handled as a {kind}: spec is no object");
+        let text = format!("{kind} in version \"v1\" cannot be handled as a {kind}: spec is not an object");
         return Err(Status::new(Reason::BadRequest, text));
     }
     Ok(())
@@ -382,7 +382,7 @@ mod tests {
                 "exactly one of nonResourceAttributes or resourceAttributes",
             ),
             ("POST", &subjects, json!({"resourceAttributes": {}}), 422, "at least one of user or group"),
-            ("POST", &subjects, json!([]), 400, "spec is no object"),
+            ("POST", &subjects, json!([]), 400, "spec is not an object"),
             ("POST", &local, elsewhere, 400, "spec.resourceAttributes.namespace must match namespace: web"),
             ("POST", &format!("{group}/selfsubjectaccessreviews"), json!({}), 422, "exactly one of"),
             ("POST", &format!("{group}/selfsubjectrulesreviews"), json!({}), 400, "no namespace on request"),

@@ -46,7 +46,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Whether there is nothing to read.
+    /// Whether no bytes wait to be read.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty() && self.read == self.written
     }

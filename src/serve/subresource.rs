@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 pub struct Subresource {
     /// `status`, `log`.
     pub name: &'static str,
-    /// Whether a kind has it.
+    /// Whether objects of a kind have this subresource.
     pub applies_to: fn(&Kind) -> bool,
     /// The kind of its bodies; `None` for the object's own.
     pub kind: Option<&'static str>,
@@ -52,9 +52,9 @@ pub struct Subresource {
 /// The way in which requests for a subresource are answered.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// They read the object, or write this part of it.
+    /// Requests read the object, or write this part of it.
     Part(UpdatePart),
-    /// This function answers them.
+    /// A function answers the requests.
     Answer(AnswerRequest),
 }
 
@@ -94,7 +94,7 @@ const OBJECT_PARTS: &[Subresource] = &{
 };
 
 /// The other subresources.
-const OTHERS: &[Subresource] = &[
+const OTHER_SUBRESOURCES: &[Subresource] = &[
     part("status", |kind| kind.status, UpdatePart::Status),
     Subresource {
         name: "scale",
@@ -145,7 +145,7 @@ const OTHERS: &[Subresource] = &[
 
 /// The subresources of a kind.
 pub fn subresources(kind: &Kind) -> impl Iterator<Item = &'static Subresource> + use<'_> {
-    OTHERS.iter().chain(OBJECT_PARTS).filter(|known| (known.applies_to)(kind))
+    OTHER_SUBRESOURCES.iter().chain(OBJECT_PARTS).filter(|known| (known.applies_to)(kind))
 }
 
 /// Answers a request for a subresource.

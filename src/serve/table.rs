@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Part of the object that a table row contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// No part of the object.
     Nothing,
     /// Its metadata.
     #[default]

@@ -61,7 +61,7 @@ pub struct ProxyTarget {
 
 /// The protection of a connection to another server.
 pub enum ProxyTls {
-    /// None.
+    /// No TLS.
     Plain,
     /// TLS with any certificate: the address comes from the cluster itself.
     AnyCertificate,

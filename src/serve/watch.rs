@@ -26,7 +26,7 @@ use std::time::Duration;
 pub const BOOKMARK: Duration = Duration::from_secs(60);
 
 /// Maximum duration of a watch that sets a timeout, in seconds: a year.
-const LONGEST: u64 = 365 * 24 * 3600;
+const MAX_WATCH_SECONDS: u64 = 365 * 24 * 3600;
 
 /// Maximum number of log entries per read.
 pub const BATCH: usize = 1000;
@@ -64,7 +64,7 @@ const PIECE: usize = 128 << 10;
 
 /// The existing objects that a watch begins with, as far as their events are not encoded yet.
 struct InitialEvents {
-    /// The revision that they show; `None` for the current one, before the first of them.
+    /// The revision of the objects; `None` for the current one, before the first piece.
     revision: Option<u64>,
     after: Option<ListPosition>,
     /// Whether a bookmark tells the client where they end.
@@ -102,7 +102,7 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         wanted,
         show,
         revision: 0,
-        timeout: timeout.map(|seconds| Duration::from_secs(seconds.min(LONGEST))),
+        timeout: timeout.map(|seconds| Duration::from_secs(seconds.min(MAX_WATCH_SECONDS))),
         bookmarks: request.flag("allowWatchBookmarks"),
         is_headed: false,
         first: Vec::new(),

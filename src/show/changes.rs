@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 const ITEM_NAMES: [&str; 7] = ["name", "type", "key", "containerPort", "port", "mountPath", "uid"];
 
 /// Maximum number of changes that are returned; the rest is counted.
-const MOST: usize = 200;
+const MAX_CHANGES: usize = 200;
 
 /// Longest value, in characters.
-const LONGEST: usize = 60;
+const MAX_VALUE_CHARACTERS: usize = 60;
 
 /// Deepest field that is compared by itself.
 const DEEPEST: usize = 32;
@@ -84,7 +84,7 @@ fn hide_values(before: &mut Value, after: &mut Value) {
 }
 
 fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, depth: usize, changes: &mut Vec<FieldChange>) {
-    if before == after || changes.len() >= MOST {
+    if before == after || changes.len() >= MAX_CHANGES {
         return;
     }
     match (before, after) {
@@ -147,10 +147,10 @@ fn names_all_items(list: &[Value], name: &str) -> bool {
 /// A value in one line, shortened.
 fn shown(value: &Value) -> String {
     let text = scalar_text(value).split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.chars().count() <= LONGEST {
+    if text.chars().count() <= MAX_VALUE_CHARACTERS {
         return text;
     }
-    let kept: String = text.chars().take(LONGEST - 3).collect();
+    let kept: String = text.chars().take(MAX_VALUE_CHARACTERS - 3).collect();
     format!("{kept}...")
 }
 

@@ -40,7 +40,7 @@ const STEP: usize = 200;
 const FREE_PAGES: i64 = 128;
 
 /// Time to wait for the write lock; if another writer is active, compaction runs later.
-const PATIENCE: Duration = Duration::from_millis(100);
+const WRITE_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Raises the floor past at most `budget_rows` entries and returns their number, which is below the budget when
@@ -50,7 +50,7 @@ impl Store {
         let too_old = self.revision_beyond(keep.bytes)?;
         while passed < budget_rows {
             let want = STEP.min(budget_rows - passed);
-            let mut txn = self.write(PATIENCE)?;
+            let mut txn = self.write(WRITE_LOCK_TIMEOUT)?;
             let step = txn.raise_floor(keep, too_old, want)?;
             if txn.return_free_pages()? || step > 0 {
                 // A power loss may undo this; the next compaction repeats it.

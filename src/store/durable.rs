@@ -147,7 +147,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::PATIENCE;
+    use super::super::testing::WRITE_LOCK_TIMEOUT;
     use super::super::{CommitError, OpenMode, Store, StoreRead};
     use std::sync::Arc;
 
@@ -157,7 +157,7 @@ mod tests {
         let path = folder.path().join("state.db");
         let mut store = Store::open(&path, OpenMode::Create).unwrap();
         let mut write = |value: &str, is_synced: bool| {
-            let mut txn = store.write(PATIENCE).unwrap();
+            let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
             txn.set_meta("word", value).unwrap();
             if is_synced {
                 txn.commit().unwrap()
@@ -182,22 +182,22 @@ mod tests {
         // A pipe cannot be synced.
         let pipe = || Some(Arc::new(rustix::pipe::pipe().unwrap().0.into()));
         store.durable.wal = pipe();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         txn.set_meta("word", "one").unwrap();
         assert!(matches!(txn.commit(), Err(CommitError::Unknown { .. })));
         assert!(matches!(store.sync(), Err(CommitError::Unknown { .. })));
-        assert!(store.write(PATIENCE).is_err(), "every call fails until the store is reopened");
-        store.reopen(PATIENCE).unwrap();
+        assert!(store.write(WRITE_LOCK_TIMEOUT).is_err(), "every call fails until the store is reopened");
+        store.reopen(WRITE_LOCK_TIMEOUT).unwrap();
         assert_eq!(store.read().unwrap().meta("word").unwrap().as_deref(), Some("one"));
         store.sync().unwrap();
         // The same for a sync on another thread.
         store.durable.wal = pipe();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         txn.set_meta("word", "two").unwrap();
         txn.commit_unsynced().unwrap();
         store.sync_behind().unwrap();
         assert!(matches!(store.sync(), Err(CommitError::Unknown { .. })));
-        assert!(store.write(PATIENCE).is_err());
+        assert!(store.write(WRITE_LOCK_TIMEOUT).is_err());
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         // A pipe cannot be synced.
         store.durable.wal = Some(Arc::new(rustix::pipe::pipe().unwrap().0.into()));
         let commit = |store: &mut Store, value: &str| {
-            let mut txn = store.write(PATIENCE).unwrap();
+            let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
             txn.set_meta("word", value).unwrap();
             txn.commit_unsynced().unwrap();
             store.defer_sync().unwrap()
@@ -217,7 +217,7 @@ mod tests {
         assert!(matches!(second.wait(), Err(CommitError::Unknown { .. })));
         assert!(matches!(first.wait(), Err(CommitError::Unknown { .. })));
         assert!(store.needs_reopen());
-        store.reopen(PATIENCE).unwrap();
+        store.reopen(WRITE_LOCK_TIMEOUT).unwrap();
         assert!(!store.needs_reopen());
         assert_eq!(store.read().unwrap().meta("word").unwrap().as_deref(), Some("two"));
         commit(&mut store, "three").wait().unwrap();
@@ -228,7 +228,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
         let commit = |store: &mut Store, value: &str| {
-            let mut txn = store.write(PATIENCE).unwrap();
+            let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
             txn.set_meta("word", value).unwrap();
             txn.commit_unsynced().unwrap();
         };

@@ -23,7 +23,7 @@ pub enum OpenError {
         /// The latest schema version of this program.
         known: u32,
     },
-    /// The file is no kloop database.
+    /// The file is not a kloop database.
     Foreign {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum OpenError {
         /// The version found.
         found: String,
     },
-    /// The state is no address of etcd.
+    /// The state is not an etcd address.
     Address {
         /// The problem and its remedy.
         what: String,
@@ -350,7 +350,7 @@ fn is_without_wal(path: &Path) -> bool {
 /// Error of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitError {
-    /// Nothing was written.
+    /// The transaction was refused, and nothing was written.
     Refused(StoreError),
     /// The outcome is unknown until [`Store::reopen`](super::Store::reopen).
     Unknown {

@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Interval at which the head is looked at without an event.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time for a process of this machine to commit a change that it has just appended to the log.
 const OWN_COMMIT: Duration = Duration::from_millis(3);
@@ -29,7 +29,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Starts to follow; `None` for a file that is no replica, or when it cannot be opened a second time.
+    /// Starts to follow; `None` for a file that is not a replica, or when it cannot be opened a second time.
     pub fn start(path: &Path) -> Option<Arc<Follower>> {
         static FOLLOWERS: LazyLock<Mutex<BTreeMap<PathBuf, Weak<Follower>>>> = LazyLock::new(Mutex::default);
         if !is_replica_at(&StorePath::from_path(path).ok()?) {
@@ -66,13 +66,13 @@ fn notify(wake: &SyncSender<()>, newest: &AtomicU64, moved: Option<u64>) {
 /// Follows until the watch has ended.
 fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
     loop {
-        let is_look = match woken.recv_timeout(LOOK) {
+        let is_look = match woken.recv_timeout(CHECK_INTERVAL) {
             Ok(()) => false,
             Err(RecvTimeoutError::Timeout) => true,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let newest = if is_look { UNKNOWN } else { head.load(Ordering::SeqCst) };
-        if store.needs_reopen() && store.reopen(LOOK).is_err() {
+        if store.needs_reopen() && store.reopen(CHECK_INTERVAL).is_err() {
             continue;
         }
         if newest != UNKNOWN && has_batch(&store, newest) {
@@ -83,7 +83,7 @@ fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
     }
 }
 
-/// Whether the replica has a batch: most are those of this machine's processes, which commit them a moment after they have appended them.
+/// Whether the replica has a batch. Most batches come from processes of this machine, which commit them soon after they append them.
 fn has_batch(store: &Store, number: u64) -> bool {
     let is_there = || store.position().is_ok_and(|position| position >= number);
     is_there() || {

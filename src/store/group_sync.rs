@@ -81,12 +81,12 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::PATIENCE;
+    use super::super::testing::WRITE_LOCK_TIMEOUT;
     use super::*;
     use crate::store::OpenMode;
 
     fn commit(store: &mut Store, value: &str) -> PendingSync {
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         txn.set_meta("word", value).unwrap();
         txn.commit_unsynced().unwrap();
         store.defer_sync().unwrap()

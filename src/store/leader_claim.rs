@@ -15,7 +15,7 @@ use std::time::Duration;
 const RENEWED: Duration = Duration::from_millis(250);
 
 /// Time for one renewal or question.
-const PATIENCE: Duration = Duration::from_millis(800);
+const CLAIM_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// A leader that has not renewed its claim for so long is taken for dead.
 pub const CLAIM_LEASE: Duration = Duration::from_millis(1200);
@@ -51,23 +51,23 @@ impl Store {
     /// Reads the claim of the leader.
     pub fn read_claim(&mut self) -> StoreResult<LeaderClaim> {
         let Some(replica) = &mut self.replica else { return Ok(LeaderClaim::default()) };
-        let claim = replica.log.read_claim(PATIENCE).map_err(|error| store_error(&replica.address, error))?;
+        let claim = replica.log.read_claim(CLAIM_TIMEOUT).map_err(|error| store_error(&replica.address, error))?;
         Ok(LeaderClaim(claim))
     }
 
-    /// Whether a claim is one of a process on this machine with this replica.
+    /// Whether a process on this machine, with this replica, made a claim.
     pub fn is_claim_of_this_machine(&self, claim: &LeaderClaim) -> bool {
         self.replica
             .as_ref()
             .is_some_and(|replica| Some(replica.machine.as_str()) == read_property(&claim.0, "machine"))
     }
 
-    /// Claims to lead, if the claim is still the one that was seen. `host` names this machine for people.
+    /// Claims leadership, if the claim in the log is still the one that was read. `host` names this machine for people.
     pub fn claim_lead(&mut self, seen: &LeaderClaim, host: &str) -> StoreResult<Option<ClaimRenewal>> {
         let Some(replica) = &mut self.replica else { return Ok(None) };
         let own = OwnClaim { machine: replica.machine.clone(), host: host.to_owned(), id: super::replica::random()? };
         let claim = own.encode(0);
-        let claimed = replica.log.replace_claim(&seen.0, &claim, PATIENCE);
+        let claimed = replica.log.replace_claim(&seen.0, &claim, CLAIM_TIMEOUT);
         if !claimed.map_err(|error| store_error(&replica.address, error))? {
             return Ok(None);
         }
@@ -110,14 +110,14 @@ impl OwnClaim {
         loop {
             if stopped.recv_timeout(RENEWED) != Err(RecvTimeoutError::Timeout) {
                 // If this fails, the claim ends with its lease.
-                let _ = log.replace_claim(&held, &[], PATIENCE);
+                let _ = log.replace_claim(&held, &[], CLAIM_TIMEOUT);
                 return;
             }
             count += 1;
             let next = self.encode(count);
-            match log.replace_claim(&held, &next, PATIENCE) {
+            match log.replace_claim(&held, &next, CLAIM_TIMEOUT) {
                 Ok(true) => held = next,
-                Ok(false) | Err(LogError::Unknown(_)) => match log.read_claim(PATIENCE) {
+                Ok(false) | Err(LogError::Unknown(_)) => match log.read_claim(CLAIM_TIMEOUT) {
                     // One of the renewals whose answer was lost.
                     Ok(claim) if read_number(&claim, "id") == Some(self.id) => held = claim,
                     Ok(_) => return,

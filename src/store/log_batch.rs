@@ -56,7 +56,7 @@ pub(super) struct ReceivedBatch {
 pub(super) enum BatchError {
     /// A newer kloop wrote it; its format.
     Newer(u64),
-    /// It is no batch of kloop.
+    /// The bytes are not a batch of kloop.
     Malformed,
 }
 

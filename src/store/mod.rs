@@ -12,7 +12,7 @@
 //!   that says so.
 //! - Reading the log from a retained revision returns every later entry once, in order; from before the floor it is
 //!   refused.
-//! - A file that is no safe kloop database is refused and stays unchanged, byte for byte.
+//! - A file that is not a safe kloop database is refused and stays unchanged, byte for byte.
 //! - A file may be the replica of a log on etcd that several machines share. A successful commit is then in that log, and each transaction
 //!   begins at the log's head.
 //!
@@ -90,7 +90,7 @@ pub struct Store {
     /// Set after a commit with an unknown outcome; every call fails until a reopen.
     uncertain: bool,
     fault: Option<InjectedFault>,
-    /// The earlier revision that it reads, if it has traveled to one.
+    /// The earlier revision that the store reads; `None` for the newest one.
     past: Option<u64>,
     /// The log of a replica; `None` for a file that is the state itself.
     replica: Option<Replica>,

@@ -4,7 +4,7 @@ use super::durable::DurableRevision;
 use super::replica::Replica;
 use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
-use super::txn::{LONG_WAL, PATIENCE};
+use super::txn::{LONG_WAL, SQLITE_BUSY_TIMEOUT};
 use super::{CommitError, OpenError, Store, StoreError, schema};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -143,7 +143,7 @@ impl Store {
         if self.query(schema::version)? == schema::VERSION {
             return Ok(());
         }
-        let txn = self.write(PATIENCE)?;
+        let txn = self.write(SQLITE_BUSY_TIMEOUT)?;
         txn.migrate()?;
         txn.commit().map(|_| ()).map_err(|error: CommitError| StoreError::from(error).into())
     }
@@ -173,7 +173,7 @@ fn connect(place: &StorePath) -> Result<Connection, OpenError> {
     if had_wal {
         keep_wal(true)?;
     }
-    connection.busy_timeout(PATIENCE).map_err(to_store_error)?;
+    connection.busy_timeout(SQLITE_BUSY_TIMEOUT).map_err(to_store_error)?;
     check_ours(place, &connection)?;
     if had_wal {
         keep_wal(false)?;
@@ -219,7 +219,7 @@ fn check_ours(place: &StorePath, connection: &Connection) -> Result<(), OpenErro
 /// Creates the file under a temporary name and renames it when it is complete, so that no process opens a partial file.
 fn create(place: &StorePath) -> Result<(), OpenError> {
     let turnstile = Arc::new(Turnstile::open(place)?);
-    let _turn = turnstile.acquire(PATIENCE)?;
+    let _turn = turnstile.acquire(SQLITE_BUSY_TIMEOUT)?;
     if place.check_file()? {
         return Ok(());
     }

@@ -73,7 +73,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{PATIENCE, scratch};
+    use super::super::testing::{WRITE_LOCK_TIMEOUT, scratch};
     use super::*;
     use crate::object::{Key, Resource, Time};
     use crate::store::{OpenMode, StoreRead};
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn failed_change_is_undone_with_its_part() {
         let (_dir, mut store) = scratch();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         for (name, uid) in [("a", "1"), ("a", "2"), ("b", "3")] {
             let part = txn.begin_part().unwrap();
             let outcome = put(&mut txn, name, uid);
@@ -106,7 +106,7 @@ mod tests {
     fn parked_transaction_keeps_its_writes_and_its_lock() {
         let (_dir, mut store) = scratch();
         let mut other = Store::open(store.path(), OpenMode::Existing).unwrap();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         put(&mut txn, "a", "1").unwrap();
         let parked = txn.park();
         assert!(matches!(other.write(Duration::ZERO).err(), Some(StoreError::Busy { .. })));
@@ -120,11 +120,11 @@ mod tests {
         .unwrap();
         assert_eq!(stored(&store), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
         // A resumed transaction that is dropped is rolled back.
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         put(&mut txn, "c", "3").unwrap();
         let parked = txn.park();
         drop(store.resume(parked));
         assert_eq!(stored(&store).len(), 2);
-        other.write(PATIENCE).unwrap();
+        other.write(WRITE_LOCK_TIMEOUT).unwrap();
     }
 }

@@ -20,9 +20,9 @@ pub struct StoredObject {
 /// The change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It was created or changed to this state.
+    /// The object was created or changed to this state.
     Put(StoredObject),
-    /// It was removed; its last state, with the removal's revision.
+    /// The object was removed; its last state, with the revision of the removal.
     Removed(StoredObject),
 }
 
@@ -234,7 +234,7 @@ pub(super) fn micros(at: Time) -> i64 {
 
 /// The time of a stored number; the error reports a number out of range.
 pub(super) fn moment(micros: i64) -> Result<Time, String> {
-    Time::from_microsecond(micros).map_err(|_| format!("{micros} is no moment in microseconds"))
+    Time::from_microsecond(micros).map_err(|_| format!("{micros} is not a valid time in microseconds"))
 }
 
 #[cfg(test)]

@@ -25,10 +25,10 @@ const DESCRIPTION: &str = ".etcd";
 const MACHINE: &str = ".machine";
 
 /// Maximum length of these files in bytes.
-const LONGEST: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// Time that opening and writing wait for the log.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Looks for a commit of this machine, and the pauses before them. Only then a reader waits for the write lock.
 const OWN_COMMIT_LOOKS: u32 = 4;
@@ -42,7 +42,7 @@ pub(super) const POSITION: &str = "replica-position";
 pub(super) struct Replica {
     pub log: Box<dyn SharedLog>,
     pub address: String,
-    /// Identifies this machine and its replica among others.
+    /// Identifies this machine and its replica.
     pub machine: String,
     /// Bytes that this process has appended since the last snapshot.
     pub appended: usize,
@@ -73,18 +73,18 @@ fn parse_with_variables(text: &str) -> Result<EtcdAddress, OpenError> {
 /// Returns the address of the state whose replica a file is; `None` for a file of its own.
 pub fn read_replica_address(path: &Path) -> Option<String> {
     let place = StorePath::from_path(path).ok()?;
-    place.read_beside(DESCRIPTION, LONGEST).ok().flatten()
+    place.read_beside(DESCRIPTION, MAX_FILE_BYTES).ok().flatten()
 }
 
 /// Whether a file is the replica of a log.
 pub(super) fn is_replica_at(place: &StorePath) -> bool {
-    place.read_beside(DESCRIPTION, LONGEST).is_ok_and(|text| text.is_some())
+    place.read_beside(DESCRIPTION, MAX_FILE_BYTES).is_ok_and(|text| text.is_some())
 }
 
 impl Replica {
     /// Finds the log of a file, if it is a replica.
     pub fn find(place: &StorePath) -> Result<Option<Replica>, OpenError> {
-        let Some(text) = place.read_beside(DESCRIPTION, LONGEST)? else { return Ok(None) };
+        let Some(text) = place.read_beside(DESCRIPTION, MAX_FILE_BYTES)? else { return Ok(None) };
         let replica = Replica::connect(text.trim())?;
         Ok(Some(Replica { machine: identify_machine(place)?, ..replica }))
     }
@@ -112,7 +112,7 @@ impl Replica {
 
     /// Makes sure that there is a log: creates that of a new cluster if it may.
     pub fn check_log(&mut self, may_create: bool, path: &Path) -> Result<(), OpenError> {
-        let tail = self.log.read_tail(u64::MAX - 1, PATIENCE).map_err(|error| store_error(&self.address, error))?;
+        let tail = self.log.read_tail(u64::MAX - 1, LOG_TIMEOUT).map_err(|error| store_error(&self.address, error))?;
         // A file may be the last copy of a cluster that was removed from etcd.
         if tail.cluster.is_some() || path.exists() {
             return Ok(());
@@ -121,19 +121,19 @@ impl Replica {
             return Err(OpenError::Absent { path: PathBuf::from(&self.address) });
         }
         let cluster = new_cluster_id()?;
-        Ok(self.log.create(&cluster, None, PATIENCE).map_err(|error| store_error(&self.address, error))?)
+        Ok(self.log.create(&cluster, None, LOG_TIMEOUT).map_err(|error| store_error(&self.address, error))?)
     }
 
     /// Reads the end of the log.
     pub fn read_tail(&mut self, position: u64) -> StoreResult<SharedTail> {
         let _span = debug_span!("read_shared_log", position).entered();
-        self.log.read_tail(position, PATIENCE).map_err(|error| store_error(&self.address, error))
+        self.log.read_tail(position, LOG_TIMEOUT).map_err(|error| store_error(&self.address, error))
     }
 }
 
 /// Returns the identity of this machine's replica: a random number that was made with it, and the machine's present boot.
 fn identify_machine(place: &StorePath) -> StoreResult<String> {
-    let random = match place.read_beside(MACHINE, LONGEST)? {
+    let random = match place.read_beside(MACHINE, MAX_FILE_BYTES)? {
         Some(text) if !text.is_empty() => text,
         _ => {
             let text = new_cluster_id()?;
@@ -187,7 +187,7 @@ impl Store {
         if is_known && (tail.head == position || tail.head > position && self.wait_for_own_commit(tail.head)?) {
             return Ok(());
         }
-        self.write(PATIENCE).map(drop)
+        self.write(LOG_TIMEOUT).map(drop)
     }
 
     /// Waits a moment for a batch that a process of this machine has just appended, and is about to commit. Returns whether it is there.
@@ -245,8 +245,8 @@ impl Txn<'_> {
             if known.is_some() && found != known.as_ref() || found.is_none() || tail.head < position {
                 let file = self.store.path().display();
                 return Err(denied(format!(
-                    "it is not the cluster, or an older state of the one, of which {file} has a copy: restore it, or move the folder of \
-                     that file away to use what is there now"
+                    "the state there does not continue the copy in {file}: it is another cluster, or it was reset to an older state. Restore \
+                     the newer state there, or move the folder of {file} away to use the state that is there now"
                 )));
             }
             if known.is_none() {
@@ -323,7 +323,7 @@ impl Txn<'_> {
         self.run_local(POSITION, &(outgoing.after + 1).to_string()).map_err(CommitError::Refused)?;
         let Some(replica) = &mut self.store.replica else { return Ok(()) };
         let _span = debug_span!("append_to_shared_log", bytes = batch.len()).entered();
-        let error = match replica.log.append(outgoing.after, id, &batch, PATIENCE) {
+        let error = match replica.log.append(outgoing.after, id, &batch, LOG_TIMEOUT) {
             Ok(AppendOutcome::Appended) => {
                 replica.appended += batch.len();
                 return Ok(());

@@ -20,7 +20,7 @@ pub(super) fn is_database_of_kloop(path: &Path) -> Result<bool, StoreError> {
     let mut id = [0; 4];
     // Stays open: closing it would end the locks that SQLite has on the file in this process.
     let file = ManuallyDrop::new(File::open(path).map_err(|error| StoreError::io(path, error))?);
-    // A shorter file is no database.
+    // A shorter file is not a database.
     Ok(file.read_exact_at(&mut id, ID_OFFSET).is_ok() && i32::from_be_bytes(id) == APPLICATION_ID)
 }
 

@@ -93,12 +93,12 @@ pub(super) enum AppendOutcome {
 /// Failure of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LogError {
-    /// It could not be reached: nothing was changed.
+    /// The log could not be reached, so nothing was changed.
     Unreachable(String),
-    /// A batch may have been appended or not.
+    /// The log may have the batch or not.
     Unknown(String),
-    /// It refuses; another attempt would end in the same way.
+    /// The log refuses the call; another attempt would fail in the same way.
     Refused(String),
-    /// A newer kloop wrote it, in this format.
+    /// A newer kloop wrote the log, in this format.
     Newer(u64),
 }

@@ -29,10 +29,10 @@ const KEPT_BATCHES: u64 = 500;
 /// A snapshot is written after so many batches, or bytes of batches of this process, or after this time.
 const MOST_BATCHES: u64 = 5_000;
 const MOST_BYTES: usize = 64 << 20;
-const LONGEST: Duration = Duration::from_secs(3600);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Time for one chunk.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of attempts to read a snapshot that others replace meanwhile.
 const READ_ATTEMPTS: u32 = 5;
@@ -56,7 +56,7 @@ impl Store {
     pub fn trim_log(&mut self) -> StoreResult<()> {
         let Some(replica) = &mut self.replica else { return Ok(()) };
         let tail = replica.read_tail(u64::MAX - 1)?;
-        let is_old = replica.trimmed_at.is_some_and(|at| at.elapsed() >= LONGEST);
+        let is_old = replica.trimmed_at.is_some_and(|at| at.elapsed() >= SNAPSHOT_INTERVAL);
         let batches = tail.head.saturating_sub(tail.oldest.saturating_sub(1));
         if batches < MOST_BATCHES && replica.appended < MOST_BYTES && !is_old {
             replica.trimmed_at.get_or_insert_with(Instant::now);
@@ -88,7 +88,7 @@ impl Store {
         let _span = debug_span!("write_shared_snapshot").entered();
         let address = replica.address.clone();
         let failed = |error| store_error(&address, error);
-        let seen = replica.log.read_manifest(PATIENCE).map_err(failed)?;
+        let seen = replica.log.read_manifest(CHUNK_TIMEOUT).map_err(failed)?;
         let snapshot = self.read()?;
         let position = snapshot.meta(POSITION)?.and_then(|text| text.parse().ok()).unwrap_or(0);
         if seen.is_some_and(|seen| seen.position >= position) {
@@ -97,7 +97,7 @@ impl Store {
         let manifest = write_chunks(&snapshot, replica, position)?;
         let keep = position.saturating_sub(KEPT_BATCHES) + 1;
         // The chunks may be those of another machine's snapshot of the same batch, which are equal: they stay until the next snapshot.
-        replica.log.publish(manifest, seen, keep, PATIENCE).map(drop).map_err(failed)
+        replica.log.publish(manifest, seen, keep, CHUNK_TIMEOUT).map(drop).map_err(failed)
     }
 
     /// Makes the state of this store that of a new cluster on etcd. Refuses an address that has one.
@@ -114,7 +114,7 @@ impl Store {
         let position = 1 + super::replica::random()? % (1 << 40);
         let snapshot = self.read()?;
         let copied = write_chunks(&snapshot, &mut replica, position).and_then(|manifest| {
-            replica.log.create(&cluster, Some(manifest), PATIENCE).map_err(failed)?;
+            replica.log.create(&cluster, Some(manifest), CHUNK_TIMEOUT).map_err(failed)?;
             let tail = replica.read_tail(u64::MAX - 1)?;
             match tail.cluster.as_deref() == Some(cluster.as_str()) {
                 true => Ok(manifest.revision),
@@ -125,7 +125,7 @@ impl Store {
             }
         });
         if copied.is_err() {
-            let _ = replica.log.discard_chunks(position, PATIENCE);
+            let _ = replica.log.discard_chunks(position, CHUNK_TIMEOUT);
         }
         Ok(copied?)
     }
@@ -147,7 +147,7 @@ fn write_chunks(snapshot: &Snapshot<'_>, replica: &mut Replica, position: u64) -
     let mut chunk = new_chunk();
     let mut send = |chunk: &mut FieldWriter| {
         let bytes = compress(&std::mem::replace(chunk, new_chunk()).finish());
-        let sent = replica.log.put_chunk(position, number, &bytes, PATIENCE);
+        let sent = replica.log.put_chunk(position, number, &bytes, CHUNK_TIMEOUT);
         number += 1;
         sent.map_err(|error| store_error(&replica.address, error))
     };
@@ -289,14 +289,14 @@ impl Txn<'_> {
 fn read_snapshot(replica: &mut Replica, position: u64) -> StoreResult<(SnapshotManifest, Vec<Vec<u8>>)> {
     let failed = |address: &str, error| store_error(address, error);
     for _ in 0..READ_ATTEMPTS {
-        let manifest = replica.log.read_manifest(PATIENCE).map_err(|error| failed(&replica.address, error))?;
+        let manifest = replica.log.read_manifest(CHUNK_TIMEOUT).map_err(|error| failed(&replica.address, error))?;
         let Some(manifest) = manifest.filter(|manifest| manifest.position > position) else { break };
         let mut chunks = Vec::new();
         for number in 0..manifest.chunks {
-            let chunk = replica.log.read_chunk(manifest.position, number, PATIENCE);
+            let chunk = replica.log.read_chunk(manifest.position, number, CHUNK_TIMEOUT);
             chunks.extend(chunk.map_err(|error| failed(&replica.address, error))?);
         }
-        // A newer one may have replaced it meanwhile.
+        // A newer snapshot may have replaced this one meanwhile.
         if chunks.len() as u64 == manifest.chunks {
             return Ok((manifest, chunks));
         }

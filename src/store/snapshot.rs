@@ -259,7 +259,7 @@ pub trait StoreRead: source::SnapshotSource {
         Ok(entries)
     }
 
-    /// Whether an object of one of these resources was written or removed after a revision. True, too, for one below the floor.
+    /// Whether an object of one of these resources was written or removed after a revision; true for every revision below the floor.
     fn has_changed_after(&self, revision: u64, resources: &[&str; 4]) -> StoreResult<bool> {
         if revision < self.counter()?.floor {
             return Ok(true);

@@ -4,7 +4,7 @@ use super::{OpenMode, Store};
 use std::time::Duration;
 
 /// Maximum wait for the write lock.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes a store in a folder that is deleted after the test.
 pub fn scratch() -> (tempfile::TempDir, Store) {

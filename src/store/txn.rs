@@ -15,7 +15,7 @@ use tracing::debug_span;
 
 /// Time that a reader waits for rare, short operations of SQLite: recovery of the WAL, the last connection's
 /// checkpoint.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Length of the WAL above which it is truncated explicitly, since continuous readers prevent SQLite from doing it.
 pub(super) const LONG_WAL: u64 = 32 << 20;
@@ -82,7 +82,7 @@ impl Store {
         let beginning = self.query(|connection| {
             connection.busy_timeout(left)?;
             let beginning = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(SQLITE_BUSY_TIMEOUT)?;
             beginning
         });
         match beginning {
@@ -438,14 +438,14 @@ impl Store {
     fn empty_wal_briefly(&self) -> rusqlite::Result<bool> {
         let _ = self.connection.busy_timeout(Duration::from_millis(20));
         let is_empty = self.empty_wal();
-        let _ = self.connection.busy_timeout(PATIENCE);
+        let _ = self.connection.busy_timeout(SQLITE_BUSY_TIMEOUT);
         is_empty
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{PATIENCE, scratch};
+    use super::super::testing::{WRITE_LOCK_TIMEOUT, scratch};
     use super::*;
     use crate::object::Resource;
     use crate::store::OpenMode;
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn part_is_rolled_back_separately() {
         let (_dir, mut store) = scratch();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         for (name, is_kept) in [("a", true), ("b", false), ("c", true)] {
             let part = txn.begin_part().unwrap();
             put(&mut txn, name, 10).unwrap();
@@ -478,13 +478,13 @@ mod tests {
         let (_dir, mut store) = scratch();
         let wal = store.place.neighbour("-wal");
         let wal_length = || std::fs::metadata(&wal).unwrap().len();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         txn.set_meta("word", "in the WAL").unwrap();
         assert_eq!(txn.commit(), Ok(0));
         assert!(wal_length() > 0);
         let pages: i64 = store.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         store.connection.pragma_update(None, "max_page_count", pages + 1).unwrap();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         put(&mut txn, "small", 10).unwrap();
         assert!(matches!(put(&mut txn, "large", 1 << 20), Err(StoreError::Full { .. })));
         let after = put(&mut txn, "after", 10);
@@ -492,7 +492,7 @@ mod tests {
         assert!(matches!(txn.commit(), Err(CommitError::Refused(StoreError::Full { .. }))));
         assert_eq!(wal_length(), 0, "its space is needed");
         assert_eq!(store.read().unwrap().revision().unwrap(), 0);
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         assert_eq!(put(&mut txn, "small", 10), Ok(1));
         assert_eq!(txn.commit(), Ok(1));
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
@@ -501,14 +501,14 @@ mod tests {
     #[test]
     fn commit_with_an_unknown_outcome_fails_all_calls_until_a_reopen() {
         let (_dir, mut store) = scratch();
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
         put(&mut txn, "a", 10).unwrap();
         let sync_failed = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_FSYNC), None);
         assert!(matches!(txn.not_committed(sync_failed), CommitError::Unknown { .. }));
         drop(txn);
         assert!(matches!(store.read().err(), Some(StoreError::Uncertain { .. })));
-        assert!(matches!(store.write(PATIENCE).err(), Some(StoreError::Uncertain { .. })));
-        store.reopen(PATIENCE).unwrap();
+        assert!(matches!(store.write(WRITE_LOCK_TIMEOUT).err(), Some(StoreError::Uncertain { .. })));
+        store.reopen(WRITE_LOCK_TIMEOUT).unwrap();
         assert_eq!(store.read().unwrap().revision().unwrap(), 0);
     }
 
@@ -517,6 +517,6 @@ mod tests {
         let (_dir, mut store) = scratch();
         let newer = Store::open(store.path(), OpenMode::Existing).unwrap();
         newer.connection.pragma_update(None, "user_version", schema::VERSION + 1).unwrap();
-        assert!(matches!(store.write(PATIENCE).err(), Some(StoreError::Newer { .. })));
+        assert!(matches!(store.write(WRITE_LOCK_TIMEOUT).err(), Some(StoreError::Newer { .. })));
     }
 }

@@ -90,7 +90,7 @@ fn call<F: Fn()>(wake: &WakeCallback<F>) {
 fn watch<F: Fn() + Send + 'static>(place: &StorePath, wake: WakeCallback<F>) -> Option<RecommendedWatcher> {
     drop(place.open_beside(SIDECAR).ok()?);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // An open event is no hint; all others are, including lost events.
+        // An open event is not a hint; all others are, including lost events.
         let closed = AccessKind::Close(AccessMode::Write);
         if event.map_or(true, |event| !matches!(event.kind, EventKind::Access(kind) if kind != closed)) {
             call(&wake);

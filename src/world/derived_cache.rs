@@ -2,7 +2,7 @@
 //!
 //! Never: holds anything that could not be recomputed. A cached result records what it was derived from, the versions of rows
 //! ([`World::version_at`]) or a text, and the reader checks that this is unchanged: a plan is the same with and without the cache. The
-//! revision of a row is no version, because a staged row gets another one at the commit.
+//! revision of a row is not a version, because a staged row gets another one at the commit.
 
 use super::World;
 use std::any::{Any, TypeId};

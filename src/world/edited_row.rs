@@ -32,7 +32,7 @@ impl Row {
         Some(row)
     }
 
-    /// Makes the row of a new pod that differs from this one in its name, uid and creation time alone. `text` is the text of this one.
+    /// Makes the row of a new pod whose name, uid and creation time alone differ from this pod's. `text` is the text of this pod.
     pub fn copied(&self, pod: &Object, text: &str, revision: u64) -> Option<Row> {
         // Names of claims may contain that of the pod.
         self.pod().filter(|fields| fields.claims.is_empty())?;

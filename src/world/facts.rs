@@ -11,16 +11,16 @@ use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Everything that the machine (or its simulated twin) has reported.
+/// All reports of the machine, or of its simulated substitute.
 #[derive(Default, Clone)]
 pub struct Facts {
     /// Pods by uid, as their shims report them. A uid without a pod in the store is a pod to sweep away.
     pub pods: Pods,
     /// Nodes by name.
     pub nodes: HashMap<Str, NodeFacts>,
-    /// Addresses that could not be listened on, by Service or pod; an empty list where there were some.
+    /// Addresses at which no listener could be opened, by Service or pod; an empty list once all are open again.
     pub blocked: BTreeMap<Key, Vec<BlockedListener>>,
-    /// Why links are down, by node; the empty name stands for the links that this machine accepts.
+    /// Errors of broken links, by node; the empty name stands for the links that this machine accepts.
     pub broken_links: BTreeMap<Str, Str>,
     /// Addresses on which the Ingress proxy listens.
     pub ingress_listeners: IngressListeners,
@@ -51,7 +51,7 @@ impl Pods {
         self.by_uid.get(uid)
     }
 
-    /// The same, to change it; its namespace, name and address stay as they are.
+    /// Returns the facts about a pod for changes; its namespace, name and address must stay the same.
     pub fn get_mut(&mut self, uid: &str) -> Option<&mut PodFacts> {
         self.by_uid.get_mut(uid)
     }
@@ -83,17 +83,17 @@ impl Pods {
         Some(pod)
     }
 
-    /// Whether any of them has this address.
+    /// Whether any pod has this address.
     pub fn have_address(&self, ip: &str) -> bool {
         self.addresses.contains_key(ip)
     }
 
-    /// All of them, in no order.
+    /// Every pod, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &PodFacts)> {
         self.by_uid.iter()
     }
 
-    /// Those that carry, or carried, this name.
+    /// The pods that have, or had, this namespace and name.
     pub fn named(&self, key: &Key) -> impl Iterator<Item = (&Str, &PodFacts)> {
         self.by_key.get(key).into_iter().flatten().filter_map(|uid| self.by_uid.get_key_value(uid))
     }
@@ -129,22 +129,22 @@ impl LastBuild {
 /// Progress of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildStage {
-    /// It was ordered.
+    /// The build was ordered.
     Ordered,
-    /// Its command runs.
+    /// The command of the build runs.
     Running {
-        /// Since then.
+        /// Start of the build.
         since: Time,
     },
-    /// It is over.
+    /// The build has ended.
     Ended {
         /// Start of the build; `None` when its result was there already.
         since: Option<Time>,
-        /// When it ended.
+        /// End of the build.
         at: Time,
-        /// The last lines that it has written.
+        /// Last lines of the build's output.
         output: String,
-        /// Why it failed, if it did.
+        /// Error of a failed build.
         error: Option<String>,
     },
 }
@@ -152,7 +152,7 @@ pub enum BuildStage {
 /// The content of files.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub struct SourceDigests {
-    /// Differs when their content does.
+    /// A digest of the files' content.
     pub digest: Str,
     /// Number of files.
     pub files: usize,
@@ -167,7 +167,7 @@ pub struct NodeFacts {
     pub ours: bool,
     /// Whether the node is simulated (annotation `kloop.dev/runtime: simulated`).
     pub simulated: bool,
-    /// When it last sent a heartbeat.
+    /// Time of the last heartbeat.
     pub heartbeat: Option<Time>,
 }
 
@@ -178,13 +178,13 @@ pub struct PodFacts {
     pub namespace: Str,
     /// See `namespace`.
     pub name: Str,
-    /// The node it was started on.
+    /// The node that runs the pod.
     pub node: Str,
-    /// Its address.
+    /// The pod's address.
     pub ip: Str,
-    /// Its containers, init containers included, by name.
+    /// The pod's containers, including init containers, by name.
     pub containers: BTreeMap<Str, ContainerFacts>,
-    /// When it was last ordered that its processes end for good.
+    /// Time of the last order to end the pod's processes and remove its folder.
     pub removing: Option<Time>,
     /// Whether the pod's disk usage is being measured.
     pub watched: bool,
@@ -192,9 +192,9 @@ pub struct PodFacts {
     pub over: Option<StorageKind>,
     /// Last measured usage of each container.
     pub usage: BTreeMap<Str, ContainerUsage>,
-    /// When that was.
+    /// Time of the last usage sample.
     pub measured: Option<Time>,
-    /// Why its folder could not be removed when that was last tried.
+    /// Error of the last attempt to remove the pod's folder.
     pub not_removed: Option<String>,
     /// Connections that network policies denied and that no event has reported yet.
     pub denied: Vec<DeniedConnection>,
@@ -269,9 +269,9 @@ impl ContainerFacts {
 /// Usage of a container over an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerUsage {
-    /// From here on.
+    /// Start of the interval.
     pub since: Time,
-    /// Up to here.
+    /// End of the interval.
     pub at: Time,
     /// Cumulative counters at the end of the interval.
     pub sample: UsageSample,
@@ -296,13 +296,13 @@ pub struct ContainerFacts {
     pub image: Option<String>,
     /// Number of refusals of this attempt; the image pull backoff is derived from it.
     pub refusals: u32,
-    /// Whether the program that it was refused for has come since.
+    /// Whether the missing program of a refused attempt has been installed since the refusal.
     pub findable: bool,
     /// Last confirmed limits; `None` for an attempt older than this control plane.
     pub limits: Option<Limits>,
-    /// When a resize was last ordered.
+    /// Time of the last order to resize.
     pub resizing: Option<Time>,
-    /// Why that was not done.
+    /// Error of the last resize.
     pub resize_error: Option<String>,
     /// Results of probes of this attempt.
     pub probes: BTreeMap<ProbeKind, ProbeFacts>,
@@ -313,7 +313,7 @@ pub struct ContainerFacts {
 /// Whether a CPU limit throttled an attempt heavily, and whether that was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThrottlingState {
-    /// It was not.
+    /// Not throttled.
     #[default]
     No,
     /// Throttled; no event has reported it yet.
@@ -322,14 +322,14 @@ pub enum ThrottlingState {
     Reported,
 }
 
-/// A stop that was ordered.
+/// An ordered stop of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedStop {
-    /// When it was first ordered: the stop signal went out.
+    /// Time of the first order, when the stop signal was sent.
     pub since: Time,
-    /// When it was last ordered.
+    /// Time of the last order.
     pub asked: Time,
-    /// When SIGKILL is due; a later order may only shorten it.
+    /// Time at which SIGKILL is sent; a later order may only shorten it.
     pub kill_at: Time,
 }
 
@@ -338,23 +338,23 @@ pub struct OrderedStop {
 pub enum ContainerState {
     /// The start was ordered and is not answered yet.
     Starting {
-        /// When it was last ordered.
+        /// Time of the last order.
         since: Time,
     },
-    /// It could not be started: the image cannot be resolved, the program cannot be executed.
+    /// The attempt could not be started: the image cannot be resolved, or the program cannot be executed.
     Refused {
         /// `ErrImagePull`, `InvalidImageName`, `ErrImageNeverPull`, `CreateContainerError`, `StartError`.
         reason: String,
         /// Explains the refusal and the remedy.
         message: String,
-        /// When.
+        /// Time of the refusal.
         at: Time,
     },
     /// A process runs.
     Running {
         /// Its pid, for people and tests; never used to signal.
         pid: u32,
-        /// When it started.
+        /// Start of the process.
         since: Time,
     },
     /// The process has ended.
@@ -366,15 +366,15 @@ pub enum ContainerState {
 pub struct AttemptEnd {
     /// Exit code; 128 + signal when a signal ended the process; 137 when unknown.
     pub code: i32,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub signal: Option<i32>,
     /// `OOMKilled`, `ContainerStatusUnknown`, `StartError`; none for the usual Completed or Error.
     pub reason: Option<String>,
     /// The termination message.
     pub message: String,
-    /// When it started.
+    /// Start of the process.
     pub started: Option<Time>,
-    /// When it ended.
+    /// End of the process.
     pub finished: Time,
 }
 
@@ -412,7 +412,7 @@ impl AttemptEnd {
 /// Files of a folder, by patterns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilePatterns {
-    /// The folder that they are relative to.
+    /// The folder to which the patterns are relative.
     pub folder: String,
     /// The patterns: `*` is any text within a name, `**` any folders.
     pub globs: Vec<String>,
@@ -421,36 +421,36 @@ pub struct FilePatterns {
 /// The kind of probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeKind {
-    /// Holds the other two back until it succeeds.
+    /// The startup probe: until it succeeds, the other two probes do not run.
     Startup,
-    /// Its failure restarts the container.
+    /// The liveness probe: its failure restarts the container.
     Liveness,
-    /// Its result is the container's readiness.
+    /// The readiness probe: its result is the container's readiness.
     Readiness,
-    /// No probe but a hook: its failure ends the container.
+    /// The postStart hook: its failure ends the container.
     PostStart,
-    /// The hook before the stop.
+    /// The preStop hook.
     PreStop,
 }
 
 /// Results of one probe of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeFacts {
-    /// When the first one was ordered.
+    /// Time at which the first probe was ordered.
     pub since: Option<Time>,
-    /// A probe is under way since then.
+    /// Start of the probe that runs now.
     pub in_flight: Option<Time>,
-    /// A failure of the one under way counts from then on.
+    /// Time from which a failure of the probe that runs now counts.
     pub counts_from: Option<Time>,
-    /// When the last one was answered, failed early ones left out.
+    /// Time of the last answer, without early failures.
     pub last: Option<Time>,
-    /// The time at which the last early one failed.
+    /// Time of the last early failure.
     pub last_early: Option<Time>,
-    /// Whether any has succeeded.
+    /// Whether any probe has succeeded.
     pub has_succeeded: bool,
-    /// Successes in a row.
+    /// Consecutive successes.
     pub successes: i32,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub failures: i32,
     /// Message of the last answer, at most 10 KiB.
     pub message: String,
@@ -468,13 +468,13 @@ impl ProbeFacts {
 /// Result of one probe run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// All is well.
+    /// The probe succeeded.
     Success,
     /// A success that the kubelet reports with a warning event.
     Warning,
-    /// It is not well.
+    /// The probe failed.
     Failure,
-    /// The probe itself could not be made: it counts for nothing.
+    /// The probe could not be run; the result does not count.
     Unknown,
 }
 

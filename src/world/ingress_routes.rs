@@ -47,9 +47,9 @@ pub struct IngressBackend {
 /// A Service port by name or by number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BackendPort {
-    /// By its number.
+    /// The port with this number.
     Number(u16),
-    /// By its name.
+    /// The port with this name.
     Name(Str),
 }
 
@@ -85,7 +85,7 @@ pub struct IngressListeners {
 pub struct IngressListener {
     /// The port; 0 while it is closed.
     pub port: u16,
-    /// Why it is not the usual one; empty when it is.
+    /// Reason why the port is not the default; empty for the default.
     pub instead: Str,
 }
 
@@ -129,7 +129,7 @@ pub struct HostPort {
 /// ports.
 pub const LOW_PORTS_MOVED_BY: u16 = 61_440;
 
-/// A port of its own address that a program in a pod could not bind, or bound in another place than it asked for.
+/// A port of the pod's own address that a program could not bind, or for which it got another port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BindReport {
     /// The port.

@@ -14,7 +14,7 @@ pub enum KeySet {
     Empty,
     /// One key.
     One(Key),
-    /// Several keys, or fewer that are left of them.
+    /// Several keys; after removals maybe one or none.
     Many(BTreeSet<Key>),
 }
 

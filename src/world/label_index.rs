@@ -128,7 +128,7 @@ fn selecting(row: &Row) -> Option<SelectorKey> {
     (!selector.is_nothing()).then(|| (row.key.resource, row.key.namespace.clone(), label(selector)))
 }
 
-/// The Service that an EndpointSlice says it belongs to.
+/// Returns the Service that an EndpointSlice names in its label.
 fn service_of(row: &Row) -> Option<(Str, Str)> {
     let service = (row.key.resource.0 == SLICES).then(|| row.label(SERVICE_NAME))??;
     Some((row.key.namespace.clone(), service.into()))

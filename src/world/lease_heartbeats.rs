@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(world.lease_heartbeat("n"), None);
         renew(&mut world, super::NAMESPACE, "2020-01-01T00:00:00.000000Z");
         world.now = at(30);
-        // Another change of the Lease is no renewal, nor is another Lease.
+        // Another change of the Lease is not a renewal, nor is another Lease.
         renew(&mut world, super::NAMESPACE, "2020-01-01T00:00:00.000000Z");
         renew(&mut world, "default", "2020-01-01T00:00:10.000000Z");
         assert_eq!(world.lease_heartbeat("n"), Some(at(0)));

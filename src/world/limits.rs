@@ -50,7 +50,7 @@ pub enum StorageKind {
     Volume(Str),
     /// Files that a container writes outside its volumes, including its logs.
     Container(Str),
-    /// All of it.
+    /// All disk space of the pod.
     Pod,
 }
 

@@ -56,9 +56,9 @@ pub enum Memory {
     },
     /// Recommendations and scalings of an autoscaler.
     Autoscaler {
-        /// Its uid.
+        /// The autoscaler's uid.
         uid: Str,
-        /// All that it remembers.
+        /// The autoscaler's memory.
         state: Box<AutoscalerMemory>,
     },
 }
@@ -66,9 +66,9 @@ pub enum Memory {
 /// State that a HorizontalPodAutoscaler keeps between evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AutoscalerMemory {
-    /// When the usage of its pods was last requested.
+    /// Time of the last request for the usage of the autoscaler's pods.
     pub asked: Option<Time>,
-    /// When it last drew its conclusions.
+    /// Time of the last evaluation.
     pub synced: Option<Time>,
     /// Recommended sizes and when they were computed.
     pub recommendations: Vec<(Time, i64)>,

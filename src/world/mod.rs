@@ -105,7 +105,7 @@ pub struct ClusterSettings {
     pub certificate_signer: Option<CertificateSigner>,
     /// First pause of the restart backoff in seconds (Kubernetes: 10).
     pub backoff_seconds: i64,
-    /// Its cap in seconds (Kubernetes: 300).
+    /// Longest pause of the restart backoff in seconds (Kubernetes: 300).
     pub backoff_cap_seconds: i64,
     /// Time that a container without a readiness probe runs before it is ready; zero in simulations.
     pub ready_after: SignedDuration,
@@ -229,7 +229,7 @@ impl Default for ClusterSettings {
 pub struct World {
     /// The store's revision that these rows are the state of.
     pub revision: u64,
-    /// The time that plans go by.
+    /// The current time, as plans see it.
     pub now: Time,
     /// Changes with every tick; the only source of randomness for a plan.
     pub seed: u64,
@@ -244,13 +244,13 @@ pub struct World {
     /// The kinds of the objects.
     pub kinds: KindRegistry,
     rows: BTreeMap<Resource, Rows>,
-    /// The same rows, to be found at once.
+    /// The same rows by key, for fast lookups.
     by_key: HashMap<Key, Arc<Row>>,
     /// Whether the texts of pods at rest are kept as differences to those of siblings.
     packs_texts: bool,
     /// Dependents by the uid of an owner.
     dependents: HashMap<Str, KeySet>,
-    /// Those of them that block the deletion of that owner.
+    /// Dependents that block the deletion of their owner, by the uid of the owner.
     blocking_dependents: HashMap<Str, KeySet>,
     /// Number of rows that were looked up by their key.
     #[cfg(test)]
@@ -398,7 +398,7 @@ impl World {
         self.by_address.len()
     }
 
-    /// Pods without a node that were promised this one (`status.nominatedNodeName`).
+    /// The unbound pods that are nominated for a node (`status.nominatedNodeName`).
     pub fn pods_nominated_to(&self, node: &str) -> impl Iterator<Item = &Arc<Row>> {
         self.pods_nominated_to.get(node).into_iter().flat_map(KeySet::iter).filter_map(|key| self.get(key))
     }

@@ -139,8 +139,8 @@ impl World {
         self.node_cache.slot(node).ok()
     }
 
-    /// The version of the node at this slot: a new one whenever the node, one of its pods or a pod nominated for it changes, and never one
-    /// that any node had before. No version is 0.
+    /// The version of the node at this slot. A change of the node, of one of its pods or of a pod nominated for it gives the node a new
+    /// version that no node had before. No version is 0.
     pub fn version_at(&self, slot: usize) -> u64 {
         self.node_cache.marks.get(slot).map_or(0, |mark| mark.version)
     }

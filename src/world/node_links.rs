@@ -18,7 +18,7 @@ pub struct NodeLink {
     pub address: SocketAddr,
 }
 
-/// The place of this machine among the linked ones.
+/// This machine's end of the links between machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkEnd {
     /// The address at which it accepts links.

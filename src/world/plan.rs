@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// The answer of a loop about one key.
 #[derive(Default, Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Committed together with other plans in one transaction, in this order.
+    /// Writes, in order; committed in one transaction with the writes of other plans.
     pub writes: Vec<Write>,
-    /// Carried out after the commit; each is idempotent.
+    /// Effects that the machine carries out after the commit; each is idempotent.
     pub effects: Vec<Effect>,
-    /// Kept by the World after the commit, so that no later plan repeats it.
+    /// Memory that the World keeps after the commit, so that no later plan repeats an effect or event.
     pub memory: Vec<Memory>,
     /// Recorded as Event objects, aggregated.
     pub events: Vec<PlannedEvent>,
@@ -41,7 +41,7 @@ pub struct Plan {
 pub struct SchedulingWait {
     /// The plugins of the scheduler that refused nodes.
     pub causes: BTreeSet<&'static str>,
-    /// The same for pods that the same changes help.
+    /// A text that is equal for all pods that the same changes help.
     pub alike: Str,
     /// Pods that it must be near (required affinity).
     pub affinity: Arc<[PodTerm]>,
@@ -159,7 +159,7 @@ pub enum Effect {
     Route {
         /// The Service.
         service: Key,
-        /// All of it.
+        /// The whole route.
         route: Route,
     },
     /// Sets the routes of an Ingress.
@@ -173,7 +173,7 @@ pub enum Effect {
     Expose {
         /// The pod.
         pod: Key,
-        /// All of them.
+        /// All forwarded ports of the pod.
         ports: Vec<HostPort>,
     },
     /// Sets the rules of a NetworkPolicy.
@@ -246,7 +246,7 @@ pub enum Effect {
 pub struct Route {
     /// The Service's address; empty when it has none.
     pub address: Str,
-    /// Its further addresses: those of its load balancer.
+    /// Addresses of the Service's load balancer.
     pub balancers: Vec<Str>,
     /// `spec.externalName`.
     pub alias: Str,

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 /// The rules of one NetworkPolicy, resolved to addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkPolicyRules {
-    /// The pods that it is about, ordered.
+    /// Addresses of the pods that the policy selects, in order.
     pub subjects: Vec<Ipv4Addr>,
     /// Peers that may connect to the pods; `None` when the policy has no ingress part.
     pub ingress: Option<Vec<PolicyRule>>,
@@ -76,9 +76,9 @@ impl std::fmt::Display for Cidr {
 pub struct PortRange {
     /// `tcp`, `udp`, `sctp`.
     pub protocol: Str,
-    /// The first one.
+    /// The first port.
     pub first: u16,
-    /// The last one.
+    /// The last port.
     pub last: u16,
     /// The only address to which they apply, because a port's name stands for different numbers in different pods.
     pub on: Option<Ipv4Addr>,

@@ -14,14 +14,14 @@ pub enum PressureSignal {
     Memory,
     /// Space on the file system that holds the pods' folders.
     Storage,
-    /// Files on that disk.
+    /// Inodes on the file system that holds the pods' folders.
     Inodes,
     /// Process numbers.
     Pids,
 }
 
 impl PressureSignal {
-    /// All of them.
+    /// Every signal.
     pub const ALL: [PressureSignal; 4] =
         [PressureSignal::Memory, PressureSignal::Storage, PressureSignal::Inodes, PressureSignal::Pids];
 
@@ -54,7 +54,7 @@ impl PressureSignal {
         }
     }
 
-    /// An amount of it, in words.
+    /// An amount of the resource as a quantity.
     pub fn amount(self, amount: i64) -> Quantity {
         match self {
             PressureSignal::Memory | PressureSignal::Storage => Quantity::from_bytes(amount),
@@ -135,7 +135,7 @@ pub struct EvictionThresholds {
 pub struct EvictionFlags<'a> {
     /// `memory.available<100Mi,nodefs.available<5%`.
     pub hard: &'a str,
-    /// The same, with a time for each.
+    /// Soft thresholds, in the same form.
     pub soft: &'a str,
     /// `memory.available=1m30s`.
     pub soft_grace: &'a str,
@@ -196,7 +196,7 @@ fn pairs<T, E: std::fmt::Display>(
 pub struct NodePressure {
     /// Last measured levels.
     pub levels: ResourceLevels,
-    /// When.
+    /// Time of the last measurement.
     pub at: Option<Time>,
     /// Crossed thresholds by index, and since when.
     crossed: BTreeMap<usize, Time>,

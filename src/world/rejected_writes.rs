@@ -7,8 +7,8 @@ use crate::object::{Key, Time};
 use jiff::SignedDuration;
 
 /// The pause after a second refusal in a row; doubled each time, up to the longest (client-go backs off up to 1000 s).
-const PAUSE: i64 = 10;
-const LONGEST_PAUSE: i64 = 640;
+const FIRST_PAUSE_SECONDS: i64 = 10;
+const MAX_PAUSE_SECONDS: i64 = 640;
 
 /// The last refusal of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +17,11 @@ pub struct WriteRefusal {
     pub message: String,
     /// Number of consecutive refusals.
     pub times: u32,
-    /// When the loop may try again.
+    /// Time at which the loop may try again.
     pub again: Time,
     /// Revision at the time of the refusal.
     pub revision: u64,
-    /// The generation of the object then.
+    /// The object's generation at the time of the refusal.
     generation: i64,
 }
 
@@ -35,7 +35,7 @@ impl World {
         let times = known.map_or(0, |known| known.times) + 1;
         let pause = match times {
             1 => 0,
-            _ => PAUSE.saturating_mul(1 << (times - 2).min(20)).min(LONGEST_PAUSE),
+            _ => FIRST_PAUSE_SECONDS.saturating_mul(1 << (times - 2).min(20)).min(MAX_PAUSE_SECONDS),
         };
         let again = self.now.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(self.now);
         let refusal = WriteRefusal { message: message.to_owned(), times, again, revision, generation };

@@ -17,7 +17,7 @@ use crate::object::time::Shift;
 use crate::object::{Key, Resource, Str, Time};
 use jiff::SignedDuration;
 
-/// One piece of news from the machine, real or simulated. Late and repeated reports do no harm.
+/// A report of the machine, real or simulated. Late and repeated reports do no harm.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// State of a container's attempt.
@@ -50,11 +50,11 @@ pub enum Report {
         attempt: u32,
         /// The probe.
         kind: ProbeKind,
-        /// Its result.
+        /// Result of the probe.
         verdict: ProbeResult,
-        /// Its message when it was not a plain success.
+        /// Message of the probe when the result is not a plain success.
         message: String,
-        /// When.
+        /// Time of the answer.
         at: Time,
     },
     /// The content of an image's watched files.
@@ -63,7 +63,7 @@ pub enum Report {
         image: Str,
         /// The file patterns that were read.
         files: FilePatterns,
-        /// Digest of their content.
+        /// Digest of the files' content.
         sources: SourceDigests,
     },
     /// Progress of the build of an image.
@@ -83,30 +83,30 @@ pub enum Report {
         attempt: u32,
         /// The limits that were ordered.
         limits: Box<Limits>,
-        /// Why it could not be done.
+        /// Error, if the limits could not be applied.
         error: Option<String>,
     },
     /// Part of a pod exceeds its storage limit.
     Over {
         /// The pod.
         pod_uid: Str,
-        /// The part.
+        /// The part of the pod.
         of: StorageKind,
     },
     /// Cumulative usage of a pod's containers.
     Usage {
         /// The pod.
         pod_uid: Str,
-        /// When.
+        /// Time of the sample.
         at: Time,
-        /// Those that run.
+        /// Usage of the running containers.
         samples: Vec<(Str, UsageSample)>,
     },
     /// The listeners that could not be opened for a Service or a pod have changed.
     Blocked {
         /// The Service, or the pod.
         about: Key,
-        /// All of these listeners.
+        /// All listeners of this Service or pod that could not be opened.
         listeners: Vec<BlockedListener>,
     },
     /// A connection was denied to a pod.
@@ -129,26 +129,26 @@ pub enum Report {
     LinkState {
         /// The node; empty for the links that this machine accepts.
         node: Str,
-        /// Why it is down.
+        /// Error of the broken link; `None` when it works again.
         problem: Option<String>,
     },
     /// The addresses on which the Ingress proxy listens have changed.
     IngressListeners(IngressListeners),
-    /// Nothing is left of a pod.
+    /// No process or file of a pod is left.
     Removed {
         /// The pod.
         pod_uid: Str,
     },
-    /// Nothing of a pod runs, but its folder could not be removed.
+    /// No process of a pod is left, but its folder could not be removed.
     NotRemoved {
         /// The pod.
         pod_uid: Str,
-        /// The file that is left, and why.
+        /// The file that could not be removed, and the error.
         why: String,
     },
-    /// The files of a persistent volume that was deleted could not be removed; that is tried again.
+    /// The files of a deleted persistent volume could not be removed; the machine tries again.
     NotDiscarded {
-        /// The volume, the file that is left, and why.
+        /// The volume, the file that could not be removed, and the error.
         why: String,
     },
 }
@@ -159,7 +159,7 @@ impl Report {
         if let Report::Blocked { about, .. } = self { Some(about.clone()) } else { None }
     }
 
-    /// The pod that it is about.
+    /// The pod that the report names, if any.
     pub fn pod_uid(&self) -> Option<&Str> {
         match self {
             Report::Container { pod_uid, .. }
@@ -176,7 +176,7 @@ impl Report {
 }
 
 impl Effect {
-    /// The pod that it is about, when it is about one.
+    /// The pod that the effect names, if any.
     pub fn pod_uid(&self) -> Option<&Str> {
         match self {
             Effect::Start(start) => Some(&start.pod_uid),
@@ -276,7 +276,7 @@ impl Facts {
         change(pod).then(|| pod.key())
     }
 
-    /// Changes the facts of a container unless a later attempt replaced the one that is meant.
+    /// Changes the facts of a container, unless they are about a later attempt.
     fn change_container(
         &mut self,
         pod_uid: &Str,

@@ -116,13 +116,13 @@ pub struct PodFields {
     pub restarts: i64,
     /// Effective requests.
     pub requests: ResourceRequests,
-    /// The ports of its node that it takes: address, protocol, number.
+    /// Ports of the node that the pod uses: address, protocol, number.
     pub host_ports: Vec<(Str, Str, i64)>,
     /// Its named ports, each as name, protocol and number with spaces between them.
     pub named_ports: JoinedNames,
-    /// Names of the claims that it uses, those of its ephemeral volumes included.
+    /// Names of the claims that the pod uses, including those of ephemeral volumes.
     pub claims: JoinedNames,
-    /// Names of the ConfigMaps and Secrets that it follows while it runs.
+    /// Names of the ConfigMaps and Secrets that the pod follows while it runs.
     pub followed_objects: JoinedNames,
     /// Whether it names device claims, or one was made for its extended resources.
     pub has_devices: bool,
@@ -219,7 +219,7 @@ impl Row {
         }
     }
 
-    /// Whether its text stays as it is for a while and resembles those of its siblings: a pod that has started.
+    /// Whether the pod has started, so that its text rarely changes and resembles the texts of its siblings.
     pub(super) fn is_at_rest(&self) -> bool {
         self.pod().is_some_and(|pod| pod.phase != Phase::Pending)
     }
@@ -270,7 +270,7 @@ impl Row {
         }
     }
 
-    /// Its compact text with this revision: what is stored.
+    /// Returns the compact JSON text with this revision, as the store keeps it.
     pub fn text_at(&self, revision: u64) -> Str {
         self.body.text_at(revision, self.revision == revision)
     }
@@ -372,7 +372,7 @@ impl Row {
         }
     }
 
-    /// Whether it is a ClusterRole that gets its rules from others.
+    /// Whether the row is an aggregated ClusterRole.
     pub fn is_aggregated_role(&self) -> bool {
         matches!(self.fields, IndexFields::AggregatedRole)
     }
@@ -418,7 +418,7 @@ fn pod_fields(name: &str, pod: &Object) -> PodFields {
     fields
 }
 
-/// Kubernetes ignores costs that are no 32-bit integers in plain decimal form.
+/// Kubernetes ignores costs that are not 32-bit integers in plain decimal form.
 fn cost(text: &str) -> i64 {
     text.parse::<i32>().ok().filter(|cost| cost.to_string() == text).unwrap_or(0).into()
 }

@@ -25,7 +25,7 @@ pub(super) enum RowBody {
     Parsed(Arc<Object>),
 }
 
-/// A text as its difference to another one, which it keeps alive.
+/// A text that is kept as its difference to another text.
 pub(super) struct PackedText {
     base: Str,
     difference: Box<[u8]>,
@@ -78,7 +78,7 @@ impl RowBody {
         edit::text(&self.text()?, edits).map(Str::from)
     }
 
-    /// Its text as it is stored with this revision. `is_current` says that it has that revision.
+    /// Returns the text with this revision, as the store keeps it. `is_current`: the body has that revision already.
     pub(super) fn text_at(&self, revision: u64, is_current: bool) -> Str {
         match self {
             RowBody::Text(text) if is_current => text.clone(),

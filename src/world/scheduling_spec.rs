@@ -39,7 +39,7 @@ pub fn scheduling_spec(pod: &Object) -> Object {
     Object(json!({"metadata": {"namespace": pod.namespace()}, "spec": spec}))
 }
 
-/// The same as text.
+/// The scheduling spec as text.
 pub(super) fn text(pod: &Object) -> Str {
     scheduling_spec(pod).0.to_string().into()
 }

@@ -29,7 +29,7 @@ pub struct StartImage {
     pub name: Str,
     /// Whether it is a recipe that is compiled in, and no object.
     pub is_recipe: bool,
-    /// The program's names: the first that is found takes the place of another one of them with which a command begins.
+    /// Names of the program. The first name that is found replaces the first word of a command if that word is another of these names.
     pub programs: Vec<String>,
     /// Folders in which programs are looked for before those of PATH; with `*` for any text within a name.
     pub path: Vec<String>,
@@ -118,12 +118,12 @@ impl FileKey {
 /// Restart decision for an ended container, by its restart policy alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestartDecision {
-    /// It is not restarted.
+    /// The container is not restarted.
     #[default]
     Never,
-    /// It is restarted when its exit code is not 0.
+    /// The container is restarted when its exit code is not 0.
     OnFailure,
-    /// It is restarted after any exit.
+    /// The container is restarted after any exit.
     Always,
 }
 
@@ -224,10 +224,10 @@ pub enum ProcessNamespace {
     /// The machine's (`hostPID`, and wherever it sees the machine's files).
     #[default]
     Machine,
-    /// None: a process namespace of its own.
+    /// Only the container's own processes: it has its own PID namespace.
     Own,
-    /// Those of the pod's other containers that share theirs (`shareProcessNamespace`).
+    /// The processes of all containers of the pod that share them (`shareProcessNamespace`).
     Shared,
-    /// Those of another container (`targetContainerName` of an ephemeral one).
+    /// The processes of this other container (`targetContainerName` of an ephemeral container).
     Of(Str),
 }

@@ -39,7 +39,7 @@ pub fn volume_of(claim: &Object) -> Option<&str> {
     claim.text(&["spec", "volumeName"]).filter(|name| !name.is_empty())
 }
 
-/// The claims that a pod uses, as far as they are there.
+/// The existing claims that a pod uses.
 pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
     let names = pod.pod().into_iter().flat_map(|fields| fields.claims.iter());
     names.filter_map(move |name| world.get(&key(&pod.key.namespace, name)))
@@ -48,11 +48,11 @@ pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a A
 /// Owner of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeOwner {
-    /// It is free.
+    /// The volume has no owner.
     Unclaimed,
-    /// It is bound to, or kept for, the claim.
+    /// The volume is bound to the claim, or kept for it.
     This,
-    /// It is another's.
+    /// The volume belongs to another claim.
     Other,
 }
 
@@ -94,7 +94,7 @@ pub enum ClaimSource {
     Anywhere,
     /// On the node of its first consumer.
     On(Arc<Row>),
-    /// It waits for its first consumer: only a volume that was kept for it will do.
+    /// The claim waits for its first consumer: until then only a volume that is kept for it is bound.
     NotYet,
 }
 

@@ -12,7 +12,7 @@ pub struct Taint {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
-    /// Since when.
+    /// Time at which the taint was added.
     pub added: Option<Time>,
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub const NOWHERE: u32 = u32::MAX;
 
 /// Above this number of cached counts, all are dropped.
-const MOST: usize = 4096;
+const MAX_CACHED_COUNTS: usize = 4096;
 
 /// The topology domain of each node, by one node label.
 pub struct TopologyDomains {
@@ -119,7 +119,7 @@ impl World {
     ) -> TopologyCounts {
         let text = format!("{name}\n{key}\n{}", keys.join("\n"));
         let mut counts_cache = self.counts_cache.borrow_mut();
-        if counts_cache.shape != self.node_layout_version() || counts_cache.list.len() >= MOST {
+        if counts_cache.shape != self.node_layout_version() || counts_cache.list.len() >= MAX_CACHED_COUNTS {
             counts_cache.forget_shape(self.node_layout_version());
         }
         if let Some(place) = counts_cache.by_text.get(&text) {

@@ -11,7 +11,7 @@ pub struct UsageSample {
     pub cpu_nanos: u64,
     /// Bytes of memory at the moment.
     pub memory: u64,
-    /// Bytes of it that are swapped out.
+    /// Swapped-out bytes of the memory.
     #[serde(default)]
     pub swap: u64,
     /// Cumulative throttling.
@@ -22,11 +22,11 @@ pub struct UsageSample {
 /// CPU throttling, counted in the kernel's periods of 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
-    /// Periods in which it had something to do.
+    /// Number of periods in which the container ran.
     pub periods: u64,
-    /// Those of them in which it had used up its share before the end.
+    /// Number of periods in which the container used up its CPU quota.
     pub throttled: u64,
-    /// For how long it, or one of its threads, had to wait in all.
+    /// Total time for which the container's threads were throttled, in nanoseconds.
     pub nanos: u64,
 }
 

@@ -42,9 +42,9 @@ pub struct Volume {
 pub enum VolumeContent {
     /// A folder that begins empty and lives as long as the pod.
     Empty,
-    /// The same in memory.
+    /// A folder in memory that begins empty and lives as long as the pod.
     Memory {
-        /// Its size limit in bytes; `None` for no limit.
+        /// Maximum size in bytes; `None` for no limit.
         most: Option<i64>,
     },
     /// Files with this content, replaced all at once when it changes. Containers cannot write in it.
@@ -67,7 +67,7 @@ pub struct VolumeFile {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// Its bytes: secret ones, maybe, so they are never shown.
+    /// The bytes. They may be secret, so debug output never shows them.
     #[serde(with = "bytes")]
     pub content: Arc<[u8]>,
     /// The group that owns it; `None` for the machine's.

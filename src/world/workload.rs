@@ -5,7 +5,7 @@ use crate::object::{Object, Resource};
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The label that a Deployment puts on its ReplicaSets and their pods; it is no part of a template's identity.
+/// The label that a Deployment puts on its ReplicaSets and their pods; it is not part of a template's identity.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Index fields of kinds that select pods.

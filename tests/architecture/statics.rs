@@ -7,7 +7,7 @@ use super::purity::is_pure;
 use super::sources::product;
 use super::syntax::{Static, StaticKind};
 
-/// The mutable statics by file and name, each with the reason why it is no function argument.
+/// The mutable statics by file and name, each with the reason why it is not a function argument.
 const CHANGING: [(&str, &str, &str); 26] = [
     (
         "src/apiserver/admission/policies/definitions.rs",

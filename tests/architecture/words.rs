@@ -8,18 +8,32 @@ use std::collections::BTreeMap;
 const OPENINGS: [&str; 10] =
     ["What ", "Who ", "Whom ", "Whose ", "Where ", "How ", "Of ", "Which ", "Whoever ", "Whatever "];
 
-/// Prepositions, pronouns and fillers, which are no names for functions.
-const NAMELESS: [&str; 35] = [
+/// Prepositions, pronouns and fillers, which are not names for functions.
+const NAMELESS: [&str; 36] = [
     "about", "above", "after", "along", "among", "anew", "around", "at", "before", "behind", "below", "beside",
-    "between", "by", "for", "hear", "in", "into", "it", "lay", "may", "must", "of", "on", "one", "over", "said",
+    "between", "by", "for", "hear", "in", "into", "it", "lay", "may", "must", "of", "on", "one", "or", "over", "said",
     "tell", "them", "through", "to", "told", "under", "with", "without",
 ];
+
+/// Names of constants without a noun: they do not say what the value limits.
+const NAMELESS_CONSTANTS: [&str; 6] = ["LONGEST", "LOOK", "MOST", "OTHERS", "PATIENCE", "PAUSE"];
 
 /// Beginnings of imports of the crate's own items.
 const OWN_PATHS: [&str; 2] = ["crate::", "super::"];
 
 /// Names that several files share on purpose: the arguments of each command.
 const SHARED_TYPE_NAMES: [&str; 1] = ["Args"];
+
+/// Returns the places where a line says `is no X` instead of `is not an X`. Only `there is no X` and `is no longer` are plain.
+fn negations(line: &str) -> impl Iterator<Item = &str> {
+    ["is no ", "are no "].into_iter().flat_map(|words| line.match_indices(words)).filter_map(|(at, words)| {
+        let (before, after) = (&line[..at], &line[at + words.len()..]);
+        let is_plain = before.ends_with(char::is_alphanumeric)
+            || before.to_lowercase().trim_end().ends_with("there")
+            || ["longer", "more"].iter().any(|word| after.starts_with(word));
+        (!is_plain).then(|| &line[at..])
+    })
+}
 
 fn sources_and_tests() -> impl Iterator<Item = &'static Source> {
     every_file().iter().chain(tests())
@@ -42,12 +56,41 @@ fn comments_open_with_a_verb_a_noun_or_a_condition() {
 }
 
 #[test]
+fn texts_say_is_not_a_instead_of_is_no() {
+    assert_eq!(
+        negations("a is no b, there is no c, d is no longer e").collect::<Vec<_>>(),
+        ["is no b, there is no c, d is no longer e"]
+    );
+    let mut wrong = Vec::new();
+    for source in sources_and_tests().filter(|source| source.path != "tests/architecture/words.rs") {
+        for (index, line) in source.text.lines().enumerate() {
+            wrong.extend(negations(line).map(|text| source.locate(index + 1, text)));
+        }
+    }
+    assert_none(&wrong, "write `is not a`");
+}
+
+#[test]
 fn functions_are_not_named_by_a_preposition_or_a_pronoun() {
     let mut wrong = Vec::new();
     for source in every_file() {
         let is_nameless = |name: &str| NAMELESS.contains(&name) || name.starts_with("of_");
         let functions = source.parsed.functions.iter().filter(|function| is_nameless(&function.name));
         wrong.extend(functions.map(|function| source.locate(function.line, &function.name)));
+    }
+    assert_none(&wrong, "see CONTRIBUTING, Words");
+}
+
+#[test]
+fn constants_name_the_thing_that_they_limit() {
+    let mut wrong = Vec::new();
+    for source in sources_and_tests() {
+        for (index, line) in source.text.lines().enumerate() {
+            let name = line.split_once("const ").and_then(|(_, rest)| rest.split_once(':')).map(|(name, _)| name);
+            wrong.extend(
+                name.filter(|name| NAMELESS_CONSTANTS.contains(name)).map(|name| source.locate(index + 1, name)),
+            );
+        }
     }
     assert_none(&wrong, "see CONTRIBUTING, Words");
 }

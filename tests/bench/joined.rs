@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest wait for one of the states.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 fn main() {
     let numbers: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
@@ -103,8 +103,8 @@ impl Drop for Cluster {
 fn until(mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "not reached in {PATIENCE:?}");
-        std::thread::sleep(LOOK);
+        assert!(started.elapsed() < TIMEOUT, "not reached in {TIMEOUT:?}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

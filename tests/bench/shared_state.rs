@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 16;
 /// Duration of each measurement of a rate.
 const SPAN: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() {
     let Some(address) = std::env::args().skip(1).find(|word| word.starts_with("etcd://")) else {
@@ -56,7 +56,7 @@ fn commits(state: &Path) -> f64 {
     let mut store = Store::open(state, OpenMode::Create).expect("a store");
     let (begun, mut count) = (Instant::now(), 0);
     while begun.elapsed() < SPAN {
-        let mut txn = store.write(PATIENCE).expect("a transaction");
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).expect("a transaction");
         let key = Key::new(Resource("configmaps"), "default", &format!("c{count}"));
         txn.put(&key, "u", |revision| format!("{{\"r\": {revision}}}"), "bench", Time::now()).expect("written");
         txn.commit().expect("committed");

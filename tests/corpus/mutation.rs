@@ -108,7 +108,7 @@ fn verdicts(form: &str) -> &'static str {
         "userid" => "rrrrraar",
         "number" => "rrrraaar",
         "anynumber" => "rrrraaar",
-        other => panic!("{other} is no form"),
+        other => panic!("{other} is not a form"),
     }
 }
 

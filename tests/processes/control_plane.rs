@@ -480,9 +480,12 @@ fn why_reports_processes_that_ended_without_a_control_plane() {
     cluster.until("the processes have ended", || !mains.iter().any(|pid| is_alive(*pid)));
     let said = cluster.wait_for("why reports it", || Some(cluster.kloop("why pod/once")).filter(|said| said.code == 1));
     let container = said.out.lines().find(|line| line.contains("container main")).expect("a line");
-    assert!(container.contains("ended with code 9") && container.contains("before that, says running"), "{said:?}");
+    assert!(
+        container.contains("ended with code 9") && container.contains("its status is older and says running"),
+        "{said:?}"
+    );
     assert!(!said.out.contains("container beside") && said.out.contains("log: oops\n"), "{said:?}");
-    assert!(said.out.contains("the process of main has ended; its status, from before that,"), "{said:?}");
+    assert!(said.out.contains("the process of main has ended; its status is older"), "{said:?}");
     assert!(said.out.ends_with("next: run: kloop reconcile --watch\n"), "{said:?}");
     cluster.until("why reports that too", || cluster.kloop("why deployment/web").code == 1);
     let said = cluster.kloop("why");

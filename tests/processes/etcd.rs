@@ -53,7 +53,7 @@ fn each_machine_runs_its_own_pods_whichever_leads() {
     let processes = [one.pid("a"), two.pid("b")];
     first.end("KILL");
     second.until_says("ready: node two");
-    // The name of a node that lives is no other machine's.
+    // Another machine cannot take the name of a node that lives.
     let refused = etcd.machine("shop").kloop("reconcile --watch --node-name two");
     assert!(refused.code == 1 && refused.err.contains("another machine runs the node two"), "{refused:?}");
     two.apply(&pod_on("c", "two"));

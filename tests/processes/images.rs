@@ -191,8 +191,8 @@ fn changed_sources_restart_their_containers_once() {
     cluster.until_reads("pod/other", "{.status.phase}", "Running");
     let other = cluster.pid("other");
     assert!(cluster.read("pod/say", IMAGE_ID).starts_with("./say.sh@sources:"));
-    // A burst of changes causes one immediate restart and is no crash. The control plane is stopped meanwhile, so that it sees them as one
-    // burst however slowly they are written.
+    // A burst of changes causes one immediate restart and is not a crash. The control plane is stopped meanwhile, so that it sees them as
+    // one burst however slowly they are written.
     signal(plane.pid(), "STOP");
     for word in ["a", "b", "two"] {
         say(word);

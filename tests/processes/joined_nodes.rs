@@ -215,7 +215,7 @@ fn wrong_joins_are_refused_and_leave_nothing() {
     cluster.ok("wait --for=condition=Ready node/worker --timeout=60s");
     let error = join(&[&words[2..], &["--node-name", "worker"]].concat());
     assert!(error.contains("there is a node worker already"), "{error}");
-    // The copy is no cluster.
+    // The copy is not a cluster.
     let said = first.kloop("create configmap a");
     assert!(said.code == 1 && said.err.contains("is the copy of the node worker"), "{}", said.err);
     let said = first.kloop("down");

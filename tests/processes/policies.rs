@@ -109,7 +109,7 @@ fn check_policies(cluster: &Cluster) {
     cluster.apply(&policy("open", &format!("{{podSelector: {{matchLabels: {{app: server}}}}, ingress: [{named}]}}")));
     until("friend", &places, &format!("hello {no} {no} hello"));
     until("friend", &[format!("tcp {service} 80")], "hello");
-    // Resolvers find their own address like this, which is no connection.
+    // Resolvers find their own address like this, which is not a connection.
     let look = format!("import socket; socket.socket(type=socket.SOCK_DGRAM).connect_ex(('{ip}', 65535))");
     assert_eq!(cluster.run(&["exec", "stranger", "--", "python3", "-c", &look], "").code, 0);
     until("stranger", &places[..1], no);
@@ -130,7 +130,7 @@ fn check_policies(cluster: &Cluster) {
     ));
     let world = ["tcp 192.0.2.1 80".to_owned(), "tcp 127.0.0.1 1".to_owned()];
     until("friend", &world, &format!("{no} {no}"));
-    // A program of the machine that listens on every address is reachable at the pod's address, but is no part of the pod.
+    // A program of the machine that listens on every address is reachable at the pod's address, but is not part of the pod.
     let machine = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = machine.local_addr().unwrap().port();
     let own = cluster.read("pod/friend", "{.status.podIP}");

@@ -56,7 +56,7 @@ fn shims_of_a_moved_state_folder_follow_its_leader() {
     let (mut machine, reports) = open(&state, 1);
     machine.carry_out(Time::now(), &Effect::Start(Box::new(script("tenant", 0, "exec sleep 60"))));
     let await_state = |reports: &Receiver<Report>, fits: &dyn Fn(&ContainerState) -> bool| loop {
-        let report = reports.recv_timeout(PATIENCE).expect("a report");
+        let report = reports.recv_timeout(WAIT_TIMEOUT).expect("a report");
         if matches!(&report, Report::Container { state, .. } if fits(state)) {
             return;
         }
@@ -73,7 +73,7 @@ fn shims_of_a_moved_state_folder_follow_its_leader() {
     machine.carry_out(Time::now(), &stop);
     await_state(&reports, &|state| matches!(state, ContainerState::Ended(end) if end.code == 143));
     machine.carry_out(Time::now(), &Effect::Remove { pod_uid: "tenant".into() });
-    while !matches!(reports.recv_timeout(PATIENCE).expect("a report"), Report::Removed { .. }) {}
+    while !matches!(reports.recv_timeout(WAIT_TIMEOUT).expect("a report"), Report::Removed { .. }) {}
 }
 
 /// Helper of the next test: a control plane that starts a pod and is then killed.

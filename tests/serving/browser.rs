@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Maximum wait for the page; only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser with one page.
 struct Browser {
@@ -107,7 +107,7 @@ impl Browser {
 
     #[track_caller]
     fn until(&mut self, expression: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         // The page may still be another one.
         let asked = format!("(() => {{ try {{ return {expression}; }} catch {{ return false; }} }})()");
         while self.value(&asked) != json!(true) {

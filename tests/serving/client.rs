@@ -14,7 +14,7 @@ use std::time::Duration;
 type Entry = Map<String, Value>;
 
 /// Only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The entries of the server's kubeconfig, changed for a test.
 fn entries(cluster: &Cluster) -> (Entry, Entry) {
@@ -93,12 +93,12 @@ fn client_watches_and_reflects() {
     let watch = client.watch(&format!("{MAPS}?resourceVersion={revision}")).expect("a watch");
     let mut reflectors = client.reflectors();
     reflectors.start("maps", &format!("{MAPS}?fieldSelector=metadata.name%3Da"));
-    let replaced = reflectors.next(PATIENCE, 10);
+    let replaced = reflectors.next(WAIT_TIMEOUT, 10);
     assert!(matches!(&replaced[0].content, ReflectedContent::Replaced(items) if items.is_empty()), "{replaced:?}");
     cluster.ok("create configmap a --from-literal=x=1");
-    let line = watch.next(PATIENCE).expect("open").expect("an event");
+    let line = watch.next(WAIT_TIMEOUT).expect("open").expect("an event");
     assert_eq!((line.event.as_str(), &line.object["data"]["x"]), ("ADDED", &json!("1")));
-    let changes = reflectors.next(PATIENCE, 10);
+    let changes = reflectors.next(WAIT_TIMEOUT, 10);
     assert!(matches!(&changes[0].content, ReflectedContent::Line(line) if line.event == "ADDED"), "{changes:?}");
     // The server goes away and comes back at another place of the same port: the reflector goes on.
     let port = server.address.rsplit_once(':').expect("a port").1.to_owned();
@@ -107,7 +107,7 @@ fn client_watches_and_reflects() {
     let again = Server::start_at(&cluster, &port);
     let mut seen = Vec::new();
     while !seen.iter().any(|text: &String| text.contains("DELETED")) {
-        let changes = reflectors.next(PATIENCE, 10);
+        let changes = reflectors.next(WAIT_TIMEOUT, 10);
         assert!(!changes.is_empty(), "{seen:?}");
         seen.extend(changes.iter().map(|change| format!("{:?}", change.content)));
     }
@@ -153,12 +153,12 @@ fn client_runs_a_command_over_a_socket() {
     let socket = client.open_socket(path, &["v5.channel.k8s.io"]).expect("a socket");
     let sender = socket.sender();
     assert!(sender.send(0, b"hello\n"));
-    let message = socket.receive(PATIENCE).expect("open").expect("a message");
+    let message = socket.receive(WAIT_TIMEOUT).expect("open").expect("a message");
     assert_eq!((message.channel, &message.bytes[..]), (1, &b"hello\n"[..]));
     // Closes standard input.
     assert!(sender.send(255, &[0]));
     let mut end = Value::Null;
-    while let Ok(Some(message)) = socket.receive(PATIENCE) {
+    while let Ok(Some(message)) = socket.receive(WAIT_TIMEOUT) {
         if message.channel == 3 {
             end = serde_json::from_slice(&message.bytes).expect("JSON");
         }

@@ -1,4 +1,4 @@
-//! Clients that send what is no request or no frame, or that send and read nothing: each gets the answer of a real server, and holds up
+//! Clients that send neither a request nor a frame, or that send and read nothing: each gets the answer of a real server, and holds up
 //! nobody else.
 
 use super::{JSON, MAPS, Server, map};
@@ -190,7 +190,7 @@ fn invalid_frames_end_their_stream_only() {
         ("an unknown operation", WEB_SOCKET, web_socket_frame(0x85, MASKED, b"\0x")),
         ("a control frame in parts", WEB_SOCKET, web_socket_frame(0x09, MASKED, b"x")),
         ("the rest of no message", WEB_SOCKET, web_socket_frame(0x80, MASKED, b"x")),
-        ("text that is no UTF-8", WEB_SOCKET, web_socket_frame(0x81, MASKED, b"\0\xff")),
+        ("text that is not UTF-8", WEB_SOCKET, web_socket_frame(0x81, MASKED, b"\0\xff")),
         ("an impossible length", WEB_SOCKET, huge),
         ("no frame", SPDY, b"GET / HTTP/1.1\r\n\r\n".to_vec()),
         ("a stream with the server's number", SPDY, spdy_frame(1, &[0, 0, 0, 2, 0, 0, 0, 0, 0, 0])),

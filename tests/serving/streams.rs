@@ -77,7 +77,7 @@ impl Socket {
         self.0.write_all(&frame).expect("sent");
     }
 
-    /// Returns the next message that is no ping; `None` when the server closes.
+    /// Returns the next message that is not a ping; `None` when the server closes.
     fn receive(&mut self) -> Option<Vec<u8>> {
         loop {
             let mut head = [0; 2];

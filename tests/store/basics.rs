@@ -26,7 +26,7 @@ fn committed_rows_are_read_by_another_connection() {
 fn dropped_transaction_changes_nothing_and_uses_no_revision() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     assert_eq!(txn.put(&pod("b"), "u", body("x"), "test", at(1)).unwrap(), 2);
     assert_eq!(txn.revision().unwrap(), 2);
     assert!(txn.get(&pod("b")).unwrap().is_some());
@@ -56,11 +56,11 @@ fn snapshot_does_not_change() {
 fn existing_object_keeps_its_uid_and_a_failed_change_aborts() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.put(&pod("b"), "u", body("x"), "test", at(1)).unwrap();
     assert!(matches!(txn.put(&pod("a"), "another", body("x"), "test", at(1)), Err(StoreError::Bug { .. })));
     assert!(txn.commit().is_err());
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     let absent = txn.remove(&pod("b"), body("x"), "test", at(1));
     assert_eq!(absent, Err(StoreError::Absent { key: pod("b") }));
     drop(txn);
@@ -71,7 +71,7 @@ fn existing_object_keeps_its_uid_and_a_failed_change_aborts() {
 fn side_tables_stay_outside_the_log() {
     let (_dir, mut store) = scratch();
     let attempt = |attempt, epoch| ContainerAttempt { pod_uid: "p".into(), container: "c".into(), attempt, epoch };
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.set_meta("lease", "a").unwrap();
     txn.set_meta("lease", "b").unwrap();
     txn.record_attempt(&attempt(1, 4)).unwrap();
@@ -87,10 +87,10 @@ fn side_tables_stay_outside_the_log() {
     assert!(snapshot.notes("other").unwrap().is_empty());
     drop(snapshot);
     for back in [attempt(1, 4), attempt(3, 3)] {
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WAIT_TIMEOUT).unwrap();
         assert!(matches!(txn.record_attempt(&back), Err(StoreError::Bug { .. })), "{back:?}");
     }
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.delete_note("facts", "pods default/web").unwrap();
     txn.commit().unwrap();
     assert!(store.read().unwrap().notes("facts").unwrap().is_empty());
@@ -101,7 +101,7 @@ fn attempts_are_deleted_with_their_pod() {
     let (_dir, mut store) = scratch();
     let key = pod("web");
     let attempt = |uid: &str| ContainerAttempt { pod_uid: uid.into(), container: "c".into(), attempt: 1, epoch: 4 };
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.put(&key, "gone", |_| "{}", "test", at(1)).unwrap();
     ["gone", "stays"].into_iter().for_each(|uid| txn.record_attempt(&attempt(uid)).unwrap());
     txn.remove(&key, |_| "{}".into(), "test", at(2)).unwrap();
@@ -121,7 +121,7 @@ fn memory_store_behaves_like_a_file() {
 #[test]
 fn pages_form_the_complete_list() {
     let mut store = Store::in_memory().unwrap();
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     let resource = Resource("configmaps");
     for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "a"), ("b", "z"), ("", "cluster")] {
         txn.put(&Key::new(resource, namespace, name), name, body("x"), "test", at(1)).unwrap();
@@ -164,7 +164,7 @@ fn a_scan_shows_what_a_list_shows_at_an_earlier_revision() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     put(&mut store, "b", "two");
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.remove(&pod("a"), body("gone"), "test", at(1)).unwrap();
     txn.commit().unwrap();
     let names = |store: &Store| {

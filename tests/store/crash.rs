@@ -21,7 +21,7 @@ fn child() {
     let mut store = Store::open(Path::new(&path), OpenMode::Create).unwrap();
     let mut out = std::io::stdout();
     for round in 0..rounds.parse().unwrap() {
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WAIT_TIMEOUT).unwrap();
         let count = count(&txn) + 1;
         txn.put(&pod("shared"), "uid-shared", move |_| count.to_string(), who, at(1)).unwrap();
         let own = pod(&format!("{who}-{round}"));
@@ -165,7 +165,7 @@ fn concurrent_creators_open_the_same_file() {
 fn stopped_writer_is_named_after_the_deadline() {
     let (_dir, mut store) = scratch();
     let mut other = Store::open(store.path(), OpenMode::Existing).unwrap();
-    let txn = other.write(PATIENCE).unwrap();
+    let txn = other.write(WAIT_TIMEOUT).unwrap();
     let busy = store.write(Duration::from_millis(5)).err().unwrap();
     let StoreError::Busy { holder_pid, .. } = busy else { panic!("{busy}") };
     assert_eq!(holder_pid, Some(std::process::id()));

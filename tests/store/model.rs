@@ -59,7 +59,7 @@ fn body_of(text: Option<u8>) -> impl FnOnce(u64) -> String {
 }
 
 fn write(store: &mut Store, model: &mut Model, changes: &[(u8, Option<u8>)], commit: bool) {
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     let mut after = model.clone();
     for (name, text) in changes {
         let key = pod(&format!("p{name}"));

@@ -15,7 +15,7 @@ fn watcher_sees_each_entry_once_in_order() {
             scope.spawn(move || {
                 let mut store = Store::open(path, OpenMode::Existing).unwrap();
                 for round in 0..40 {
-                    let mut txn = store.write(PATIENCE).unwrap();
+                    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
                     // Two entries per transaction, which must appear together.
                     for half in ["x", "y"] {
                         let key = pod(&format!("{writer}-{half}"));
@@ -70,7 +70,7 @@ fn every_kept_revision_can_be_resumed() {
 fn removal_has_the_last_state_and_a_new_object_has_no_previous_one() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.remove(&pod("a"), body("last"), "gc", at(5)).unwrap();
     txn.put(&pod("a"), "another uid", body("new"), "test", at(6)).unwrap();
     txn.commit().unwrap();
@@ -91,7 +91,7 @@ fn removal_has_the_last_state_and_a_new_object_has_no_previous_one() {
 fn revisions_continue_after_complete_compaction() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
-    let mut txn = store.write(PATIENCE).unwrap();
+    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
     txn.remove(&pod("a"), body("last"), "test", at(1)).unwrap();
     txn.commit().unwrap();
     assert_eq!(store.compact(&KEEP_NOTHING, 100).unwrap(), 2);
@@ -107,7 +107,7 @@ fn revisions_continue_after_complete_compaction() {
 fn retention_keeps_recent_entries_and_the_last() {
     let (_dir, mut store) = scratch();
     for second in 1..=10 {
-        let mut txn = store.write(PATIENCE).unwrap();
+        let mut txn = store.write(WAIT_TIMEOUT).unwrap();
         txn.put(&pod("a"), "uid", body("x"), "test", at(second)).unwrap();
         txn.commit().unwrap();
     }
@@ -169,8 +169,8 @@ fn commit_of_another_process_wakes_the_watcher() {
         let _ = send.send(());
     });
     put(&mut other, "a", "one");
-    assert!(hint.wait(PATIENCE));
-    woken.recv_timeout(PATIENCE).unwrap();
+    assert!(hint.wait(WAIT_TIMEOUT));
+    woken.recv_timeout(WAIT_TIMEOUT).unwrap();
     assert_ne!(store.data_version().unwrap(), version);
     drop(watch);
     assert!(watch_hint(&Store::in_memory().unwrap()).is_none());

@@ -137,7 +137,7 @@ impl<'a> Activation<'a> {
 pub enum Stop {
     /// The budget of all expressions together is used up.
     Budget,
-    /// It failed.
+    /// Error of the expression.
     Error(String),
 }
 

@@ -9,9 +9,9 @@ use crate::object::Resource;
 /// A resource whose objects get a default class.
 struct ClassTarget {
     resource: &'static str,
-    /// The field of its spec that names one.
+    /// The field of the spec that names the class.
     field: &'static str,
-    /// The annotation that named one before there was that field.
+    /// The annotation that named the class before the field existed.
     older: &'static str,
     /// The classes.
     classes: Resource,

@@ -56,7 +56,7 @@ pub fn fill(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> Ap
     Ok(())
 }
 
-/// Refuses what lies outside the bounds.
+/// Refuses objects whose resources are outside the bounds of a LimitRange.
 pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     if !is_limited(request) {
         return Ok(());
@@ -159,7 +159,7 @@ fn range_problems(limit: &Value, requests: &LimitAmounts, limits: &LimitAmounts)
     problems
 }
 
-/// Claims are bounded by what they request.
+/// Checks the requests of a PersistentVolumeClaim.
 fn check_claim(limit: &Value, claim: &Object) -> Vec<String> {
     if limit["type"] != "PersistentVolumeClaim" {
         return Vec::new();

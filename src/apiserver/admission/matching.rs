@@ -63,7 +63,7 @@ pub struct MatchedRequest<'a> {
 /// The version in which a request matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatchedVersion {
-    /// That of the request.
+    /// The version of the request.
     Requested,
     /// Another `apiVersion` of the same objects, by `matchPolicy: Equivalent`.
     Equivalent(String),
@@ -81,7 +81,7 @@ pub struct MatchCriteria {
     is_exact: bool,
 }
 
-/// One rule.
+/// A rule of match criteria.
 #[derive(Clone, Debug)]
 struct MatchRule {
     operations: Vec<String>,

@@ -47,7 +47,7 @@ use webhooks::WebhookRound;
 
 /// One plugin, and the requests that it handles.
 struct AdmissionPlugin {
-    /// Its name in Kubernetes; empty for those that are part of something else there.
+    /// The plugin's name in Kubernetes; empty for code that is not a plugin of its own there.
     name: &'static str,
     admit: fn(&mut dyn Transaction, &mut AdmissionRequest<'_>) -> ApiResult<()>,
     operations: &'static [Operation],

@@ -1,6 +1,6 @@
 //! NodeRestriction: a kubelet changes its own Node, the pods that are bound to it, and its own leases, ResourceSlices and CSINode alone.
 //!
-//! Not on by default in Kubernetes; every tool that sets clusters up turns it on. Only users of the group `system:nodes` meet it.
+//! Not on by default in Kubernetes; every tool that sets clusters up turns it on. Only users of the group `system:nodes` are checked.
 
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
@@ -154,7 +154,7 @@ fn check_node(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
     (owners(old) != owners(new)).then(|| format!("node {node:?} is not allowed to modify ownerReferences"))
 }
 
-/// Whether a kubelet may set a label: one outside of Kubernetes' domains, or one that is meant for kubelets.
+/// Whether a kubelet may set a label: its domain is not one of Kubernetes' own, or the label is meant for kubelets.
 fn is_own_label(key: &str) -> bool {
     let Some((namespace, _)) = key.split_once('/') else { return true };
     let is_in =

@@ -1,7 +1,7 @@
-//! OwnerReferencesPermissionEnforcement: who sets an owner has to be allowed to delete the object, and who lets it block the owner's
-//! deletion has to be allowed to change the owner's finalizers.
+//! OwnerReferencesPermissionEnforcement: a user who sets an owner needs the right to delete the object, and a user who sets
+//! `blockOwnerDeletion` needs the right to change the owner's finalizers.
 //!
-//! Not on by default in Kubernetes. Only users with RBAC rights meet it: loops and the administrator may do everything.
+//! Not on by default in Kubernetes. Only users with RBAC rights are checked: loops and the administrator may do everything.
 
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;

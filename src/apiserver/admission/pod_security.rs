@@ -61,7 +61,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     Ok(())
 }
 
-/// Notes the level that is enforced, and violations of the one that is audited, for the audit log.
+/// Notes for the audit log the enforced level, and violations of the audited level.
 fn annotate(txn: &mut dyn Transaction, policy: NamespacePolicy, is_pod: bool, template: &Value) {
     if is_pod {
         txn.annotate(AuditAnnotation::new("pod-security.kubernetes.io/enforce-policy", policy.enforce.to_string()));

@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// The options that came with a request.
 #[derive(Clone, Copy, Debug)]
 pub enum RequestOptions<'a> {
-    /// Those of a create or an update.
+    /// Options of a create or an update.
     Write(&'a WriteOptions),
-    /// Those of a deletion.
+    /// Options of a deletion.
     Delete(&'a DeleteOptions),
     /// A connection has none.
     None,
@@ -81,7 +81,7 @@ pub struct AdmissionRequest<'a> {
     pub operation: Operation,
     /// The kind of the stored object, which has the resource and its preferred version.
     pub kind: &'a Kind,
-    /// The `apiVersion` of the resource in the request: one of those that the kind is served in.
+    /// The `apiVersion` of the resource in the request, one of the versions in which the kind is served.
     pub api_version: &'a str,
     /// `status`; empty for the object itself.
     pub subresource: &'a str,
@@ -95,7 +95,7 @@ pub struct AdmissionRequest<'a> {
     pub options: RequestOptions<'a>,
     /// Warnings for the client.
     pub warnings: &'a mut Vec<String>,
-    /// Whether nothing will be kept.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 
@@ -150,7 +150,7 @@ impl AdmissionRequest<'_> {
         Status::forbidden(self.kind.resource, name, why)
     }
 
-    /// `apiVersion` and `kind` of the body: those of the object, or of the subresource where that has its own.
+    /// `apiVersion` and `kind` of the body: the object's, or the subresource's if it has its own.
     pub fn requested_kind(&self) -> (&str, &str) {
         match self.new_object() {
             Some(body) if !self.subresource.is_empty() && body.kind() != self.kind.kind => {

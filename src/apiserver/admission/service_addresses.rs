@@ -30,7 +30,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     Ok(())
 }
 
-/// An update that names no address keeps the one it had; a type that needs none loses it.
+/// Keeps the old address in an update that names none, and drops it if the new type needs none.
 fn carry_over(request: &mut AdmissionRequest<'_>) {
     let Some(old) = request.old else { return };
     let was_external = old.text(&["spec", "type"]) == Some("ExternalName");
@@ -98,7 +98,7 @@ fn give_node_ports(
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
     let mut errors = FieldErrors::default();
     let spec = request.object.value_at(&["spec"]).cloned().unwrap_or_default();
-    // A load balancer that does without gets those only that it names.
+    // With `allocateLoadBalancerNodePorts: false` only the node ports that the Service names are allocated.
     let gets_more = spec["type"] != "LoadBalancer" || spec["allocateLoadBalancerNodePorts"] != false;
     for (index, port) in ports.iter_mut().enumerate() {
         let asked = port["nodePort"].as_i64().filter(|asked| *asked != 0);

@@ -133,7 +133,7 @@ impl Availability {
     }
 }
 
-/// The server of an extension: the address to connect to, and the one that messages show.
+/// The server of an extension: the address to connect to, and the address in messages.
 pub struct ExtensionServer {
     /// A ready endpoint.
     pub place: SocketAddr,

@@ -3,7 +3,7 @@
 //! Knows: readers of a whole state get a copy of the server's objects in the API's own store, which watches can keep up to date.
 //! Start reading at [`Api::copy_objects`].
 
-use super::{Api, Env, OpenError, PATIENCE, Store, StoreError, refused};
+use super::{Api, Env, OpenError, Store, StoreError, WRITE_LOCK_TIMEOUT, refused};
 use crate::apiserver::remote::{self, RemoteCluster};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::stored_copy::CopyTxn;
@@ -72,7 +72,7 @@ impl Api {
 
     fn change_copy(&mut self, change: impl FnOnce(&mut CopyTxn<'_>) -> Result<(), StoreError>) -> ApiResult<()> {
         let wrong = |error: StoreError| refused(&error);
-        let mut copy = CopyTxn::new(self.store.write(PATIENCE).map_err(wrong)?, SERVER);
+        let mut copy = CopyTxn::new(self.store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?, SERVER);
         change(&mut copy).map_err(wrong)?;
         copy.commit().map_err(|error| refused(&error.into()))
     }

@@ -18,13 +18,13 @@ pub use resize::RESIZE;
 pub struct ObjectPart {
     /// Its name in paths and in managed fields.
     pub subresource: &'static str,
-    /// Whether a kind has it.
+    /// Whether objects of a kind have this subresource.
     pub applies_to: fn(&Kind) -> bool,
     /// Returns the stored object, the third argument, with the fields of the decoded body, the second; or refuses them.
     pub replace: fn(&Kind, &Object, &Object) -> ApiResult<Object>,
 }
 
-/// All of them.
+/// All subresources of this form.
 pub const ALL: &[&ObjectPart] = &[&EPHEMERAL_CONTAINERS, &RESIZE];
 
 impl PartialEq for ObjectPart {

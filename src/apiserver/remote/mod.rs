@@ -175,7 +175,7 @@ pub fn refusal(client: &ApiClient, error: ClientError) -> Status {
     }
 }
 
-/// An error that is printed as it is: it has not come from the server.
+/// An error of this command, not of the server; it is printed without a prefix about the server.
 fn own_words(reason: Reason, message: String) -> Status {
     Status { exit_code: Some(1), ..Status::new(reason, message) }
 }

@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(told("Ready", "Unknown", SIMULATED, "2026-01-01T00:12:00Z"), "2026-01-01T00:11:00Z");
         assert_eq!(told("Ready", "Unknown", SIMULATED, ""), before, "that is the node controller's word");
         assert_eq!(told("NetworkUnavailable", "False", SIMULATED, ""), before, "that is another's word");
-        assert_eq!(told("Ready", "True", "", ""), before, "that is no node of ours");
+        assert_eq!(told("Ready", "True", "", ""), before, "that is not a node of ours");
     }
 }

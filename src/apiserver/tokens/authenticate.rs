@@ -66,7 +66,7 @@ pub fn authenticate(
     }
 }
 
-/// The error of the API server, which lists those of all its authenticators.
+/// The error of Kubernetes' API server, which joins the errors of all its authenticators.
 fn refuse<T>(why: &str) -> ApiResult<Result<T, String>> {
     Ok(Err(format!("[{UNKNOWN}, {why}]")))
 }

@@ -44,7 +44,7 @@ pub fn is_expired(secret: &Object, now: Time) -> bool {
     end.is_some_and(|end| end.parse::<Time>().map_or(true, |end| end <= now))
 }
 
-/// Returns the user of a bootstrap token; `None` when the text is no valid one.
+/// Returns the user of a bootstrap token; `None` when the text is not a valid token.
 pub fn authenticate_bootstrap(txn: &dyn Transaction, token: &str) -> ApiResult<Option<TokenUser>> {
     let Some((id, secret)) = split(token) else { return Ok(None) };
     let key = Key::new(Resource("secrets"), NAMESPACE, &format!("{NAME_PREFIX}{id}"));

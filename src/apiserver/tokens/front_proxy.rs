@@ -18,7 +18,7 @@ const AUTHORITY_KEY: &str = "front-proxy-authority-key";
 /// The name of the client.
 pub const CLIENT: &str = "front-proxy-client";
 /// Time that the first use waits for the write lock.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The authority.
 pub struct FrontProxy {
@@ -34,7 +34,7 @@ impl FrontProxy {
         if let Some(stored) = read_stored(&store.read().map_err(wrong)?).map_err(wrong)? {
             return Ok(stored);
         }
-        let mut txn = store.write(PATIENCE).map_err(wrong)?;
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
         if let Some(stored) = read_stored(&txn).map_err(wrong)? {
             return Ok(stored);
         }

@@ -30,7 +30,7 @@ const ADMIN_TOKEN: &str = "admin-token";
 /// The name of the authority.
 const AUTHORITY_NAME: &str = "kloop serve";
 /// Time that the first use waits for the write lock.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The keys of a cluster.
 pub struct ClusterKeys {
@@ -49,7 +49,7 @@ impl ClusterKeys {
         if let Some(keys) = stored {
             return keys.open();
         }
-        let mut txn = store.write(PATIENCE).map_err(wrong)?;
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
         if let Some(keys) = read_keys(&txn).map_err(wrong)? {
             return keys.open();
         }
@@ -109,7 +109,7 @@ pub(in crate::apiserver) fn admin_token(store: &mut Store) -> ApiResult<String> 
     if let Some(token) = store.read().map_err(wrong)?.meta(ADMIN_TOKEN).map_err(wrong)? {
         return Ok(token);
     }
-    let mut txn = store.write(PATIENCE).map_err(wrong)?;
+    let mut txn = store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
     if let Some(token) = txn.meta(ADMIN_TOKEN).map_err(wrong)? {
         return Ok(token);
     }

@@ -208,7 +208,7 @@ fn update_status(
     put_update(txn, (kind, key), object, old, manager.as_ref(), warnings)
 }
 
-/// The status as it is kept, checked where the kind has rules for it.
+/// Returns the status to store, checked if the kind has rules for it.
 fn checked_status(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -356,9 +356,9 @@ fn replace_status_in_text(txn: &mut dyn Transaction, key: &Key, body: &Object) -
 
 /// Ownership of the fields of a status.
 enum StatusOwnership<'a> {
-    /// This manager owns the changed fields.
+    /// The manager becomes the owner of the changed fields.
     By(FieldManager),
-    /// These managed fields replace the previous ones; `None` keeps them.
+    /// The managed fields that replace the previous ones; `None` keeps the previous ones.
     In(Option<&'a Value>),
 }
 
@@ -387,7 +387,7 @@ fn keep_status(
     }
     match (noted, before) {
         (StatusOwnership::By(manager), Some(old)) => {
-            managed_fields::update::updated(kind, &old, &mut object, Some(&manager), txn.now());
+            managed_fields::update::record_update(kind, &old, &mut object, Some(&manager), txn.now());
         }
         (StatusOwnership::In(Some(list)), _) if other_managers => {
             object.set(&["metadata", "managedFields"], list.clone())
@@ -454,7 +454,7 @@ fn put_update(
     manager: Option<&FieldManager>,
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
-    managed_fields::update::updated(kind, &old, &mut object, manager, txn.now());
+    managed_fields::update::record_update(kind, &old, &mut object, manager, txn.now());
     if metadata::is_unchanged(&object, &old) && conversion::is_in_storage_form(txn, kind, key)? {
         return Ok(WriteReply::unchanged(old, warnings));
     }

@@ -92,7 +92,7 @@ pub fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Up
                 keep(object, "spec");
             }
         }
-        // The others change one part of the stored object.
+        // These parts replace their part of the stored object alone.
         UpdatePart::Status | UpdatePart::StatusAlone | UpdatePart::Approval | UpdatePart::Of(_) | UpdatePart::Scale => {
         }
         // A namespace's finalizers, and its metadata.

@@ -13,7 +13,7 @@ pub trait Authorize {
 pub struct AccessQuestion {
     /// The namespace and name of a ServiceAccount; without one the user of the request.
     pub account: Option<(String, String)>,
-    /// A path that is no resource.
+    /// A path that is not a resource.
     pub path: Option<String>,
     /// The group of a resource.
     pub group: String,
@@ -34,7 +34,7 @@ pub struct AccessQuestion {
 /// The answer of an authorizer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub allowed: bool,
     /// The reason.
     pub reason: String,

@@ -23,7 +23,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("patch", &[member(&[SEMVER], Sig::Int)], |_, args| number(&args[0], 2)),
 ];
 
-/// Parses the version of a call; the inner error is that of a text that is no version.
+/// Parses the version of a call; the inner error is that of a text that is not a version.
 fn parse_version(args: &[Value]) -> Result<Result<Semver, String>, EvalError> {
     let is_lenient = args.get(1).is_some_and(|value| value.as_bool() == Some(true));
     let text = text(&args[0])?;

@@ -66,7 +66,7 @@ impl Following {
         DebouncedWatch::watch(&self.folders, args.files.recursive, concerns)
     }
 
-    /// Applies the manifests. A refused manifest is printed once and is no error; only an unusable state is one.
+    /// Applies the manifests. A refused manifest is printed once and is not an error; only an unusable state is one.
     pub fn apply(&mut self, args: &Args, context: &mut CommandContext) -> CliResult {
         match apply_once(args, context, self.last_applied.is_some()) {
             Ok(applied) => {

@@ -135,7 +135,7 @@ fn format_item(item: &Value, is_role: bool) -> String {
     }
 }
 
-/// Creates or changes an object so that it has all that its manifest gives.
+/// Creates an object, or changes it so that it has everything that its manifest has.
 fn reconcile_object(
     txn: &mut dyn Transaction,
     kind: &Kind,

@@ -150,7 +150,7 @@ impl CompletionState {
         self.entries(|file| &file.users, USER)
     }
 
-    /// Returns the names of entries, with the one that needs no entry.
+    /// Returns the names of entries, and the name that needs no entry.
     fn entries(&self, list: fn(&ConfigFile) -> &Entries, own: &str) -> Vec<String> {
         let path = ConfigFile::find_path(self.globals.kubeconfig.as_deref());
         let file = ConfigFile::load(&path).unwrap_or_default();

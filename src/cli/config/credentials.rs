@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Set a user entry in kubeconfig.
 ///
 /// Specifying a name that already exists will merge new fields on top of existing values. A state file checks no credentials:
-/// who can open it is its administrator, and kloop refuses a context of a state file whose user has any. A user with the
+/// everyone who can open it has all rights, and kloop refuses a context of a state file whose user has any. A user with the
 /// rights of another has the field "as" (kloop config set users.NAME.as USER).
 #[derive(clap::Args)]
 #[command(
@@ -115,7 +115,7 @@ fn check(name: &str, args: &SetCredentialsArgs) -> CliResult {
     Err(Failure::plain(problem))
 }
 
-/// Returns the path of a file and its contents, one of them empty.
+/// Returns the path of a file, or its contents if they are embedded; the other text is empty.
 fn stored_file(flag: &str, path: &Path, embeds: bool) -> CliResult<(String, String)> {
     Ok(match (path.as_os_str().is_empty(), embeds) {
         (true, _) => Default::default(),

@@ -133,7 +133,7 @@ pub fn set_cluster(args: &SetClusterArgs, config: &LoadedConfig, context: &mut C
         && matches!(Location::parse(&server, Path::new("")), Location::Server(_) | Location::Unknown(_))
     {
         context.print_notice(&format!(
-            "hint: {server} is no state file: commands in a context of this cluster send requests to that server"
+            "hint: {server} is not a state file: commands in a context of this cluster send requests to that server"
         ));
     }
     Ok(())
@@ -162,7 +162,7 @@ pub fn delete_cluster(args: &DeleteArgs, config: &LoadedConfig, context: &mut Co
 pub fn delete_user(args: &DeleteArgs, config: &LoadedConfig, context: &mut CommandContext) -> CliResult {
     let name = args.name()?;
     if name == USER && !config.file.users.contains_key(name) {
-        let problem = format!("cannot delete user {name}: who can open a state file is its administrator");
+        let problem = format!("cannot delete user {name}: everyone who can open a state file has all rights");
         return Err(Failure::plain(problem));
     }
     delete("user", name, |file| &mut file.users, config, context)

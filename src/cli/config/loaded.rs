@@ -1,4 +1,4 @@
-//! The contexts as `config` shows them: those of the file, and the one of the state file that is used without them.
+//! The contexts as `config` shows them: the contexts of the file, and the context of the state file that is used without a file.
 
 use crate::cli::contexts::{ConfigFile, USER, own_state};
 use crate::cli::{CliResult, CommandContext, Failure, Globals, context_settings};

@@ -59,7 +59,7 @@ enum FieldType {
     Text,
     Switch,
     Bytes,
-    /// More than one value, which only `unset` takes.
+    /// More than one value; only `unset` accepts this.
     Compound,
 }
 

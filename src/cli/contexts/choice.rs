@@ -160,7 +160,7 @@ enum ClusterPlace {
 }
 
 impl AskedNames {
-    /// Whether a name may stand for whatever cluster or user the command has: scripts name those of the kubeconfigs of `kloop serve`.
+    /// Whether an asked name is an alias for the command's own cluster or user: scripts use the names of the kubeconfigs of `kloop serve`.
     fn has_aliases(&self) -> bool {
         let is_own = |name: &String| name == kubeconfig::NAME;
         self.context.iter().chain(&self.cluster).any(is_own) || self.user.as_deref().is_some_and(is_alias_of_user)
@@ -315,11 +315,11 @@ fn user_entry(
     Ok(entry.clone())
 }
 
-/// Refuses credentials for a state file: nobody who asks for fewer rights gets all of them.
+/// Refuses credentials for a state file, so that a command never runs with more rights than asked for.
 fn check_user_of_state(name: Option<&str>, entry: &Map<String, Value>) -> CliResult {
     match CREDENTIALS.iter().find(|field| entry.contains_key(**field)) {
         Some(field) => Err(Failure::plain(format!(
-            "user {:?} has a {field}, which a state file cannot check: who can open the file is its administrator\nhint: choose the \
+            "user {:?} has a {field}, which a state file cannot check: everyone who can open the file has all rights\nhint: choose the \
              user {USER:?} (--user={USER}), or act with the rights of another with --as",
             name.unwrap_or_default()
         ))),
@@ -336,7 +336,7 @@ fn not_known(what: &str, name: &str, state: &Path, file: &ConfigFile) -> Failure
              that name, or name another file with --state",
             state.display()
         ),
-        false => format!("kloop config get-{what}s lists those that there are"),
+        false => format!("kloop config get-{what}s lists all"),
     };
     Failure::plain(format!("{what} {name:?} does not exist\nhint: {remedy}"))
 }

@@ -72,7 +72,7 @@ impl ConfigFile {
             1 => documents.remove(0).value,
             count => return Err(format!("it has {count} documents")),
         };
-        let Value::Object(mut others) = document else { return Err("it is no map".to_owned()) };
+        let Value::Object(mut others) = document else { return Err("it is not a map".to_owned()) };
         let kind = others.remove("kind").unwrap_or_default();
         if !kind.is_null() && kind != "Config" {
             return Err(format!("its kind is {kind}, not \"Config\""));
@@ -109,12 +109,12 @@ impl ConfigFile {
         Value::Object(value)
     }
 
-    /// Reads the file, changes it, and writes it again. Others who change it with kloop wait.
+    /// Reads the file, changes it, and writes it again. Other kloop commands that change it wait.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut ConfigFile) -> CliResult<T>) -> CliResult<T> {
         let problem = |error: std::io::Error| {
             Failure::plain(format!("cannot write {}: {}", path.display(), io_error_text(error)))
         };
-        // A link stays one: the file that it leads to is replaced.
+        // A symbolic link stays: its target is replaced.
         let real = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).map_err(problem)?;
         let folder = real.parent().unwrap_or(Path::new("/"));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(problem)?;
@@ -147,7 +147,7 @@ fn entries(list: Option<Value>, name: &str, key: &str) -> Result<Entries, String
     let items = match list {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(items)) => items,
-        Some(_) => return Err(format!("{name} is no list")),
+        Some(_) => return Err(format!("{name} is not a list")),
     };
     let mut entries = Entries::new();
     for mut item in items {
@@ -157,7 +157,7 @@ fn entries(list: Option<Value>, name: &str, key: &str) -> Result<Entries, String
         match item.get_mut(key).map(Value::take) {
             Some(Value::Object(entry)) => entries.entry(named).or_insert(entry),
             None | Some(Value::Null) => entries.entry(named).or_default(),
-            Some(_) => return Err(format!("{key} of the item {named:?} of {name} is no map")),
+            Some(_) => return Err(format!("{key} of the item {named:?} of {name} is not a map")),
         };
     }
     Ok(entries)
@@ -213,11 +213,11 @@ users: null
     fn malformed_file_is_refused() {
         for (text, problem) in [
             ("a: [", "yaml"),
-            ("- a", "it is no map"),
+            ("- a", "it is not a map"),
             ("kind: Pod", "its kind is \"Pod\", not \"Config\""),
-            ("contexts: {a: b}", "contexts is no list"),
+            ("contexts: {a: b}", "contexts is not a list"),
             ("users: [{user: {}}]", "an item of users has no name"),
-            ("clusters: [{name: a, cluster: b}]", "cluster of the item \"a\" of clusters is no map"),
+            ("clusters: [{name: a, cluster: b}]", "cluster of the item \"a\" of clusters is not a map"),
             ("a: b\n---\nc: d", "it has 2 documents"),
         ] {
             let error = ConfigFile::parse(text).unwrap_err();

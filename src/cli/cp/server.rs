@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// Longest wait for the next bytes of a command.
-const PATIENCE: Duration = Duration::from_secs(300);
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes of an archive that are sent at once.
 const PIECE: usize = 32 << 10;
 /// Maximum number of bytes of a command's errors that are kept.
@@ -48,7 +48,7 @@ impl<'a> TarCommand<'a> {
     /// Receives the next bytes of the output; false at the end.
     fn receive(&mut self) -> io::Result<bool> {
         loop {
-            match self.socket.receive(PATIENCE) {
+            match self.socket.receive(READ_TIMEOUT) {
                 Ok(None) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the container sends nothing")),
                 Ok(Some(message)) => match Channel::from_number(message.channel) {
                     Some(Channel::Stdout) if !message.bytes.is_empty() => {

@@ -30,7 +30,7 @@ fn ask(context: &mut CommandContext, review: &Object, path: &str) -> CliResult<O
     let api = context.api()?;
     access::authorize(api, &request)?;
     let AnswerBody::Whole(body) = handle_request(api, &request)?.body else {
-        return Err(Failure::plain(bug_text("the answer to a review is no document")));
+        return Err(Failure::plain(bug_text("the answer to a review is not a document")));
     };
     Ok(Object(serde_json::from_slice(&body).map_err(|error| Failure::plain(error.to_string()))?))
 }

@@ -15,7 +15,7 @@ use std::thread;
 const WAITING: usize = 1000;
 
 /// Longest line that is read in one piece, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// A command whose output is read.
 pub struct DashCommand {
@@ -35,7 +35,7 @@ pub fn command(cluster: &[OsString], arguments: &[String]) -> Command {
 impl DashCommand {
     /// Starts a command; `waker` is called at each piece of output, and at its end.
     pub fn start(mut command: Command, waker: &Waker) -> std::io::Result<DashCommand> {
-        // A group of its own, so that Ctrl-C of a later command does not reach it.
+        // A process group of its own, so that Ctrl-C of a later command does not reach it.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("NO_COLOR", "1").env("COLUMNS", "120");
         let mut child = command.spawn()?;
@@ -84,7 +84,7 @@ fn read_lines(output: impl Read + Send + 'static, send: SyncSender<String>, wake
         let mut reader = BufReader::new(output);
         loop {
             let mut line = Vec::new();
-            match reader.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            match reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }

@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Shortest time between two looks at the state; longer while looks take long.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shortest time between two drawings.
 const FRAME: Duration = Duration::from_millis(25);
@@ -34,10 +34,10 @@ const SHARE: u32 = 10;
 /// Time after which the ages on the screen are drawn again.
 const AGES: Duration = Duration::from_secs(1);
 
-/// The same once all of them are older than two minutes.
+/// Time after which the ages are drawn again once all of them are older than two minutes.
 const OLD_AGES: Duration = Duration::from_secs(30);
 
-/// One run.
+/// A run of the dashboard.
 struct DashSession<'a> {
     context: &'a mut CommandContext,
     cluster: Vec<OsString>,
@@ -81,7 +81,7 @@ impl<'a> DashSession<'a> {
         let is_stale = Arc::new(AtomicBool::new(false));
         let (flag, wake) = (is_stale.clone(), waker.clone());
         let follower = WorldFollower::start(context, move || {
-            // One that was not looked at yet has woken it already.
+            // The session was woken for an earlier change already, and has not handled it yet.
             if !flag.swap(true, Ordering::AcqRel) {
                 wake.wake();
             }
@@ -142,7 +142,7 @@ impl<'a> DashSession<'a> {
 
     /// Shortest time until the next look at the state.
     fn pause(&self) -> Duration {
-        PAUSE.max(self.look_took * SHARE)
+        MIN_READ_INTERVAL.max(self.look_took * SHARE)
     }
 
     /// Longest time until something is drawn again.

@@ -50,7 +50,7 @@ impl DashTerminal {
         leave();
         let result = work();
         enter()?;
-        // A new one: clearing the old one asks the terminal for its cursor, which a slow one answers late.
+        // Makes a new `Terminal`: clearing the old one would ask the terminal for its cursor, and a slow terminal answers late.
         execute!(stdout(), Clear(ClearType::All))?;
         self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         Ok(result)

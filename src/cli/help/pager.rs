@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// text there.
 const DEFAULT: &str = "less -FRX";
 
-/// Shows `text` in a pager. Returns false if standard output is no terminal, or no pager can run.
+/// Shows `text` in a pager. Returns false if standard output is not a terminal, or no pager can run.
 pub fn show(text: &str) -> bool {
     if !std::io::stdout().is_terminal() {
         return false;
@@ -20,7 +20,7 @@ pub fn show(text: &str) -> bool {
 /// mean that it found no such program.
 fn run(pager: &str, text: &str) -> bool {
     let Ok(mut child) = Command::new("sh").args(["-c", pager]).stdin(Stdio::piped()).spawn() else { return false };
-    // A user who quits early closes the pipe, which is no failure.
+    // A user who quits early closes the pipe, which is not a failure.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
     child.wait().is_ok_and(|status| status.code().is_some_and(|code| code < 126))
 }

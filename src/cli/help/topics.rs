@@ -10,7 +10,7 @@ const WIDTH: usize = 80;
 
 /// A page of documentation about one subject.
 pub struct Topic {
-    /// The word that asks for it, which is the name of its file.
+    /// The name of the topic, which is the name of its file.
     pub name: &'static str,
     pub text: &'static str,
 }
@@ -84,7 +84,7 @@ impl Topic {
     }
 }
 
-/// Whether a line outside of blocks is no prose: a heading, a row of a table, a command behind a margin, or empty.
+/// Whether a line outside of blocks is not prose: a heading, a row of a table, a command behind a margin, or empty.
 fn is_kept(line: &str) -> bool {
     line.trim().is_empty() || line.starts_with(['#', '|']) || line.starts_with("    ")
 }

@@ -11,7 +11,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 /// Longest line that is kept whole until its end arrives; a longer one is passed on in pieces.
-const LONGEST: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Colours of prefixes, given out in turn.
 const COLOURS: [Color; 6] = [Color::Cyan, Color::Yellow, Color::Green, Color::Magenta, Color::Blue, Color::BrightCyan];
@@ -131,7 +131,7 @@ impl LineWriter {
                 continue;
             }
             self.rest.extend_from_slice(part);
-            if part.ends_with(b"\n") || self.rest.len() > LONGEST {
+            if part.ends_with(b"\n") || self.rest.len() > MAX_LINE_BYTES {
                 let line = std::mem::take(&mut self.rest);
                 text.extend(self.formatted(line.strip_suffix(b"\n").unwrap_or(&line)));
             }

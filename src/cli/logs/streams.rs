@@ -170,7 +170,7 @@ pub enum LogPlace {
 }
 
 impl LogPlace {
-    /// That of the command's cluster.
+    /// Returns the location of the logs of the command's cluster.
     pub fn from_context(context: &mut CommandContext) -> CliResult<LogPlace> {
         match context.client() {
             Some(client) => Ok(LogPlace::Server(client.clone())),

@@ -103,6 +103,6 @@ fn kill(context: &mut CommandContext, node: &str) -> CliResult<usize> {
     let selection = ListSelection { labels: None, fields: Some(fields) };
     let pods = context.read_view(|txn| read::list(txn, kind, None, &selection))?;
     let home = context.api()?.store().home().to_owned();
-    let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod(&home, pod.local_uid())));
+    let holders = pods.iter().filter_map(|pod| folder::holder(&folder::pod_path(&home, pod.local_uid())));
     Ok(holders.map(reap_dead_shim::end_shim).count())
 }

@@ -131,7 +131,7 @@ fn find_endpoint(args: &CreateArgs, context: &mut CommandContext) -> CliResult<S
         let address = crate::client::ServerAddress::parse(endpoint, true).map_err(Failure::plain)?;
         return match address.is_tls {
             true => Ok(address.to_string()),
-            false => Err(Failure::plain(format!("{endpoint} is no address of HTTPS, which joining needs"))),
+            false => Err(Failure::plain(format!("{endpoint} is not an HTTPS address, which joining needs"))),
         };
     }
     let file = context.api()?.store().home().join("kubeconfig");

@@ -26,7 +26,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
 /// Interval at which the forwarded object is checked.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 const PODS: Resource = Resource("pods");
 
@@ -259,9 +259,9 @@ impl Target {
         (self.kind.kind == "Service").then(|| self.read_required()).transpose()
     }
 
-    /// Waits for Ctrl-C, which is no error, or until the object is gone or is a pod that has ended.
+    /// Waits for Ctrl-C, which is not an error, or until the object is gone or is a pod that has ended.
     async fn wait_until_lost(&self, interrupt: &tokio::net::UnixStream) -> CliResult {
-        while timeout(LOOK, interrupt.readable()).await.is_err() {
+        while timeout(CHECK_INTERVAL, interrupt.readable()).await.is_err() {
             if is_lost(&self.read_object(), &self.uid) {
                 return Err(Failure::plain("lost connection to pod"));
             }

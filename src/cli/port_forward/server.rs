@@ -25,7 +25,7 @@ const ERROR: u8 = 1;
 /// Maximum number of connections at once; more wait until one has ended.
 const MOST_CONNECTIONS: usize = 256;
 /// The wait between two looks at the local client.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without an answer after which a connection ends whose local client has ended its part.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Bytes that are read at once.
@@ -38,7 +38,7 @@ pub async fn serve(target: Rc<Target>, word: String, remote: u16, here: SocketAd
     loop {
         let accepted = listener.accept().await;
         let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         };
         print_line(&format!("Handling connection for {}", here.port()));
@@ -50,7 +50,7 @@ pub async fn serve(target: Rc<Target>, word: String, remote: u16, here: SocketAd
             continue;
         };
         while open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let (client, count) = (client.clone(), ConnectionSlot::new(&open));
         let carry = move || {
@@ -90,7 +90,7 @@ fn carry(client: &ApiClient, path: &str, mut stream: TcpStream) -> Result<(), St
     let mut first = [true; 2];
     let mut heard = Instant::now();
     let outcome = loop {
-        match socket.receive(LOOK) {
+        match socket.receive(POLL_INTERVAL) {
             Ok(None) if has_ended.load(Ordering::Relaxed) && heard.elapsed() > FAREWELL => break Ok(()),
             Ok(None) => {}
             Ok(Some(message)) => {

@@ -68,7 +68,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     replaced?;
     context.print_line(&format!("{} restored to {} (revision {revision})", args.file.display(), state.display()))?;
     if kept.exists() {
-        context.print_notice(&format!("the state before is kept in {}", kept.display()));
+        context.print_notice(&format!("the previous state is kept in {}", kept.display()));
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub struct Args {}
 const MANIFEST: &str = include_str!("web.yaml");
 
 /// Longest wait for the end of the tour's control plane.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The user's choice after a step.
 #[derive(PartialEq, Eq)]
@@ -67,7 +67,7 @@ fn take_tour(folder: &Path, context: &mut CommandContext) -> CliResult {
     let home = own.api()?.store().home().to_owned();
     let done = take_steps(folder, context);
     if let Some(plane) = planes::find_detached(&home)
-        && !planes::stop_detached(&home, plane, PATIENCE)
+        && !planes::stop_detached(&home, plane, STOP_TIMEOUT)
     {
         return Err(Failure::plain(format!("the tour's control plane does not end (pid {})", plane.pid)));
     }
@@ -99,7 +99,7 @@ fn take_step(step: &TourStep, folder: &Path, context: &mut CommandContext) -> Cl
             return Ok(NextStep::Quit);
         }
         if !input.is_terminal() {
-            // Without a terminal, nobody sees what was typed.
+            // Input from a pipe is not echoed by a terminal.
             context.print(&line)?;
         }
         let typed = match line.trim() {
@@ -118,7 +118,7 @@ fn take_step(step: &TourStep, folder: &Path, context: &mut CommandContext) -> Cl
     }
 }
 
-/// Runs a command of kloop in the tour's cluster. Nothing else is run: the tour is no shell.
+/// Runs a command of kloop in the tour's cluster. Nothing else is run: the tour is not a shell.
 fn run_command(line: &str, folder: &Path, context: &mut CommandContext) -> CliResult {
     let mut words = line.split_whitespace();
     if !matches!(words.next(), Some("kloop" | "kubectl")) {

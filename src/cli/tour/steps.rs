@@ -65,8 +65,8 @@ Scaling writes one number into the Deployment. The same loops do the rest.",
     TourStep {
         heading: "Break it",
         text: "\
-An image that is no program here. The deployment controller rolls out slowly: it
-starts one new pod, and keeps the old ones until that is ready.",
+This machine has no program of this name. The deployment controller starts one
+new pod with it, and keeps the old pods until that one is ready.",
         command: "kloop set image deployment/web web=no-such-program",
     },
     TourStep {

@@ -187,8 +187,8 @@ fn can_be_watched(files: &FileFlags) -> bool {
     files.filenames.iter().all(|name| name != "-" && !name.contains("://"))
 }
 
-/// Starts a control plane if none runs: in the background, or in this process. Returns the process ID of the one in the
-/// background that it has started.
+/// Starts a control plane if none runs: in the background, or in this process. Returns the process ID of a control plane that it started in
+/// the background.
 fn start_plane(stays: bool, context: &mut CommandContext, sources: &mut UpSources) -> CliResult<Option<u32>> {
     let Some(home) = context.home()? else {
         // The server's cluster has one.

@@ -33,7 +33,7 @@ const LOG: &str = "detached.log";
 const START: Duration = Duration::from_secs(30);
 
 /// Pause between two checks of another process.
-const PAUSE: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A control plane on a thread of this process.
 pub struct OwnPlane {
@@ -101,7 +101,7 @@ impl OwnPlane {
         self.outbox.send(WakeUp::Stop).is_ok()
     }
 
-    /// Whether it has ended.
+    /// Whether the control plane has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
@@ -155,7 +155,7 @@ pub fn start_detached(context: &mut CommandContext) -> CliResult<u32> {
             );
             return Err(Failure::plain(text));
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     let file = home.join(DETACHED);
     let text = format!("{}\n", child.id());
@@ -185,7 +185,7 @@ pub fn stop_detached(home: &Path, plane: ProcessIdentity, patience: Duration) ->
         if Instant::now() >= until {
             return false;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     // A later control plane may have the same process ID.
     drop(std::fs::remove_file(home.join(DETACHED)));

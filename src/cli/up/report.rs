@@ -16,7 +16,7 @@ pub struct ReportedObject {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// When it was ready, since the start.
+    /// Time from the start until the object was ready.
     pub ready_after: Option<Duration>,
     /// The missing state, as a sentence; `None` when it is ready.
     pub missing: Option<String>,

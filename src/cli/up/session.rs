@@ -27,10 +27,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// Longest wait for an event, because hints can be lost.
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_EVENT_WAIT: Duration = Duration::from_millis(500);
 
 /// Time after which logs are followed although something is not ready.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FOLLOW_LOGS_AFTER: Duration = Duration::from_secs(10);
 
 /// Longest wait for a change of the manifests.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -73,7 +73,7 @@ pub struct UpSources {
     pub sender: Sender<UpEvent>,
 }
 
-/// One run.
+/// A run of `kloop up`.
 pub struct Session<'a> {
     pub context: &'a mut CommandContext,
     sources: UpSources,
@@ -85,7 +85,7 @@ pub struct Session<'a> {
     pub view: ProgressView,
     /// Failures that were explained, by workload.
     explained: HashMap<Key, String>,
-    /// When each workload was ready, since the start.
+    /// Time from the start until each workload was ready.
     ready_after: HashMap<Key, Duration>,
     started: Instant,
     started_at: Time,
@@ -176,13 +176,13 @@ impl<'a> Session<'a> {
             let elapsed = self.started.elapsed();
             let is_over = match timeout {
                 Some(timeout) => elapsed >= timeout || self.has_failed_finally(),
-                None => elapsed >= PATIENCE && !self.progress.iter().any(|one| one.stage == Stage::Building),
+                None => elapsed >= FOLLOW_LOGS_AFTER && !self.progress.iter().any(|one| one.stage == Stage::Building),
             };
             if is_over {
                 return Ok(WaitEnd::NotReady);
             }
-            let left = timeout.map_or(LONGEST, |timeout| timeout.saturating_sub(elapsed));
-            if self.handle_event(left.min(LONGEST))? {
+            let left = timeout.map_or(MAX_EVENT_WAIT, |timeout| timeout.saturating_sub(elapsed));
+            if self.handle_event(left.min(MAX_EVENT_WAIT))? {
                 return Ok(WaitEnd::Interrupted);
             }
         }
@@ -279,7 +279,7 @@ impl<'a> Session<'a> {
             }
             self.view.show(self.context, &self.progress, self.started.elapsed(), &namespace)?;
             self.explain_failures()?;
-            if self.handle_event(LONGEST)? {
+            if self.handle_event(MAX_EVENT_WAIT)? {
                 return Ok(());
             }
         }
@@ -346,7 +346,7 @@ impl<'a> Session<'a> {
         Ok(UpReport { objects, elapsed: self.started.elapsed() })
     }
 
-    /// Returns the missing state of an object, or of one that it owns.
+    /// Returns the missing state of an object or of an object that it owns.
     fn missing_below(&self, key: &Key) -> Option<String> {
         let is_below = |unmet: &&Unmet| {
             unmet.key == *key

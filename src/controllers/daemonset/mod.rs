@@ -163,7 +163,7 @@ impl<'w> DaemonSetState<'w> {
     /// annotation on the pod counts the failures.
     fn retry(&mut self, pod: &Row, has_other: bool) {
         let failures = retries::failed_before(pod, &self.hash);
-        let until = retries::until(pod, failures, self.world.now);
+        let until = retries::replacement_time(pod, failures, self.world.now);
         if self.world.now < until {
             self.plan.wait(format!("pod {} has ended and is recreated soon", pod.key.name));
             return self.plan.wake_at(until);
@@ -265,9 +265,9 @@ impl<'w> DaemonSetState<'w> {
         ] {
             new.insert(name.into(), count.into());
         }
-        status::count(&mut new, "updatedNumberScheduled", updated);
-        status::count(&mut new, "numberAvailable", available);
-        status::count(&mut new, "numberUnavailable", desired - available);
+        status::set_count(&mut new, "updatedNumberScheduled", updated);
+        status::set_count(&mut new, "numberAvailable", available);
+        status::set_count(&mut new, "numberUnavailable", desired - available);
         if available < desired {
             self.plan.wait(format!("{available} of {desired} pods are available"));
         }

@@ -23,7 +23,7 @@ pub fn failed_before(pod: &Row, hash: &str) -> u32 {
 }
 
 /// The earliest time to replace an ended pod: at once the first time, then 1, 2, 4 ... seconds after its creation.
-pub fn until(pod: &Row, before: u32, now: Time) -> Time {
+pub fn replacement_time(pod: &Row, before: u32, now: Time) -> Time {
     let Some(doublings) = before.checked_sub(1) else { return now };
     let pause = FIRST_BACKOFF.checked_shl(doublings.min(30)).unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF);
     pod.created.unwrap_or(now).later(SignedDuration::from_secs(pause))

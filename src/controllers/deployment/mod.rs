@@ -295,7 +295,7 @@ impl<'w> Rollout<'w> {
     fn finish(mut self) -> Plan {
         self.write_sets();
         let mut new = status::status_map(&self.object);
-        status::conditions(&mut new, std::mem::take(&mut self.conditions));
+        status::set_conditions(&mut new, std::mem::take(&mut self.conditions));
         let original = self.owner.row.object();
         status::write(&mut self.plan, original, new.into(), "the rollout's status changed");
         self.plan

@@ -183,7 +183,7 @@ impl Rollout<'_> {
             ("availableReplicas", now.available),
             ("unavailableReplicas", missing),
         ] {
-            status::count(&mut new, name, count);
+            status::set_count(&mut new, name, count);
         }
         new.insert("terminatingReplicas".into(), terminating.into());
         new.insert("observedGeneration".into(), self.owner.row.generation.into());

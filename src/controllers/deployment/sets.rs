@@ -91,7 +91,7 @@ impl<'w> ReplicaSetState<'w> {
         }
     }
 
-    /// Makes this the newest revision, and records its former one in the history.
+    /// Gives the ReplicaSet the newest revision, and records its former revision in the history.
     pub fn raise_revision(&mut self, revision: i64) {
         let before = self.revision();
         if before >= revision {

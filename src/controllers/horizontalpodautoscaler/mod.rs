@@ -100,7 +100,7 @@ impl AutoscalerState<'_> {
 
     fn scale(&mut self, scaled: &ScaleTarget<'_>) {
         let current = scaled.replicas;
-        status::count(&mut self.status, "currentReplicas", scaled.observed);
+        status::set_count(&mut self.status, "currentReplicas", scaled.observed);
         if status::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
             let message = "the HPA controller was able to get the target's current scale";
             self.set_condition("AbleToScale", "True", "SucceededGetScale", message);
@@ -245,7 +245,7 @@ impl AutoscalerState<'_> {
             self.status.insert("observedGeneration".into(), seen.into());
         }
         self.status.entry("desiredReplicas").or_insert(0.into());
-        status::conditions(&mut self.status, self.conditions);
+        status::set_conditions(&mut self.status, self.conditions);
         status::write(&mut self.plan, self.object, self.status.into(), "its metrics or conditions changed");
         self.plan
     }

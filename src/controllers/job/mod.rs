@@ -307,9 +307,9 @@ impl<'w> JobState<'w> {
     fn write_status(mut self) -> Plan {
         let mut new = status::status_map(&self.object);
         let ready = self.active().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();
-        status::count(&mut new, "active", self.active().count() as i64);
-        status::count(&mut new, "succeeded", self.succeeded);
-        status::count(&mut new, "failed", self.failed);
+        status::set_count(&mut new, "active", self.active().count() as i64);
+        status::set_count(&mut new, "succeeded", self.succeeded);
+        status::set_count(&mut new, "failed", self.failed);
         new.insert("ready".into(), ready.into());
         new.insert("terminating".into(), self.terminating().into());
         new.insert("uncountedTerminatedPods".into(), self.uncounted.to_value());
@@ -326,7 +326,7 @@ impl<'w> JobState<'w> {
         if status::is_true(&self.conditions, "Complete") {
             new.entry("completionTime").or_insert_with(|| time::rfc3339(self.world.now).into());
         }
-        status::conditions(&mut new, std::mem::take(&mut self.conditions));
+        status::set_conditions(&mut new, std::mem::take(&mut self.conditions));
         status::write(&mut self.plan, self.object, new.into(), "the counts of pods changed");
         self.plan
     }

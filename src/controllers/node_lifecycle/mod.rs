@@ -20,7 +20,7 @@ use std::sync::Arc;
 const ROOT: &str = "nodes";
 /// Seconds without a heartbeat after which a node is Unknown.
 const GRACE: i64 = 50;
-/// The same for a node that has never reported.
+/// Seconds without a heartbeat after which a node that has never reported is Unknown.
 const STARTUP_GRACE: i64 = 60;
 /// Annotation that tells kubelets how many seconds to cache Secrets and ConfigMaps, by the size of the cluster.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
@@ -147,7 +147,7 @@ fn set_unknown(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
         plan.event(row, EventType::Normal, "NodeNotReady", message);
     }
     let mut new = status::status_map(object);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object.clone(), new.into(), "no heartbeat for too long");
 }
 
@@ -169,7 +169,7 @@ fn restore_conditions(world: &World, row: &Row, object: &Object, plan: &mut Plan
     }
     plan.event(row, EventType::Normal, "NodeReady", format!("Node {} status is now: NodeReady", row.key.name));
     let mut new = status::status_map(object);
-    status::conditions(&mut new, conditions);
+    status::set_conditions(&mut new, conditions);
     status::write(plan, object.clone(), new.into(), "its heartbeats are back");
 }
 
@@ -269,7 +269,7 @@ fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan)
             ready["lastTransitionTime"] = time::rfc3339(world.now).into();
         }
         let mut new = status::status_map(&object);
-        status::conditions(&mut new, conditions);
+        status::set_conditions(&mut new, conditions);
         plan.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
         status::write(plan, object, new.into(), "its node is unreachable");
     }

@@ -83,7 +83,7 @@ pub fn write_first_report(world: &World, row: &Row, object: &Object, plan: &mut 
     new.insert("nodeInfo".into(), info.into());
     let others = object.items(&["status", "conditions"]).iter();
     let others = others.filter(|known| WELL.iter().all(|(kind, ..)| known["type"] != *kind)).cloned();
-    status::conditions(&mut new, well(world.now).into_iter().chain(others).collect());
+    status::set_conditions(&mut new, well(world.now).into_iter().chain(others).collect());
     status::write(plan, object.clone(), new.into(), "a simulated node reports its resources");
 }
 

@@ -8,15 +8,15 @@ use crate::object::Time;
 use crate::world::{Row, World};
 use std::sync::Arc;
 
-/// Seconds between two nodes of a zone: one in ten seconds (`--node-eviction-rate`).
-const PAUSE: i64 = 10;
-/// The same in a large zone with many unready nodes (`--secondary-node-eviction-rate`).
+/// Seconds between the evictions of two nodes of a zone (`--node-eviction-rate`).
+const EVICTION_INTERVAL_SECONDS: i64 = 10;
+/// Seconds between the evictions of two nodes of a large zone with many unready nodes (`--secondary-node-eviction-rate`).
 const LONG_PAUSE: i64 = 100;
 /// Number of nodes above which a zone is large (`--large-cluster-size-threshold`).
 const LARGE: usize = 50;
 /// Percentage of unready nodes from which a zone is unhealthy (`--unhealthy-zone-threshold`).
 const UNHEALTHY_PERCENT: usize = 55;
-/// Up to this number of unready nodes, a zone is never unhealthy.
+/// Number of unready nodes up to which a zone is never unhealthy.
 const MAX_TOLERATED: usize = 2;
 
 /// The earliest time to evict the pods of an unreachable node; `None` while the state of its zone forbids evictions.
@@ -31,7 +31,7 @@ pub(super) fn next_eviction_turn(world: &World, node: &Row) -> Option<Time> {
     let pause = match partly {
         true if zone.len() > LARGE => LONG_PAUSE,
         true => return None,
-        false => PAUSE,
+        false => EVICTION_INTERVAL_SECONDS,
     };
     let last = zone.iter().filter_map(|other| evicting_since(other)).max();
     Some(last.map_or(world.now, |last| add_seconds(last, pause)))

@@ -24,9 +24,9 @@ impl StatefulSetState<'_> {
         let mut new = status::status_map(&self.object);
         new.insert("replicas".into(), all.into());
         new.insert("availableReplicas".into(), available.into());
-        status::count(&mut new, "readyReplicas", ready);
-        status::count(&mut new, "currentReplicas", in_current);
-        status::count(&mut new, "updatedReplicas", updated);
+        status::set_count(&mut new, "readyReplicas", ready);
+        status::set_count(&mut new, "currentReplicas", in_current);
+        status::set_count(&mut new, "updatedReplicas", updated);
         new.insert("currentRevision".into(), current.into());
         new.insert("updateRevision".into(), newest.into());
         new.insert("observedGeneration".into(), self.owner.row.generation.into());

@@ -83,7 +83,7 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
     Some(format!("{why}{}", troubled_pod(world, row)))
 }
 
-/// Whether there is more to an object of this resource than that it is there.
+/// Whether objects of this resource can fail to converge; others converge by existing.
 fn is_judged(resource: Resource) -> bool {
     matches!(
         resource.0,
@@ -119,7 +119,7 @@ fn observed(object: &Object) -> bool {
 fn replicas(object: &Object) -> Option<String> {
     let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
     if !observed(object) {
-        return Some("its newest spec has not been looked at".into());
+        return Some("its controller has not processed the newest spec yet".into());
     }
     if let Some(condition) = object.condition("Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded") {
         return Some(condition["message"].as_str().unwrap_or("progress deadline exceeded").to_owned());
@@ -161,7 +161,7 @@ pub fn updates_on_delete(object: &Object) -> bool {
 fn daemon_set(object: &Object) -> Option<String> {
     let wanted = count(object, "desiredNumberScheduled");
     if !observed(object) {
-        return Some("its newest spec has not been looked at".into());
+        return Some("its controller has not processed the newest spec yet".into());
     }
     let counts = ["updatedNumberScheduled", "numberReady", "numberAvailable"];
     let counts = counts.iter().filter(|field| **field != "updatedNumberScheduled" || !updates_on_delete(object));
@@ -228,7 +228,7 @@ fn trouble(pod: &Object) -> Option<String> {
             if reason == "Completed" || reason == "PodInitializing" || reason == "ContainerCreating" {
                 continue;
             }
-            // The last line of a termination message, which may be the end of a log, is the one that says why.
+            // The last line of a termination message names the error, since the message may be the end of a log.
             let message = status["state"][state]["message"].as_str().and_then(|text| text.trim().lines().last());
             let message = message.map(|text| format!(": {text}")).unwrap_or_default();
             return Some(format!("container {} is {reason}{message}", status["name"].as_str().unwrap_or_default()));
@@ -238,7 +238,7 @@ fn trouble(pod: &Object) -> Option<String> {
     Some(format!("{}: {}", unscheduled["reason"].as_str()?, unscheduled["message"].as_str()?))
 }
 
-/// The first pod below an owner that says what is wrong with it.
+/// The first pod below an owner whose status names a problem.
 fn troubled_pod(world: &World, owner: &Row) -> String {
     let below = world.dependents(&owner.uid).flat_map(|row| {
         let own = (row.key.resource == "pods").then_some(row);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// Why a Service has no ready endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoEndpoints {
-    /// No pod has its labels, and nothing that is there would make one.
+    /// No pod has the labels of the selector, and no existing workload would create one.
     NoPods,
-    /// Its pods do not name the port that it leads to.
+    /// The pods have no port of the name that the Service uses.
     UnnamedPort(String),
     /// None of its pods is ready.
     NoneReady,

@@ -11,9 +11,8 @@ use serde_json::Value;
 /// The resource.
 pub const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 
-/// Metrics may be missing until they were asked for once more: Kubernetes' horizontal-pod-autoscaler-sync-period, and what the
-/// answers take.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+/// Time for which metrics may be missing: Kubernetes' horizontal-pod-autoscaler-sync-period of 15 s, and time for the answers.
+const METRICS_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// The link of an autoscaler, by its status: what pods use is known to the control plane that runs alone.
 pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
@@ -85,7 +84,7 @@ fn text(condition: &Value, field: &str) -> String {
     condition[field].as_str().unwrap_or_default().to_owned()
 }
 
-/// The condition that says that it cannot scale. That it is at one of its bounds (ScalingLimited) is no fault.
+/// The condition that says that the autoscaler cannot scale. ScalingLimited is not a fault: it says only that a bound was reached.
 fn unable(object: &Object) -> Option<&Value> {
     let conditions = object.items(&["status", "conditions"]);
     let is_it = |one: &&Value| one["type"] == "AbleToScale" || one["type"] == "ScalingActive";
@@ -102,5 +101,5 @@ fn is_unmeasured(condition: &Value) -> bool {
 fn is_new(condition: &Value, now: Time) -> bool {
     let since = condition["lastTransitionTime"].as_str().and_then(|text| text.parse::<Time>().ok());
     let is_metric = condition["type"] == "ScalingActive" && is_unmeasured(condition);
-    is_metric && since.is_some_and(|since| now.duration_since(since) < PATIENCE)
+    is_metric && since.is_some_and(|since| now.duration_since(since) < METRICS_TIMEOUT)
 }

@@ -1,4 +1,4 @@
-//! From an object to its owners, and to what it leads to.
+//! Follows an object to its owners, and to the objects that it depends on.
 
 use super::relations::{DEPTH, owners, target};
 use super::remedy::in_namespace;
@@ -12,7 +12,7 @@ use crate::reconcile::tick::INTERNAL_ERROR;
 use crate::world::{Row, World};
 use std::sync::Arc;
 
-/// The chain of one object; `None` when there is no such object.
+/// The chain of an object; `None` when it does not exist.
 pub fn explain(world: &mut World, key: &Key, plane: &ControlPlaneState) -> Option<CauseChain> {
     let row = world.get(key)?.clone();
     let mut links: Vec<CauseLink> = owners(world, &row).iter().map(|owner| link(world, owner, plane)).collect();
@@ -27,14 +27,14 @@ pub fn explain(world: &mut World, key: &Key, plane: &ControlPlaneState) -> Optio
     Some(CauseChain { about: row_name(&row), links, place: above + 1 })
 }
 
-/// Shows that a loop panicked when it was last asked about an object, as its events tell. Loops that go by what machines report, as the
-/// kubelet, cannot be asked here.
+/// Shows that a loop panicked when it last planned an object, as the object's events say. Plans of loops that use reports of the machine,
+/// such as the kubelet, cannot be made here.
 fn show_panic(world: &World, link: &mut CauseLink) {
     let told = link
         .about
         .as_ref()
         .and_then(|subject| last_activity::last_activity_with_reason(world, subject, INTERNAL_ERROR));
-    // Anything that was done after it shows that the loop goes on.
+    // A later activity shows that the loop works again.
     let is_newest = |told: &LastActivity| link.last.as_ref().is_none_or(|last| last.at <= told.at);
     let Some(told) = told.filter(is_newest) else { return };
     link.state = ConvergenceState::Stuck;
@@ -61,7 +61,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
     explain_disabled_controller(world, row, link, plane)
 }
 
-/// Names the controller that does not run, where it is the one that would act next.
+/// Names a disabled controller if it would act next.
 fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     if plane.disabled_controllers.is_empty() || !plane.runs || link.state == ConvergenceState::Stuck {
         return link;
@@ -105,7 +105,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     })
 }
 
-/// The object and what it leads to: at each step the child that is furthest from what was asked for.
+/// The object and the objects below it: at each step the child that is furthest from its desired state.
 fn causes_below(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState, depth: usize) -> Vec<CauseLink> {
     let own = link(world, row, plane);
     let mut links = vec![own];

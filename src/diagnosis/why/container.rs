@@ -87,7 +87,7 @@ fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> Caus
 
 /// Describes a container that ended after its status was written. Only the loop, which does not run, knows what follows.
 fn ended_since(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
-    let seen = format!("{how}; its status, from before that, says {}", link.seen);
+    let seen = format!("{how}; its status is older and says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));
     CauseLink { seen, state: ConvergenceState::Converging, log, limited: None, ..link }
 }
@@ -138,9 +138,11 @@ impl ContainerFinding<'_> {
                 match self.row.body().annotation(UNREADY) {
                     Some(told) => {
                         let correct = self.plane.correct(self.world, self.row);
-                        format!("its annotation {UNREADY}: {told:?} keeps it: {correct}")
+                        format!("its annotation {UNREADY}: {told:?} keeps it unready: {correct}")
                     }
-                    None => format!("see what keeps it: kloop describe pod/{}{namespace_flag}", self.row.key.name),
+                    None => {
+                        format!("see why it is not ready: kloop describe pod/{}{namespace_flag}", self.row.key.name)
+                    }
                 }
             });
         }

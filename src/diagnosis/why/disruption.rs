@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many of their pods may be evicted now, and who keeps the others from it.
+//! PodDisruptionBudgets: how many of their pods may be evicted now, and which unhealthy pods block more evictions.
 
 use super::dry_run::with_dry_run;
 use super::relations::owners;
@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// The resource of PodDisruptionBudgets.
 pub const ROOT: &str = "poddisruptionbudgets.policy";
+
+/// The field of a lower bound; the other field is `maxUnavailable`.
+const MINIMUM: &str = "minAvailable";
 
 /// Maximum number of blocking pods to name.
 const NAMED: usize = 5;
@@ -26,13 +29,13 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     if let Some(failed) = failed {
         let error = failed["message"].as_str().unwrap_or_default().to_owned();
         let link = CauseLink { seen: "its pods cannot be counted, so that none may be evicted".into(), ..link };
-        let next = format!("say minAvailable as a number of pods: {}", plane.correct(world, row));
+        let next = format!("set minAvailable to a number of pods: {}", plane.correct(world, row));
         return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     let pods = pods(world, row);
     if pods.is_empty() {
-        let seen = "it is about no pods: none has the labels of spec.selector".to_owned();
-        let next = format!("if it is to be about some, correct spec.selector: {}", plane.correct(world, row));
+        let seen = "spec.selector matches no pods".to_owned();
+        let next = format!("if it should match some, correct spec.selector: {}", plane.correct(world, row));
         return with_dry_run(world, row, CauseLink { seen, next: Some(next), ..link }, plane);
     }
     let going =
@@ -52,17 +55,15 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
         }
         return CauseLink { state: ConvergenceState::Converging, more, ..link };
     }
-    let scale = owner(world, &pods[0]).map(|owner| {
+    let is_minimum = bound.starts_with(MINIMUM);
+    let scale = owner(world, &pods[0]).filter(|_| is_minimum).map(|owner| {
         let namespace_flag = in_namespace(&owner.key);
-        format!(
-            "let there be more pods (kloop scale {}{namespace_flag} --replicas={}), or ",
-            name(&owner.key),
-            expected + 1
-        )
+        format!("add a pod (kloop scale {}{namespace_flag} --replicas={}), or ", name(&owner.key), expected + 1)
     });
     let next = format!(
-        "evictions, as by kloop drain, are refused until more than {desired} are healthy: {}ask for less than {bound}: {}",
+        "evictions, as by kloop drain, are refused until more than {desired} are healthy: {}{} {bound}: {}",
         scale.unwrap_or_default(),
+        if is_minimum { "lower" } else { "raise" },
         plane.correct(world, row)
     );
     CauseLink { next: Some(next), ..link }
@@ -74,10 +75,10 @@ fn bound(object: &Object) -> String {
         let value = object.value_at(&["spec", field])?;
         Some(format!("{field} {}", scalar_text(value)))
     };
-    bound_text("minAvailable").or_else(|| bound_text("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())
+    bound_text(MINIMUM).or_else(|| bound_text("maxUnavailable")).unwrap_or_else(|| "maxUnavailable 0".into())
 }
 
-/// The pods that a budget is about.
+/// The pods that a budget selects.
 pub fn pods(world: &World, row: &Row) -> Vec<Arc<Row>> {
     let Some(fields) = row.workload() else { return Vec::new() };
     world.pods_matching(&row.key.namespace, &fields.selector).into_iter().cloned().collect()

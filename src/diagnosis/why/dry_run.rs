@@ -24,7 +24,7 @@ pub struct DryRunResult {
     pub due: Vec<String>,
     /// The refusal of a write, if any.
     pub refused: Option<String>,
-    /// When they plan again by themselves.
+    /// Time at which a loop plans again even if nothing changes.
     pub wake: Option<Time>,
     /// Changes that could make an unschedulable pod schedulable.
     pub scheduling_wait: Option<SchedulingWait>,

@@ -34,14 +34,14 @@ pub(super) fn known_end(
             let of_pod = || Some(("the pod".to_owned(), pod.text(&["spec", "resources", "limits", "memory"])?));
             Some(match own.or_else(of_pod) {
                 Some((whose, limit)) => ExitEvidence {
-                    error: format!("OOMKilled: it took more memory than the limit of {whose}, {limit}"),
+                    error: format!("OOMKilled: it used more memory than the limit of {whose}, {limit}"),
                     next: format!(
-                        "raise resources.limits.memory of {whose} ({limit} now), or let it take less: {correct}"
+                        "raise resources.limits.memory of {whose} ({limit} now), or let it use less memory: {correct}"
                     ),
                 },
                 None => ExitEvidence {
-                    error: "OOMKilled: this machine had no memory left, and it has no limit of its own".into(),
-                    next: format!("let it take less, or give it resources.limits.memory that it keeps to: {correct}"),
+                    error: "OOMKilled: this machine ran out of memory, and the container has no memory limit".into(),
+                    next: format!("let it use less memory, or set resources.limits.memory: {correct}"),
                 },
             })
         }

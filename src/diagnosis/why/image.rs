@@ -17,7 +17,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     let seen = format!("its last build failed: {how}");
     let me = name(&row.key);
     CauseLink { wanted: "built".into(), seen, error: last, ..link }.stuck(format!(
-        "correct what it is built from, or spec.build of {me} (kloop describe {me}); what was built before goes on"
+        "correct its sources, or spec.build of {me} (kloop describe {me}); the previous build keeps running"
     ))
 }
 

@@ -13,14 +13,14 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         return CauseLink { wanted: "there".into(), seen, ..CauseLink::from_row(row) };
     }
     let faults = faults(world, row);
-    let link = CauseLink { wanted: "all that it leads to answers".into(), ..CauseLink::from_row(row) };
+    let link = CauseLink { wanted: "ready endpoints for all its backends".into(), ..CauseLink::from_row(row) };
     let more: Vec<String> = faults.iter().skip(1).map(|fault| fault.what.clone()).collect();
     let link = CauseLink { more, ..link };
     if let Some(fault) = faults.first() {
         let link = CauseLink { seen: fault.what.clone(), ..link };
         return match &fault.next {
             Some(next) => link.stuck(next.clone()),
-            // The Service's own link tells what is behind that.
+            // The Service's own link explains its endpoints.
             None => CauseLink { state: ConvergenceState::Converging, ..link },
         };
     }

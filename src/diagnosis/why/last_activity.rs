@@ -19,11 +19,11 @@ const ASIDE: [&str; 7] = [
 /// Something that a loop did or met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastActivity {
-    /// In one word, as events have it.
+    /// The reason of the event, one word.
     pub reason: String,
     /// In a sentence.
     pub message: String,
-    /// When, for the last time.
+    /// Time of the last occurrence.
     pub at: Time,
 }
 

@@ -42,12 +42,12 @@ pub use relations::owners;
 /// Distance of an object from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ConvergenceState {
-    /// It matches its spec.
+    /// The object matches its spec.
     #[default]
     Converged,
-    /// It makes progress, or waits for an object that does.
+    /// The object makes progress, or waits for an object that does.
     Converging,
-    /// It does not converge unless a user does something.
+    /// The object does not converge unless a user does something.
     Stuck,
 }
 
@@ -67,9 +67,9 @@ impl ConvergenceState {
 pub struct ControlPlaneState {
     /// Whether a control plane runs.
     pub runs: bool,
-    /// Whether it runs, but has kept nothing for longer than it ever should: it is stopped, or cannot write.
+    /// Whether it runs, but has not written for longer than it ever should: it is stopped, or cannot write.
     pub is_silent: bool,
-    /// Its process, when a signal such as SIGSTOP has stopped it.
+    /// Process id of the control plane, when a signal such as SIGSTOP has stopped it.
     pub stopped: Option<i32>,
     /// The controllers that it does not run, by name.
     pub disabled_controllers: Vec<String>,
@@ -90,7 +90,7 @@ pub struct ControlPlaneState {
 pub enum UnreportedExit {
     /// All containers, with unknown exit codes.
     All,
-    /// These containers, by name; the pod's shim has seen it.
+    /// These containers, by name, as the pod's shim recorded.
     Some(BTreeMap<Str, ContainerExit>),
 }
 
@@ -106,9 +106,9 @@ pub enum StoppedProcess {
 /// Exit of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerExit {
-    /// Its exit code.
+    /// Exit code of the container.
     pub code: i32,
-    /// When.
+    /// Time of the exit.
     pub at: Time,
 }
 
@@ -127,7 +127,7 @@ pub struct CauseLink {
     pub by: &'static str,
     /// The last refused write of that loop, or one that would be refused now.
     pub error: Option<String>,
-    /// When the loop plans again by itself.
+    /// Time at which the loop plans again even if nothing changes.
     pub wake: Option<Time>,
     /// The remedy.
     pub next: Option<String>,
@@ -171,7 +171,7 @@ impl CauseLink {
         CauseLink { what: row_name(row), by: dry_run::responsible(row), about, ..CauseLink::default() }
     }
 
-    /// Stuck, with what to do about it.
+    /// Marks the link as stuck, with a remedy.
     fn stuck(self, next: impl Into<String>) -> CauseLink {
         CauseLink { state: ConvergenceState::Stuck, next: Some(next.into()), ..self }
     }
@@ -187,7 +187,7 @@ impl CauseLink {
 pub struct CauseChain {
     /// The object in question.
     pub about: String,
-    /// Owners first, then the object, then what it leads to.
+    /// Owners first, then the object, then the objects below it.
     pub links: Vec<CauseLink>,
     /// Index of the object in `links`.
     pub place: usize,
@@ -200,7 +200,7 @@ impl CauseChain {
         below.map(|(_, link)| link.state).max().unwrap_or_default()
     }
 
-    /// The link at which it is stuck: the last one of the chain, on which the others wait.
+    /// The link that is stuck: the last one of the chain, for which the others wait.
     pub fn root_cause(&self) -> Option<&CauseLink> {
         self.links.iter().rev().find(|link| link.state == ConvergenceState::Stuck)
     }
@@ -210,7 +210,7 @@ impl CauseChain {
         self.links.iter().find(|link| is_plane(link) && link.state == ConvergenceState::Stuck)
     }
 
-    /// The one thing to do next.
+    /// The remedy of the whole chain.
     pub fn next(&self) -> String {
         let plane = self.missing_control_plane();
         let cause = self.root_cause().filter(|link| !is_plane(link)).and_then(|link| link.next.clone());
@@ -262,10 +262,10 @@ fn plane_link(plane: &ControlPlaneState, now: Time, missing: bool) -> CauseLink 
     }
     let ago = plane.heard.map(|heard| time::age((now.as_second() - heard.as_second()).max(0)));
     if let Some(ago) = ago.as_ref().filter(|_| plane.is_silent) {
-        let seen = format!("running, but has kept nothing for {ago}");
+        let seen = format!("running, but has not written for {ago}");
         let link =
             CauseLink { what: PLANE.into(), wanted: "running".into(), seen, by: "reconcile", ..CauseLink::default() };
-        return link.stuck("kloop reconcile --watch, once the one that runs has ended (see what it says: its disk may be full, or it is stopped)");
+        return link.stuck("kloop reconcile --watch, once the running one has ended (see its output: its disk may be full, or it is stopped)");
     }
     let heard = ago.map(|ago| format!("not running; last heard of {ago} ago"));
     let seen = if plane.runs { "running".into() } else { heard.unwrap_or_else(|| "has never run".into()) };
@@ -281,7 +281,7 @@ fn row_name(row: &Row) -> String {
     format!("{}/{}", row.body().kind().to_lowercase(), row.key.name)
 }
 
-/// The same of a built-in kind.
+/// Returns `kind/name` for a key of a built-in kind.
 pub fn name(key: &Key) -> String {
     let kind = kinds::by_resource(key.resource);
     format!("{}/{}", kind.map_or_else(|| key.resource.plural().to_owned(), |kind| kind.singular()), key.name)

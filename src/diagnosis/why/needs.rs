@@ -96,7 +96,7 @@ type RequiredObject = (&'static str, String);
 fn references(pod: &Object) -> BTreeMap<RequiredObject, Vec<String>> {
     let mut found: BTreeMap<RequiredObject, Vec<String>> = BTreeMap::new();
     let mut note = |resource: &'static str, source: &Value, name: &str, keys: Vec<String>| {
-        // The cluster makes this one itself.
+        // The cluster creates this ConfigMap itself.
         let given = source[name].as_str().filter(|name| *name != "kube-root-ca.crt");
         if let Some(name) = given.filter(|_| source["optional"] != true) {
             found.entry((resource, name.to_owned())).or_default().extend(keys);

@@ -54,7 +54,9 @@ fn queued(scheduling_wait: &SchedulingWait, plane: &ControlPlaneState) -> String
     if plane.runs {
         format!("in the scheduler's queue of unschedulable pods until {events}; tried again after 5m in any case")
     } else {
-        format!("not queued, because no scheduler runs: one that starts tries this pod at once, and then when {events}")
+        format!(
+            "not queued, because no scheduler runs: a new scheduler tries this pod at its start, and then when {events}"
+        )
     }
 }
 
@@ -106,7 +108,7 @@ enum PlacementObstacle {
 /// Remedy for one obstacle on one node.
 struct PlacementRemedy {
     obstacle: PlacementObstacle,
-    /// Each of them would do.
+    /// Alternative remedies: each one alone helps.
     ways: Vec<String>,
     /// Command that adds a node without the obstacle.
     by_adding: Option<String>,

@@ -9,8 +9,8 @@ use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
-/// For so long after its deletion is due a pod may still be on its way out.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// Time after the end of its grace period at which a deleted pod that still exists counts as late.
+const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The link of a pod.
 pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
@@ -22,8 +22,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     let seen = if is_ready { format!("{phase} and Ready") } else { phase_text(&object, phase) };
     let link = CauseLink { wanted: wanted.into(), seen, ..CauseLink::from_row(row) };
     if let Some(StoppedProcess::Shim(pid)) = plane.halted.get(&row.uid) {
-        let seen =
-            format!("a signal has stopped its shim, process {pid}; its status, from before that, says {}", link.seen);
+        let seen = format!("a signal has stopped its shim, process {pid}; its status is older and says {}", link.seen);
         return CauseLink { seen, ..link }.stuck(format!("kill -CONT {pid}"));
     }
     if row.is_deleting() {
@@ -37,7 +36,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
                 format!("the process of {} has ended", names.join(" and that of "))
             }
         };
-        let seen = format!("{what}; its status, from before that, says {}", link.seen);
+        let seen = format!("{what}; its status is older and says {}", link.seen);
         return CauseLink { seen, state: ConvergenceState::Converging, ..link };
     }
     match phase {
@@ -80,7 +79,7 @@ fn phase_text(object: &Object, phase: &str) -> String {
     format!("{phase}{ready}{reason}{message}")
 }
 
-/// One that has ended badly for good: its owner makes another one, alone it stays so.
+/// Describes a failed pod. Its owner replaces it; a pod without an owner stays failed.
 fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
@@ -105,7 +104,7 @@ struct FailedContainer {
     next: Option<String>,
 }
 
-/// The first container that ended badly: the pod waited for no other.
+/// The first container that failed.
 fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneState) -> Option<FailedContainer> {
     let mut statuses =
         ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));
@@ -116,7 +115,7 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
     let known = spec.and_then(|spec| known_end(world, row, spec, ended, plane));
     let reason = ended["reason"].as_str().unwrap_or("Error");
     let detail = ended["message"].as_str().and_then(|text| text.trim().lines().last());
-    // A reason of its own says it already.
+    // A specific reason needs no further explanation.
     let detail = detail.or_else(|| known.as_ref().filter(|_| reason == "Error").map(|known| &*known.error));
     let detail = detail.map(|text| format!(": {text}")).unwrap_or_default();
     let error = format!("container {name}: {reason} (exit code {code}){detail}");
@@ -124,7 +123,7 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
 }
 
 fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
-    let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > PATIENCE);
+    let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > DELETION_TIMEOUT);
     let me = name(&row.key);
     let namespace_flag = in_namespace(&row.key);
     link.stuck_if(late && row.finalizers.is_empty(), || {

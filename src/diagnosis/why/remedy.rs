@@ -61,7 +61,9 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
         return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
     }
     if let Some(quota) = named(message, "failed quota: ") {
-        return format!("say what it must ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}");
+        return format!(
+            "set the resources that the quota requires ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}"
+        );
     }
     if message.contains("serviceaccount") || message.contains("service account") {
         return format!("make it: kloop create serviceaccount NAME{namespace_flag}");
@@ -74,7 +76,8 @@ fn named<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.split_once(words)?.1.split([',', ':', ' ']).next()
 }
 
-/// The runtime says what to write instead behind the last semicolon; one between quotes is somebody's command.
+/// Splits a message of the runtime at the last semicolon, behind which it names the remedy. A semicolon between quotes is part of a user's
+/// command.
 pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
     let is_quoted = |text: &str| text.replace("\\\"", "").matches('"').count() % 2 == 1;
     match message.rsplit_once("; ").filter(|(what, _)| !is_quoted(what)) {

@@ -1,4 +1,4 @@
-//! Services and what leads to them: whether anything answers.
+//! Services and NetworkPolicies: whether a Service has ready endpoints, and which pods a policy selects.
 
 use super::dry_run::with_dry_run;
 use super::last_activity::port_unavailable;
@@ -51,7 +51,7 @@ fn behind_it(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     with_dry_run(world, row, CauseLink { seen, state, ..link }, plane)
 }
 
-/// The link of a NetworkPolicy: the pods that it is about, and what it says of them.
+/// The link of a NetworkPolicy: the number of pods that it selects, and of its rules for each direction.
 pub fn policy(world: &World, row: &Row) -> CauseLink {
     let object = row.object();
     let selector = Selector::from_label_selector(&object.0["spec"]["podSelector"]);
@@ -62,10 +62,10 @@ pub fn policy(world: &World, row: &Row) -> CauseLink {
         format!(
             "{}: {rules} rules{}",
             direction.to_lowercase(),
-            if rules == 0 { ", nothing is let through" } else { "" }
+            if rules == 0 { ", so nothing is allowed" } else { "" }
         )
     });
-    let seen = format!("it is about {pods} pods; {}", rules.collect::<Vec<_>>().join("; "));
-    let wanted = "enforced where pods of it connect, and where others connect to them".into();
+    let seen = format!("it selects {pods} pods; {}", rules.collect::<Vec<_>>().join("; "));
+    let wanted = "applies to connections from and to its pods".into();
     CauseLink { seen, wanted, ..CauseLink::from_row(row) }
 }

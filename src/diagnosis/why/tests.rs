@@ -113,7 +113,7 @@ fn refusal_is_found_by_a_dry_run() {
             owned,
             json!({"requests.cpu": "1"}),
             "failed quota: q",
-            "say what it must (kloop edit deployment/d), or correct the quota: kloop edit quota/q",
+            "set the resources that the quota requires (kloop edit deployment/d), or correct the quota: kloop edit quota/q",
         ),
     ] {
         let set = json!({

@@ -39,7 +39,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     refused(world, row, &object, link, plane)
 }
 
-/// A CronJob says when it starts its next Job, or what keeps it.
+/// Describes when a CronJob starts its next Job, or why it does not.
 fn scheduled(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
     if row.key.resource != "cronjobs.batch" || is_true(object, "suspend") || link.state != ConvergenceState::Converged {
         return link;
@@ -83,17 +83,17 @@ fn desired_text(row: &Row, object: &Object) -> String {
     }
 }
 
-/// Whether its spec says yes to this.
+/// Whether a boolean field of its spec is true.
 fn is_true(object: &Object, field: &str) -> bool {
     object.value_at(&["spec", field]).is_some_and(|value| value == true)
 }
 
-/// Whether a ReplicaSet has the template that its Deployment has now.
+/// Whether a ReplicaSet has the current template of its Deployment.
 fn has_template_of(set: &Row, deployment: &Row) -> bool {
     set.workload().map(|fields| fields.template) == deployment.workload().map(|fields| fields.template)
 }
 
-/// A ReplicaSet that its Deployment does not mean any more says so.
+/// Notes that a ReplicaSet has an older template than its Deployment.
 fn replaced(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let owner = row.controller().and_then(|owner| world.by_uid(&owner.uid));
     let owner = owner.filter(|owner| owner.key.resource == "deployments.apps" && !has_template_of(row, owner));

@@ -101,7 +101,7 @@ fn check_zone(zone: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
 
 fn check_template(template: &JobTemplateSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(spec) = &template.spec else { return };
-    job::check::spec(spec, path, errors);
+    job::check::check_spec(spec, path, errors);
     if let Some(selector) = &spec.selector {
         let detail = "`selector` will be auto-generated";
         errors.invalid_text(&path.child("selector"), &selector::text(selector), detail);

@@ -105,11 +105,11 @@ fn check_scale(scale: &ScalePaths, object: &Object, errors: &mut FieldErrors) {
 }
 
 fn check_replicas(value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    const MOST: i64 = i32::MAX as i64;
+    const MAX_REPLICAS: i64 = i32::MAX as i64;
     match value.as_i64() {
         Some(count) if count < 0 => errors.invalid(path, count, "should be a non-negative integer"),
-        Some(count) if count > MOST => {
-            errors.invalid(path, count, &format!("should be less than or equal to {MOST}"));
+        Some(count) if count > MAX_REPLICAS => {
+            errors.invalid(path, count, &format!("should be less than or equal to {MAX_REPLICAS}"));
         }
         Some(_) => {}
         None => {

@@ -189,8 +189,7 @@ fn hoisted<'s, T: Serialize>(
     each.collect()
 }
 
-/// A schema that is checked: its path, its content, the one that its version had before, and whether the version has the
-/// subresource `status`.
+/// A schema that is checked: its path, its content, its version's previous schema, and whether the version has the subresource `status`.
 struct CheckedSchema {
     path: FieldPath,
     schema: Value,

@@ -93,7 +93,7 @@ fn to_map(domains: BTreeMap<String, Entries<'_>>) -> Value<'_> {
 
 fn read_attribute<'v>(attribute: &DeviceAttribute) -> Result<Value<'v>, String> {
     let version = |text: &String| {
-        let parsed = semver::parse(text).map_err(|why| format!("attribute is no version: {why}"))?;
+        let parsed = semver::parse(text).map_err(|why| format!("attribute is not a version: {why}"))?;
         Ok::<Value<'v>, String>(Value::Semver(Arc::new(parsed)))
     };
     Ok(match attribute {

@@ -12,7 +12,11 @@ const MOST_PERIOD_SECONDS: i32 = 1800;
 const MOST_WINDOW_SECONDS: i32 = 3600;
 
 /// Checks a spec.
-pub fn spec(spec: &HorizontalPodAutoscalerSpec, old: Option<&HorizontalPodAutoscalerSpec>, errors: &mut FieldErrors) {
+pub fn check_spec(
+    spec: &HorizontalPodAutoscalerSpec,
+    old: Option<&HorizontalPodAutoscalerSpec>,
+    errors: &mut FieldErrors,
+) {
     let path = FieldPath::root("spec");
     let min = spec.min_replicas;
     if let Some(min) = min.filter(|min| *min < 1) {

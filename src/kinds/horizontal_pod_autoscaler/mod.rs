@@ -80,7 +80,7 @@ impl Typed for HorizontalPodAutoscaler {
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
-        check::spec(&self.spec, old.map(|old| &old.spec), errors);
+        check::check_spec(&self.spec, old.map(|old| &old.spec), errors);
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const NEEDS_INDEXED: &str = "requires indexed completion mode";
 
 /// Checks a Job. Its selector must be the generated one, unless `manualSelector` is set.
-pub fn job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("selector");
     if let (Some(own), false) = (&spec.selector, spec.manual_selector == Some(true)) {
         let uid = job.metadata.uid.as_deref().unwrap_or_default();
@@ -26,7 +26,7 @@ pub fn job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors
             errors.invalid_text(&at, &selector::text(own), "`selector` not auto-generated");
         }
     }
-    self::spec(spec, path, errors);
+    check_spec(spec, path, errors);
     let ready = match &spec.selector {
         None => {
             errors.required(&at, "");
@@ -43,7 +43,7 @@ pub fn job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors
 }
 
 /// Checks the fields that a CronJob's template has as well.
-pub fn spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let counts = [
         ("parallelism", spec.parallelism.map(i64::from)),
         ("completions", spec.completions.map(i64::from)),
@@ -126,7 +126,7 @@ fn check_restart(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 /// Checks an update of a Job: completions, selector and template are immutable, with few exceptions.
-pub fn change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(before) = &old.spec else { return };
     check_completions(new, before, path, errors);
     if new.selector != before.selector {

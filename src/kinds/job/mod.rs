@@ -74,9 +74,9 @@ impl Typed for Job {
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        check::job(self, spec, &FieldPath::root("spec"), errors);
+        check::check_job(self, spec, &FieldPath::root("spec"), errors);
         if let Some(old) = old {
-            check::change(spec, old, &FieldPath::root("spec"), errors);
+            check::check_change(spec, old, &FieldPath::root("spec"), errors);
         }
     }
 }
@@ -84,7 +84,7 @@ impl Typed for Job {
 /// Fills in pod defaults, also for a CronJob's template.
 pub fn template(spec: &mut JobSpec) {
     spec.selector.iter_mut().for_each(omit::selector);
-    defaults::template(&mut spec.template);
+    defaults::set_template_defaults(&mut spec.template);
 }
 
 /// Generates the selector and labels with the Job's uid. The two unprefixed labels are for clients from before

@@ -12,29 +12,29 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 /// Sets the defaults of a pod: those of its spec, and those that templates do not get.
-pub fn pod(pod: &mut Pod) {
+pub fn set_pod_defaults(pod: &mut Pod) {
     omit::metadata(&mut pod.metadata);
     let spec = pod.spec.get_or_insert_default();
-    self::spec(spec);
+    set_spec_defaults(spec);
     spec.enable_service_links.get_or_insert(true);
     for container in containers(spec) {
-        requests_from_limits(container.resources.get_or_insert_default());
+        set_requests_from_limits(container.resources.get_or_insert_default());
     }
     if spec.host_network == Some(true) {
         let ports = containers(spec).flat_map(|container| container.ports.iter_mut().flatten());
         ports.filter(|port| port.host_port.is_none()).for_each(|port| port.host_port = Some(port.container_port));
     }
-    pod_level_requests(spec);
+    set_pod_level_requests(spec);
 }
 
 /// Sets the defaults of a pod template.
-pub fn template(template: &mut PodTemplateSpec) {
+pub fn set_template_defaults(template: &mut PodTemplateSpec) {
     omit::metadata(template.metadata.get_or_insert_default());
-    spec(template.spec.get_or_insert_default());
+    set_spec_defaults(template.spec.get_or_insert_default());
 }
 
 /// Sets the default of an absent or zero number.
-fn number(field: &mut Option<i32>, default: i32) {
+fn set_default_number(field: &mut Option<i32>, default: i32) {
     if field.unwrap_or(0) == 0 {
         *field = Some(default);
     }
@@ -44,7 +44,7 @@ fn containers(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
     spec.init_containers.iter_mut().flatten().chain(&mut spec.containers)
 }
 
-fn spec(spec: &mut PodSpec) {
+fn set_spec_defaults(spec: &mut PodSpec) {
     omit_empty(spec);
     default_text(&mut spec.dns_policy, "ClusterFirst");
     default_text(&mut spec.restart_policy, "Always");
@@ -52,8 +52,8 @@ fn spec(spec: &mut PodSpec) {
     spec.security_context.get_or_insert_default();
     spec.termination_grace_period_seconds.get_or_insert(30);
     spec.volumes.iter_mut().flatten().for_each(super::volumes::fill_in_defaults);
-    containers(spec).for_each(container);
-    spec.ephemeral_containers.iter_mut().flatten().for_each(ephemeral);
+    containers(spec).for_each(set_container_defaults);
+    spec.ephemeral_containers.iter_mut().flatten().for_each(set_ephemeral_defaults);
 }
 
 /// Omits empty values, and sets `serviceAccount` and `serviceAccountName` to the same value, since the first is an
@@ -83,8 +83,8 @@ fn omit_empty(spec: &mut PodSpec) {
     empty(&mut spec.overhead);
     spec.service_account_name = spec.service_account_name.take().or(spec.service_account.take());
     spec.service_account = spec.service_account_name.clone();
-    spec.tolerations.iter_mut().flatten().for_each(toleration);
-    spec.affinity.iter_mut().for_each(affinity);
+    spec.tolerations.iter_mut().flatten().for_each(omit_empty_toleration);
+    spec.affinity.iter_mut().for_each(omit_empty_affinity);
     for constraint in spec.topology_spread_constraints.iter_mut().flatten() {
         empty(&mut constraint.match_label_keys);
         constraint.label_selector.iter_mut().for_each(omit::selector);
@@ -95,13 +95,13 @@ fn omit_empty(spec: &mut PodSpec) {
     }
 }
 
-fn toleration(toleration: &mut Toleration) {
+fn omit_empty_toleration(toleration: &mut Toleration) {
     [&mut toleration.key, &mut toleration.operator, &mut toleration.value, &mut toleration.effect]
         .into_iter()
         .for_each(empty);
 }
 
-fn affinity(affinity: &mut Affinity) {
+fn omit_empty_affinity(affinity: &mut Affinity) {
     if let Some(node) = &mut affinity.node_affinity {
         empty(&mut node.preferred_during_scheduling_ignored_during_execution);
     }
@@ -121,7 +121,7 @@ fn affinity(affinity: &mut Affinity) {
     });
 }
 
-fn container(container: &mut Container) {
+fn set_container_defaults(container: &mut Container) {
     empty(&mut container.image);
     empty(&mut container.working_dir);
     empty(&mut container.command);
@@ -137,19 +137,19 @@ fn container(container: &mut Container) {
     default_text(&mut container.image_pull_policy, pull_policy(container.image.as_deref().unwrap_or_default()));
     default_text(&mut container.termination_message_path, "/dev/termination-log");
     default_text(&mut container.termination_message_policy, "File");
-    resources(container.resources.get_or_insert_default());
-    container.ports.iter_mut().flatten().for_each(port);
-    container.env.iter_mut().flatten().for_each(variable);
-    container.env_from.iter_mut().flatten().for_each(variables);
-    container.volume_mounts.iter_mut().flatten().for_each(mount);
-    container.lifecycle.iter_mut().for_each(lifecycle);
-    container.security_context.iter_mut().for_each(security);
+    omit_empty_resources(container.resources.get_or_insert_default());
+    container.ports.iter_mut().flatten().for_each(set_port_defaults);
+    container.env.iter_mut().flatten().for_each(set_variable_defaults);
+    container.env_from.iter_mut().flatten().for_each(omit_empty_prefix);
+    container.volume_mounts.iter_mut().flatten().for_each(omit_empty_mount);
+    container.lifecycle.iter_mut().for_each(set_hook_defaults);
+    container.security_context.iter_mut().for_each(omit_empty_capabilities);
     let probes = [&mut container.liveness_probe, &mut container.readiness_probe, &mut container.startup_probe];
-    probes.into_iter().flatten().for_each(probe);
+    probes.into_iter().flatten().for_each(set_probe_defaults);
 }
 
 /// Sets the defaults of an ephemeral container, which has its own type.
-fn ephemeral(debug: &mut EphemeralContainer) {
+fn set_ephemeral_defaults(debug: &mut EphemeralContainer) {
     empty(&mut debug.image);
     empty(&mut debug.working_dir);
     empty(&mut debug.command);
@@ -162,28 +162,28 @@ fn ephemeral(debug: &mut EphemeralContainer) {
     default_text(&mut debug.image_pull_policy, pull_policy(debug.image.as_deref().unwrap_or_default()));
     default_text(&mut debug.termination_message_path, "/dev/termination-log");
     default_text(&mut debug.termination_message_policy, "File");
-    resources(debug.resources.get_or_insert_default());
-    debug.env.iter_mut().flatten().for_each(variable);
-    debug.env_from.iter_mut().flatten().for_each(variables);
-    debug.volume_mounts.iter_mut().flatten().for_each(mount);
-    debug.security_context.iter_mut().for_each(security);
+    omit_empty_resources(debug.resources.get_or_insert_default());
+    debug.env.iter_mut().flatten().for_each(set_variable_defaults);
+    debug.env_from.iter_mut().flatten().for_each(omit_empty_prefix);
+    debug.volume_mounts.iter_mut().flatten().for_each(omit_empty_mount);
+    debug.security_context.iter_mut().for_each(omit_empty_capabilities);
 }
 
-fn resources(resources: &mut ResourceRequirements) {
+fn omit_empty_resources(resources: &mut ResourceRequirements) {
     empty(&mut resources.limits);
     empty(&mut resources.requests);
     empty(&mut resources.claims);
 }
 
 /// Sets each absent request to the limit.
-fn requests_from_limits(resources: &mut ResourceRequirements) {
+fn set_requests_from_limits(resources: &mut ResourceRequirements) {
     for (name, limit) in resources.limits.iter().flatten() {
         resources.requests.get_or_insert_default().entry(name.clone()).or_insert_with(|| limit.clone());
     }
 }
 
 /// Sets absent pod-level requests to the sum of the containers' requests, or to the pod-level limits.
-fn pod_level_requests(spec: &mut PodSpec) {
+fn set_pod_level_requests(spec: &mut PodSpec) {
     let mut defaulted: BTreeMap<String, Quantity> = BTreeMap::new();
     let of_containers = super::facts::requests(&PodSpec { resources: None, overhead: None, ..spec.clone() });
     let Some(resources) = &mut spec.resources else { return };
@@ -192,24 +192,24 @@ fn pod_level_requests(spec: &mut PodSpec) {
             defaulted.insert(name.clone(), sum);
         }
     }
-    self::resources(resources);
+    omit_empty_resources(resources);
     if !defaulted.is_empty() {
         let requests = resources.requests.get_or_insert_default();
         for (name, sum) in defaulted {
             requests.entry(name).or_insert(sum);
         }
     }
-    requests_from_limits(resources);
+    set_requests_from_limits(resources);
 }
 
-fn port(port: &mut ContainerPort) {
+fn set_port_defaults(port: &mut ContainerPort) {
     empty(&mut port.name);
     empty(&mut port.host_ip);
     empty(&mut port.host_port);
     default_text(&mut port.protocol, "TCP");
 }
 
-fn variable(variable: &mut EnvVar) {
+fn set_variable_defaults(variable: &mut EnvVar) {
     empty(&mut variable.value);
     let Some(from) = &mut variable.value_from else { return };
     if let Some(field) = &mut from.field_ref {
@@ -224,33 +224,33 @@ fn variable(variable: &mut EnvVar) {
     }
 }
 
-fn variables(source: &mut EnvFromSource) {
+fn omit_empty_prefix(source: &mut EnvFromSource) {
     empty(&mut source.prefix);
 }
 
-fn mount(mount: &mut VolumeMount) {
+fn omit_empty_mount(mount: &mut VolumeMount) {
     empty(&mut mount.read_only);
     empty(&mut mount.sub_path);
     empty(&mut mount.sub_path_expr);
 }
 
-fn security(security: &mut SecurityContext) {
+fn omit_empty_capabilities(security: &mut SecurityContext) {
     if let Some(capabilities) = &mut security.capabilities {
         empty(&mut capabilities.add);
         empty(&mut capabilities.drop);
     }
 }
 
-fn probe(probe: &mut Probe) {
+fn set_probe_defaults(probe: &mut Probe) {
     empty(&mut probe.initial_delay_seconds);
-    number(&mut probe.timeout_seconds, 1);
-    number(&mut probe.period_seconds, 10);
-    number(&mut probe.success_threshold, 1);
-    number(&mut probe.failure_threshold, 3);
+    set_default_number(&mut probe.timeout_seconds, 1);
+    set_default_number(&mut probe.period_seconds, 10);
+    set_default_number(&mut probe.success_threshold, 1);
+    set_default_number(&mut probe.failure_threshold, 3);
     probe_handler::fill_in_probe(probe);
 }
 
-fn lifecycle(lifecycle: &mut Lifecycle) {
+fn set_hook_defaults(lifecycle: &mut Lifecycle) {
     let hooks = [&mut lifecycle.post_start, &mut lifecycle.pre_stop];
     hooks.into_iter().flatten().for_each(probe_handler::fill_in_hook);
 }

@@ -100,12 +100,12 @@ fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Valu
 
 impl Typed for Pod {
     fn default(&mut self) {
-        defaults::pod(self);
+        defaults::set_pod_defaults(self);
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
         if old.is_none() {
-            prepare::create(new);
+            prepare::prepare_create(new);
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Sets the phase Pending and the QoS class, and converts label keys of spread constraints and affinity to selectors
 /// with this pod's labels (KEP-3243, KEP-3633).
-pub fn create(new: &mut Object) {
+pub fn prepare_create(new: &mut Object) {
     let Some(qos_class) = qos_class(new) else { return };
     let mut status = json!({"phase": "Pending", "qosClass": qos_class});
     if !new.items(&["spec", "schedulingGates"]).is_empty() {

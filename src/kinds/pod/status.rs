@@ -61,7 +61,7 @@ fn check_conditions(status: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Checks a list of addresses: each is one, and there are at most one of IPv4 and one of IPv6. One that was there before may stay.
+/// Checks a list of addresses: each has to be valid, with at most one of IPv4 and one of IPv6. Unchanged addresses may stay.
 fn check_addresses(status: &Value, before: &Value, field: &str, errors: &mut FieldErrors) {
     let path = FieldPath::root("status").child(field);
     let texts = |status: &Value| -> Vec<String> {

@@ -50,7 +50,7 @@ pub fn warn_about_template(object: &Object) -> Vec<String> {
     warnings
 }
 
-/// Warns of a workload's name that is no DNS label, since host names of pods derive from it.
+/// Warns of a workload's name that is not a DNS label, since host names of pods derive from it.
 fn warn_about_name(object: &Object) -> Option<String> {
     let named = ["Deployment", "ReplicaSet", "ReplicationController", "Job"].contains(&object.kind());
     let problems = names::label(object.name());

@@ -47,7 +47,7 @@ pub fn check(spec: &Value, schemas: &dyn SchemaSource) -> Vec<Value> {
     warnings
 }
 
-/// The warnings about one expression, one for each kind that it does not suit.
+/// The warnings about one expression, at most one for each kind of object.
 fn check_expression(text: &str, scopes: &[(&GroupVersionKind, Declarations)]) -> String {
     let warning = |((group, version, kind), declared): &(&GroupVersionKind, Declarations)| {
         let issues = compile(text, declared, None).err()?;

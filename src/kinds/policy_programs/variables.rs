@@ -20,7 +20,7 @@ pub fn declarations(available: Available) -> Declarations {
     declare_typed(available, &Type::Dyn, &Type::Dyn)
 }
 
-/// The same, with the types of the objects and the parameters.
+/// Like [`declarations`], with the types of the objects and the parameters.
 pub fn declare_typed(available: Available, object: &Type, params: &Type) -> Declarations {
     let mut declared = Declarations::default()
         .declare("object", object.clone())

@@ -1,4 +1,4 @@
-//! Finds the Go type of a list's or map's elements, for the error when a value is no list or map.
+//! Finds the Go type of a list's or map's elements, for the error when a value is neither a list nor a map.
 
 use super::{ReadError, TypedReader};
 use serde::de::value::StringDeserializer;

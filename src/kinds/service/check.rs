@@ -22,7 +22,7 @@ const PORT: &[GoField] = &[
 ];
 
 /// Checks a spec.
-pub fn spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
+pub fn check_spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
     let path = FieldPath::root("spec");
     let kind = spec.type_.as_deref().unwrap_or_default();
     let ports = spec.ports.as_deref().unwrap_or_default();

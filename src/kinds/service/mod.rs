@@ -130,7 +130,7 @@ impl Typed for Service {
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             check::check_address_change(&spec, old, errors);
         }
-        check::spec(&spec, errors);
+        check::check_spec(&spec, errors);
     }
 }
 

@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
@@ -33,7 +33,7 @@ fn cells(scaler: &Object, now: Time) -> Vec<TableCell> {
         scaler.name().into(),
         reference(body).into(),
         targets(body).into(),
-        or(&body.plain("spec.minReplicas"), "<unset>").into(),
+        text_or(&body.plain("spec.minReplicas"), "<unset>").into(),
         body.int("spec.maxReplicas").into(),
         body.int("status.currentReplicas").into(),
         age_since(scaler.created(), now).into(),
@@ -44,7 +44,7 @@ fn cells(scaler: &Object, now: Time) -> Vec<TableCell> {
 struct MetricTarget<'a> {
     /// The source in the spec, from the field for the metric's type.
     spec: &'a Value,
-    /// The same source in the status.
+    /// The source of the same metric in the status.
     current: &'a Value,
 }
 
@@ -66,7 +66,7 @@ impl<'a> MetricTarget<'a> {
     }
 
     fn current_text(&self, field: &str) -> String {
-        or(&self.current.plain(&format!("current.{field}")), "<unknown>").to_owned()
+        text_or(&self.current.plain(&format!("current.{field}")), "<unknown>").to_owned()
     }
 }
 
@@ -121,7 +121,7 @@ fn describe(scaler: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     for (at, metric) in body.list("spec.metrics").iter().enumerate() {
         describe_metric(out, metric.text("type"), &MetricTarget::from_body(body, at, metric));
     }
-    out.field(0, "Min replicas", or(&body.plain("spec.minReplicas"), "<unset>"));
+    out.field(0, "Min replicas", text_or(&body.plain("spec.minReplicas"), "<unset>"));
     out.field(0, "Max replicas", body.int("spec.maxReplicas"));
     if let Some(behavior) = body.value_at("spec").get("behavior") {
         out.heading(0, "Behavior");
@@ -202,7 +202,7 @@ fn rules(out: &mut Describe, label: &str, rules: &Value) {
     }
     let policies = rules.list("policies");
     if !policies.is_empty() {
-        out.line(2, format_args!("Select Policy: {}", or(rules.text("selectPolicy"), "Max")));
+        out.line(2, format_args!("Select Policy: {}", text_or(rules.text("selectPolicy"), "Max")));
         out.heading(2, "Policies");
     }
     for policy in policies {

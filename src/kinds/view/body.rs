@@ -64,7 +64,7 @@ impl BodyRead for Value {
 }
 
 /// The text, or a placeholder when it is empty.
-pub fn or<'a>(text: &'a str, absent: &'a str) -> &'a str {
+pub fn text_or<'a>(text: &'a str, absent: &'a str) -> &'a str {
     if text.is_empty() { absent } else { text }
 }
 

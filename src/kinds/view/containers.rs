@@ -1,7 +1,7 @@
 //! Containers and pod templates in the descriptions of pods and workloads.
 
 use super::age::rfc1123;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::related::selector;
 use super::{Describe, volumes};
 use crate::kinds::probe_handler::ProbeHandler;
@@ -100,7 +100,7 @@ impl DescribePlace<'_> {
         for (name, field) in [("Port", "containerPort"), ("Host Port", "hostPort")] {
             let ports: Vec<String> = container.list("ports").iter().map(|port| port_text(port, field)).collect();
             let plural = if ports.len() > 1 { "s" } else { "" };
-            out.field(2, &format!("{name}{plural}"), or(&ports.join(", "), "<none>"));
+            out.field(2, &format!("{name}{plural}"), text_or(&ports.join(", "), "<none>"));
         }
         let profile = container.value_at("securityContext.seccompProfile");
         if !profile.is_null() {

@@ -1,7 +1,7 @@
 //! CronJobs.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, or, truth_or_unset};
+use super::body::{BodyRead, text_or, truth_or_unset};
 use super::containers::{names_and_images, template};
 use super::related::selector;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
@@ -50,7 +50,7 @@ fn describe(job: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.field(0, "Schedule", spec.text("schedule"));
     out.field(0, "Concurrency Policy", spec.text("concurrencyPolicy"));
     out.field(0, "Suspend", truth_or_unset(spec.value_at("suspend")));
-    out.field(0, "Time Zone", or(spec.text("timeZone"), "<unset>"));
+    out.field(0, "Time Zone", text_or(spec.text("timeZone"), "<unset>"));
     out.field(0, "Successful Job History Limit", or_unset(spec.plain("successfulJobsHistoryLimit"), ""));
     out.field(0, "Failed Job History Limit", or_unset(spec.plain("failedJobsHistoryLimit"), ""));
     out.field(0, "Starting Deadline Seconds", or_unset(spec.plain("startingDeadlineSeconds"), "s"));
@@ -69,6 +69,6 @@ fn describe(job: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
         None => out.field(0, "Last Schedule Time", "<unset>"),
     }
     let active: Vec<&str> = body.list("status.active").iter().map(|active| active.text("name")).collect();
-    out.field(0, "Active Jobs", or(&active.join(", "), "<none>"));
+    out.field(0, "Active Jobs", text_or(&active.join(", "), "<none>"));
     events::write_events(job, related, out);
 }

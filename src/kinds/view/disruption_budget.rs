@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets.
 
 use super::age::age_since;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::related::selector;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
@@ -21,8 +21,8 @@ fn cells(budget: &Object, now: Time) -> Vec<TableCell> {
     let spec = budget.0.value_at("spec");
     vec![
         budget.name().into(),
-        or(&spec.plain("minAvailable"), "N/A").into(),
-        or(&spec.plain("maxUnavailable"), "N/A").into(),
+        text_or(&spec.plain("minAvailable"), "N/A").into(),
+        text_or(&spec.plain("maxUnavailable"), "N/A").into(),
         budget.0.int("status.disruptionsAllowed").into(),
         age_since(budget.created(), now).into(),
     ]

@@ -1,7 +1,7 @@
 //! Endpoints and EndpointSlices.
 
 use super::age::age_since;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::service::first_few;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time, host_port};
@@ -45,14 +45,15 @@ fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<TableCell> {
 
 fn slice_cells(slice: &Object, now: Time) -> Vec<TableCell> {
     let body = &slice.0;
-    let ports: Vec<String> = body.list("ports").iter().map(|port| or(&port.plain("port"), "*").to_owned()).collect();
+    let ports: Vec<String> =
+        body.list("ports").iter().map(|port| text_or(&port.plain("port"), "*").to_owned()).collect();
     let addresses: Vec<String> =
         body.list("endpoints").iter().flat_map(|endpoint| endpoint.texts("addresses")).map(str::to_owned).collect();
     vec![
         slice.name().into(),
         body.text("addressType").into(),
-        or(&first_few(&ports, SHOWN), "<unset>").into(),
-        or(&first_few(&addresses, SHOWN), "<unset>").into(),
+        text_or(&first_few(&ports, SHOWN), "<unset>").into(),
+        text_or(&first_few(&addresses, SHOWN), "<unset>").into(),
         age_since(slice.created(), now).into(),
     ]
 }
@@ -62,7 +63,10 @@ fn ports_table(out: &mut Describe, level: usize, ports: &[Value]) {
     out.header(level + 1, &["Name", "Port", "Protocol"]);
     for port in ports {
         let number = port.plain("port");
-        out.row(level + 1, &[&or(port.text("name"), "<unset>"), &or(&number, "<unset>"), &port.text("protocol")]);
+        out.row(
+            level + 1,
+            &[&text_or(port.text("name"), "<unset>"), &text_or(&number, "<unset>"), &port.text("protocol")],
+        );
     }
 }
 
@@ -73,7 +77,7 @@ fn describe_endpoints(endpoints: &Object, related: &dyn RelatedObjects, out: &mu
     for subset in endpoints.0.list("subsets") {
         for (label, field) in [("Addresses", "addresses"), ("NotReadyAddresses", "notReadyAddresses")] {
             let addresses: Vec<&str> = subset.list(field).iter().map(|address| address.text("ip")).collect();
-            out.field(1, label, or(&addresses.join(","), "<none>"));
+            out.field(1, label, text_or(&addresses.join(","), "<none>"));
         }
         if !subset.list("ports").is_empty() {
             ports_table(out, 1, subset.list("ports"));
@@ -103,13 +107,13 @@ fn describe_slice(slice: &Object, related: &dyn RelatedObjects, out: &mut Descri
 }
 
 fn describe_endpoint(out: &mut Describe, endpoint: &Value) {
-    out.field(1, "- Addresses", or(&endpoint.texts("addresses").join(", "), "<none>"));
+    out.field(1, "- Addresses", text_or(&endpoint.texts("addresses").join(", "), "<none>"));
     out.heading(2, "Conditions");
-    out.field(3, "Ready", or(&endpoint.plain("conditions.ready"), "<unset>"));
-    out.field(2, "Hostname", or(endpoint.text("hostname"), "<unset>"));
+    out.field(3, "Ready", text_or(&endpoint.plain("conditions.ready"), "<unset>"));
+    out.field(2, "Hostname", text_or(endpoint.text("hostname"), "<unset>"));
     if let Some(target) = endpoint.get("targetRef") {
         out.field(2, "TargetRef", format_args!("{}/{}", target.text("kind"), target.text("name")));
     }
-    out.field(2, "NodeName", or(endpoint.text("nodeName"), "<unset>"));
-    out.field(2, "Zone", or(endpoint.text("zone"), "<unset>"));
+    out.field(2, "NodeName", text_or(endpoint.text("nodeName"), "<unset>"));
+    out.field(2, "Zone", text_or(endpoint.text("zone"), "<unset>"));
 }

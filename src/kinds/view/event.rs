@@ -1,7 +1,7 @@
 //! Events, of the core group and of events.k8s.io.
 
 use super::age::age_since;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::{Column, KindView, TableCell, generic};
 use crate::object::{Object, Time};
 use serde_json::Value;
@@ -54,10 +54,10 @@ fn cells(event: &Object, now: Time) -> Vec<TableCell> {
 
 fn source(body: &Value) -> String {
     let source = either(body, "source", "deprecatedSource");
-    let component = or(
+    let component = text_or(
         source.text("component"),
         either(body, "reportingComponent", "reportingController").as_str().unwrap_or_default(),
     );
-    let host = or(source.text("host"), body.text("reportingInstance"));
+    let host = text_or(source.text("host"), body.text("reportingInstance"));
     if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
 }

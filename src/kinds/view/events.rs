@@ -1,7 +1,7 @@
 //! Events: the last section of a description, and the rows of `kubectl events`.
 
 use super::age::age_since;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::{Describe, RelatedObjects};
 use crate::object::{Object, Time};
 
@@ -20,7 +20,7 @@ pub fn write_events(object: &Object, related: &dyn RelatedObjects, out: &mut Des
             && (same_uid || of_node)
     };
     if related.show_events() {
-        let namespace = or(object.namespace(), "default");
+        let namespace = text_or(object.namespace(), "default");
         let mut events: Vec<Object> = related.list("events", namespace).into_iter().filter(about).collect();
         section(out, &mut events, related.now());
     }
@@ -37,7 +37,7 @@ fn section(out: &mut Describe, events: &mut [Object], now: Time) {
     out.line(1, "----\t------\t----\t----\t-------");
     for event in events {
         let body = &event.0;
-        let from = or(body.text("source.component"), reporter(event));
+        let from = text_or(body.text("source.component"), reporter(event));
         let path = body.text("involvedObject.fieldPath");
         let message = body.text("message").trim();
         let message = if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") };

@@ -1,7 +1,7 @@
 //! Images.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
@@ -63,7 +63,7 @@ pub fn brief(all: &[&str]) -> String {
 
 /// Writes the last build; absent fields are omitted.
 fn last_build(build: &Value, out: &mut Describe) {
-    out.field(1, "State", or(build.text("state"), "<not built yet>"));
+    out.field(1, "State", text_or(build.text("state"), "<not built yet>"));
     for (name, field) in [("Started", "startedAt"), ("Finished", "finishedAt")] {
         if build.has(field) {
             out.field(1, name, rfc1123(build.time(field)));
@@ -83,7 +83,7 @@ fn describe(image: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.labels_and_annotations(image);
     out.values(0, "Patterns", spec.texts("patterns"));
     out.field(0, "Entrypoint", entrypoint(image, words));
-    out.field(0, "Command", or(&words(&spec.texts("command")), "<none>"));
+    out.field(0, "Command", text_or(&words(&spec.texts("command")), "<none>"));
     for (name, field) in [("Programs", "programs"), ("Path", "path"), ("Volumes", "volumes")] {
         if spec.has(field) {
             out.values(0, name, spec.texts(field));
@@ -92,26 +92,26 @@ fn describe(image: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     if spec.has("package") {
         out.field(0, "Package", spec.text("package"));
     }
-    out.field(0, "Working Dir", or(spec.text("workingDir"), "<none>"));
-    out.field(0, "User", or(spec.text("user"), "<none>"));
-    out.field(0, "Filesystem", or(spec.text("filesystem"), "<none>"));
+    out.field(0, "Working Dir", text_or(spec.text("workingDir"), "<none>"));
+    out.field(0, "User", text_or(spec.text("user"), "<none>"));
+    out.field(0, "Filesystem", text_or(spec.text("filesystem"), "<none>"));
     let variables = spec.list("env").iter().map(|one| format!("{}={}", one.text("name"), one.text("value")));
     out.values(0, "Environment", variables);
     let ports = spec
         .list("ports")
         .iter()
-        .map(|one| format!("{}/{}", one.int("containerPort"), or(one.text("protocol"), "TCP")));
+        .map(|one| format!("{}/{}", one.int("containerPort"), text_or(one.text("protocol"), "TCP")));
     out.values(0, "Ports", ports);
     if spec.has("build") {
         out.heading(0, "Build");
         out.field(1, "Command", words(&spec.texts("build.command")));
-        out.field(1, "Working Dir", or(spec.text("build.workingDir"), "<none>"));
+        out.field(1, "Working Dir", text_or(spec.text("build.workingDir"), "<none>"));
         last_build(image.0.value_at("status.build"), out);
     }
     if spec.has("watch") {
         out.values(0, "Watch", spec.texts("watch"));
         out.heading(0, "Sources");
-        out.field(1, "Digest", or(image.0.text("status.sources.digest"), "<none>"));
+        out.field(1, "Digest", text_or(image.0.text("status.sources.digest"), "<none>"));
         out.field(1, "Files", image.0.int("status.sources.files"));
         if image.0.has("status.sources.message") {
             out.field(1, "Message", image.0.text("status.sources.message"));

@@ -1,7 +1,7 @@
 //! Ingresses and their classes.
 
 use super::age::age_since;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::service::{endpoints, first_few, load_balancer_addresses, slices_of};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
@@ -39,7 +39,7 @@ fn cells(ingress: &Object, now: Time) -> Vec<TableCell> {
     vec![
         ingress.name().into(),
         TableCell::or_none(body.text("spec.ingressClassName")),
-        or(&first_few(&hosts, HOSTS_SHOWN), "*").into(),
+        text_or(&first_few(&hosts, HOSTS_SHOWN), "*").into(),
         load_balancer_addresses(body.value_at("status.loadBalancer")).into(),
         ports(body).into(),
         age_since(ingress.created(), now).into(),
@@ -89,7 +89,7 @@ fn describe(ingress: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
     if body.list("status.loadBalancer.ingress").iter().any(|point| point.has("ports")) {
         out.field(0, "Ports", ports(body) + usual_ports(body));
     }
-    out.field(0, "Ingress Class", or(spec.text("ingressClassName"), "<none>"));
+    out.field(0, "Ingress Class", text_or(spec.text("ingressClassName"), "<none>"));
     let default = spec.get("defaultBackend").map_or_else(|| "<default>".into(), backend);
     out.field(0, "Default backend", &default);
     if !spec.list("tls").is_empty() {
@@ -106,7 +106,7 @@ fn describe(ingress: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
     out.header(1, &["Host", "Path", "Backends"]);
     let rules: Vec<&Value> = spec.list("rules").iter().filter(|rule| rule.has("http")).collect();
     for rule in &rules {
-        out.line(1, format_args!("{}\t", or(rule.text("host"), "*")));
+        out.line(1, format_args!("{}\t", text_or(rule.text("host"), "*")));
         for path in rule.list("http.paths") {
             out.line(2, format_args!("\t{} \t{}", path.text("path"), backend(path.value_at("backend"))));
         }
@@ -121,7 +121,7 @@ fn describe(ingress: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
 /// Formats a backend with its endpoints, such as `svc:80 (10.0.0.1:8080)`.
 fn backend_text(backend: &Value, namespace: &str, related: &dyn RelatedObjects) -> String {
     if let Some(resource) = backend.get("resource") {
-        let group = or(resource.text("apiGroup"), "<none>");
+        let group = text_or(resource.text("apiGroup"), "<none>");
         return format!("APIGroup: {group}, Kind: {}, Name: {}", resource.text("kind"), resource.text("name"));
     }
     let Some(wanted) = backend.get("service") else { return String::new() };

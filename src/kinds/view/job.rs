@@ -84,7 +84,7 @@ fn describe(job: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
         }
     };
     field(out, "Parallelism", "spec.parallelism");
-    out.field(0, "Completions", super::body::or(&body.plain("spec.completions"), "<unset>"));
+    out.field(0, "Completions", super::body::text_or(&body.plain("spec.completions"), "<unset>"));
     field(out, "Completion Mode", "spec.completionMode");
     field(out, "Suspend", "spec.suspend");
     field(out, "Backoff Limit", "spec.backoffLimit");

@@ -1,6 +1,6 @@
 //! LimitRanges.
 
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn rows(out: &mut Describe, indent: &str, range: &Object) {
             .collect();
         for resource in resources {
             let amount = |field: &str| limit.value_at(field).get(resource).and_then(Value::as_str).unwrap_or_default();
-            let amounts = AMOUNTS.map(|field| or(amount(field), "-")).join("\t");
+            let amounts = AMOUNTS.map(|field| text_or(amount(field), "-")).join("\t");
             out.line(0, format_args!("{indent}{}\t{resource}\t{amounts}", limit.text("type")));
         }
     }

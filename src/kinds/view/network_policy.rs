@@ -1,7 +1,7 @@
 //! NetworkPolicies.
 
 use super::age::age_since;
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::related::selector;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell};
 use crate::object::{Object, Time};
@@ -31,7 +31,7 @@ fn describe(policy: &Object, _related: &dyn RelatedObjects, out: &mut Describe) 
     out.line(1, format_args!("PodSelector:     {pods}"));
     direction(out, "ingress", types.contains(&"Ingress"), spec.list("ingress"), "From", "from", "source");
     direction(out, "egress", types.contains(&"Egress"), spec.list("egress"), "To", "to", "destination");
-    out.line(1, format_args!("Policy Types: {}", or(&types.join(", "), "<none>")));
+    out.line(1, format_args!("Policy Types: {}", text_or(&types.join(", "), "<none>")));
 }
 
 fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &str, field: &str, end: &str) {
@@ -50,7 +50,7 @@ fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &
             out.line(2, "To Port: <any> (traffic allowed to all ports)");
         }
         for port in rule.list("ports") {
-            let (number, protocol) = (port.plain("port"), or(port.text("protocol"), "TCP"));
+            let (number, protocol) = (port.plain("port"), text_or(port.text("protocol"), "TCP"));
             match port.value_at("endPort").as_i64() {
                 Some(last) => out.line(2, format_args!("To Port Range: {number}-{last}/{protocol}")),
                 None => out.line(2, format_args!("To Port: {number}/{protocol}")),

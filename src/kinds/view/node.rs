@@ -1,7 +1,7 @@
 //! Nodes.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::pod_resources::{ResourceAmounts, total_for_pod};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::quantity::Quantity;
@@ -32,7 +32,7 @@ fn cells(node: &Object, now: Time) -> Vec<TableCell> {
         let found = body.list("status.addresses").iter().find(|address| address.text("type") == kind);
         TableCell::or_none(found.map_or("", |address| address.text("address")))
     };
-    let known = |field: &str| TableCell::from(or(info.text(field), "<unknown>"));
+    let known = |field: &str| TableCell::from(text_or(info.text(field), "<unknown>"));
     let kernel = match (info.text("kernelVersion"), info.text("architecture")) {
         ("", _) => "<unknown>".into(),
         (kernel, "") => kernel.to_owned(),
@@ -41,7 +41,7 @@ fn cells(node: &Object, now: Time) -> Vec<TableCell> {
     vec![
         node.name().into(),
         status(body).into(),
-        or(&roles(node), "<none>").into(),
+        text_or(&roles(node), "<none>").into(),
         age_since(node.created(), now).into(),
         info.text("kubeletVersion").into(),
         address("InternalIP"),
@@ -78,7 +78,7 @@ fn roles(node: &Object) -> String {
 fn describe(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let body = &node.0;
     out.field(0, "Name", node.name());
-    out.field(0, "Roles", or(&roles(node), "<none>"));
+    out.field(0, "Roles", text_or(&roles(node), "<none>"));
     out.labels_and_annotations(node);
     out.field(0, "CreationTimestamp", rfc1123(node.created()));
     let mut taints: Vec<&Value> = body.list("spec.taints").iter().collect();
@@ -122,7 +122,7 @@ fn lease(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     let spec = lease.0.value_at("spec");
     let moment = |field: &str| if spec.has(field) { rfc1123(spec.time(field)) } else { "<unset>".into() };
     out.heading(0, "Lease");
-    out.field(1, "HolderIdentity", or(spec.text("holderIdentity"), "<unset>"));
+    out.field(1, "HolderIdentity", text_or(spec.text("holderIdentity"), "<unset>"));
     out.field(1, "AcquireTime", moment("acquireTime"));
     out.field(1, "RenewTime", moment("renewTime"));
 }

@@ -41,10 +41,10 @@ fn cells(volume: &Object, now: Time) -> Vec<TableCell> {
         phase.into(),
         claim(body).into(),
         claim_class(body).into(),
-        super::body::or(attributes, "<unset>").into(),
+        super::body::text_or(attributes, "<unset>").into(),
         body.text("status.reason").into(),
         age_since(volume.created(), now).into(),
-        super::body::or(body.text("spec.volumeMode"), "<unset>").into(),
+        super::body::text_or(body.text("spec.volumeMode"), "<unset>").into(),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! PersistentVolumeClaims.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, go_list, or};
+use super::body::{BodyRead, go_list, text_or};
 use super::storage::{access_modes, claim_class};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
@@ -41,9 +41,9 @@ fn cells(claim: &Object, now: Time) -> Vec<TableCell> {
         capacity.into(),
         modes.into(),
         claim_class(body).into(),
-        or(body.text("spec.volumeAttributesClassName"), "<unset>").into(),
+        text_or(body.text("spec.volumeAttributesClassName"), "<unset>").into(),
         age_since(claim.created(), now).into(),
-        or(body.text("spec.volumeMode"), "<unset>").into(),
+        text_or(body.text("spec.volumeMode"), "<unset>").into(),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Pods: readiness, a one-word status, and the description.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, or};
+use super::body::{BodyRead, text_or};
 use super::containers::{DescribePlace, resources, tolerations, topology_spread};
 use super::related::controlled_by;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
@@ -108,7 +108,7 @@ impl PodSummary {
         let mut summary = PodSummary {
             ready: 0,
             total: body.list("spec.containers").len() + sidecars(body).count(),
-            status: or(body.text("status.reason"), phase).to_owned(),
+            status: text_or(body.text("status.reason"), phase).to_owned(),
             restarts: 0,
             last_restart: None,
         };
@@ -305,7 +305,7 @@ fn conditions(body: &Value, out: &mut Describe) {
         out.line(1, "Type\tStatus");
         for gate in gates {
             let kind = gate.text("conditionType");
-            out.line(1, format_args!("{kind} \t{} ", or(condition(body, kind), "<none>")));
+            out.line(1, format_args!("{kind} \t{} ", text_or(condition(body, kind), "<none>")));
         }
     }
     let conditions = body.list("status.conditions");

@@ -1,7 +1,7 @@
 //! Services.
 
 use super::age::age_since;
-use super::body::{BodyRead, joined_pairs, or};
+use super::body::{BodyRead, joined_pairs, text_or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time, host_port};
 use serde_json::Value;
@@ -45,16 +45,16 @@ fn external_ip(body: &Value) -> String {
             let balanced = load_balancer_addresses(body.value_at("status.loadBalancer"));
             let all: Vec<&str> =
                 [balanced.as_str(), external.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
-            or(&all.join(","), "<pending>").to_owned()
+            text_or(&all.join(","), "<pending>").to_owned()
         }
-        _ => or(&external, "<none>").to_owned(),
+        _ => text_or(&external, "<none>").to_owned(),
     }
 }
 
 /// The addresses or host names in a load balancer's status.
 pub fn load_balancer_addresses(status: &Value) -> String {
     let points = status.list("ingress").iter();
-    let sorted: BTreeSet<&str> = points.map(|point| or(point.text("ip"), point.text("hostname"))).collect();
+    let sorted: BTreeSet<&str> = points.map(|point| text_or(point.text("ip"), point.text("hostname"))).collect();
     sorted.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
 }
 
@@ -63,7 +63,7 @@ fn ports(ports: &[Value]) -> String {
         0 => format!("{}/{}", port.int("port"), port.text("protocol")),
         node => format!("{}:{node}/{}", port.int("port"), port.text("protocol")),
     };
-    or(&ports.iter().map(text).collect::<Vec<_>>().join(","), "<none>").to_owned()
+    text_or(&ports.iter().map(text).collect::<Vec<_>>().join(","), "<none>").to_owned()
 }
 
 fn describe(service: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
@@ -76,9 +76,9 @@ fn describe(service: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
     if spec.has("ipFamilyPolicy") {
         out.field(0, "IP Family Policy", spec.text("ipFamilyPolicy"));
     }
-    out.field(0, "IP Families", or(&spec.texts("ipFamilies").join(","), "<none>"));
+    out.field(0, "IP Families", text_or(&spec.texts("ipFamilies").join(","), "<none>"));
     out.field(0, "IP", spec.text("clusterIP"));
-    out.field(0, "IPs", or(&spec.texts("clusterIPs").join(","), "<none>"));
+    out.field(0, "IPs", text_or(&spec.texts("clusterIPs").join(","), "<none>"));
     let fields = [
         ("External IPs", spec.texts("externalIPs").join(",")),
         ("Desired LoadBalancer IP", spec.plain("loadBalancerIP")),
@@ -118,7 +118,7 @@ fn load_balancer_ingress(body: &Value) -> String {
 }
 
 fn describe_port(out: &mut Describe, port: &Value, slices: &[Object]) {
-    let (name, protocol) = (or(port.text("name"), "<unset>"), port.text("protocol"));
+    let (name, protocol) = (text_or(port.text("name"), "<unset>"), port.text("protocol"));
     out.field(0, "Port", format_args!("{name}\t{}/{protocol}", port.int("port")));
     out.field(0, "TargetPort", format_args!("{}/{protocol}", port.plain("targetPort")));
     if port.has("appProtocol") {

@@ -1,7 +1,7 @@
 //! StatefulSets.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, go_list, or};
+use super::body::{BodyRead, go_list, text_or};
 use super::containers::{names_and_images, template};
 use super::related::{pods_status, selector};
 use super::storage::claim_class;
@@ -59,7 +59,7 @@ fn claims(out: &mut Describe, claims: &[Value]) {
         out.field(1, "StorageClass", claim_class(claim));
         out.pairs(1, "Labels", &claim.pairs("metadata.labels"));
         out.pairs(1, "Annotations", &claim.pairs("metadata.annotations"));
-        out.field(1, "Capacity", or(&claim.plain("spec.resources.requests.storage"), "<default>"));
+        out.field(1, "Capacity", text_or(&claim.plain("spec.resources.requests.storage"), "<default>"));
         out.field(1, "Access Modes", go_list(&claim.texts("spec.accessModes")));
     }
 }

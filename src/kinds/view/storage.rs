@@ -1,7 +1,7 @@
 //! Storage classes and drivers, and shared columns of claims and volumes.
 
 use super::age::{age_since, rfc1123};
-use super::body::{BodyRead, go_list, or, truth_or_unset};
+use super::body::{BodyRead, go_list, text_or, truth_or_unset};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, generic};
 use crate::kinds::default_class;
 use crate::object::{Object, Time};
@@ -75,7 +75,11 @@ pub static CSI_STORAGE_CAPACITY: KindView = KindView {
     columns: &[Column::text("Name"), Column::text("StorageClassName"), Column::text("Capacity")],
     cells: |known, _| {
         let body = &known.0;
-        vec![known.name().into(), body.text("storageClassName").into(), or(&body.plain("capacity"), "<unset>").into()]
+        vec![
+            known.name().into(),
+            body.text("storageClassName").into(),
+            text_or(&body.plain("capacity"), "<unset>").into(),
+        ]
     },
     describe: generic::describe,
 };
@@ -119,8 +123,8 @@ fn class_cells(class: &Object, now: Time) -> Vec<TableCell> {
     vec![
         format!("{}{mark}", class.name()).into(),
         body.text("provisioner").into(),
-        or(body.text("reclaimPolicy"), "Delete").into(),
-        or(body.text("volumeBindingMode"), "Immediate").into(),
+        text_or(body.text("reclaimPolicy"), "Delete").into(),
+        text_or(body.text("volumeBindingMode"), "Immediate").into(),
         body.flag("allowVolumeExpansion").into(),
         age_since(class.created(), now).into(),
     ]
@@ -195,9 +199,9 @@ fn csi_driver_cells(driver: &Object, now: Time) -> Vec<TableCell> {
         spec.value_at("attachRequired").as_bool().unwrap_or(true).into(),
         spec.flag("podInfoOnMount").into(),
         spec.flag("storageCapacity").into(),
-        or(&audiences.join(","), "<unset>").into(),
+        text_or(&audiences.join(","), "<unset>").into(),
         spec.flag("requiresRepublish").into(),
-        or(&modes, "<none>").into(),
+        text_or(&modes, "<none>").into(),
         age_since(driver.created(), now).into(),
     ]
 }

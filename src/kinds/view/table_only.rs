@@ -1,7 +1,7 @@
 //! Kinds with specific columns and a generic description.
 
 use super::age::age_since;
-use super::body::{BodyRead, joined_pairs, or};
+use super::body::{BodyRead, joined_pairs, text_or};
 use super::containers::names_and_images;
 use super::limit_range::{CREATED, created_at};
 use super::related::selector;
@@ -146,7 +146,7 @@ fn signing_request(request: &Object, now: Time) -> Vec<TableCell> {
     vec![
         request.name().into(),
         age_since(request.created(), now).into(),
-        or(body.text("spec.signerName"), "<none>").into(),
+        text_or(body.text("spec.signerName"), "<none>").into(),
         body.text("spec.username").into(),
         duration.into(),
         signing_state(body).into(),
@@ -200,7 +200,7 @@ fn flow_schema(schema: &Object, now: Time) -> Vec<TableCell> {
         schema.name().into(),
         body.text("spec.priorityLevelConfiguration.name").into(),
         body.int("spec.matchingPrecedence").into(),
-        or(body.text("spec.distinguisherMethod.type"), "<none>").into(),
+        text_or(body.text("spec.distinguisherMethod.type"), "<none>").into(),
         age_since(schema.created(), now).into(),
         dangling.map_or("?", |known| known.text("status")).into(),
     ]

@@ -1,7 +1,7 @@
 //! Volumes of pods and sources of PersistentVolumes in descriptions.
 
 use super::Describe;
-use super::body::{BodyRead, go_list, or};
+use super::body::{BodyRead, go_list, text_or};
 use super::storage::claim_class;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
@@ -86,7 +86,7 @@ fn empty_dir(out: &mut Describe, source: &Value) {
     out.field(2, "Medium", source.text("medium"));
     let limit = source.plain("sizeLimit");
     let none = Quantity::parse(&limit).is_ok_and(|limit| limit.is_zero());
-    out.field(2, "SizeLimit", if none { "<unset>" } else { or(&limit, "<unset>") });
+    out.field(2, "SizeLimit", if none { "<unset>" } else { text_or(&limit, "<unset>") });
 }
 
 fn projected(out: &mut Describe, projected: &Value) {

@@ -31,7 +31,7 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
 }
 
 /// Longest wait for measurements of pods; after that an eviction goes by those that have arrived.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(2);
+const MEASUREMENT_TIMEOUT: SignedDuration = SignedDuration::from_secs(2);
 
 /// Conditions: name, then reason and message when the condition is true, and when it is false.
 const CONDITIONS: [(&str, [&str; 2], [&str; 2]); 3] = [
@@ -164,11 +164,11 @@ fn is_going(pod: &Row) -> bool {
 fn are_measured(world: &World, pods: &[&Row], at: Time, plan: &mut Plan) -> bool {
     let answered = |pod: &&&Row| world.facts.pods.get(&pod.uid).is_some_and(|facts| facts.measured >= Some(at));
     let answers = pods.iter().filter(answered).count();
-    if answers == 0 && world.now < at + PATIENCE {
+    if answers == 0 && world.now < at + MEASUREMENT_TIMEOUT {
         plan.effects.push(Effect::Measure { pods: pods.iter().map(|pod| pod.uid.clone()).collect() });
     }
-    if answers < pods.len() && world.now < at + PATIENCE {
-        plan.wake_at(at + PATIENCE);
+    if answers < pods.len() && world.now < at + MEASUREMENT_TIMEOUT {
+        plan.wake_at(at + MEASUREMENT_TIMEOUT);
         return false;
     }
     true
@@ -292,8 +292,8 @@ mod tests {
         world.facts.pods.get_mut("one").unwrap().measured = None;
         let asks = |plan: &Plan| plan.effects.iter().filter(|effect| matches!(effect, Effect::Measure { .. })).count();
         let plan = planned(&world);
-        assert_eq!((asks(&plan), going(&plan).len(), plan.wake), (1, 0, Some(now() + PATIENCE)));
-        world.now = now() + PATIENCE;
+        assert_eq!((asks(&plan), going(&plan).len(), plan.wake), (1, 0, Some(now() + MEASUREMENT_TIMEOUT)));
+        world.now = now() + MEASUREMENT_TIMEOUT;
         let plan = planned(&world);
         assert_eq!((asks(&plan), going(&plan).len()), (0, 1), "nobody waits for an answer for ever");
     }

@@ -127,7 +127,7 @@ impl ResolvConf {
         config
     }
 
-    /// An option holds in place of the one of its name.
+    /// An option replaces the previous option of the same name.
     fn set(&mut self, name: &str, value: &str) {
         let text = if value.is_empty() { name.to_owned() } else { format!("{name}:{value}") };
         match self.options.iter_mut().find(|one| one.split(':').next() == Some(name)) {

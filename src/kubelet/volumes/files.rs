@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{
 
 /// Default mode of files.
 const MODE: i32 = 0o644;
-/// Every pod mounts it; no pod waits for it.
+/// The ConfigMap with the cluster's authority, which every pod mounts and no pod waits for.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Files, or what is missing.

@@ -32,7 +32,7 @@ pub fn hosts_files(pod: &LocalPod, ip: &str) -> (Volume, Vec<VolumeMountPoint>) 
     (Volume { name: VOLUME.into(), source }, mounts)
 }
 
-/// As the kubelet writes it, entry for entry.
+/// Returns the hosts file with the kubelet's entries, in the kubelet's order.
 fn hosts(pod: &LocalPod, ip: &str) -> String {
     let mut text = String::from(
         "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\

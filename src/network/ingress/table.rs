@@ -33,7 +33,7 @@ enum PathMatchKind {
 pub enum RouteMatch<'a> {
     /// No rule matches.
     Nothing,
-    /// A rule with a backend that is no Service.
+    /// A rule with a backend that is not a Service.
     Unknown,
     /// A port of a Service.
     Service(&'a IngressBackend),
@@ -96,7 +96,7 @@ impl IngressTable {
 }
 
 impl PathEntry {
-    /// Whether a path matches. Prefixes are compared element by element: `/a` is no prefix of `/ab`.
+    /// Whether a path matches. Prefixes are compared element by element: `/a` is not a prefix of `/ab`.
     fn matches(&self, path: &str) -> bool {
         match self.kind {
             PathMatchKind::Exact => *self.path == *path,

@@ -12,9 +12,9 @@ use std::rc::Rc;
 /// Direction of a connection, as seen by a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Into the pod.
+    /// Into the pod: a client connects to it.
     Ingress,
-    /// Out of it.
+    /// Out of the pod: it connects to a server.
     Egress,
 }
 

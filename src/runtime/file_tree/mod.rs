@@ -58,18 +58,19 @@ pub fn is_kind(file: impl AsFd, kind: FileType) -> Result<bool> {
 pub fn set_mode(file: impl AsFd, mode: u32) -> Result<()> {
     let mode = Mode::from_raw_mode(mode);
     match fchmod(&file, mode) {
-        // A descriptor that was opened for nothing: the name in `/proc` stands for what it holds, whatever has its name now.
+        // A descriptor that permits neither reading nor writing (`O_PATH`): its name in `/proc` leads to the opened file, even if another
+        // file has the path now.
         Err(Errno::BADF) if !is_kind(&file, FileType::Symlink)? => chmodat(CWD, path_of(&file), mode, AtFlags::empty()),
         other => other,
     }
 }
 
-/// Gives a file or folder that is open or [held](open_path) to a user and a group; `None` leaves the one that it has.
+/// Sets the owner and group of an opened file or folder, or of one that is [held](open_path); `None` changes neither.
 pub fn set_owner(file: impl AsFd, user: Option<u32>, group: Option<u32>) -> Result<()> {
     chownat(file, c"", user.map(Uid::from_raw), group.map(Gid::from_raw), AtFlags::EMPTY_PATH)
 }
 
-/// Opens what is at a path below a folder, through links as long as they stay below it. As a handle only, which opens nothing.
+/// Opens a handle (`O_PATH`) to the file or folder at a path below a folder; follows symbolic links that stay below it.
 pub fn open_handle_inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
     let path = if path.is_empty() { "." } else { path };
     let stay = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -81,7 +82,7 @@ pub fn open_handle_inside(folder: &OwnedFd, path: &str) -> Result<OwnedFd> {
 pub fn open_inside(folder: &OwnedFd, path: &str) -> std::io::Result<File> {
     let held = open_handle_inside(folder, path)?;
     if !is_kind(&held, FileType::RegularFile)? {
-        return Err(std::io::Error::other("it is no file"));
+        return Err(std::io::Error::other("it is not a file"));
     }
     File::open(path_of(&held))
 }
@@ -91,7 +92,8 @@ pub fn path_of(held: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()))
 }
 
-/// Makes the folders of a path below a folder and opens the last one; goes through no link. What is new has this mode, whatever the umask.
+/// Creates the folders of a path below a folder, and opens the last one; follows no symbolic link. New folders get this mode, whatever the
+/// umask.
 pub fn make_folders(folder: &OwnedFd, path: &str, mode: u32) -> Result<OwnedFd> {
     let mut at = open_folder(folder, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -128,7 +130,7 @@ pub fn names(folder: &OwnedFd) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The number of entries below a folder that are no folders; none when it cannot be read or there are more than `most`.
+/// The number of entries below a folder that are not folders; none when it cannot be read or there are more than `most`.
 pub fn count_files(folder: &OwnedFd, most: usize) -> Option<usize> {
     let mut sum = 0;
     let mut count = |found: WalkEvent| match found {

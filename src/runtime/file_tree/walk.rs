@@ -30,9 +30,9 @@ fn file_id(folder: &OwnedFd) -> Result<FileId> {
 /// Whether a walk goes into other file systems that are mounted below the folder.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mounts {
-    /// They are left out.
+    /// Mounted file systems are left out.
     Skipped,
-    /// They are walked through, too.
+    /// Mounted file systems are walked through, too.
     Entered,
 }
 
@@ -79,14 +79,14 @@ impl Cursor {
 
 /// A step of a walk.
 pub enum WalkEvent<'a> {
-    /// A subfolder was entered. What follows, until it is [left](WalkEvent::Left), lies in it.
+    /// A subfolder was entered. The following entries, until it is [left](WalkEvent::Left), are in it.
     Folder {
         /// The subfolder itself, open.
         folder: &'a OwnedFd,
         /// Its name in the folder above.
         name: &'a CStr,
     },
-    /// An entry that is no folder.
+    /// An entry that is not a folder.
     Other {
         /// The folder that it lies in.
         folder: &'a OwnedFd,
@@ -97,7 +97,7 @@ pub enum WalkEvent<'a> {
     },
     /// A subfolder that could not be entered.
     Closed {
-        /// Why.
+        /// Error of the attempt to enter it.
         error: Errno,
     },
     /// The subfolder that was entered last is left.
@@ -145,7 +145,7 @@ pub fn walk(top: OwnedFd, mounts: Mounts, visit: &mut dyn FnMut(WalkEvent) -> Re
 }
 
 impl Level {
-    /// Reads the next block of entries: visits those that are no folders, and keeps the names of the others.
+    /// Reads the next block of entries: visits those that are not folders, and keeps the names of the others.
     fn read(
         &mut self,
         folder: &OwnedFd,

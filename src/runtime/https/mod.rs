@@ -24,7 +24,7 @@ pub struct HttpsTarget {
     pub port: u16,
     /// The path with its query.
     pub path: String,
-    /// The address to connect to; `None` for the one that the host's name has.
+    /// The address to connect to; `None` for the address of the host's name.
     pub place: Option<SocketAddr>,
     /// Authorities in PEM format; without them those of the system.
     pub authorities: Option<Arc<[u8]>>,
@@ -37,7 +37,7 @@ pub struct HttpsPost {
     pub target: HttpsTarget,
     /// The body.
     pub body: Vec<u8>,
-    /// Time limit for all of it.
+    /// Time limit for the whole request.
     pub timeout: Duration,
     /// Maximum number of bytes of the answer.
     pub most_bytes: usize,

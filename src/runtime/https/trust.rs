@@ -108,9 +108,9 @@ impl TlsClientKey {
 /// The certificates of a machine that is linked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LinkCertificates {
-    /// The certificate that it shows as a client of other machines.
+    /// The certificate that the machine shows to other machines as their client.
     pub client: TlsClientKey,
-    /// The certificate that it shows as a server.
+    /// The certificate that the machine shows as a server.
     pub server: TlsClientKey,
     /// The cluster's authority, PEM.
     pub authority: Arc<str>,
@@ -138,7 +138,7 @@ impl ServerCertVerifier for BundleVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let verified = self.roots.verify_server_cert(certificate, intermediates, name, ocsp, now);
-        // A certificate of an authority that a server shows as its own is such an error: rustls has no name for it.
+        // rustls has no name for the error that a server shows the certificate of an authority as its own.
         let is_in_bundle = |error: &Error| {
             let is_unnamed = matches!(error, Error::InvalidCertificate(CertificateError::Other(_)));
             is_unnamed && self.authorities.iter().any(|authority| authority == certificate)

@@ -353,7 +353,7 @@ fn program_beside_manifest(image: &str, folder: Option<&str>, may_be_missing: bo
         (_, true) => PathBuf::new(),
         (Some(folder), _) => PathBuf::from(folder),
         (None, _) => {
-            return Err("its manifest was not applied from a file, so nobody knows what it is relative to; \
+            return Err("its manifest was not applied from a file, so its folder is unknown; \
                         write an absolute path"
                 .into());
         }

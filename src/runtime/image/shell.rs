@@ -1,6 +1,6 @@
 //! The shell of images that stand for BusyBox: its own passes every variable on, the machine's `sh` may drop some.
 //!
-//! dash, which is `sh` on Debian, drops variables whose names are no shell identifiers (`my.name`). BusyBox' shell and bash keep them.
+//! dash, which is `sh` on Debian, drops variables whose names are not shell identifiers (`my.name`). BusyBox' shell and bash keep them.
 
 use super::programs;
 use crate::world::start::Start;

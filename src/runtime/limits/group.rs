@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct CgroupEntry(Vec<OwnedFd>);
 
 impl CgroupEntry {
-    /// Whether there is nothing to enter.
+    /// Whether there are no groups to enter.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

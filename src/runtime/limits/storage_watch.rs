@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Pause between measurements (Kubernetes: the eviction manager's monitoring interval).
-const PAUSE: Duration = Duration::from_secs(10);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay before the first measurement of a pod.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ fn watch(state: &Path, orders: &Receiver<(Str, Vec<StorageLimit>)>, tell: impl F
             }
             Err(RecvTimeoutError::Timeout) => {
                 pods.retain(|uid, bounds| check_pod(state, uid, bounds, &tell));
-                next = Instant::now() + PAUSE;
+                next = Instant::now() + MEASURE_INTERVAL;
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -66,7 +66,7 @@ fn watch(state: &Path, orders: &Receiver<(Str, Vec<StorageLimit>)>, tell: impl F
 
 /// Whether a pod has to be measured again: it still exists and was within its limits.
 fn check_pod(state: &Path, uid: &Str, bounds: &[StorageLimit], tell: &impl Fn(Report)) -> bool {
-    let pod = folder::pod(state, uid);
+    let pod = folder::pod_path(state, uid);
     if !pod.exists() {
         return false;
     }

@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 /// The last lines of a file.
 pub struct FileTail {
-    /// Offset of the first of them.
+    /// Offset of the first line in the file.
     pub at: u64,
     /// Number of lines.
     pub lines: usize,

@@ -25,7 +25,7 @@ const BLOCK: usize = 64 * 1024;
 /// The exit code of a container that could not be started, as in container runtimes.
 const REFUSED: i32 = 128;
 /// Longest wait before the files are checked again, in case no notification arrives.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Selection of log lines, named as in `kubectl logs` and the API.
 #[derive(Clone, Debug, Default)]
@@ -78,11 +78,11 @@ pub type NextAttemptCheck = Box<dyn Fn(i32) -> bool + Send>;
 
 /// Continuation after an attempt.
 enum AttemptSequel {
-    /// This attempt, which has begun.
+    /// The attempt that has begun.
     Attempt(u32),
     /// An attempt that has not begun.
     Another,
-    /// Nothing.
+    /// No further attempt.
     Nothing,
 }
 
@@ -114,7 +114,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
     if !folder::is_plain_name(uid) || !folder::is_plain_name(container) {
         return Err(LogMissing::Container);
     }
-    let pod = folder::pod(state, uid);
+    let pod = folder::pod_path(state, uid);
     let newest = newest(&pod, container).ok_or(LogMissing::Container)?;
     let attempt = match options.previous && options.waits_after != Some(newest) {
         true => newest
@@ -149,7 +149,7 @@ pub fn open(state: &Path, uid: &str, container: &str, options: LogOptions) -> Re
 }
 
 fn path(pod: &Path, container: &str, attempt: u32) -> PathBuf {
-    pod.join(folder::log(container, attempt))
+    pod.join(folder::log_path(container, attempt))
 }
 
 /// Returns the newest attempt: by the record, or by the files when there is no record.
@@ -311,7 +311,7 @@ impl LogReader {
     /// is more to read.
     fn open_newer_files(&mut self) -> io::Result<bool> {
         let Some(source) = &mut self.current else { return Ok(false) };
-        let files = all_files(&self.pod.join(folder::log(&self.container, self.attempt)));
+        let files = all_files(&self.pod.join(folder::log_path(&self.container, self.attempt)));
         let Some(at) = files.iter().position(|file| inode(file) == source.inode) else {
             // The file was removed: all existing files are newer.
             self.files = files.into();
@@ -340,7 +340,7 @@ impl LogReader {
     fn wait(&self) {
         match &self.watch {
             Some(watch) => {
-                let _ = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&PAUSE));
+                let _ = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&CHECK_INTERVAL));
                 let mut block = [0; 4096];
                 let _ = rustix::io::read(watch, &mut block[..]);
             }

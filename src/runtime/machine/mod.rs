@@ -37,7 +37,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time to wait for shims that do not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SHIM_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that hold connections: starting a shim keeps one busy for about a millisecond.
 const SHARDS: usize = 2;
 
@@ -88,7 +88,7 @@ pub struct AdoptedShims {
 impl AdoptedShims {
     /// Waits for the answers, which come after the shims' reports. A shim that is stopped or busy may give none.
     pub fn wait(self) -> HashMap<Str, PodFacts> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SHIM_ANSWER_TIMEOUT;
         let next = || self.records.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
         let answers = std::iter::repeat_with(next).take(self.count).map_while(|answer| answer);
         answers.map(|(uid, record)| (uid, facts::pod(&record))).collect()
@@ -210,7 +210,7 @@ impl Machine {
             if is_clear { &mut self.undialed } else { &mut unclear }.push(uid.clone());
             found.insert(uid, record.map(|record| facts::pod(&record)).unwrap_or_default());
         }
-        // One that does not answer counts by what could be read of it.
+        // A shim that does not answer counts by its record.
         found.extend(self.adopt(unclear).wait());
         found.values().for_each(|pod| self.register_address(&pod.ip, &pod.namespace));
         if let Ok(tree) = &self.context.limits {

@@ -30,7 +30,7 @@ pub struct Remover {
 }
 
 impl Remover {
-    /// Starts the threads; what is left of volumes that were deleted before is removed at once. `tell` hears why one cannot be removed.
+    /// Starts the threads, which first remove the rest of volumes that were deleted earlier. `tell` receives the errors.
     pub fn start(state: &Path, tell: impl Fn(String) + Send + 'static) -> std::io::Result<Remover> {
         let (pods, orders) = channel();
         let orders = Arc::new(Mutex::new(orders));
@@ -63,7 +63,7 @@ impl Remover {
 fn remove_pods(state: &Path, orders: &Mutex<Receiver<(Str, Done)>>) {
     let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((uid, done)) = next() {
-        done(volumes::remove(&folder::pod(state, &uid)));
+        done(volumes::remove(&folder::pod_path(state, &uid)));
     }
 }
 

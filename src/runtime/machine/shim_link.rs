@@ -5,8 +5,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// An answer longer than this is no shim's of ours.
-const LONGEST: usize = 64 * 1024 * 1024;
+/// An answer longer than this is not from one of kloop's shims.
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes that are received at once: most answers are shorter.
 const BLOCK: usize = 8 * 1024;
@@ -39,13 +39,13 @@ pub enum ParkState {
 pub struct ShimLink {
     /// Its socket.
     pub socket: OwnedFd,
-    /// By which `epoll` names it.
+    /// The number by which `epoll` names the socket.
     pub token: u64,
-    /// Since when.
+    /// Start of the connection.
     pub since: Instant,
     /// Whether the shim has identified itself in this protocol version.
     pub greeted: bool,
-    /// When something was last sent or received.
+    /// Time of the last message in either direction.
     pub used: Instant,
     /// Progress of parking.
     pub park_state: ParkState,
@@ -102,7 +102,7 @@ impl ShimLink {
         false
     }
 
-    /// The answers that have come, and what becomes of the connection. Reads until nothing is left, as `epoll` tells of what comes only once.
+    /// Reads all bytes that have arrived, because `epoll` reports new bytes only once. Returns the answers and the state of the connection.
     pub fn read(&mut self) -> (Vec<ShimAnswer>, LinkState) {
         let mut block = [0; BLOCK];
         let mut link_state = loop {
@@ -131,7 +131,7 @@ impl ShimLink {
             from += end + 1;
         }
         self.inbox.drain(..from);
-        if self.inbox.len() > LONGEST {
+        if self.inbox.len() > MAX_ANSWER_BYTES {
             link_state = LinkState::Foreign;
         }
         (answers, link_state)

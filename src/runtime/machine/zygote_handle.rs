@@ -19,7 +19,7 @@ pub struct ZygoteHandle(Option<(OwnedFd, Pid)>);
 impl ZygoteHandle {
     /// Asks the zygote for a shim and returns the connection to it, which can be used at once; `None` when the zygote is busy.
     pub fn start_shim(&mut self, context: &MachineContext, uid: &str) -> Result<Option<OwnedFd>> {
-        let path = folder::pod(&context.state, uid);
+        let path = folder::pod_path(&context.state, uid);
         folder::private_folder(&path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

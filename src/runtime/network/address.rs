@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// Length of the longest address kind that is read: `sockaddr_in6`.
-pub const LONGEST: usize = 28;
+pub const MAX_SOCKADDR_BYTES: usize = 28;
 
 /// Reads a `sockaddr_in` or `sockaddr_in6`; `None` for other kinds.
 pub fn read(bytes: &[u8]) -> Option<SocketAddr> {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Maximum number of remembered sessions; beyond it the older half is dropped.
-const MOST: usize = 16_384;
+const MAX_SESSIONS: usize = 16_384;
 
 /// A client of a port of a Service with session affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +53,9 @@ impl SessionAffinity {
     /// Records the endpoint of a client and the time.
     pub fn remember(&self, session: AffinitySession, to: SocketAddrV4) {
         let mut sessions = self.sessions();
-        if sessions.len() >= MOST {
+        if sessions.len() >= MAX_SESSIONS {
             let mut times: Vec<Instant> = sessions.values().map(|(_, since)| *since).collect();
-            let (_, middle, _) = times.select_nth_unstable(MOST / 2);
+            let (_, middle, _) = times.select_nth_unstable(MAX_SESSIONS / 2);
             sessions.retain(|_, (_, since)| *since > *middle);
         }
         sessions.insert((session.client, session.port), (to, Instant::now()));
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn number_of_remembered_sessions_is_bounded() {
         let affinity = SessionAffinity::default();
-        let count = MOST as u32 * 3;
+        let count = MAX_SESSIONS as u32 * 3;
         (0..count).for_each(|client| affinity.remember(session(client, "web", 100), endpoint(5)));
-        assert!(affinity.sessions().len() <= MOST);
+        assert!(affinity.sessions().len() <= MAX_SESSIONS);
         assert_eq!(order(&affinity, &session(count - 1, "web", 100), &[4, 5]), [5, 4], "the newest session is kept");
     }
 }

@@ -6,7 +6,7 @@
 //! that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel carries out all
 //! other calls unchanged. On a node of another Kubernetes, pods are on the machine's network, and only their connections to Services change.
 //!
-//! The shim makes the call, on a duplicate of the caller's socket. This is no security boundary: a program can bypass it on purpose.
+//! The shim makes the call, on a duplicate of the caller's socket. This is not a security boundary: a program can bypass it on purpose.
 //! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the low one.
 //! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), what the cluster says ([`tables`]), and what to answer
 //! ([`decide`], which is pure).
@@ -380,7 +380,7 @@ impl FilterListener {
         })
     }
 
-    /// Connects to one of these endpoints of a Service, or to the next one when the first has just gone.
+    /// Connects to an endpoint of a Service; tries the next endpoint when the first one has just ended.
     fn route(
         &mut self,
         notice: &SeccompNotice,

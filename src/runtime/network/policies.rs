@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// The folder of policies in a cluster's folder.
 pub const FOLDER: &str = "policies";
 
-/// First port of clients (`net.ipv4.ip_local_port_range`): a datagram from a port above is no reply of a server.
+/// First port of clients (`net.ipv4.ip_local_port_range`): a datagram from a port above is not a reply of a server.
 pub const EPHEMERAL: u16 = 32_768;
 
 /// Separator between namespace and name, which neither can contain.

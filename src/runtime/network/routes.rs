@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(node_port(80), ["127.9.1.4:8080".parse().unwrap()]);
         assert_eq!(node_port(80), node_port(81));
         assert_eq!(endpoints_of(80, true, 1, 0).len(), 3);
-        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0).endpoints, [], "80 is no node port");
+        assert_eq!(choose_for_node(TEXT, 80, true, Ipv4Addr::LOCALHOST, 0).endpoints, [], "80 is not a node port");
     }
 
     #[test]

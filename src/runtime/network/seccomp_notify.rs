@@ -143,7 +143,7 @@ impl SeccompNotice {
             SocketCall::Name => return None,
             SocketCall::Send => (self.arguments[4], self.arguments[5]),
         };
-        let length = (length as u32 as usize).min(address::LONGEST);
+        let length = (length as u32 as usize).min(address::MAX_SOCKADDR_BYTES);
         address::read(&memory(self.thread, at, length).ok()?)
     }
 

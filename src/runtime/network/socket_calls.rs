@@ -97,7 +97,7 @@ pub fn listens_here(own: Ipv4Addr, port: u16) -> bool {
     )
 }
 
-/// Asks the kernel for a socket. That it has none counts only from a kernel that answers such questions.
+/// Asks the kernel for a socket. Errors if the kernel does not support the query, so that a missing answer is not read as a missing socket.
 fn find(protocol: Protocol, local: SocketAddrV4, remote: SocketAddrV4) -> Result<Option<FoundSocket>, DiagUnavailable> {
     let diag = SocketDiag::open();
     let found = diag.find(protocol, local.into(), remote.into())?;

@@ -15,8 +15,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_local};
 
 /// Maximum number of threads.
-pub const MOST: usize = 4;
-/// Up to this many connections stay on one thread, because handing one over costs more.
+pub const MAX_THREADS: usize = 4;
+/// Number of connections up to which all stay on one thread, because passing one to another thread costs more.
 const FEW: usize = 4;
 
 thread_local! {
@@ -45,11 +45,11 @@ struct PoolWorker {
 impl WorkerPool {
     /// Makes a pool with as many threads as the machine has processors. `name` is the name of the threads.
     pub fn new(name: &'static str) -> WorkerPool {
-        let most = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST));
+        let most = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
         WorkerPool { name, own: Arc::default(), others: Vec::new(), most, few: FEW }
     }
 
-    /// Returns the index of the calling thread, below [`MOST`].
+    /// Returns the index of the calling thread, below [`MAX_THREADS`].
     pub fn number() -> usize {
         NUMBER.get()
     }

@@ -30,7 +30,7 @@ pub fn resolve(authority: &str) -> Option<SocketAddr> {
     authority.to_socket_addrs().ok()?.next()
 }
 
-/// Why there is no connection, as Go's network library says it.
+/// Returns the reason of a failed connection in the words of Go's network library.
 pub fn error_of(authority: &str, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "i/o timeout".to_owned(),

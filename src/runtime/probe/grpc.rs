@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use ureq::http::{HeaderMap, Request, Response};
 
-/// Between two tries to reach the server; it may come up while the probe waits.
+/// Pause between two attempts to connect: the server may start while the probe waits.
 const RETRY: Duration = Duration::from_millis(100);
-/// An answer is never longer than this, or it is no health check's.
-const LONGEST: usize = 4096;
+/// Maximum length of the answer of a health check.
+const MAX_ANSWER_BYTES: usize = 4096;
 
 /// gRPC's status codes from 0.
 const CODES: [&str; 17] = [
@@ -44,7 +44,7 @@ const UNIMPLEMENTED: usize = 12;
 const INTERNAL: usize = 13;
 const UNAVAILABLE: usize = 14;
 
-/// A call that failed: its code and its words.
+/// A failed call: its status code and its message.
 struct GrpcError {
     code: usize,
     message: String,
@@ -79,7 +79,7 @@ pub fn probe(call: &GRPCAction, ip: &str, timeout: Duration) -> ProbeFinding {
     })
 }
 
-/// Tries until there is a connection: whoever waits for it says how long.
+/// Tries to connect until it succeeds; the caller sets the time limit.
 async fn connect(address: SocketAddr) -> TcpStream {
     loop {
         match TcpStream::connect(low_ports::socket_address(address)).await {
@@ -112,7 +112,7 @@ fn finding_of_answer(answer: Result<i64, GrpcError>, patience: &str) -> ProbeFin
     })
 }
 
-/// One call of `grpc.health.v1.Health/Check`; gives the status that it answers.
+/// Calls `grpc.health.v1.Health/Check`, and returns the status in the answer.
 async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<i64, GrpcError> {
     let (sender, connection) =
         client::Builder::new().handshake::<_, Cursor<Vec<u8>>>(connection).await.map_err(broken)?;
@@ -138,7 +138,7 @@ async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<
         let part = part.map_err(broken)?;
         let _ = body.flow_control().release_capacity(part.len());
         message.extend_from_slice(&part);
-        if message.len() > LONGEST {
+        if message.len() > MAX_ANSWER_BYTES {
             return Err(GrpcError { code: INTERNAL, message: "the answer is too long".into() });
         }
     }

@@ -34,17 +34,17 @@ pub struct ProbeFinding {
 }
 
 impl ProbeFinding {
-    /// All is well.
+    /// The result of a successful probe.
     fn success() -> ProbeFinding {
         ProbeFinding { verdict: ProbeResult::Success, message: String::new() }
     }
 
-    /// It is not well.
+    /// The result of a failed probe.
     fn failure(message: impl Into<String>) -> ProbeFinding {
         ProbeFinding { verdict: ProbeResult::Failure, message: message.into() }
     }
 
-    /// The probe itself could not be made.
+    /// The result of a probe that could not be run.
     pub fn unknown(message: impl Into<String>) -> ProbeFinding {
         ProbeFinding { verdict: ProbeResult::Unknown, message: message.into() }
     }
@@ -72,7 +72,7 @@ pub fn route(probe: &ProbeRun) -> ProbeRoute<'_> {
         ProbeHandler::HttpGet(get) if is_hook => ProbeRoute::Pool(Box::new(move || http::hook(get, ip, timeout))),
         ProbeHandler::HttpGet(get) => ProbeRoute::Pool(Box::new(move || http::probe(get, ip, timeout))),
         ProbeHandler::TcpSocket(_) if is_hook => ProbeRoute::Pool(Box::new(|| {
-            ProbeFinding::unknown("tcpSocket is no lifecycle hook: write exec, httpGet or sleep")
+            ProbeFinding::unknown("tcpSocket is not a lifecycle hook: write exec, httpGet or sleep")
         })),
         ProbeHandler::TcpSocket(socket) => ProbeRoute::Pool(Box::new(move || dial::probe(socket, ip, timeout))),
         ProbeHandler::Grpc(call) => ProbeRoute::Pool(Box::new(move || grpc::probe(call, ip, timeout))),

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A shim that has not read a request within this time is stopped or frozen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SHIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest pause between checks whether it has.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -28,13 +28,13 @@ pub struct ShimConnection {
 impl ShimConnection {
     /// Connects; `None` when the container does not run.
     pub fn connect(state: &Path, uid: &str, container: &str) -> io::Result<Option<ShimConnection>> {
-        let record = folder::read_record(&folder::pod(state, uid)).filter(|_| folder::is_plain_name(uid));
+        let record = folder::read_record(&folder::pod_path(state, uid)).filter(|_| folder::is_plain_name(uid));
         let runs = |record: &ShimRecord| record.containers.get(container).and_then(|known| known.process()).is_some();
         let Some(record) = record.filter(runs) else { return Ok(None) };
         let shim = |socket| ShimConnection { socket, process: record.shim, inbox: Vec::new() };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SHIM_TIMEOUT;
         loop {
-            match folder::dial(&folder::pod(state, uid)).map(shim) {
+            match folder::dial(&folder::pod_path(state, uid)).map(shim) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                     return Ok(None);
                 }
@@ -55,7 +55,7 @@ impl ShimConnection {
     /// shim of an older version refuses the request, which is an answer as well.
     fn check_alive(&mut self) -> io::Result<()> {
         send(&self.socket, ShimRequest::Ping, &[])?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SHIM_TIMEOUT;
         loop {
             match self.read_answer()? {
                 Some(ShimAnswer::Refused { why, .. }) if why == GONE => {
@@ -85,7 +85,7 @@ impl ShimConnection {
     pub fn send_request<const N: usize>(&mut self, request: ShimRequest, descriptors: [OwnedFd; N]) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.socket, false)?;
         send(&self.socket, request, &descriptors.each_ref().map(|fd| fd.as_fd()))?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SHIM_TIMEOUT;
         let mut pause = Duration::from_micros(100);
         while is_unread(&self.socket) {
             if Instant::now() >= until {
@@ -110,7 +110,7 @@ impl ShimConnection {
             (true, Some(process)) => format!(": it is stopped; run `kill -CONT {}`", process.pid),
             _ => ": it is frozen, or the machine is very busy".to_owned(),
         };
-        format!("timed out: the pod's shim{pid} has not answered for {} s{help}", PATIENCE.as_secs())
+        format!("timed out: the pod's shim{pid} has not answered for {} s{help}", SHIM_TIMEOUT.as_secs())
     }
 
     /// Waits for the next answer of the shim; its exit counts as one.

@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, read, write};
 use std::os::fd::OwnedFd;
 
-/// One direction.
+/// One direction of a copy.
 pub struct CopyDirection {
     from: OwnedFd,
     to: OwnedFd,

@@ -34,7 +34,7 @@ pub use terminal::Terminal;
 pub struct SessionStreams {
     /// The client's standard input; otherwise empty input.
     pub stdin: bool,
-    /// A new terminal, shown on the client's, which has to be one.
+    /// Whether the command gets a new terminal; the client's standard input then has to be a terminal, too.
     pub terminal: bool,
 }
 
@@ -49,7 +49,7 @@ pub enum SessionEnd {
     Missing,
     /// The command was not started, or the shim has exited.
     Failed(String),
-    /// This signal ended the client.
+    /// A signal ended the client.
     Signaled(i32),
 }
 
@@ -201,7 +201,7 @@ fn copy_until_end(
         for (copy, _) in copies.iter_mut().zip(&ready[first..]).filter(|(_, ready)| **ready) {
             copy.step();
         }
-        // A client whose output is closed ends, so that it does not block the container.
+        // The session ends when the client's output is closed, so that the container is not blocked.
         if copies.iter().any(|copy| copy.is_output && copy.broken) {
             return Ok(SessionEnd::Signaled(SIGPIPE));
         }

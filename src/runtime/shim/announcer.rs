@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 /// Pause after the first announcement without an answer; doubled each time.
 const RETRY: Duration = Duration::from_millis(20);
-/// Pause after one that was taken.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause after an announcement that a control plane accepted.
+const PAUSE_AFTER_ACCEPTED: Duration = Duration::from_secs(1);
 /// Longest pause.
 const SELDOM: Duration = Duration::from_secs(30);
 /// Maximum number of reports to keep; the record holds everything else.
-const MOST: usize = 64;
+const MAX_REPORTS: usize = 64;
 
 /// Announces changes on one socket of the state folder.
 pub struct Announcer {
@@ -26,14 +26,14 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// One that has nothing to announce.
+    /// Creates an announcer without news.
     pub fn new(socket: String) -> Announcer {
         Announcer { socket, reports: Vec::new(), due: None, pause: RETRY }
     }
 
     /// Notes a report. The ones that the record does not hold are kept for the next connection.
     pub fn note(&mut self, report: &ShimAnswer) {
-        if matches!(report, ShimAnswer::Denied(_) | ShimAnswer::Bind(_)) && self.reports.len() < MOST {
+        if matches!(report, ShimAnswer::Denied(_) | ShimAnswer::Bind(_)) && self.reports.len() < MAX_REPORTS {
             self.reports.push(report.clone());
         }
         self.due.get_or_insert_with(Instant::now);
@@ -50,7 +50,7 @@ impl Announcer {
             return;
         }
         if folder::announce(&self.socket, uid).is_ok() {
-            self.pause = self.pause.max(PATIENCE);
+            self.pause = self.pause.max(PAUSE_AFTER_ACCEPTED);
         }
         self.due = Some(Instant::now() + self.pause);
         self.pause = SELDOM.min(self.pause * 2);
@@ -90,12 +90,12 @@ mod tests {
     fn announcer_keeps_only_reports_that_the_record_does_not_hold() {
         let mut announcer = Announcer::new("nobody-is-here.sock".into());
         let port = BindReport { port: 80, is_udp: false, holder: None, moved_to: None };
-        for _ in 0..2 * MOST {
+        for _ in 0..2 * MAX_REPORTS {
             announcer.note(&ShimAnswer::Bind(port.clone()));
             announcer.note(&ShimAnswer::Leaving);
         }
         let reports = announcer.into_reports();
-        assert_eq!(reports.len(), MOST);
+        assert_eq!(reports.len(), MAX_REPORTS);
         assert!(reports.iter().all(|report| matches!(report, ShimAnswer::Bind(_))));
     }
 }

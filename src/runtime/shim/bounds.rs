@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Pause between measurements of memory while less than half of the limit is used.
 const CALM: Duration = Duration::from_secs(1);
-/// Otherwise, and before the first one.
+/// Pause between measurements above half of the limit, and before the first measurement.
 const CLOSE: Duration = Duration::from_millis(100);
 /// Pause between counts of processes while at most a quarter of the limit exists.
 const FEW: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct MeasuredContainer {
 }
 
 impl Shim {
-    /// Soon, once there is something to look at.
+    /// Time of the first measurement; `None` while no container has to be measured.
     pub(super) fn first_look(&self) -> Option<Instant> {
         self.live.iter().any(is_watched).then(|| Instant::now() + CLOSE)
     }
@@ -87,7 +87,7 @@ impl Shim {
         (all as u64 > most).then_some((largest.at, ExceededBound::Processes(why)))
     }
 
-    /// Until this container has to be looked at again.
+    /// Time until a container has to be measured again.
     fn pause(&self, one: &MeasuredContainer, all: &[MeasuredContainer]) -> Option<Duration> {
         let live = &self.live[one.at];
         let watched = live.launch.watched;

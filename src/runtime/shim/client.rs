@@ -8,21 +8,21 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 /// Maximum length of a request; a longer one is invalid.
-const LONGEST: usize = 8 * 1024 * 1024;
+const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
 /// Number of bytes to receive at once. A new shim has a page fault for each page of a block.
 const BLOCK: usize = 4 * 1024;
 /// A client that lets this many bytes pile up is disconnected.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
-/// One connection.
+/// A connection of a client.
 pub struct ShimClient {
-    /// Its number.
+    /// Number of the connection.
     pub id: u64,
-    /// Its socket.
+    /// Socket of the connection.
     pub socket: OwnedFd,
-    /// It said hello and gets every change.
+    /// Whether the client has said hello, so that it gets every change.
     pub subscribed: bool,
-    /// It is to be dropped.
+    /// Whether the connection is to be closed.
     pub gone: bool,
     /// Descriptors that came with the newest request.
     pub descriptors: Vec<OwnedFd>,
@@ -37,20 +37,20 @@ impl ShimClient {
         ShimClient { id, socket, subscribed: false, gone: false, descriptors, inbox, outbox }
     }
 
-    /// Whether something waits to be sent.
+    /// Whether bytes wait to be sent.
     pub fn has_more(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// Reads what is there and gives the requests that are whole.
+    /// Reads the bytes that have arrived, and returns the complete requests.
     pub fn read(&mut self) -> Vec<RequestEnvelope> {
         let mut from = self.inbox.len();
         let mut block = [0; BLOCK];
-        // Descriptors belong to the request that they came with: what follows it is received later.
+        // Descriptors belong to the request with which they arrive, so the bytes after that request are received later.
         let is_within_request = |block: &[u8]| memchr::memchr(b'\n', block).is_none();
         while self.receive(&mut block) == BLOCK
             && (self.descriptors.is_empty() || is_within_request(&block))
-            && self.inbox.len() <= LONGEST
+            && self.inbox.len() <= MAX_REQUEST_BYTES
         {}
         let mut requests = Vec::new();
         while let Some(length) = memchr::memchr(b'\n', &self.inbox[from..]) {
@@ -66,7 +66,7 @@ impl ShimClient {
             self.inbox.shrink_to(64 * 1024);
             from = 0;
         }
-        self.gone |= self.inbox.len() > LONGEST;
+        self.gone |= self.inbox.len() > MAX_REQUEST_BYTES;
         requests
     }
 

@@ -69,7 +69,7 @@ pub struct LaunchContext<'a> {
     pub stdio: [&'a OwnedFd; 3],
     /// The terminal to open, which replaces all three.
     pub terminal: Option<pty::PtyRequest<'a>>,
-    /// The control groups that it enters.
+    /// The control groups to enter.
     pub groups: &'a CgroupEntry,
 }
 
@@ -146,8 +146,8 @@ pub fn start(
     sharing_memory::start(has_space, || enter(argv, context, place, gate, has_space), not_executed)
 }
 
-/// Makes this process, which was forked for it, a process of the container. Returns the program to execute. `has_space`: it is in another PID
-/// namespace than the shim.
+/// Turns this forked process into a process of the container, and returns the program to execute. `has_space`: the process is in another
+/// PID namespace than the shim.
 fn enter<'a>(
     argv: &[String],
     context: &LaunchContext<'a>,

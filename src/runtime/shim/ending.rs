@@ -92,7 +92,7 @@ impl LiveContainer {
 
     /// Returns the termination message, or the end of the log when the container failed and its policy asks for that.
     fn message(&self, end: &RecordedEnd) -> String {
-        let own = tree::read_capped(&folder::message(&self.name, self.launch.attempt), 4096, |_| true);
+        let own = tree::read_capped(&folder::message_path(&self.name, self.launch.attempt), 4096, |_| true);
         let written = if own.is_empty() { self.left_outside() } else { own };
         if written.is_empty() && end.code != 0 && self.launch.message_from_logs { self.log.tail() } else { written }
     }

@@ -25,7 +25,7 @@ const YOUNG_ENOUGH: Duration = Duration::from_secs(8);
 pub struct InheritedCode {
     /// The shim to learn from, and when it was forked.
     model: Option<(i32, Instant)>,
-    /// Number of forks since that one's.
+    /// Number of forks since the fork of that shim.
     forks: u32,
     is_learned: bool,
 }

@@ -25,7 +25,7 @@ pub struct StartedAttempt {
     pub launch: LaunchRequest,
     /// Its main process.
     pub process: ProcessIdentity,
-    /// When it was started.
+    /// Start of the main process.
     pub since: i64,
     /// Its outputs.
     pub streams: Vec<OutputStream>,
@@ -39,7 +39,7 @@ pub struct StartedAttempt {
 
 /// Why an attempt was not started.
 pub struct LaunchRefusal {
-    /// One word.
+    /// The reason in one word.
     pub reason: &'static str,
     /// A sentence for people.
     pub message: String,
@@ -62,11 +62,11 @@ pub struct PreparedAttempt {
 
 /// The process of an attempt.
 enum AttemptProcess {
-    /// It is forked at the start, because nothing has to be done between fork and exec.
+    /// The process is forked at the start, because nothing has to be done between fork and exec.
     Unforked,
-    /// It waits to execute its program.
+    /// The process waits to execute its program.
     Waiting(PreparedChild),
-    /// It has executed its program.
+    /// The process has executed its program.
     Started(Pid, BegunAttempt),
 }
 
@@ -96,7 +96,7 @@ impl AttemptProcess {
 
 /// An attempt whose program may have run: it has a log.
 struct BegunAttempt {
-    /// When it was started.
+    /// Start of the attempt.
     since: i64,
     /// Destination of its output.
     log: AttemptLog,
@@ -107,9 +107,9 @@ impl BegunAttempt {
     fn begin(launch: &LaunchRequest) -> BegunAttempt {
         remove_older_logs(launch);
         let since = now_nanos();
-        let mut log = AttemptLog::new(folder::log(&launch.container, launch.attempt));
+        let mut log = AttemptLog::new(folder::log_path(&launch.container, launch.attempt));
         log.create();
-        let _ = fs::remove_file(folder::built(&launch.container, launch.attempt));
+        let _ = fs::remove_file(folder::built_mark_path(&launch.container, launch.attempt));
         BegunAttempt { since, log }
     }
 }
@@ -139,7 +139,7 @@ pub fn prepare(
     add_volume_paths(pod, &mut launch);
     let own = Path::new(&launch.container);
     folder::private_folder(own).map_err(|error| format!("{error:#}"))?;
-    let message = pod.join(folder::message(&launch.container, launch.attempt));
+    let message = pod.join(folder::message_path(&launch.container, launch.attempt));
     launch.env.push((folder::TERMINATION_LOG.into(), message.to_string_lossy().into_owned()));
     let is_scratch = launch.cwd.is_none();
     let cwd = match &launch.cwd {
@@ -164,7 +164,7 @@ pub fn prepare(
             let message = (&*message, &*launch.message_path);
             let has_volume = view.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == view::SHM);
             let shm = if has_volume { None } else { view::PodShm::find_or_create(shm, pod, base_mounts) };
-            // Only this process and what it starts see volumes in memory.
+            // Volumes in memory are visible only to this process and its children.
             let base_mounts = if launch.has_memory() { None } else { base_mounts.current() };
             LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes: &launch.volumes }
         }
@@ -264,7 +264,7 @@ fn add_volume_paths(pod: &Path, launch: &mut LaunchRequest) {
 /// Removes logs and messages of all attempts before the previous one, which `logs --previous` shows.
 fn remove_older_logs(launch: &LaunchRequest) {
     if let Some(older) = launch.attempt.checked_sub(2) {
-        super::log::remove_log(&folder::log(&launch.container, older));
-        let _ = fs::remove_file(folder::message(&launch.container, older));
+        super::log::remove_log(&folder::log_path(&launch.container, older));
+        let _ = fs::remove_file(folder::message_path(&launch.container, older));
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const PART: usize = 16 * 1024;
 /// Size at which a new file is begun.
 const FILE_BYTES: u64 = 10 * 1024 * 1024;
-/// Files kept, the one being written included.
+/// Number of files that are kept, including the current one.
 const FILES: u32 = 5;
 /// Maximum amount of earlier output to repeat.
 const REPLAY: usize = 1024 * 1024;
@@ -91,7 +91,7 @@ impl AttemptLog {
         Ok(())
     }
 
-    /// Never follows a link and never writes into a file that has a second name or is no file: the folder may have been tampered with.
+    /// Never follows a link and never writes into a file that has a second name or is not a file: the folder may have been tampered with.
     fn file(&mut self) -> io::Result<&OwnedFd> {
         if self.file.is_none() {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
@@ -118,7 +118,7 @@ impl AttemptLog {
         }
     }
 
-    /// Tells what was logged as it was written, and to which output: the newest file, of a large one the end.
+    /// Passes on the logged output, with the stream of each part, from the newest file; from a large file only its end.
     pub fn replay(&self, mut tell: impl FnMut(&str, &[u8])) {
         let whole = fs::read(&self.path).unwrap_or_default();
         let recent = whole.len().saturating_sub(REPLAY);
@@ -169,25 +169,25 @@ pub fn remove_log(path: &Path) {
     }
 }
 
-/// One of a container's two outputs.
+/// One of the two outputs of a container.
 pub struct OutputStream {
     /// The reading end of the pipe.
     pub fd: OwnedFd,
     tag: &'static str,
-    /// A line's beginning whose end has not come yet.
+    /// The beginning of a line whose end has not arrived yet.
     held: Vec<u8>,
-    /// Reads in a row that found the pipe full.
+    /// Number of consecutive reads that found the pipe full.
     pressed: u32,
 }
 
-/// Whether there may be more to read.
+/// Whether more output may follow.
 #[derive(PartialEq)]
 pub enum ReadMore {
-    /// Bytes came.
+    /// Bytes were read.
     More,
-    /// Nothing for now.
+    /// The pipe is empty.
     Dry,
-    /// Nobody can write any more.
+    /// No process has the pipe open for writing.
     Closed,
 }
 
@@ -207,7 +207,7 @@ impl OutputStream {
         &self.held
     }
 
-    /// Reads once and logs what came.
+    /// Reads once, and logs the bytes.
     pub fn pump(&mut self, log_buffers: &mut LogBuffers, log: &mut AttemptLog) -> ReadMore {
         log_buffers.input.clear();
         log_buffers.input.reserve(BATCH);

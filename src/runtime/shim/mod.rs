@@ -94,23 +94,23 @@ struct LiveContainer {
     log: AttemptLog,
     /// Held open for a container that wants its standard input open.
     stdin: Option<StdinPipe>,
-    /// When SIGKILL follows.
+    /// Time at which SIGKILL is sent.
     deadline: Option<Instant>,
     /// The stop signal, when the kernel does not deliver it to the first process of a namespace and SIGKILL was sent instead.
     ended_for: Option<Signal>,
-    /// Its stop signal, when it was blocked as it was sent.
+    /// The stop signal, when the process had it blocked as it was sent.
     sent_stop: Option<SentStop>,
     /// End of the main process.
     end: Option<RecordedEnd>,
-    /// OOM kills in its groups before it started.
+    /// OOM kills in the container's groups before it started.
     oom_kills: u64,
-    /// The exceeded limit for which it was killed.
+    /// The exceeded limit for which the container was killed.
     over: Option<ExceededBound>,
-    /// Its mounts, when it has its own.
+    /// The container's mounts, when it has its own.
     mounts: Option<OwnedFd>,
-    /// Its expected next attempt.
+    /// The expected next attempt.
     next: Option<Box<ExpectedStart>>,
-    /// When that is prepared although this one runs.
+    /// Time at which the next attempt is prepared although this attempt runs.
     prepare_at: Option<Instant>,
 }
 
@@ -153,7 +153,7 @@ struct Shim {
     next_look: Option<Instant>,
     /// Base mounts for views of files.
     base_mounts: BaseMountsState,
-    /// The memory that its containers share; none until one needs it.
+    /// The shared memory of the pod's containers; `None` until a container needs it.
     shm: Option<PodShm>,
     _lock: OwnedFd,
 }

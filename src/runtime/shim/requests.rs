@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Maximum milliseconds until a deadline: about thirty years, so that no sum overflows.
-const LONGEST: u64 = 1 << 40;
+const MAX_DEADLINE_MILLIS: u64 = 1 << 40;
 /// Maximum output of a command to keep.
 const OUTPUT: usize = 10 * 1024;
 
@@ -219,7 +219,7 @@ impl Shim {
         let running = self.live.iter_mut().find(|live| live.name == name && live.launch.attempt == attempt);
         let Some(live) = running.filter(|live| live.end.is_none()) else { return self.send_state(client, name) };
         let Some(known) = self.record.containers.get_mut(name) else { return };
-        let deadline = Instant::now() + Duration::from_millis(grace.min(LONGEST));
+        let deadline = Instant::now() + Duration::from_millis(grace.min(MAX_DEADLINE_MILLIS));
         match live.deadline {
             Some(earlier) if earlier <= deadline => return,
             // The deadline has passed and the container still runs: it was frozen, or waits in the kernel.
@@ -303,7 +303,7 @@ impl Shim {
         let variables = &[(folder::EXEC, mark.as_str())];
         let stdio = [&dev_null, &output, &output];
         let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, variables, stdio, None)?;
-        let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(LONGEST)));
+        let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(MAX_DEADLINE_MILLIS)));
         self.execs.push(RunningCommand {
             pipe: Some(pipe),
             deadline,

@@ -24,11 +24,11 @@ pub enum StdioPipes {
     },
     /// Pipes, one for each output.
     Pipes {
-        /// The container's ends.
+        /// The container's ends of the pipes.
         theirs: [OwnedFd; 3],
-        /// The other ends of its outputs.
+        /// The shim's ends of the outputs.
         outputs: [OwnedFd; 2],
-        /// The other end of its input; `None` when the input is `/dev/null`.
+        /// The shim's end of the input; `None` when the input is `/dev/null`.
         input: Option<OwnedFd>,
     },
 }

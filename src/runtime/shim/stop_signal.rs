@@ -1,9 +1,10 @@
-//! Sends a container's stop signal, and sees to it that the kernel does not drop it.
+//! Sends a container's stop signal, and makes sure that the signal has an effect.
 //!
-//! A main process for which the kernel drops the signal is ended at once, as the signal would have ended it anywhere else. One that has
-//! the signal blocked may wait for it on purpose, or be in the middle of starting a thread or a process: it is looked at again until one or
-//! the other is known. The kernel may have dropped the signal before the process set its handler, and a script may have caught it just
-//! before it became the program (`exec`): then the signal is sent once more. Start reading at [`LiveContainer::ask_to_end`].
+//! If the kernel drops the signal for the main process of a PID namespace, the shim kills the process, because the signal would have ended
+//! any other process. A process that has the signal blocked may wait for it on purpose, or may be starting a thread or a process: the shim
+//! checks it again until it knows. The kernel may have dropped the signal before the process set its handler, and a script may have
+//! received it just before it executed the program: then the shim sends the signal once more. Start reading at
+//! [`LiveContainer::ask_to_end`].
 
 use super::super::process::signal_from;
 use super::super::signal_delivery::{Delivery, delivery, is_pending};
@@ -12,13 +13,13 @@ use rustix::process::Signal;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-/// Between the first two looks; doubled each time.
+/// Pause between the first two checks; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// Between two looks at most: who waits for signals on purpose is looked at until the end of its grace period.
+/// Longest pause between two checks: a process that waits for signals on purpose is checked until the end of its grace period.
 const LONGEST_PAUSE: Duration = Duration::from_millis(256);
 
-/// Looks at which a running thread counts as one that may wait for the signal: they take a quarter of a second, after which a process
-/// that never sleeps is ended.
+/// Number of checks for which a running thread counts as one that may wait for the signal. They take a quarter of a second; after that, a
+/// process that never sleeps is killed.
 const DOUBTS: u32 = 8;
 
 /// A stop signal that was sent and may not have reached the program.
@@ -35,7 +36,7 @@ pub struct SentStop {
 }
 
 impl SentStop {
-    /// When the process is looked at again.
+    /// Time of the next check of the process.
     pub fn next_look(&self) -> Instant {
         self.next_look
     }

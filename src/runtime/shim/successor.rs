@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which a standby process is kept after the exit of the attempt before it. A longer backoff leaves time for a
 /// normal start.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STANDBY_LIFETIME: Duration = Duration::from_secs(5);
 /// Time for which the inputs of a standby count as unchanged after they were compared.
 const COMPARISON_HOLDS: Duration = Duration::from_millis(20);
 /// Time that a container runs before its standby is prepared: many containers end earlier, and starts have priority during bursts.
@@ -101,7 +101,7 @@ impl StandbyAttempt {
     fn dismiss(&mut self) {
         self.prepared = None;
         self.process.kill();
-        self.until = Some(Instant::now() + PATIENCE);
+        self.until = Some(Instant::now() + STANDBY_LIFETIME);
     }
 }
 
@@ -128,7 +128,7 @@ impl Shim {
     /// process exists.
     pub(super) fn prepare_successor(&mut self, ended: &mut LiveContainer, code: i32) -> bool {
         let is_likely = !self.is_leaving() && ended.launch.again.follows(code);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + STANDBY_LIFETIME;
         if let Some(standby) = self.successors.iter_mut().find(|standby| standby.belongs_to(&ended.name)) {
             if is_likely {
                 standby.until = Some(until)

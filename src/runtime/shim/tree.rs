@@ -25,8 +25,8 @@ pub fn kill_all() {
 /// Maximum number of searches for processes that a command has left.
 const SWEEPS: usize = 64;
 
-/// Kills what an ended command left: processes below this one that began after it and carry its mark or belong to its session, whatever
-/// their parent is by now. A process that removed the mark and left the session ends with its container.
+/// Kills the processes that an ended command has left: processes below the shim that began after the command and have its mark or its
+/// session, whatever their parent is. A process that has removed the mark and left the session ends with its container.
 pub fn kill_marked(command: ProcessIdentity, mark: &str) {
     let mut killed: Vec<ProcessIdentity> = Vec::new();
     for _ in 0..SWEEPS {
@@ -58,10 +58,10 @@ fn kill(found: &[ProcessStat]) {
 }
 
 impl Shim {
-    /// Kills what an ended attempt has left; the number of processes that are still there.
+    /// Kills the processes that an ended attempt has left, and returns how many of them still exist.
     ///
-    /// When its main process ends, what it started becomes a child of this process. Every child that is no main process
-    /// of another container and no command run beside one is such a leftover, or one of another container.
+    /// When the main process of a container ends, its children become children of the shim. A child of the shim that is neither a main
+    /// process nor a command run beside a container is such a process, of this container or another one.
     pub(super) fn kill_leftovers(&self, at: usize) -> usize {
         let mut left = 0;
         for orphan in self.orphans(&self.live[at]) {
@@ -101,10 +101,11 @@ impl Shim {
         tops.flat_map(with_all).collect()
     }
 
-    /// Its session or its group is the container's, or its environment says so. One that hides both stays until its pod ends.
+    /// Whether a process belongs to a container, by its session, control group or environment. A process that leaves all three ends only
+    /// with the pod.
     fn belongs(&self, stat: &ProcessStat, live: &LiveContainer) -> bool {
         let is_exec = self.execs.iter().any(|exec| exec.pid() == stat.identity.pid && exec.runs_in(&live.name));
-        let mark = self.pod.join(folder::message(&live.name, live.launch.attempt));
+        let mark = self.pod.join(folder::message_path(&live.name, live.launch.attempt));
         let in_group = group::holds(&live.launch.groups, &live.name, stat.identity.pid);
         is_exec
             || in_group
@@ -113,8 +114,7 @@ impl Shim {
     }
 }
 
-/// The beginning of a small file that the container wrote, if `is_its` says so of the file that was opened; empty for anything that is no
-/// regular file.
+/// The beginning of a small file that the container wrote, if `is_its` accepts the opened file; empty if it is not a regular file.
 pub fn read_capped(path: &Path, limit: usize, is_its: impl Fn(&rustix::fs::Stat) -> bool) -> String {
     let Ok(file) = file_tree::open_file(CWD, path) else { return String::new() };
     if !fstat(&file).is_ok_and(|found| is_its(&found)) {

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// The longest file, in bytes (Kubernetes).
-const LONGEST: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Puts the values in the places of their marks. A variable that is optional and not there is left out.
 pub fn fill(pod: &Path, launch: &mut LaunchRequest) -> Result<(), String> {
@@ -36,7 +36,10 @@ fn value(pod: &Path, launch: &LaunchRequest, wanted: &FileKey) -> Result<Option<
     let FileKey { volume, path, key, .. } = wanted;
     let source = launch.volumes.iter().find(|one| one.name == *volume).map(|one| &one.source);
     if !matches!(source, Some(VolumeContent::Empty | VolumeContent::Memory { .. })) {
-        return Err(format!("environment variable {}: volume {volume:?} is no emptyDir of the pod", wanted.variable));
+        return Err(format!(
+            "environment variable {}: volume {volume:?} is not an emptyDir of the pod",
+            wanted.variable
+        ));
     }
     let failed =
         |why: String| format!("environment variable {}: file {path:?} of volume {volume:?}: {why}", wanted.variable);
@@ -54,9 +57,9 @@ fn read(volume: &Path, path: &str) -> std::io::Result<String> {
     let root = file_tree::open_folder(CWD, volume)?;
     let file = file_tree::open_inside(&root, path)?;
     let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LONGEST {
-        true => Err(std::io::Error::other(format!("it is longer than {} KiB", LONGEST >> 10))),
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_FILE_BYTES {
+        true => Err(std::io::Error::other(format!("it is longer than {} KiB", MAX_FILE_BYTES >> 10))),
         false => Ok(text),
     }
 }
@@ -78,7 +81,7 @@ fn parse(text: &str) -> Result<HashMap<&str, String>, String> {
         let (name, value) = rest.split_once('=').ok_or_else(|| wrong("there is no ="))?;
         let (name, value) = (name.trim_end(), value.trim_start_matches([' ', '\t']));
         if name.is_empty() || name.contains(char::is_whitespace) {
-            return Err(wrong("that is no name of a variable"));
+            return Err(wrong("this is not a valid variable name"));
         }
         let quoted = value.strip_prefix('\'').ok_or_else(|| wrong("the value is not in single quotes"))?;
         let (value, after) = quoted.split_once('\'').ok_or_else(|| wrong("the quote does not end"))?;
@@ -107,7 +110,7 @@ mod tests {
             ("A='1'\nB", "line 2: there is no =: write NAME='value'"),
             ("\nA='1", "line 2: the quote does not end: write NAME='value'"),
             ("A='1' 2", "line 1: something follows the value: write NAME='value'"),
-            ("export A='1'", "line 1: that is no name of a variable: write NAME='value'"),
+            ("export A='1'", "line 1: this is not a valid variable name: write NAME='value'"),
         ];
         for (text, expected) in table {
             assert_eq!(parse(text).unwrap_err(), expected, "{text:?}");
@@ -145,6 +148,6 @@ mod tests {
         assert_eq!(why(key("B", "y", false)), format!("{begin} \"y\" of volume \"v\": no such file or directory"));
         assert!(why(key("B", "../x", true)).starts_with(begin), "nothing leads out of the volume");
         let elsewhere = FileKey { volume: "w".into(), ..key("B", "x", true) };
-        assert_eq!(why(elsewhere), "environment variable B: volume \"w\" is no emptyDir of the pod");
+        assert_eq!(why(elsewhere), "environment variable B: volume \"w\" is not an emptyDir of the pod");
     }
 }

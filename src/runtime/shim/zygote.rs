@@ -26,7 +26,7 @@ pub fn main() -> io::Result<()> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(open_dev_null()?)?;
     let _ = rustix::thread::set_name(c"shims");
-    // Also of what is started in containers (container runtimes give them this one).
+    // Sets the mask of the shims and of all containers; container runtimes use the same mask.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // Only so may an ordinary user's processes put themselves under a filter. Root's may without, and can have setuid programs.
     if !rustix::process::geteuid().is_root() {

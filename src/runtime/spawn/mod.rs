@@ -75,8 +75,8 @@ pub fn spawn_helper(program: &Path, arguments: &[&[u8]], connection: BorrowedFd,
     })
 }
 
-/// Starts a program as leader of its own session; the error is that of the exec. Its limit of descriptors is the one that this process was
-/// started with.
+/// Starts a program as leader of its own session, with the limit of descriptors with which this process was started. The error is the error
+/// of exec.
 pub fn spawn(program: &SpawnProgram) -> io::Result<Pid> {
     start(program).inspect(|pid| descriptors::restore_limit(*pid))
 }

@@ -24,10 +24,11 @@ const STACK: usize = 1 << 20;
 /// Error that no process reads.
 const PARENT_ENDED: &str = "its parent has ended";
 
-/// Starts a child, as first process of a new PID namespace if `has_space`. The child runs `prepare` and executes the program that this
-/// returns. The error is that of `prepare`, or what `explain` says of a failed exec. What `prepare` and `explain` allocate is freed;
-/// they must not take a descriptor out of a value of the parent, because the child closes only its own copy, and must not leave a change in a
-/// static that is right for the child alone.
+/// Starts a child, as the first process of a new PID namespace if `has_space`. The child runs `prepare`, and executes the program that
+/// `prepare` returns. The error is the one of `prepare`, or the text of `explain` for a failed exec.
+///
+/// Memory that `prepare` and `explain` allocate is freed. They must not take a descriptor out of a value of the parent, because the child
+/// closes only its own copy, and must not change a static, because the parent would see the change.
 pub fn start<'a>(
     has_space: bool,
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,

@@ -115,7 +115,7 @@ impl BaseMountsState {
 }
 
 impl BaseMounts {
-    /// Prepares base mounts; `None` when the root of this process is no mount, because a new namespace would have another root.
+    /// Prepares base mounts; `None` when the root of this process is not a mount, because a new namespace would have another root.
     fn create() -> Result<Option<BaseMounts>, String> {
         let table = table()?;
         let machine = MachineMounts { all: mounted::read_mounts(), table };
@@ -168,7 +168,7 @@ impl BaseMounts {
         let is_counted = counted && !geteuid().is_root();
         if has_space || !is_counted {
             // SAFETY: the flag does not affect the descriptor table, which is the reason why this call is unsafe.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(describe_error("have mounts of its own"))?;
+            unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(describe_error("enter a new mount namespace"))?;
         }
         if has_space {
             // Mounted before entering the private user namespace, because the PID namespace belongs to the outer one.

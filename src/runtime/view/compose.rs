@@ -41,7 +41,8 @@ const SPECIAL: [&str; 14] = [
 ];
 /// Folders that an ordinary user cannot write: then bind-mounted unless something is mounted in them. Root without the capability to mount
 /// is such a user, and can write them.
-const OTHERS: [&str; 9] = ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
+const ROOT_ONLY_FOLDERS: [&str; 9] =
+    ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/lost+found", "/sbin", "/usr"];
 /// Programs that run as root in containers write here; with a layer an ordinary user can do so too.
 const WRITABLE: [&str; 4] = ["/var/cache", "/var/lib", "/var/log", "/var/tmp"];
 
@@ -172,7 +173,8 @@ impl ViewComposer<'_> {
         let services = self.is_root && folder == Path::new(services::FOLDER);
         let special = self.is_special(folder) && !services;
         let busy = !mounted::topmost(&self.mounts, folder).is_empty();
-        let others = !self.is_root && OTHERS.iter().any(|other| folder.as_os_str() == *other) && !may_write(folder);
+        let others =
+            !self.is_root && ROOT_ONLY_FOLDERS.iter().any(|other| folder.as_os_str() == *other) && !may_write(folder);
         match () {
             () if !wants && (special || self.is_closed(folder) || (others && !busy)) => self.bind(folder),
             () if self.is_root && !special && (busy || services) => self.overlay_and_mounts(folder),
@@ -198,7 +200,7 @@ impl ViewComposer<'_> {
         named || SPECIAL.contains(&kind) || kind.starts_with("fuse")
     }
 
-    /// Whether a read-only mount is there.
+    /// Whether a read-only mount is mounted at a folder.
     fn is_closed(&self, folder: &Path) -> bool {
         folder != Path::new("/") && self.mounted(folder).is_some_and(|one| one.read_only)
     }
@@ -295,7 +297,7 @@ impl ViewComposer<'_> {
         if layered && access(path, Access::READ_OK | Access::EXEC_OK).is_ok() {
             return self.build_folder(path);
         }
-        // A folder that this user cannot enter, or with nothing that it could change.
+        // The user cannot enter the folder, or cannot change anything in it.
         let _ = self.bind(path);
         Ok(())
     }

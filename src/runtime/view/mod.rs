@@ -115,7 +115,7 @@ impl ComposedView {
         self.changed.iter().any(|changed| folder.starts_with(changed) || changed.starts_with(folder))
     }
 
-    /// Makes its root that of this process.
+    /// Makes the root of the view the root of this process.
     pub fn enter(self) -> Result<(), String> {
         // Covers the old root, which is invisible from here on. Unmounting it (`pivot_root`) would wait for all processors.
         fchdir(&self.root).map_err(describe_error("enter the new root"))?;

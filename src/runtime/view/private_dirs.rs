@@ -60,7 +60,7 @@ impl PrivateDir {
         !self.entries.is_empty()
     }
 
-    /// Whether it hides a path: one in the machine's folder that is not visible.
+    /// Whether the private folder hides a path: the path is in the machine's folder and not visible in the private one.
     pub fn hides(&self, path: &Path) -> bool {
         match path.strip_prefix(self.at) {
             Ok(rest) if rest.as_os_str().is_empty() => self.entries.is_empty(),

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 /// Mode of the memory's folder: everybody may write.
 const MODE: &str = "1777";
-/// The same as an option of a mount.
+/// The mode as an option of a mount.
 pub(super) const OPTIONS: &CStr = c"mode=1777";
 
 /// The memory of one pod.
@@ -34,7 +34,7 @@ pub struct PodShm {
 /// A mount in another mount namespace.
 pub(super) struct ShmPlace {
     pub(super) mounts: OwnedFd,
-    /// Its path in that mount namespace.
+    /// The path of the mount in that mount namespace.
     pub(super) at: PathBuf,
 }
 

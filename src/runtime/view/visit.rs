@@ -1,7 +1,8 @@
 //! A visit of another mount namespace: this process enters it, works there, and returns.
 //!
-//! Only a process with one thread may visit, and only one that may enter its own namespace again: root of the machine, not an ordinary user,
-//! who has left the user namespace of the machine on the way. Never: forks, which would take longer than what is done there.
+//! Only a process with one thread may visit, and only one that may enter its own namespace again: root can, an ordinary user cannot,
+//! because entering the other namespace leaves the user namespace of the machine. Never: forks, which would take longer than the work in
+//! the namespace.
 
 use super::{describe_error, space_of_ours};
 use rustix::fs::{CWD, Mode, OFlags, openat};

@@ -80,7 +80,7 @@ pub fn hold_in_memory(pod: &Path) -> bool {
 pub fn remove(pod: &Path) -> Result<(), String> {
     memory::unmount_all(&pod.join(FOLDER));
     let (Some(parent), Some(name)) = (pod.parent(), pod.file_name().and_then(|name| name.to_str())) else {
-        return Err(format!("{} is no pod's folder", pod.display()));
+        return Err(format!("{} is not the folder of a pod", pod.display()));
     };
     remove_below(parent, name)
 }
@@ -114,7 +114,7 @@ pub fn clear_discarded(state: &Path) -> Result<(), String> {
     let failed = |name: &String| {
         file_tree::remove(&away, name).err().map(|why| format!("volume {name:?} was deleted, its files are not: {why}"))
     };
-    // Tries all of them, even if one fails.
+    // Tries to remove every volume, even if one fails.
     let errors: Vec<String> = names.iter().filter_map(failed).collect();
     errors.into_iter().next().map_or(Ok(()), Err)
 }

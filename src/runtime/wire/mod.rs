@@ -136,7 +136,7 @@ pub struct LaunchRequest {
     /// The pod's volumes, which are set up before the start.
     #[serde(default)]
     pub volumes: Vec<Volume>,
-    /// Its private view of files; `None` when it sees the machine's.
+    /// The container's private view of files; `None` when it sees the machine's files.
     #[serde(default)]
     pub view: Option<MountView>,
     /// Variables with the paths of volumes that are not mounted: the variable, and the volume's name.
@@ -154,10 +154,10 @@ pub struct LaunchRequest {
     /// Kernel preference for killing it when the machine runs out of memory.
     #[serde(default)]
     pub oom_score: Option<i32>,
-    /// Its privileges.
+    /// The privileges of the program.
     #[serde(default)]
     pub rights: ProcessRights,
-    /// Its DNS server.
+    /// The DNS server of the container.
     #[serde(default)]
     pub names: DnsTarget,
     /// Visible processes.
@@ -261,18 +261,18 @@ impl ControlGroupFile {
 pub struct MountView {
     /// Mounts of the pod's volumes.
     pub mounts: Vec<VolumeMountPoint>,
-    /// Folders of the machine that it sees, and changes, as they are.
+    /// Folders of the machine that the container sees, and changes, as they are.
     pub own: Vec<String>,
     /// New folders, empty at first.
     #[serde(default, rename = "fresh")]
     pub new_folders: Vec<String>,
-    /// User and group that own those, when not the shim's.
+    /// User and group that own the new folders, when not the shim's.
     #[serde(default, rename = "fresh_owner")]
     pub new_folders_owner: Option<(u32, u32)>,
-    /// Paths of the machine's `/tmp` and `/dev/shm` that are visible in its own.
+    /// Paths of the machine's `/tmp` and `/dev/shm` that are visible in the container's own.
     #[serde(default)]
     pub shown: Vec<String>,
-    /// Whether only its volumes are writable.
+    /// Whether only the container's volumes are writable.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -280,7 +280,7 @@ pub struct MountView {
 /// A command to run beside a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct ExecRequest {
-    /// Chosen by the client, returned with the answer.
+    /// A number that the client chooses, returned with the answer.
     pub id: u64,
     /// The container.
     pub container: String,
@@ -288,9 +288,10 @@ pub struct ExecRequest {
     pub attempt: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Milliseconds after which it is killed.
+    /// Milliseconds after which the command is killed.
     pub timeout: u64,
-    /// Whether processes that it started may continue after it has exited: a postStart hook may start what the container needs.
+    /// Whether processes that the command has started may continue after it has exited: a postStart hook may start what the container
+    /// needs.
     #[serde(default)]
     pub keeps_leftovers: bool,
 }
@@ -302,7 +303,7 @@ pub struct SessionRequest {
     pub container: String,
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Whether it gets a controlling terminal.
+    /// Whether the command gets a controlling terminal.
     pub terminal: bool,
     /// The size of that terminal.
     #[serde(default)]
@@ -345,9 +346,9 @@ pub enum ShimAnswer {
     ExecDone {
         /// The client's number; 0 for a session.
         id: u64,
-        /// The result.
+        /// End of the command.
         outcome: ExecOutcome,
-        /// Its output, at most 10 KiB.
+        /// Output of the command, at most 10 KiB.
         output: String,
     },
     /// Answers [`ShimRequest::Ping`].
@@ -364,20 +365,20 @@ pub enum ShimAnswer {
         attempt: u32,
         /// The requested limits.
         limits: Box<Limits>,
-        /// Why it could not be done.
+        /// Error, if the limits could not be changed.
         error: Option<String>,
     },
     /// Policies denied a connection of the pod; the same one is reported again only after a while.
     Denied(DeniedConnection),
-    /// A program of the pod could not bind a port, or bound another in its place; the same one is reported again only after a while. Its name
-    /// in JSON is that of earlier versions: a control plane of one takes a moved port for one that could not be bound.
+    /// A program of the pod could not bind a port, or bound another one instead; the shim repeats an equal report only after a while. The
+    /// name in JSON is older than the moved ports: an older control plane reads a moved port as one that could not be bound.
     #[serde(rename = "Unbound")]
     Bind(BindReport),
     /// The request was not carried out.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         why: String,
-        /// The container and the attempt, when it was a start.
+        /// The container and the attempt of a refused start.
         start: Option<(String, u32)>,
     },
     /// Answers [`ShimRequest::Park`]: every earlier request was answered, and no report follows on this connection.
@@ -391,11 +392,11 @@ pub enum ShimAnswer {
 /// End of a command beside a container.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub enum ExecOutcome {
-    /// With this code.
+    /// Exit code.
     Exited(i32),
-    /// It was killed at its deadline.
+    /// The command was killed at its deadline.
     TimedOut,
-    /// It could not be started.
+    /// Error of a command that could not be started.
     Failed(String),
 }
 

@@ -33,9 +33,9 @@ pub struct ShimRecord {
 /// A container's newest attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct ContainerRecord {
-    /// Its number, from 0.
+    /// Number of the attempt, from 0.
     pub attempt: u32,
-    /// Its state.
+    /// State of the attempt.
     pub state: RecordedState,
     /// The requested stop, if there was one.
     pub stopping: Option<RecordedStop>,
@@ -46,32 +46,32 @@ pub struct ContainerRecord {
 /// A requested stop.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
 pub struct RecordedStop {
-    /// When.
+    /// Time of the first request.
     pub since: i64,
-    /// When SIGKILL is due, by the wall clock, for display; the shim itself uses the monotonic clock.
+    /// Time at which SIGKILL is sent, by the wall clock, for display; the shim itself uses the monotonic clock.
     pub kill_at: i64,
 }
 
 /// State of an attempt.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub enum RecordedState {
-    /// Its main process runs.
+    /// The main process of the attempt runs.
     Running {
         /// The main process.
         process: ProcessIdentity,
-        /// Since when.
+        /// Start of the process.
         since: i64,
     },
-    /// It could not be executed.
+    /// The program of the attempt could not be executed.
     Refused {
         /// Reason in one word.
         reason: String,
         /// Message.
         message: String,
-        /// When.
+        /// Time of the refusal.
         at: i64,
     },
-    /// It has ended with all its processes.
+    /// The attempt has ended with all its processes.
     Ended(RecordedEnd),
 }
 
@@ -81,15 +81,15 @@ pub enum RecordedState {
 pub struct RecordedEnd {
     /// Exit code; 128 + signal.
     pub code: i32,
-    /// The signal that ended it.
+    /// The signal that ended the main process.
     pub signal: Option<i32>,
-    /// Reason in one word, when the code does not say enough.
+    /// Reason in one word, when the exit code does not say enough.
     pub reason: Option<String>,
     /// The termination message.
     pub message: String,
-    /// When it had started.
+    /// Start of the main process.
     pub started: Option<i64>,
-    /// When it ended.
+    /// End of the main process.
     pub finished: i64,
 }
 

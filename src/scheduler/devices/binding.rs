@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// State of the binding conditions of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingState {
-    /// It has none, or all of them are true.
+    /// The claim has no binding conditions, or all are true.
     Ready,
     /// Some are not true yet; the scheduler waits until this moment, if the claim says since when it is allocated.
     Pending(Option<Time>),

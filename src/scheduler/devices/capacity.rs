@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Amounts by the name of the capacity.
 pub type CapacityAmounts = BTreeMap<String, Quantity>;
 
-/// Reads amounts. One that is no quantity is left out; the API server refuses those.
+/// Reads amounts. One that is not a quantity is left out; the API server refuses those.
 pub fn read_amounts(texts: Option<&BTreeMap<String, QuantityText>>) -> CapacityAmounts {
     let amounts = texts.into_iter().flatten();
     amounts.filter_map(|(name, text)| Some((name.clone(), Quantity::parse(&text.0).ok()?))).collect()

@@ -126,8 +126,8 @@ struct PlacedContainer<'p> {
 type CountedRequest = (String, i64);
 
 impl RequestBuilder {
-    /// Adds the requests for one resource. Containers that run at the same time have devices of their own; an init container that ends before
-    /// uses those of the containers after it, and one request has what such containers need beyond.
+    /// Adds the requests for one resource. Containers that run at the same time get different devices. An init container that ends before
+    /// the others uses their devices; one more request covers what such containers need in addition.
     fn add_resource(&mut self, pod: &Object, resource: &Str, class: &str) {
         let init = pod.items(&["spec", "initContainers"]).iter().map(|one| (one, one["restartPolicy"] != "Always"));
         let all = init.chain(pod.items(&["spec", "containers"]).iter().map(|one| (one, false)));

@@ -151,8 +151,8 @@ impl PodDevices {
         writes.iter().any(is_new) || self.0.iter().any(|query| query.binding_states.iter().any(is_pending))
     }
 
-    /// Returns the write that takes the devices of a claim away which keep a pod from every node: a device failed, or is out of reach of
-    /// one of these nodes. The pod gets other devices then.
+    /// Returns the write that deallocates the devices of a claim that fit no node for the pod: a device failed, or these nodes cannot reach
+    /// it. The pod gets other devices then.
     pub fn deallocation<'n>(&self, pod: &Row, mut nodes: impl Iterator<Item = &'n Row>) -> Option<(WriteVerb, String)> {
         let query = self.0.as_ref()?;
         let failed =

@@ -22,7 +22,7 @@ pub type DeviceId = (String, String, String);
 /// The devices that claims have.
 #[derive(Default)]
 pub struct DevicesInUse {
-    /// Devices that one claim has alone.
+    /// Devices that are allocated to one claim alone.
     pub whole: HashSet<DeviceId>,
     /// Devices that several claims share, with the capacity that these take together.
     pub shared: HashMap<DeviceId, CapacityAmounts>,

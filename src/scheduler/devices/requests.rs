@@ -41,7 +41,7 @@ pub struct WantedDevices {
     pub admin_access: Option<bool>,
     /// The taints that it tolerates.
     pub tolerations: Vec<DeviceToleration>,
-    /// The amounts of capacities that it asks for.
+    /// The requested amounts of capacities.
     pub capacity: CapacityAmounts,
 }
 
@@ -151,7 +151,7 @@ fn read_wanted(
     })
 }
 
-/// Compiles selectors; the error names the one that is wrong.
+/// Compiles selectors; the error names the invalid one.
 fn compile_selectors(
     place: &str,
     selectors: Option<&[DeviceSelector]>,

@@ -142,7 +142,7 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    /// Chooses every device that matches, of which there has to be one.
+    /// Chooses every device that matches; at least one has to match.
     fn choose_all(&mut self, (claim, request): (usize, usize), wanted: &'a WantedDevices) -> Result<bool, String> {
         let before = self.chosen[claim].len();
         for index in 0..self.candidates.len() {

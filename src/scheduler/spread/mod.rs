@@ -18,7 +18,7 @@ struct SpreadConstraint {
     key: String,
     max_skew: i64,
     min_domains: usize,
-    /// One, when the pod itself is counted too.
+    /// 1 if the constraint also counts the pod itself, else 0.
     own: i64,
     term: Arc<PodTerm>,
     domain_counts: TopologyCounts,
@@ -35,7 +35,7 @@ pub struct PodSpread {
 }
 
 impl PodSpread {
-    /// Reads them, and counts.
+    /// Reads the constraints of a pod, and counts pods in each domain.
     pub fn from_pod(world: &World, pod: &Object, row: &Row, profile: &SchedulerProfile) -> PodSpread {
         let mut hard = constraints(world, pod, row, profile, "DoNotSchedule").0;
         hard.iter_mut().for_each(SpreadConstraint::find_fewest);
@@ -47,7 +47,7 @@ impl PodSpread {
         self.hard.is_empty()
     }
 
-    /// The same, with the hypothetical pods of one node taken into account.
+    /// Returns the constraints with the hypothetical pods of one node counted.
     pub fn with_assumptions(&self, world: &World, node: &CandidateNode<'_>) -> PodSpread {
         let mut other = self.clone();
         for constraint in &mut other.hard {

@@ -133,7 +133,7 @@ impl AuditedRequest {
         }
     }
 
-    /// Adds what the path does not tell.
+    /// Adds the fields that the path does not have.
     fn complete_reference(&mut self, metadata: BodyMetadata) {
         let BodyMetadata { namespace, name, uid, resource_version } = metadata;
         let fields = [("namespace", namespace), ("name", name), ("uid", uid), ("resourceVersion", resource_version)];

@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The amount of data that is recorded about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum AuditLevel {
-    /// Nothing.
+    /// No event.
     None,
     /// The user, the request, and how it ended.
     Metadata,

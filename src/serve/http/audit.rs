@@ -5,12 +5,12 @@ use crate::object::format_uid;
 use hyper::HeaderMap;
 
 /// Maximum length of a client's own id, in bytes.
-const LONGEST: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
 /// Returns the client's own id, cut where it is too long, or a new one.
 pub fn choose_id(headers: &HeaderMap) -> String {
     let own = headers.get("audit-id").and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
-    match own.get(..LONGEST.min(own.len())) {
+    match own.get(..MAX_ID_BYTES.min(own.len())) {
         None | Some("") => format_uid(random(), random()),
         Some(id) => id.to_owned(),
     }

@@ -45,7 +45,7 @@ pub struct AuditCounts {
 
 enum LogEntry {
     Line(String),
-    /// Everything before was written.
+    /// Answers once every earlier line was written.
     Flush(SyncSender<()>),
 }
 

@@ -48,7 +48,7 @@ impl ClientAuthority {
         Arc::new(HandshakeVerifier(self.0.clone()))
     }
 
-    /// Returns the user that a client is by its certificates, its own first.
+    /// Returns the user whom a client's certificates name; the client's own certificate is first.
     pub fn identify(&self, certificates: Option<&[CertificateDer<'_>]>) -> ClientIdentity {
         let Some((own, others)) = certificates.and_then(<[_]>::split_first) else { return ClientIdentity::None };
         if self.0.verify_client_cert(own, others, UnixTime::now()).is_err() {

@@ -1,10 +1,12 @@
-//! Limits of connections, and the choice of one to close when there are too many.
+//! Limits the number of connections, and chooses one to close when there are too many.
 //!
-//! Every user of the machine can connect, so unauthenticated connections are few, and a new one replaces another: the oldest of the peer
-//! that has most of them. So no user can take all descriptors, a client that authenticates at once gets in, and a peer that opens many
-//! connections loses its own. Authenticated connections have the other places. When all are taken, a client that has fewer than another
-//! gets one of that client's, an idle one if there is any; a client that has most of them replaces its own idle one, or is told to try
-//! again. Users are compared first, and then the peers of one user.
+//! Every user of the machine can connect, so few unauthenticated connections are allowed. A new one replaces the oldest one of the peer
+//! with the most unauthenticated connections. So no user can take all descriptors, a client that authenticates immediately gets in, and a
+//! peer that opens many connections loses its own.
+//!
+//! The other places are for authenticated connections. When all are taken, a new connection replaces one of the client with the most
+//! connections, an idle one if possible. A client that itself has the most replaces its own idle connection, or is told to try again. Users
+//! are compared first, and then the peers of one user.
 
 use crate::object::Status;
 use crate::runtime::peer::Peer;
@@ -139,8 +141,8 @@ impl State {
         victim.is_some()
     }
 
-    /// Returns the connection to end: the idle one whose last request ended first, or the newest one, of the client with the most
-    /// connections. Of the client that wants the new one, only an idle one.
+    /// Returns the connection to close, of the client with the most connections: the idle connection whose last request ended first, else
+    /// the newest one. If that client is the one that connects now, only an idle connection is closed.
     fn choose_displaced(&self, newest: &Client) -> Option<u64> {
         let clients = || self.authenticated.values().map(|known| &*known.client).chain([newest]);
         let by_user = count(clients().map(|client| client.user.as_str()));

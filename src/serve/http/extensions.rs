@@ -1,9 +1,9 @@
 //! The loop that asks extension API servers whether they answer, and keeps their documents (k8s.io/kube-aggregator: status/remote).
 //!
-//! Knows: an extension server is asked while its Service has endpoints: every few seconds while it does not answer, seldom once it does, each by
-//! a task of its own with a time limit, so that a slow one holds up nobody. The result is the condition `Available` of its APIService.
-//! It also keeps up the ConfigMap by which extension servers know this server.
-//! Never: answers a client. Start reading at [`keep_up`].
+//! Knows: an extension server is asked while its Service has endpoints: every few seconds while it does not answer, seldom once it does.
+//! Each server has its own task with a time limit, so that a slow server does not delay others. The result is the condition `Available` of
+//! its APIService. The loop also updates the ConfigMap by which extension servers identify this server. Never: answers a client. Start
+//! reading at [`keep_up`].
 
 use super::ServerState;
 use super::proxy::connect::connect;
@@ -33,18 +33,18 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Interval between looks at the APIServices, and while there is none with a Service.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_FOR_FIRST: Duration = Duration::from_secs(3);
-/// Interval between questions to a server that answers, and to one that does not.
+/// Intervals between questions to a server that answers, and to a server that does not.
 const AGAIN: Duration = Duration::from_secs(30);
 const AGAIN_UNAVAILABLE: Duration = Duration::from_secs(2);
 /// Time limit of a question.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of a document.
 const MOST_BYTES: usize = 4 << 20;
 /// Maximum number of resources of a version that discovery shows.
 const MOST_RESOURCES: usize = 2000;
-/// Seconds for which the certificate of this server's client is valid, and after which it is made anew.
+/// Lifetime of the client certificate of this server in seconds, and the time after which a new one is issued.
 const CERTIFICATE: i64 = 365 * 24 * 3600;
 const RENEWAL: Duration = Duration::from_secs(24 * 3600);
 /// Interval between repairs of the ConfigMap.
@@ -107,7 +107,7 @@ pub async fn keep_up(shared: Arc<ServerState>) {
                 ask_if_due(&shared, extension, server, &mut asked).await;
             }
         }
-        sleep(if asked.is_empty() { LOOK_FOR_FIRST } else { LOOK }).await;
+        sleep(if asked.is_empty() { LOOK_FOR_FIRST } else { CHECK_INTERVAL }).await;
     }
 }
 
@@ -256,7 +256,7 @@ async fn get(
         Ok((status, body.to_bytes().to_vec()))
     };
     let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-    timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(late.to_owned()))
+    timeout(ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late.to_owned()))
 }
 
 /// Writes the ConfigMap by which extension servers know clients and this server, where it differs.

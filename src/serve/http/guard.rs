@@ -70,7 +70,7 @@ impl AccessGuard {
         }
     }
 
-    /// The user as whom requests act that name no other one.
+    /// The user as whom requests act that name no other user.
     pub fn acts_as(&self) -> Option<Impersonation> {
         match self {
             AccessGuard::Filter(filter) => filter.acts_as.clone(),

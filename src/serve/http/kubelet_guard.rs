@@ -29,7 +29,7 @@ impl KubeletGuard {
             ClientIdentity::None if !token.is_empty() => self.clients.identify(token)?,
             ClientIdentity::None | ClientIdentity::Invalid => return Err(unauthorized()),
         };
-        // The API server lets this group do everything, so that it need not be asked.
+        // This group has all rights, so the API server is not asked.
         if user.groups.iter().any(|group| group == ADMINISTRATORS) {
             return Ok(user);
         }

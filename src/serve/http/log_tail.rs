@@ -19,9 +19,9 @@ const KEPT_BYTES: usize = 32 << 20;
 /// Maximum number of entries per read.
 const BATCH: usize = 1000;
 /// Longest wait for a notification, because notifications can be lost.
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 /// Pause between reads where there are no notifications.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The newest entries of the log.
 pub struct LogTail {
@@ -114,8 +114,8 @@ fn follow(api: &Api, tail: &Weak<LogTail>, mut last: u64, place: Option<(u64, u6
         }
         drop(tail);
         match &hint {
-            Some(hint) => drop(hint.wait(LONGEST)),
-            None => std::thread::sleep(PAUSE),
+            Some(hint) => drop(hint.wait(MAX_WAIT)),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }

@@ -87,18 +87,18 @@ use tracing::{Span, debug_span};
 use turns::{Turn, Turns};
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for a client to authenticate, from its connection on.
 const GREETING: Duration = Duration::from_secs(5);
 /// Maximum number of connections, which also is at most a quarter of this process's descriptors, because pods need some.
 const MOST_CONNECTIONS: usize = 4096;
 /// Maximum number of concurrent requests.
 const HANDS: usize = 16;
-/// The same for unauthenticated clients.
+/// Maximum number of concurrent requests of unauthenticated clients.
 const ANONYMOUS_HANDS: usize = 2;
-/// The same for measurements of pods and nodes.
+/// Maximum number of concurrent measurements of pods and nodes.
 const MEASURING_HANDS: usize = 2;
-/// The same for OpenAPI documents, which are long.
+/// Maximum number of concurrent requests for OpenAPI documents, which are long.
 const DOCUMENT_HANDS: usize = 2;
 /// Maximum number of threads that make pieces of long lists, because each keeps some memory; fewer where processors are few.
 const LIST_HANDS: usize = 4;
@@ -170,7 +170,7 @@ struct ServerState {
     itself: Arc<Client>,
     /// Permits for streams.
     streams: Arc<Semaphore>,
-    /// Turns of those that make pieces of long lists.
+    /// Turns of the threads that make pieces of long lists.
     lists: Arc<FairTurns>,
     /// Buffers for the pieces of lists.
     buffers: Arc<PieceBuffers>,
@@ -283,15 +283,15 @@ async fn serve_connection(
             Ok::<_, Infallible>(if is_head { stream::remove_body(reply) } else { reply })
         }
     });
-    // Broken connections of clients are no error here.
+    // Broken connections of clients are not errors here.
     let conversation: Conversation = if facts.is_http2 {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);
-        server.keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+        server.keep_alive_interval(REQUEST_TIMEOUT).keep_alive_timeout(REQUEST_TIMEOUT);
         Box::pin(server.serve_connection(TokioIo::new(stream), service))
     } else {
         let mut server = hyper::server::conn::http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_headers(MOST_HEADERS);
+        server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_headers(MOST_HEADERS);
         Box::pin(server.serve_connection(TokioIo::new(stream), service).with_upgrades())
     };
     let mut conversation = pin!(conversation);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of buffers that are kept.
-const MOST: usize = 16;
+const MAX_BUFFERS: usize = 16;
 /// Maximum size of a buffer that is kept; pieces with long objects are larger than usual.
 const LARGEST: usize = 1 << 20;
 
@@ -28,7 +28,7 @@ impl PieceBuffers {
 
     fn give_back(&self, mut piece: Vec<u8>) {
         let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if unused.len() < MOST && piece.capacity() <= LARGEST {
+        if unused.len() < MAX_BUFFERS && piece.capacity() <= LARGEST {
             piece.clear();
             unused.push(piece);
         }
@@ -72,7 +72,7 @@ mod tests {
         let buffers = Arc::new(PieceBuffers::default());
         drop(buffers.make_bytes(vec![0; LARGEST + 1]));
         assert_eq!(buffers.take_buffer().capacity(), 0);
-        drop((0..=MOST).map(|_| buffers.make_bytes(vec![0; 8])).collect::<Vec<_>>());
-        assert_eq!((0..=MOST).filter(|_| buffers.take_buffer().capacity() > 0).count(), MOST);
+        drop((0..=MAX_BUFFERS).map(|_| buffers.make_bytes(vec![0; 8])).collect::<Vec<_>>());
+        assert_eq!((0..=MAX_BUFFERS).filter(|_| buffers.take_buffer().capacity() > 0).count(), MAX_BUFFERS);
     }
 }

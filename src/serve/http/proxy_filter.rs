@@ -16,7 +16,7 @@ pub struct ProxyFilter {
     pub rejected_methods: Vec<Regex>,
     /// Prefix of all paths, with a slash at both ends.
     pub prefix: String,
-    /// The user as whom requests act that name no other one; `None` for the administrator.
+    /// The user as whom requests act that name no other user; `None` for the administrator.
     pub acts_as: Option<Impersonation>,
 }
 

@@ -7,7 +7,7 @@ use super::client_certificate::ClientIdentity;
 use super::connections::Connection;
 use super::guard::{self, Access};
 use super::kubelet_guard::KubeletGuard;
-use super::{ClientFacts, LARGEST, PATIENCE, ServerState};
+use super::{ClientFacts, LARGEST, REQUEST_TIMEOUT, ServerState};
 use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::apiserver::tokens::bootstrap::authenticate_bootstrap;
 use crate::apiserver::tokens::keys::ClusterKeys;
@@ -130,7 +130,7 @@ async fn admit_to_kubelet(
 
 async fn receive_body(body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
     let timeout = |_| Status::new(Reason::Timeout, "the body of the request did not arrive in time");
-    tokio::time::timeout(PATIENCE, read_body(body, version)).await.map_err(timeout)?
+    tokio::time::timeout(REQUEST_TIMEOUT, read_body(body, version)).await.map_err(timeout)?
 }
 
 /// Whether two hexadecimal digits follow each `%` of a path.
@@ -170,7 +170,7 @@ fn drain(mut body: Incoming, version: Version) {
     if version == Version::HTTP_2 || body.is_end_stream() {
         return;
     }
-    tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+    tokio::spawn(tokio::time::timeout(REQUEST_TIMEOUT, async move {
         let mut left = MOST_DRAINED;
         while let Some(Ok(frame)) = body.frame().await {
             let length = frame.data_ref().map_or(0, |data| data.len());

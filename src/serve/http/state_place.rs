@@ -15,7 +15,7 @@ pub struct StatePlace {
     pub path: PathBuf,
     /// Device and inode when the server started.
     pub identity: Option<(u64, u64)>,
-    /// Whether other machines may write it, too, so that it has to be brought up to date before it is read.
+    /// Whether other machines may write the state, so that it has to be updated before each read.
     pub is_replica: bool,
     /// Brings it up to date.
     pub fresh_reads: FreshReads,

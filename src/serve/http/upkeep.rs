@@ -32,7 +32,7 @@ pub async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
 /// Ends the advertising.
 pub async fn withdraw(shared: &Arc<ServerState>, address: SocketAddr, advertising: JoinHandle<()>) {
     advertising.abort();
-    // One that is underway would write the address again.
+    // Waits for a write in progress, which would write the address again.
     let _ = advertising.await;
     let _ = shared.work_for_itself(move |api| advertise::withdraw(api, address)).await;
 }

@@ -241,9 +241,9 @@ impl<'de> Visitor<'de> for ObjectWriter<'_, '_> {
 /// Number of values of a field, and the meaning of null.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Values {
-    /// One; null is the zero value.
+    /// One value; null is the zero value.
     One,
-    /// One; null is none.
+    /// One value; null means no value.
     OneOrNone,
     /// A list.
     Several,

@@ -42,7 +42,7 @@ pub struct MessageFields {
 pub struct FieldSlot {
     /// Its name in JSON.
     pub name: String,
-    /// The message that it belongs to: this one or an inline one.
+    /// The message with the field: this message, or an inline one.
     pub message: MessageIndex,
     /// Its index there.
     pub field: usize,
@@ -55,7 +55,7 @@ pub struct FieldSlot {
 pub enum MessageForm {
     /// An object with the fields.
     Struct,
-    /// The list of its one field.
+    /// A list: the items of its only field.
     List,
     /// Text such as `100m`.
     Quantity,
@@ -101,7 +101,7 @@ pub enum FieldCardinality {
     Inline,
     /// Repeated.
     Repeated,
-    /// One for each key.
+    /// A map: one value for each key.
     Map,
 }
 

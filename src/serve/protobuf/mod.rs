@@ -53,7 +53,7 @@ pub fn encode_document(document: &Value) -> Option<Vec<u8>> {
     is_known(api_version, kind).then(|| encode_text(api_version, kind, &document.to_string()))?
 }
 
-/// Like [`encode_document`], for the JSON text of a document of this version and kind. `None` also for a text that is no JSON.
+/// Like [`encode_document`], for the JSON text of a document of this version and kind. `None` also for a text that is not JSON.
 pub fn encode_text(api_version: &str, kind: &str, text: &str) -> Option<Vec<u8>> {
     encode_content(api_version, kind, text).map(|content| add_envelope(api_version, kind, &content))
 }

@@ -7,7 +7,7 @@ use integer_encoding::VarInt;
 /// Error for bytes that end within a value.
 const END: &str = "unexpected EOF";
 /// Maximum length of a varint, in bytes.
-const LONGEST: usize = 10;
+const MAX_VARINT_BYTES: usize = 10;
 /// Maximum nesting of skipped groups; Kubernetes has none.
 const MOST_GROUPS: usize = 16;
 
@@ -98,7 +98,7 @@ impl<'a> WireReader<'a> {
                 self.rest = &self.rest[length..];
                 Ok(value)
             }
-            None if self.rest.len() >= LONGEST => Err("proto: integer overflow".into()),
+            None if self.rest.len() >= MAX_VARINT_BYTES => Err("proto: integer overflow".into()),
             None => Err(END.into()),
         }
     }
@@ -171,7 +171,7 @@ pub fn write_varint(bytes: &mut Vec<u8>, value: u64) {
         bytes.push(value as u8);
         return;
     }
-    let mut encoded = [0; LONGEST];
+    let mut encoded = [0; MAX_VARINT_BYTES];
     let length = value.encode_var(&mut encoded);
     bytes.extend_from_slice(&encoded[..length]);
 }
@@ -209,7 +209,7 @@ pub fn end_length(bytes: &mut Vec<u8>, start: usize) {
         bytes[start - 1] = length as u8;
         return;
     }
-    let mut encoded = [0; LONGEST];
+    let mut encoded = [0; MAX_VARINT_BYTES];
     let width = (length as u64).encode_var(&mut encoded);
     bytes.extend_from_slice(&encoded[1..width]);
     bytes.copy_within(start..start + length, start - 1 + width);

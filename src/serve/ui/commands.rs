@@ -12,10 +12,10 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 /// Longest run of a command.
-const LONGEST: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Most bytes of its output.
-const MOST: u64 = 8 << 20;
+const MAX_OUTPUT_BYTES: u64 = 8 << 20;
 
 /// Whether a text can be part of an object's name.
 fn is_name(text: &str) -> bool {
@@ -63,10 +63,10 @@ fn flags_of_user(request: &ApiRequest) -> Vec<String> {
 /// Runs a command of kloop; returns its output and its errors.
 fn run(api: &Api, request: &ApiRequest, arguments: &[String], input: &[u8]) -> ServeResult<(Vec<u8>, Vec<u8>)> {
     let arguments = [arguments, &flags_of_user(request)].concat();
-    let limits = CommandLimits { time: LONGEST, bytes: MOST };
+    let limits = CommandLimits { time: COMMAND_TIMEOUT, bytes: MAX_OUTPUT_BYTES };
     own_command::run(api.store().path(), &arguments, input, &limits).map_err(|error| match error.kind() {
         ErrorKind::TimedOut => {
-            let text = format!("the command took longer than {} s, and was ended", LONGEST.as_secs());
+            let text = format!("the command took longer than {} s, and was ended", COMMAND_TIMEOUT.as_secs());
             Status::new(Reason::Timeout, text)
         }
         _ => Status::new(Reason::InternalError, format!("cannot run the command: {error}")),

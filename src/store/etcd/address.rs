@@ -15,7 +15,7 @@ const PORT: u16 = 2379;
 
 /// Maximum number of members, and of bytes of an address.
 const MOST_MEMBERS: usize = 16;
-const LONGEST: usize = 1024;
+const MAX_ADDRESS_BYTES: usize = 1024;
 
 /// The address of a state on etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,12 +40,12 @@ pub fn is_etcd(state: &str) -> bool {
 }
 
 impl EtcdAddress {
-    /// Parses an address. Parts that it lacks come from `variable`, which returns those of etcdctl (`ETCDCTL_CACERT`, ...). The error says
+    /// Parses an address. Missing parts come from `variable`, which returns etcdctl's variables (`ETCDCTL_CACERT`, ...). The error says
     /// what to write instead.
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<EtcdAddress, String> {
-        let wrong = |what: String| format!("the state {text:?} is no address of etcd: {what}");
-        if text.len() > LONGEST || text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
-            return Err(wrong(format!("it may have {LONGEST} bytes, without spaces")));
+        let wrong = |what: String| format!("the state {text:?} is not an etcd address: {what}");
+        if text.len() > MAX_ADDRESS_BYTES || text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
+            return Err(wrong(format!("it may have {MAX_ADDRESS_BYTES} bytes, without spaces")));
         }
         let form = || "write etcd://HOST[:PORT],HOST[:PORT]/PREFIX".to_owned();
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong(form()))?;

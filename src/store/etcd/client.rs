@@ -26,7 +26,7 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 const CONNECTING: Duration = Duration::from_millis(500);
 
 /// Pause before a watch that ended begins again.
-const PAUSE: Duration = Duration::from_millis(100);
+const WATCH_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A client. Its thread ends with it.
 pub struct EtcdClient {
@@ -257,7 +257,7 @@ impl MemberLink {
                 self.leave(number);
             }
             changed(None);
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(WATCH_RETRY_PAUSE).await;
         }
     }
 

@@ -36,18 +36,18 @@ const UNIMPLEMENTED: u16 = 12;
 /// Failure of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdError {
-    /// It did not reach a member: nothing was done.
+    /// The call did not reach a member, so nothing was changed.
     Unreachable(String),
-    /// It was sent, and may have been carried out.
+    /// The call was sent, and etcd may have carried it out.
     Unanswered(String),
-    /// etcd refused it, or the client refused to trust the member; another attempt would end in the same way.
+    /// etcd refused the call, or the client did not trust the member; another attempt would fail in the same way.
     Refused(String),
-    /// The token of the user is not known any more.
+    /// The user's token is no longer valid.
     Unauthenticated(String),
 }
 
 impl EtcdError {
-    /// The words of the failure.
+    /// The message of the failure.
     pub fn text(&self) -> &str {
         match self {
             EtcdError::Unreachable(text)
@@ -57,7 +57,7 @@ impl EtcdError {
         }
     }
 
-    /// The same failure of a call that changes nothing.
+    /// Converts the failure of a call that changes nothing.
     pub fn into_read_failure(self) -> EtcdError {
         match self {
             EtcdError::Unanswered(text) => EtcdError::Unreachable(text),
@@ -183,7 +183,7 @@ impl EtcdConnection {
         // An answer of headers alone has its status there.
         check_status(&head.headers, false)?;
         if !head.status.is_success() {
-            return Err(EtcdError::Refused(format!("it answers with HTTP {}: this is no etcd", head.status)));
+            return Err(EtcdError::Refused(format!("it answers with HTTP {}: the server is not etcd", head.status)));
         }
         Ok(EtcdStream { body, pending: BytesMut::new(), _request: (!is_last).then_some(stream) })
     }

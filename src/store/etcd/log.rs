@@ -24,7 +24,7 @@ const KEYS_FORMAT: u64 = 1;
 const ATTEMPT: Duration = Duration::from_millis(1000);
 
 /// Pause after an attempt that reached no member.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Time in which a member has to answer about the leader's claim, which is renewed four times a second.
 const CLAIM_ATTEMPT: Duration = Duration::from_millis(400);
@@ -98,20 +98,20 @@ impl EtcdLog {
         let mut is_unanswered = false;
         loop {
             let left = patience.saturating_sub(start.elapsed());
-            let error = match self.client.call_txn(txn, attempt.min(left.max(PAUSE))) {
+            let error = match self.client.call_txn(txn, attempt.min(left.max(RETRY_PAUSE))) {
                 Ok(reply) => return Ok(reply),
                 Err(error @ EtcdError::Refused(_)) if !is_unanswered => return Err(error),
                 Err(error) => error,
             };
             is_unanswered |= !matches!(error, EtcdError::Unreachable(_));
-            if start.elapsed() + PAUSE >= patience {
+            if start.elapsed() + RETRY_PAUSE >= patience {
                 let text = error.text().to_owned();
                 return Err(match is_unanswered {
                     true => EtcdError::Unanswered(text),
                     false => EtcdError::Unreachable(text),
                 });
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
     }
 }
@@ -232,7 +232,7 @@ impl SharedLog for EtcdLog {
         if !reply.succeeded && !reply.pairs.iter().flatten().any(|pair| pair.value == own) {
             return Ok(false);
         }
-        // etcd keeps each earlier value of each key until it is told to forget it. Another machine may have told it already.
+        // etcd keeps earlier values of each key until they are compacted. Another machine may have done it already.
         let _ = self.client.compact(reply.revision.saturating_sub(KEPT_HISTORY), ATTEMPT);
         Ok(true)
     }

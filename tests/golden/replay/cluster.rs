@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longest time for the cluster to settle.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest time for one command.
-const LONGEST: &str = "60";
+const COMMAND_SECONDS: &str = "60";
 
 /// Work of a loop that is due within this time is waited for, in milliseconds.
 const SOON: i64 = 3000;
@@ -76,7 +76,7 @@ impl Cluster {
     /// Waits until the control plane is idle and no work is due soon. Returns false when that takes too long.
     pub fn settle(&self) -> bool {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < SETTLE_TIMEOUT {
             let head = self.store.read().and_then(|snapshot| snapshot.revision()).expect("revision");
             let idle = *self.idle.lock().expect("lock");
             if let Some((revision, next, at)) = idle
@@ -152,7 +152,7 @@ fn command(dir: &Path, program: &str) -> Command {
 
 fn run(dir: &Path, line: &str, stdin: &str) -> Answer {
     let mut child =
-        command(dir, "timeout").args(["--signal=KILL", LONGEST, "bash", "-c", line]).spawn().expect("a shell");
+        command(dir, "timeout").args(["--signal=KILL", COMMAND_SECONDS, "bash", "-c", line]).spawn().expect("a shell");
     let mut input = child.stdin.take().expect("piped");
     // A command may exit without reading its input.
     input.write_all(stdin.as_bytes()).ok();

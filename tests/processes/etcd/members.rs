@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Longest time that a test waits for the members. Only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The members, which end with the test.
 pub struct Members {
@@ -101,7 +101,7 @@ impl Members {
             if machine.kloop("get ns").err.contains("there is no cluster") {
                 return true;
             }
-            assert!(begun.elapsed() < PATIENCE, "etcd has no leader: {:?}", machine.kloop("get ns"));
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "etcd has no leader: {:?}", machine.kloop("get ns"));
         }
     }
 

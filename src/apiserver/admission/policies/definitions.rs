@@ -18,7 +18,7 @@ const MOST_KEPT: usize = 2000;
 pub struct PolicyDefinition {
     /// Its name.
     pub name: String,
-    /// The requests that it is about.
+    /// The requests to which the policy applies.
     pub criteria: MatchCriteria,
     /// `apiVersion` and `kind` of its parameters.
     pub param_kind: Option<(String, String)>,
@@ -28,7 +28,7 @@ pub struct PolicyDefinition {
     pub reinvokes: bool,
     /// Its spec.
     spec: Value,
-    /// Whether it is one that changes objects.
+    /// Whether the policy changes objects.
     mutates: bool,
     programs: OnceLock<PolicyPrograms>,
 }

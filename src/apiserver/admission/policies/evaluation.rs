@@ -58,7 +58,7 @@ impl Findings {
         self.denials.push(Denial { message: denied_by(VALIDATING, invocation, message), reason });
     }
 
-    /// Takes a failed validation: the binding says what it does.
+    /// Handles a failed validation as the binding's actions say.
     fn take_failure(&mut self, invocation: &Invocation, index: usize, failure: &Failure) {
         let (policy, binding) = (&invocation.policy.name, &invocation.binding);
         for action in &binding.actions {

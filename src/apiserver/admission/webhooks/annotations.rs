@@ -1,4 +1,4 @@
-//! Annotations of the audit log about webhooks: those that they give, what they changed, and that one failed and was ignored.
+//! Annotations of the audit log about webhooks: annotations in their answers, their changes, and failures that were ignored.
 
 use super::hook::Hook;
 use crate::apiserver::outside::AuditAnnotation;

@@ -16,20 +16,20 @@ const MOST_KEPT: usize = 256;
 /// A webhook.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    /// The uid of its configuration and its place there.
+    /// The uid of the configuration, and the position of the webhook in it.
     pub id: String,
     /// The name of its configuration.
     pub configuration: String,
     /// Its name.
     pub name: String,
-    /// The requests that it wants to see.
+    /// The requests for which the webhook is called.
     pub criteria: MatchCriteria,
     /// The conditions as they are written.
     fields: Value,
     conditions: OnceLock<Vec<(String, Expression)>>,
     /// Its server.
     pub client: HookClient,
-    /// Seconds that it has for its answer.
+    /// Seconds until a call times out.
     pub timeout: u64,
     /// Whether a request passes when it cannot be asked.
     pub ignores_failure: bool,
@@ -37,7 +37,7 @@ pub struct Hook {
     pub is_silent: bool,
     /// Whether it is asked again when others have changed the object after it.
     pub is_reinvoked: bool,
-    /// The version of AdmissionReview that it understands: `admission.k8s.io/v1`.
+    /// The version of AdmissionReview that the webhook understands: `admission.k8s.io/v1`.
     pub review_version: &'static str,
 }
 

@@ -4,7 +4,7 @@ use super::texts::{SortedTexts, items, name_containers, pluralize, quote_all, te
 use super::{Check, CheckedPod, Violation};
 use serde_json::Value;
 
-/// All of them.
+/// All checks of the level Baseline.
 pub const CHECKS: &[Check] = &[
     check("appArmorProfile", &[(0, app_armor_profile)]),
     check("capabilities_baseline", &[(0, added_capabilities)]),

@@ -9,7 +9,7 @@ const PREFIX: &str = "pod-security.kubernetes.io/";
 /// A set of checks, the least strict first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing is checked.
+    /// No checks.
     Privileged,
     /// Known privilege escalations are refused.
     Baseline,

@@ -5,7 +5,7 @@ use super::texts::{SortedTexts, items, name_containers, pluralize, quote_all, te
 use super::{Check, CheckFunction, CheckedPod, Violation};
 use serde_json::Value;
 
-/// All of them.
+/// All checks that the level Restricted adds.
 pub const CHECKS: &[Check] = &[
     check(
         "allowPrivilegeEscalation",

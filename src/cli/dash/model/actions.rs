@@ -174,7 +174,7 @@ impl DashModel {
         }
     }
 
-    /// Says that the selected row cannot be meant.
+    /// Says why an action is not possible for the selected row.
     fn refuse(&mut self, why: &str) {
         let text = format!("{} {why}", self.short_name());
         self.notify(text, true);

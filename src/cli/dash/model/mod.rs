@@ -65,7 +65,7 @@ pub enum ControlPlaneFact {
     Stopped,
     /// The process with this ID leads.
     Leads(u32),
-    /// It runs behind the API server, which does not tell about it.
+    /// The process runs behind an API server, which returns no facts about it.
     AtServer,
 }
 
@@ -97,9 +97,9 @@ pub struct TreeRow {
 /// Result of the last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DashNotice {
-    /// One line.
+    /// One line of text.
     pub text: String,
-    /// Whether it failed.
+    /// Whether the change failed.
     pub is_error: bool,
 }
 

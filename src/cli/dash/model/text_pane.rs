@@ -72,7 +72,7 @@ impl TextPane {
     /// Moves the visible part so many lines.
     pub fn scroll(&mut self, by: isize) {
         self.top = self.top.saturating_add_signed(by).min(self.last_top());
-        // At the end it goes on as it grows; elsewhere it stays.
+        // A pane at the end follows new lines; elsewhere it stays.
         self.follows = self.is_running && self.top == self.last_top();
     }
 

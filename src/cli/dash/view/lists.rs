@@ -166,7 +166,7 @@ pub fn loops(frame: &mut Frame<'_>, model: &DashModel, palette: &Palette) {
         None if model.facts.control_plane == ControlPlaneFact::AtServer => {
             "LOOPS: a server does not tell about its queues".to_owned()
         }
-        None => "LOOPS: no control plane has told about its queues yet".to_owned(),
+        None => "LOOPS: no control plane has reported its queues yet".to_owned(),
     };
     cell(frame, (areas.columns.x, areas.columns.y), areas.columns.width, &ticks, palette.heading);
     for (line, place) in model.side.visible().enumerate() {

@@ -21,7 +21,7 @@ const HELP: [(&str, &str); 20] = [
     ("Up Down j k", "move (PgUp, PgDn, Home, End, wheel)"),
     ("Enter Space", "open or close a row (Left, Right, click)"),
     ("/", "search; Esc ends it"),
-    ("!", "show only what is not right"),
+    ("!", "show only what has problems"),
     ("l", "logs, followed"),
     ("d", "describe"),
     ("y", "yaml"),

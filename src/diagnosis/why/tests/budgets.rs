@@ -51,7 +51,15 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             vec![ready("a", true), ready("b", true)],
             ConvergenceState::Converged,
             "0 more may be evicted",
-            "kloop scale deployment/d --replicas=3), or ask for less than minAvailable 2: kloop edit poddisruptionbudget/x",
+            "kloop scale deployment/d --replicas=3), or lower minAvailable 2: kloop edit poddisruptionbudget/x",
+        ),
+        (
+            "the bound is maxUnavailable",
+            budget(json!({"maxUnavailable": 0}), [2, 2, 2, 0], told(false)),
+            vec![ready("a", true), ready("b", true)],
+            ConvergenceState::Converged,
+            "0 more may be evicted",
+            "until more than 2 are healthy: raise maxUnavailable 0: kloop edit poddisruptionbudget/x",
         ),
         (
             "one is not ready",
@@ -66,7 +74,7 @@ fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
             budget(two.clone(), [0, 2, 0, 0], told(false)),
             vec![],
             ConvergenceState::Converged,
-            "it is about no pods",
+            "spec.selector matches no pods",
             "correct spec.selector: kloop edit poddisruptionbudget/x",
         ),
         (

@@ -131,7 +131,7 @@ fn a_controller_that_is_left_out_is_the_cause() {
         assert_eq!((link.state, link.error.as_deref()), (ConvergenceState::Stuck, Some(&*error)), "{answer:#?}");
         assert!(answer.next().contains(&format!("start one that runs {disabled_controllers}")), "{}", answer.next());
         assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{about}");
-        // Without a control plane, and with one that runs everything, this is no cause.
+        // Without a control plane, and with one that runs everything, this is not a cause.
         for plane in [
             ControlPlaneState { runs: false, ..runs_without(&[disabled_controllers]) },
             runs_without(&["ttl-controller"]),

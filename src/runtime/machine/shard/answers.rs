@@ -74,7 +74,7 @@ impl Shard {
                 }
             }
             ShimAnswer::Parked => self.parked(uid),
-            // Those are for who attaches, which this is not.
+            // Only attach clients receive these.
             ShimAnswer::Pong | ShimAnswer::Attached | ShimAnswer::Detached => {}
             ShimAnswer::Leaving => pod_mut(&mut self.pods, uid).leaving = true,
             ShimAnswer::Removed => self.report_removed(uid),

@@ -17,7 +17,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 impl Shard {
-    /// Asks a shim for its record: on a new connection, or on the one that is there when the World is loaded again.
+    /// Asks a shim for its record: on a new connection, or on the open one when the World is loaded again.
     pub(super) fn adopt(&mut self, uid: &Str, adopter: Sender<(Str, ShimRecord)>) {
         let pod = pod_mut(&mut self.pods, uid);
         pod.adopter = Some(adopter);
@@ -40,7 +40,7 @@ impl Shard {
             if pod.removing {
                 let is_overdue = pod.remove_by.is_some_and(|at| at <= Instant::now());
                 match pod.remove_by {
-                    Some(_) if is_overdue => end_shim(&folder::pod(&self.context.state, uid)),
+                    Some(_) if is_overdue => end_shim(&folder::pod_path(&self.context.state, uid)),
                     Some(_) => {}
                     None => link.send(self.context.epoch, ShimRequest::Remove),
                 }
@@ -51,7 +51,7 @@ impl Shard {
             // A silent shim with a record in this format is busy or stopped; without one it is of an incompatible version.
             if !greeted && age < OVERDUE {
                 self.schedule_retry(uid, OVERDUE - age);
-            } else if !greeted && folder::read_record(&folder::pod(&self.context.state, uid)).is_none() {
+            } else if !greeted && folder::read_record(&folder::pod_path(&self.context.state, uid)).is_none() {
                 self.hang_up(uid);
                 self.replace_shim(uid);
             }
@@ -64,7 +64,7 @@ impl Shard {
         if pod.waits_for_zygote && !pod.removing {
             return self.spawn(uid);
         }
-        let path = folder::pod(&self.context.state, uid);
+        let path = folder::pod_path(&self.context.state, uid);
         if !folder::is_plain_name(uid) || !path.exists() {
             return self.handle_missing_folder(uid);
         }

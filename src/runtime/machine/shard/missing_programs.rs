@@ -9,7 +9,7 @@ use crate::world::start::Start;
 use std::time::{Duration, Instant};
 
 /// Pause between two searches.
-const PAUSE: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of groups. Further attempts are tried again after their backoff.
 const MOST_GROUPS: usize = 256;
 /// Maximum number of attempts of one group.
@@ -49,7 +49,7 @@ impl MissingPrograms {
             }
             _ => return,
         }
-        self.due.get_or_insert_with(|| Instant::now() + PAUSE);
+        self.due.get_or_insert_with(|| Instant::now() + SEARCH_INTERVAL);
     }
 
     /// Forgets the attempts of a pod, or those of one of its containers.
@@ -74,7 +74,7 @@ impl MissingPrograms {
         }
         let is_there = |group: &mut Group| image::can_be_found(&group.start, environment);
         let found: Vec<Group> = self.groups.extract_if(.., is_there).collect();
-        self.due = Some(now + PAUSE).filter(|_| !self.groups.is_empty());
+        self.due = Some(now + SEARCH_INTERVAL).filter(|_| !self.groups.is_empty());
         found.into_iter().flat_map(|group| group.attempts).collect()
     }
 }

@@ -310,14 +310,14 @@ impl Shard {
         let pause = RETRY.saturating_mul(1 << pod.failures.min(8)).min(MAX_RETRY);
         pod.failures += 1;
         if since.elapsed() >= OVERDUE {
-            end_shim(&folder::pod(&self.context.state, uid));
+            end_shim(&folder::pod_path(&self.context.state, uid));
         }
         self.schedule_retry(uid, pause);
     }
 
     /// Kills a shim of an incompatible version, so that the pod is taken over.
     fn replace_shim(&mut self, uid: &Str) {
-        end_shim(&folder::pod(&self.context.state, uid));
+        end_shim(&folder::pod_path(&self.context.state, uid));
         self.retry_later(uid);
     }
 

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 /// Interval for checking whether the process of a parked shim still runs.
 const CHECK: Duration = Duration::from_secs(2);
 /// Interval for looking for connections that do not answer, while pods wait for a connection.
-const LOOK: Duration = Duration::from_secs(1);
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Smallest number of connections of a shard.
 const FEWEST: usize = 4;
 /// Longest announcement: a uid.
-const LONGEST: usize = 256;
+const MAX_ANNOUNCEMENT_BYTES: usize = 256;
 
 /// Maximum number of connections, and the pods that wait for one.
 pub struct LinkBudget {
@@ -52,7 +52,7 @@ impl LinkBudget {
 
     /// Returns the next moment for [`Shard::balance_links`].
     pub fn due(&self) -> Option<Instant> {
-        (!self.waiting.is_empty()).then(|| Instant::now() + LOOK)
+        (!self.waiting.is_empty()).then(|| Instant::now() + CONNECTION_CHECK_INTERVAL)
     }
 }
 
@@ -141,7 +141,7 @@ impl Shard {
 
     /// Dials the shims that have announced a change.
     pub(super) fn read_announcements(&mut self) {
-        let mut block = [0; LONGEST];
+        let mut block = [0; MAX_ANNOUNCEMENT_BYTES];
         while let Ok((length, _)) = rustix::net::recv(&self.link_budget.socket, &mut block[..], RecvFlags::DONTWAIT) {
             let Ok(uid) = std::str::from_utf8(&block[..length]) else { continue };
             let uid = Str::from(uid);
@@ -185,7 +185,8 @@ impl Shard {
                 return false;
             };
             let Some(link) = &pod.link else { return false };
-            let has_had_turn = link.park_state == ParkState::Impossible && link.since.elapsed() >= LOOK;
+            let has_had_turn =
+                link.park_state == ParkState::Impossible && link.since.elapsed() >= CONNECTION_CHECK_INTERVAL;
             (has_had_turn && pod.is_idle()) || (link.used.elapsed() >= OVERDUE && awaits_answer(pod, link))
         };
         let silent: Vec<Str> = self.tokens.values().filter(is_silent).cloned().collect();

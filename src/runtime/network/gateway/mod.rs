@@ -41,9 +41,9 @@ const LOCK: &str = "network.lock";
 /// The port with which a cluster claims its addresses, at the first of them (the port of kubelets).
 const CLAIM: u16 = 10_250;
 /// Interval for checking whether the gateway is still needed.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Time that a predecessor gets to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a control plane gets to send its first message, and to read each message.
 const MOMENT: Duration = Duration::from_secs(2);
 
@@ -152,7 +152,7 @@ fn lock(state: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(state.join(LOCK))?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + PREDECESSOR_TIMEOUT;
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() >= until {
             return Ok(None);
@@ -292,7 +292,7 @@ impl Gateway {
     fn wait(&self, listener: &UnixListener) -> (bool, bool) {
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         fds.extend(self.leader.iter().map(|leader| PollFd::new(&leader.stream, PollFlags::IN)));
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        let look = Timespec { tv_sec: 0, tv_nsec: CHECK_INTERVAL.subsec_nanos().into() };
         let _ = poll(&mut fds, self.leader.is_none().then_some(&look));
         let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
         (is_ready(0), is_ready(1))

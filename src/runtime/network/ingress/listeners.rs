@@ -30,7 +30,7 @@ const HTTP: [u16; 3] = [80, 8080, 0];
 /// The ports for HTTPS.
 const HTTPS: [u16; 3] = [443, 8443, 0];
 /// Time limit for a handshake, and for the head of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves one client until it disconnects.
 type ClientConnection = Pin<Box<dyn Future<Output = ()>>>;
@@ -175,17 +175,17 @@ fn plain(
         let visit = IngressClient::new(shared.clone(), client, "http", port);
         Box::pin(async move {
             match begins_with_http2(&stream).await {
-                true => serve_http2(stream, visit, PATIENCE).await,
+                true => serve_http2(stream, visit, HEAD_TIMEOUT).await,
                 false => talk(stream, visit).await,
             }
         })
     }
 }
 
-/// Whether a client starts with HTTP/2 without negotiation, as gRPC clients do: the preface is no valid HTTP/1 request.
+/// Whether a client starts with HTTP/2 without negotiation, as gRPC clients do: the preface is not a valid HTTP/1 request.
 async fn begins_with_http2(stream: &TcpStream) -> bool {
     let mut first = [0; PREFACE.len()];
-    let seen = tokio::time::timeout(PATIENCE, stream.peek(&mut first)).await;
+    let seen = tokio::time::timeout(HEAD_TIMEOUT, stream.peek(&mut first)).await;
     matches!(seen, Ok(Ok(length)) if length >= 3 && PREFACE.starts_with(&first[..length]))
 }
 
@@ -196,11 +196,11 @@ fn secure(
 ) -> impl Fn(TcpStream, SocketAddr) -> ClientConnection + Clone + Send + 'static {
     move |stream, client| {
         let visit = IngressClient::new(shared.clone(), client, "https", port);
-        let handshake = tokio::time::timeout(PATIENCE, acceptor.accept(stream));
+        let handshake = tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream));
         Box::pin(async move {
             match handshake.await {
                 Ok(Ok(stream)) if stream.get_ref().1.alpn_protocol() == Some(tls::SECOND) => {
-                    serve_http2(stream, visit, PATIENCE).await
+                    serve_http2(stream, visit, HEAD_TIMEOUT).await
                 }
                 Ok(Ok(stream)) => talk(stream, visit).await,
                 _ => {}
@@ -228,8 +228,8 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visi
     let visit = Arc::new(visit);
     let service = service_fn(move |request| forward::answer(request, visit.clone()));
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).preserve_header_case(true);
-    // Broken connections of clients are no error here.
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).preserve_header_case(true);
+    // Broken connections of clients are not errors here.
     let _ = server.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 

@@ -43,7 +43,7 @@ pub struct IngressProxy {
 struct SharedIngress {
     known: Mutex<IngressState>,
     /// Connections to endpoints: one pool per thread.
-    pools: [pool::EndpointPool; worker_pool::MOST],
+    pools: [pool::EndpointPool; worker_pool::MAX_THREADS],
 }
 
 /// The ordered configuration, and the tables derived from it.
@@ -148,7 +148,7 @@ impl IngressProxy {
 }
 
 impl SharedIngress {
-    /// One of no cluster.
+    /// Makes a proxy without a cluster.
     #[cfg(test)]
     fn for_tests() -> Arc<SharedIngress> {
         IngressProxy::new(Path::new("/nonexistent")).shared
@@ -160,7 +160,7 @@ impl SharedIngress {
 
     /// Returns this thread's connections to endpoints.
     fn pool(&self) -> &pool::EndpointPool {
-        &self.pools[worker_pool::WorkerPool::number() % worker_pool::MOST]
+        &self.pools[worker_pool::WorkerPool::number() % worker_pool::MAX_THREADS]
     }
 
     /// Decides the destination of a request.

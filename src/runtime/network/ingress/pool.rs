@@ -27,7 +27,7 @@ const KEPT: usize = 64;
 /// Maximum number of pooled connections that are checked for a free one.
 const TRIED: usize = 8;
 /// Time limit for connecting to an endpoint; external hosts may be far away.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type IdleConnections = HashMap<SocketAddr, VecDeque<EndpointSender>>;
 
@@ -181,7 +181,7 @@ impl EndpointPool {
 
 async fn connect(address: &SocketAddr, is_h2: bool) -> Result<EndpointSender, String> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(low_ports::socket_address(*address))).await;
+    let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(low_ports::socket_address(*address))).await;
     let stream =
         stream.unwrap_or_else(|_| Err(late())).map_err(|error| dial::error_of(&address.to_string(), &error))?;
     let _ = stream.set_nodelay(true);

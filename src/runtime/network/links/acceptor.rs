@@ -37,7 +37,7 @@ const ALL_HANDSHAKES: usize = 256;
 /// Maximum number of links of one node: a new one may come before the end of the old one is noticed.
 const LINKS: usize = 4;
 /// Time limit of a handshake, and of connecting to a pod.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Accepts links until this task is aborted.
 pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
@@ -78,11 +78,11 @@ pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
 #[derive(Clone, Default)]
 struct LinkCounts(Arc<Mutex<HashMap<String, usize>>>);
 
-/// One of the connections; it counts until this is dropped.
+/// A counted connection. It is no longer counted when this value is dropped.
 struct CountedLink(LinkCounts, String);
 
 impl LinkCounts {
-    /// Counts one more, unless there are so many.
+    /// Counts a new connection; `None` if there are already `most`.
     fn count_link(&self, by: String, most: usize) -> Option<CountedLink> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(by.clone()).or_default();
@@ -114,7 +114,7 @@ async fn serve_link(
 ) {
     let _ = stream.set_nodelay(true);
     let Ok(acceptor) = table.acceptor() else { return };
-    let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = timeout(CONNECT_TIMEOUT, acceptor.accept(stream)).await else { return };
     let Some(node) = certificates::node_of(stream.get_ref().1.peer_certificates()) else { return };
     let Some(_link) = counts.count_link(format!("node {node}"), LINKS) else { return };
     drop(handshake);
@@ -215,7 +215,7 @@ async fn connect_to_pod(table: &LinkTable, node: &str, request: &Request<Incomin
         None => Carried::Connection,
     };
     let (to, source) = destination(table, node, request, carried)?;
-    let connected = timeout(PATIENCE, PodSocket::connect(to, source, carried)).await;
+    let connected = timeout(CONNECT_TIMEOUT, PodSocket::connect(to, source, carried)).await;
     let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     connected.map_err(|error| (StatusCode::BAD_GATEWAY, format!("{to}: {}", io_error_text(error))))
 }
@@ -235,7 +235,7 @@ fn destination(
     let to = to.ok_or_else(|| (StatusCode::BAD_REQUEST, "no address and port of a pod".to_owned()))?;
     let is_here = table.own_block().is_some_and(|own| own.contains(*to.ip())) && table.peer_of(*to.ip()).is_none();
     if !is_here {
-        return Err(refuse(format!("{} is no address of this machine's pods", to.ip())));
+        return Err(refuse(format!("{} is not an address of this machine's pods", to.ip())));
     }
     let block = linked_block(table, node)?;
     let source = request.headers().get(SOURCE).map(|source| source.to_str().unwrap_or_default().parse::<Ipv4Addr>());

@@ -23,13 +23,13 @@ const FLOWS: usize = 1024;
 /// Datagrams of a flow that wait for its stream.
 const WAITING: usize = 64;
 /// The largest datagram.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM_BYTES: usize = 65_535;
 
 /// Serves a socket at the address of another machine's pod until its task is aborted. `used`: told of each datagram.
 pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>, used: Arc<UseClock>) {
     let socket = Arc::new(socket);
     let mut flows: HashMap<SocketAddr, Sender<Vec<u8>>> = HashMap::new();
-    let mut bytes = vec![0; LONGEST];
+    let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
         used.touch();
@@ -70,7 +70,7 @@ async fn carry_flow(
         }
     };
     let back = async {
-        let mut bytes = vec![0; LONGEST];
+        let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
         while let Ok(length) = read_frame(&mut reader, &mut bytes).await {
             clock.touch();
             let _ = socket.send_to(&bytes[..length], client).await;
@@ -84,15 +84,15 @@ pub async fn relay_socket(stream: impl AsyncRead + AsyncWrite, socket: UdpSocket
     let (mut reader, mut writer) = split(stream);
     let clock = UseClock::start();
     let there = async {
-        let mut bytes = vec![0; LONGEST];
+        let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
         while let Ok(length) = read_frame(&mut reader, &mut bytes).await {
             clock.touch();
-            // A server that is not there yet may come.
+            // Ignores errors: the server may start later.
             let _ = socket.send(&bytes[..length]).await;
         }
     };
     let back = async {
-        let mut bytes = vec![0; LONGEST];
+        let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
         loop {
             // An error tells that no server was there at the last datagram.
             let Ok(length) = socket.recv(&mut bytes).await else { continue };

@@ -40,7 +40,7 @@ pub enum Carried {
 }
 
 /// Time limit for making the connection, and for the answer to a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause before a broken link is made again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl LinkedPeer {
             request = request.header(PROTOCOL, UDP);
         }
         let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
-        let answer = timeout(PATIENCE, sender.send_request(request)).await;
+        let answer = timeout(CONNECT_TIMEOUT, sender.send_request(request)).await;
         let response = answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())?;
         let response = check_answer(response).await?;
         hyper::upgrade::on(response).await.map_err(|error| error.to_string())
@@ -139,7 +139,7 @@ async fn keep_connected(
     loop {
         let connector = locked(&connector).clone();
         let connect = async { connect(&link, &connector?).await };
-        let connected = timeout(PATIENCE, connect).await;
+        let connected = timeout(CONNECT_TIMEOUT, connect).await;
         match connected.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok((sender, connection)) => {
                 pause = FIRST_PAUSE;
@@ -194,7 +194,7 @@ async fn connect(
     Ok((sender, connection))
 }
 
-/// Asks the other machine whether it takes this one for linked.
+/// Asks the other machine whether it accepts the link from this machine.
 async fn greet(sender: &mut SendRequest<Empty<Bytes>>) -> Result<(), String> {
     let request = Request::get("http://link/").body(Empty::new()).map_err(|error| error.to_string())?;
     let response = sender.send_request(request).await.map_err(|error| error.to_string())?;

@@ -19,15 +19,16 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Maximum number of sockets, and the part of the descriptors that they may take. The one that was asked for the longest time ago makes
-/// room, first among those that were asked for once: a program that tries all ports does not close those that others use.
-const MOST: usize = 4096;
+/// Maximum number of sockets, and the part of the descriptors that they may take. When there are too many, the socket whose last request is
+/// the oldest is closed, first among sockets that were requested once: so a program that tries all ports does not close the sockets of
+/// others.
+const MAX_LISTENERS: usize = 4096;
 const PART: usize = 4;
 /// Time without a request, or a datagram, after which a socket is closed. Shims ask again every few seconds while they connect.
 const IDLE: Duration = Duration::from_secs(300);
 /// Longest line of a request, and the time for it.
-const LONGEST: u64 = 64;
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAX_REQUEST_BYTES: u64 = 64;
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of requests at once.
 const REQUESTS: usize = 256;
 
@@ -63,7 +64,7 @@ pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
             Ok((stream, _)) => {
                 let table = table.clone();
                 tokio::spawn(async move {
-                    let _ = timeout(PATIENCE, answer(stream, &table)).await;
+                    let _ = timeout(REQUEST_TIMEOUT, answer(stream, &table)).await;
                     drop(permit);
                 });
             }
@@ -74,7 +75,7 @@ pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
 
 async fn answer(mut stream: UnixStream, table: &Arc<LinkTable>) -> io::Result<()> {
     let mut line = String::new();
-    BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line).await?;
+    BufReader::new((&mut stream).take(MAX_REQUEST_BYTES)).read_line(&mut line).await?;
     let asked = line.trim_end().split_once(' ').and_then(|(protocol, to)| {
         let is_udp = match protocol {
             "tcp" => false,
@@ -105,7 +106,7 @@ impl OpenListeners {
                 known.is_reused = true;
                 return Ok(());
             }
-            make_room(&mut open, MOST.min(descriptors::soft_limit() / PART));
+            make_room(&mut open, MAX_LISTENERS.min(descriptors::soft_limit() / PART));
         }
         let used = Arc::new(UseClock::start());
         let task = match place.open(table, used.clone()).await {
@@ -178,7 +179,7 @@ async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table:
             let mut server = TokioIo::new(server);
             let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
         }
-        // The client learns no more than that its connection broke.
+        // The client sees only that its connection broke.
         Err(_) => _ = client.set_zero_linger(),
     }
 }

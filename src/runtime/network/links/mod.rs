@@ -58,7 +58,7 @@ enum LinkCommand {
     Link(Str, Option<NodeLink>),
 }
 
-/// The links of this machine. A thread of its own carries them until this is dropped.
+/// The links of this machine. A thread carries them until this value is dropped.
 pub struct NodeLinks(UnboundedSender<LinkCommand>);
 
 impl NodeLinks {
@@ -144,7 +144,7 @@ impl LinkTable {
         let identity = Arc::new(identity);
         (parts.identity, parts.tls) = (Some(identity.clone()), Some(tls.clone()));
         if !has_moved {
-            // Connections that are there stay. New ones use the new certificates.
+            // Open connections stay. New ones use the new certificates.
             parts.peers.values().for_each(|peer| peer.set_connector(tls.connector.clone()));
             return;
         }

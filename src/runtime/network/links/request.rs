@@ -1,6 +1,6 @@
 //! A shim's side of links: which addresses belong to other machines, and the request to listen at one of them.
 //!
-//! Never: waits longer than [`PATIENCE`]. Start reading at [`RemoteAddresses::prepare`].
+//! Never: waits longer than [`ANSWER_TIMEOUT`]. Start reading at [`RemoteAddresses::prepare`].
 
 use super::super::super::folder;
 use super::super::tables::NetworkTables;
@@ -21,11 +21,11 @@ pub const REMOTE: &str = "remote";
 /// The socket in the cluster's folder at which the gateway answers requests.
 const SOCKET: &str = "links.sock";
 /// Time for an answer: the gateway opens a socket on this machine.
-const PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time for which an answer counts. The gateway keeps listeners much longer.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Maximum number of answers that are kept.
-const MOST: usize = 1024;
+const MAX_ANSWERS: usize = 1024;
 /// The answer when the gateway listens.
 pub const LISTENS: &str = "ok";
 
@@ -80,7 +80,7 @@ impl RemoteAddresses {
             return Ok(());
         }
         self.ask(to, is_stream)?;
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_ANSWERS {
             self.known.clear();
         }
         self.known.insert((to, is_stream), Instant::now());
@@ -90,8 +90,8 @@ impl RemoteAddresses {
     fn ask(&self, to: SocketAddrV4, is_stream: bool) -> Result<(), Errno> {
         let exchange = || {
             let mut stream = UnixStream::connect(folder::short_path(&File::open(&self.state)?, SOCKET))?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
             writeln!(stream, "{} {to}", if is_stream { "tcp" } else { "udp" })?;
             let mut answer = [0; 8];
             let length = stream.read(&mut answer)?;

@@ -175,7 +175,7 @@ async fn node_speaks_for_its_own_pods_and_reaches_those_of_the_other() {
     assert!(localhost.contains("does not speak for this client"), "{localhost}");
     for outside in [Ipv4Addr::LOCALHOST, client, Ipv4Addr::new(192, 0, 2, 1)] {
         let refused = open(SocketAddrV4::new(outside, server.port()), Some(client)).await;
-        assert!(refused.contains("is no address of this machine's pods"), "{refused}");
+        assert!(refused.contains("is not an address of this machine's pods"), "{refused}");
     }
     let closed = open(SocketAddrV4::new(*server.ip(), 1), Some(client)).await;
     assert!(closed.contains("refused"), "{closed}");

@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of clients of one listener.
 const CLIENTS: usize = 1024;
 /// The largest datagram.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM_BYTES: usize = 65_535;
 
 type UdpSessions = Rc<RefCell<HashMap<SocketAddr, UdpSession>>>;
 
@@ -43,7 +43,7 @@ impl Drop for UdpSessionTable {
 /// Serves a socket until its task is aborted. Needs a `LocalSet`.
 pub async fn serve(socket: UdpSocket, places: impl Fn(SocketAddr) -> EndpointChoice, affinity: Arc<SessionAffinity>) {
     let (door, table) = (Rc::new(socket), UdpSessionTable(UdpSessions::default()));
-    let mut bytes = vec![0; LONGEST];
+    let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
     loop {
         let Ok((length, client)) = door.recv_from(&mut bytes).await else { continue };
         let choice = places(client);
@@ -102,7 +102,7 @@ async fn answer(
     socket: Rc<UdpSocket>,
     used: Rc<Cell<Instant>>,
 ) {
-    let mut bytes = vec![0; LONGEST];
+    let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
     loop {
         match timeout(IDLE, socket.recv(&mut bytes)).await {
             Ok(Ok(length)) => {

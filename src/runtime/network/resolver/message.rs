@@ -3,7 +3,7 @@
 //! Never: touches a socket. Start reading at [`answer`].
 
 use super::super::random::random_number;
-use super::{LONGEST, SharedDirectory};
+use super::{MAX_MESSAGE_BYTES, SharedDirectory};
 use crate::network::names::{DnsDirectory, DnsRecord, DnsReply, QueryType, SERVER};
 use simple_dns::rdata::{A, CNAME, NS, OPT, PTR, RData, SOA, SRV, TXT};
 use simple_dns::{CLASS, Name, OPCODE, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE};
@@ -43,7 +43,7 @@ pub fn locked(directory: &SharedDirectory) -> MutexGuard<'_, DnsDirectory> {
     directory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers a query; `None` for a message that is no query. `completes`: whether to apply the search path to short names.
+/// Answers a query; `None` for a message that is not a query. `completes`: whether to apply the search path to short names.
 pub fn answer(
     bytes: &[u8],
     client: SocketAddr,
@@ -99,7 +99,7 @@ fn kind(question: &Question) -> QueryType {
 /// Returns the maximum length of an answer: the client's (RFC 6891); over TCP that of any message.
 fn limit(asked: &Packet, is_stream: bool) -> usize {
     match asked.opt() {
-        _ if is_stream => LONGEST,
+        _ if is_stream => MAX_MESSAGE_BYTES,
         Some(opt) => usize::from(opt.udp_packet_size).max(MIN_UDP_SIZE),
         None => MIN_UDP_SIZE,
     }
@@ -365,7 +365,7 @@ mod tests {
             let size = |packet: &Packet| packet.opt().map(|opt| opt.udp_packet_size);
             assert_eq!(size(&said), size(&question), "the client's size is returned");
         }
-        let bytes = reply(&plain(), RCODE::NoError, &addresses(5000), LONGEST).unwrap();
+        let bytes = reply(&plain(), RCODE::NoError, &addresses(5000), MAX_MESSAGE_BYTES).unwrap();
         let said = Packet::parse(&bytes).unwrap();
         assert!(said.has_flags(PacketFlag::TRUNCATION) && said.answers.len() > 4000, "{}", said.answers.len());
     }

@@ -32,7 +32,7 @@ const CONNECTIONS: usize = 256;
 /// Maximum idle time of a connection (RFC 7766: some seconds).
 const IDLE: Duration = Duration::from_secs(10);
 /// The longest message.
-const LONGEST: usize = 65_535;
+const MAX_MESSAGE_BYTES: usize = 65_535;
 /// Maximum attempts to find a port that is free for both protocols.
 const TRIES: usize = 16;
 
@@ -148,7 +148,7 @@ fn asynchronous(socket: UdpSocket) -> Option<tokio::net::UdpSocket> {
 }
 
 async fn take_datagrams(socket: Rc<tokio::net::UdpSocket>, context: Rc<ResolverContext>, completes: bool) {
-    let mut bytes = vec![0; LONGEST];
+    let mut bytes = vec![0; MAX_MESSAGE_BYTES];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
         match message::answer(&bytes[..length], client, &context.directory, false, completes) {

@@ -3,7 +3,7 @@
 //! Never: changes its answers, except for alias names. Start reading at [`query`].
 
 use super::message::{self, ForwardedQuery};
-use super::{LONGEST, routes};
+use super::{MAX_MESSAGE_BYTES, routes};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 /// Time limit for each server.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Truncation flag in the third byte of a message.
 const CUT: u8 = 0x02;
 
@@ -39,7 +39,7 @@ async fn read_answer(question: &[u8], is_stream: bool, own: Ipv4Addr) -> Option<
                 false => in_datagram(place, question).await,
             }
         };
-        if let Ok(Ok(said)) = timeout(PATIENCE, asked).await {
+        if let Ok(Ok(said)) = timeout(SERVER_TIMEOUT, asked).await {
             return Some(said);
         }
     }
@@ -58,7 +58,7 @@ async fn in_datagram(place: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> 
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(place).await?;
     socket.send(question).await?;
-    let mut bytes = vec![0; LONGEST];
+    let mut bytes = vec![0; MAX_MESSAGE_BYTES];
     loop {
         let length = socket.recv(&mut bytes).await?;
         // A reply has the same id as the query.

@@ -42,7 +42,7 @@ pub enum GnosticForm {
     Parameters,
     /// A message as its first field, or a reference as its second one.
     OrReference(&'static GnosticMessage),
-    /// The same for each item.
+    /// A list whose items are each a message or a reference.
     OrReferences(&'static GnosticMessage),
     /// A schema of version 3, or a boolean.
     SchemaOrBool3(&'static GnosticMessage),

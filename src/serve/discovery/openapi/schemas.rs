@@ -147,7 +147,7 @@ impl<'a> SchemaSet<'a> {
                 FieldForm::Set => property["x-kubernetes-list-type"] = "set".into(),
                 FieldForm::Keyed(keys) => write_keys(property, keys.iter().map(|(key, _)| *key).collect()),
                 FieldForm::Owners => write_keys(property, vec!["uid"]),
-                // A struct that is atomic says so itself (ATOMIC_TYPES).
+                // The schema of an atomic struct says so itself (ATOMIC_TYPES).
                 FieldForm::Atomic if !is_list && inner.is_none() => {
                     property["x-kubernetes-map-type"] = "atomic".into();
                 }

@@ -25,7 +25,7 @@ use tokio::io::copy_bidirectional;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Time limit for the head of a response.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Parts of a client's request that are forwarded unchanged.
 pub struct ProxiedHead {
@@ -81,7 +81,7 @@ pub async fn forward(
         }
     }
     let request = request.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))?;
-    let answered = tokio::time::timeout(PATIENCE, sender.send_request(request)).await;
+    let answered = tokio::time::timeout(HEAD_TIMEOUT, sender.send_request(request)).await;
     let mut response = answered.map_err(|_| unreachable("net/http: request canceled"))?.map_err(failed)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let server = hyper::upgrade::on(&mut response);

@@ -36,7 +36,7 @@ pub enum ForwardingEvent {
         id: u32,
         /// The bytes.
         bytes: Bytes,
-        /// Whether they are the last.
+        /// Whether these are the last bytes of the stream.
         is_last: bool,
     },
     /// A connection was reset.

@@ -38,7 +38,7 @@ pub const MOST_STREAMS: usize = 1024;
 /// Number of channels that one byte can address.
 const MOST_CHANNELS: usize = 256;
 
-/// The subprotocol that both sides speak, and the answer that says so.
+/// The subprotocol that both sides speak, and the answer that announces it.
 type SwitchedProtocol = (Option<&'static str>, Response<AnswerStream>);
 
 /// Header in which clients of SPDY name subprotocols.

@@ -54,7 +54,7 @@ pub enum Frame {
         id: u32,
         /// The bytes.
         bytes: Bytes,
-        /// Whether they are the last.
+        /// Whether these are the last bytes of the stream.
         is_last: bool,
     },
     /// A stream was reset.

@@ -10,13 +10,13 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Time limit of a story. Only a failing one needs it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "default";
 
 type Told = anyhow::Result<()>;
 
 async fn run_story(name: &str, story: impl Future<Output = Told>) -> Told {
-    let told = tokio::time::timeout(PATIENCE, story).await;
+    let told = tokio::time::timeout(WAIT_TIMEOUT, story).await;
     told.map_err(anyhow::Error::from).and_then(|told| told).map_err(|error| error.context(name.to_owned()))?;
     println!("{name}");
     Ok(())

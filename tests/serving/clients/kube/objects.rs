@@ -234,7 +234,7 @@ pub async fn discover(client: Client) -> Told {
         let nodes: Api<DynamicObject> = Api::all_with(client.clone(), resource);
         ensure!(nodes.list(&ListParams::default()).await?.items.len() == 1);
     }
-    // A watch from what is no revision.
+    // A watch from an invalid revision.
     let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     let status = refusal(maps.watch(&WatchParams::default(), "first").await.map(drop))?;
     ensure!((status.code, status.reason.as_str()) == (400, "BadRequest"), "{status:?}");
