@@ -137,7 +137,7 @@ pub fn lock(pod: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Removes a file; a missing file is no error.
+/// Removes a file; a missing file is not an error.
 pub fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
