@@ -101,7 +101,7 @@ pub fn is_due(kind: &Kind, object: &Object) -> bool {
 }
 
 /// Kubernetes: `rest.BeforeDelete`. Its conflict names the kind where all others name the resource.
-fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> ApiResult<()> {
+pub(super) fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> ApiResult<()> {
     let refuse = |what: &str, wanted: &str, actual: &str, after: &str| {
         let group = kind.resource.group();
         let about = if group.is_empty() { kind.kind.to_owned() } else { format!("{}.{group}", kind.kind) };
