@@ -97,6 +97,8 @@ pub mod service_account;
 pub mod service_cidr;
 pub mod stateful_set;
 pub mod storage_class;
+#[cfg(test)]
+mod testing;
 pub mod validating_admission_policy;
 pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;

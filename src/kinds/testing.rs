@@ -1,0 +1,21 @@
+//! Helpers for the tests of validation.
+
+use super::{by_kind, validate_metadata};
+use crate::object::Object;
+use serde_json::{Value, json};
+
+/// Returns the errors of a body that is created, one line each: its field and the message.
+pub fn refusals(mut body: Value) -> Vec<String> {
+    let kind = by_kind(body["apiVersion"].as_str().unwrap(), body["kind"].as_str().unwrap()).unwrap();
+    for (field, value) in [("name", "a"), ("namespace", "default")] {
+        if body["metadata"][field].is_null() && (kind.namespaced || field == "name") {
+            body["metadata"][field] = json!(value);
+        }
+    }
+    let mut object = Object((kind.normalize)(&body, &mut |field| panic!("{}", field.complaint())).unwrap());
+    object.set(&["metadata", "uid"], "0a1b2c3d-0000-4000-8000-000000000000");
+    (kind.prepare)(&mut object, None);
+    let mut errors = validate_metadata(&object, None, kind);
+    errors.extend((kind.validate)(&object, None));
+    errors.iter().map(ToString::to_string).collect()
+}
