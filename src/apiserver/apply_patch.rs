@@ -52,6 +52,12 @@ pub fn apply_patch(
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
+        let uid = config.uid();
+        if !uid.is_empty() {
+            let detail =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(kind.resource, &key.name, &detail));
+        }
         check_creation(txn, &key)?;
         return Ok(Applied::from_reply(ApplyOutcome::Created, create(txn, kind, &object, &options)?));
     }
@@ -115,4 +121,35 @@ fn identity_with_last_applied(object: &Object) -> Object {
         }
     }
     identity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::Api;
+    use crate::kinds;
+    use serde_json::json;
+
+    #[test]
+    fn absent_object_with_a_uid_is_not_created() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = kinds::by_name("configmaps").unwrap();
+        let mut apply = |config: &Object| {
+            let options = WriteOptions::default();
+            api.write(false, |txn| apply_patch(txn, kind, config, ("test", false), UpdatePart::Main, &options))
+        };
+        let mut config = Object(json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "default", "uid": "1"}}));
+        let refused = apply(&config).err().unwrap();
+        assert_eq!(
+            (refused.reason, refused.message.as_str()),
+            (
+                Reason::Conflict,
+                "Operation cannot be fulfilled on configmaps \"a\": uid mismatch: the provided object specified uid 1, and no \
+                 existing object was found"
+            )
+        );
+        config.unset(&["metadata", "uid"]);
+        assert_eq!(apply(&config).unwrap().outcome, ApplyOutcome::Created);
+    }
 }

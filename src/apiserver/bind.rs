@@ -25,6 +25,9 @@ pub fn bind(txn: &mut dyn Transaction, pod: &Key, uid: &str, node: &str) -> ApiR
     if let Some(taken) = &bind_preconditions.node {
         return Err(refuse(format!("pod {} is already assigned to node {taken:?}", pod.name)));
     }
+    if bind_preconditions.is_gated {
+        return Err(refuse(format!("pod {} has non-empty .spec.schedulingGates", pod.name)));
+    }
     if node.is_empty() {
         return Err(Status::new(Reason::Invalid, "target.name: Required value"));
     }
@@ -75,4 +78,23 @@ fn edits(txn: &dyn Transaction, generation: i64, node: &str, labels: &[(&'static
             TextEdit::new(&["status", "nominatedNodeName"], ValueChange::Unset),
         ])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::{Api, create::create};
+
+    #[test]
+    fn pod_with_scheduling_gates_is_not_bound() {
+        let mut api = Api::in_memory("test").unwrap();
+        let pod = Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"schedulingGates": [{"name": "wait"}], "containers": [{"name": "c", "image": "i"}]}}));
+        api.write(false, |txn| create(txn, &kinds::pod::KIND, &pod, &WriteOptions::default())).unwrap();
+        let key = Key::new(Resource("pods"), "default", "p");
+        let refused = api.write(false, |txn| bind(txn, &key, "", "n")).unwrap_err();
+        assert_eq!(refused.reason, Reason::Conflict);
+        let message = "Operation cannot be fulfilled on pods/binding \"p\": pod p has non-empty .spec.schedulingGates";
+        assert_eq!(refused.message, message);
+    }
 }

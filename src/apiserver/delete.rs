@@ -8,6 +8,7 @@ use super::forward::{ForwardedAction, ForwardedWrite};
 use super::local_api_services;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
+use crate::controllers::garbage::{FOREGROUND, ORPHAN};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::time::Shift;
@@ -69,7 +70,9 @@ fn mark_or_remove(
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
     let mut object = Object::clone(&old);
-    add_finalizer(&mut object, options.propagation);
+    if let Some(propagation) = options.propagation {
+        set_propagation(&mut object, propagation);
+    }
     let grace = grace_of(kind, &object, options);
     let first = object.deletion().is_none();
     if first {
@@ -101,7 +104,7 @@ pub fn is_due(kind: &Kind, object: &Object) -> bool {
 }
 
 /// Kubernetes: `rest.BeforeDelete`. Its conflict names the kind where all others name the resource.
-fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> ApiResult<()> {
+pub(super) fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> ApiResult<()> {
     let refuse = |what: &str, wanted: &str, actual: &str, after: &str| {
         let group = kind.resource.group();
         let about = if group.is_empty() { kind.kind.to_owned() } else { format!("{}.{group}", kind.kind) };
@@ -123,14 +126,20 @@ fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOptions) -> Ap
     }
 }
 
-/// Foreground and orphan deletion wait for the garbage collector, which takes these finalizers away.
-fn add_finalizer(object: &mut Object, propagation: Propagation) {
-    let finalizer = match propagation {
-        Propagation::Background => return,
-        Propagation::Foreground => "foregroundDeletion",
-        Propagation::Orphan => "orphan",
-    };
-    push_finalizer(object, finalizer);
+/// Replaces the finalizers of foreground and orphan deletion by the one that was asked for. The garbage collector removes it.
+fn set_propagation(object: &mut Object, propagation: Propagation) {
+    let mut finalizers = object.finalizers();
+    let known = finalizers.len();
+    finalizers.retain(|finalizer| ![FOREGROUND, ORPHAN].contains(finalizer));
+    if finalizers.len() < known {
+        let kept: Vec<String> = finalizers.into_iter().map(str::to_owned).collect();
+        object.set(&["metadata", "finalizers"], kept);
+    }
+    match propagation {
+        Propagation::Background => (),
+        Propagation::Foreground => push_finalizer(object, FOREGROUND),
+        Propagation::Orphan => push_finalizer(object, ORPHAN),
+    }
 }
 
 fn push_finalizer(object: &mut Object, finalizer: &str) {
@@ -192,7 +201,33 @@ fn shorten(object: &mut Object, grace: i64, now: Time) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apiserver::{Api, WriteOptions, create::create};
+    use crate::kinds;
+    use crate::object::Resource;
     use serde_json::json;
+
+    #[test]
+    fn a_given_propagation_policy_replaces_the_finalizers_of_the_others() {
+        for (finalizer, policy, left) in [
+            (ORPHAN, None, "a.b/keep orphan"),
+            (ORPHAN, Some(Propagation::Orphan), "a.b/keep orphan"),
+            (ORPHAN, Some(Propagation::Foreground), "a.b/keep foregroundDeletion"),
+            (ORPHAN, Some(Propagation::Background), "a.b/keep"),
+            (FOREGROUND, Some(Propagation::Orphan), "a.b/keep orphan"),
+            (FOREGROUND, Some(Propagation::Background), "a.b/keep"),
+        ] {
+            let mut api = Api::in_memory("test").unwrap();
+            let kind = kinds::by_name("configmaps").unwrap();
+            let finalizers = json!(["a.b/keep", finalizer]);
+            let body = Object(json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a", "namespace": "default", "finalizers": finalizers}}));
+            api.write(false, |txn| create(txn, kind, &body, &WriteOptions::default())).unwrap();
+            let key = Key::new(Resource("configmaps"), "default", "a");
+            let options = DeleteOptions { propagation: policy, ..DeleteOptions::default() };
+            let reply = api.write(false, |txn| delete(txn, kind, &key, &options)).unwrap();
+            assert_eq!(reply.object.finalizers().join(" "), left, "{finalizer} {policy:?}");
+        }
+    }
 
     #[test]
     fn shortened_grace_counts_from_the_deletion_if_that_is_known() {

@@ -2,7 +2,7 @@
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
-use super::delete::{DeleteOptions, delete_admitted};
+use super::delete::{DeleteOptions, check_preconditions, delete_admitted};
 use super::forward::{ForwardedAction, ForwardedWrite};
 use super::transaction::Transaction;
 use super::update::put_status;
@@ -42,7 +42,9 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
             take_disruption(txn, budget, &pod)?;
         }
     }
-    let options = DeleteOptions { uid: Some(pod.uid().to_owned()), ..options.clone() };
+    check_preconditions(kind, &pod, options)?;
+    // The condition that is set next changes the revision.
+    let options = DeleteOptions { uid: Some(pod.uid().to_owned()), revision: None, ..options.clone() };
     mark(txn, (kind, key), pod)?;
     delete_admitted(txn, (kind, key), &options, warnings)
 }
@@ -167,17 +169,41 @@ mod tests {
         .unwrap();
     }
 
+    fn add_pod(api: &mut Api, name: &str) {
+        add(
+            api,
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
+        );
+    }
+
+    #[test]
+    fn eviction_checks_the_preconditions_of_the_caller() {
+        let mut api = Api::in_memory("test").unwrap();
+        add_pod(&mut api, "a");
+        let key = Key::new(Resource("pods"), "default", "a");
+        let pod = api.read_view(|txn| txn.get_shared(&key)).unwrap().unwrap();
+        let current = (Some(pod.uid().to_owned()), pod.text(&["metadata", "resourceVersion"]).map(str::to_owned));
+        let mut evict = |uid: Option<String>, revision: Option<String>| {
+            let options = DeleteOptions { uid, revision, ..DeleteOptions::default() };
+            api.write(false, |txn| evict(txn, &key, &options, false))
+        };
+        for (uid, revision, what) in [(Some("other".into()), None, "UID"), (None, Some("1".into()), "ResourceVersion")]
+        {
+            let refused = evict(uid, revision).unwrap_err();
+            assert_eq!(refused.reason, Reason::Conflict);
+            assert!(refused.message.contains(&format!("the {what} in the precondition")), "{}", refused.message);
+        }
+        evict(current.0, current.1).unwrap();
+    }
+
     #[test]
     fn a_budget_is_spent_and_then_refuses() {
         let mut api = Api::in_memory("test").unwrap();
         for name in ["a", "b"] {
-            add(
-                &mut api,
-                json!({"apiVersion": "v1", "kind": "Pod",
-                    "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
-                    "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
-                    "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}),
-            );
+            add_pod(&mut api, name);
         }
         add(
             &mut api,

@@ -132,8 +132,8 @@ impl WriteOptions {
 pub struct DeleteOptions {
     /// Seconds of grace; none for the object's own.
     pub grace: Option<i64>,
-    /// Treatment of dependents.
-    pub propagation: Propagation,
+    /// Treatment of dependents; none for the one that the object's finalizers ask for.
+    pub propagation: Option<Propagation>,
     /// The uid that the object must have, as a precondition.
     pub uid: Option<String>,
     /// The revision that the object must have, as a precondition.

@@ -203,6 +203,8 @@ pub struct BindPreconditions {
     pub is_deleting: bool,
     /// The node to which the pod is bound already.
     pub node: Option<Str>,
+    /// Whether the pod has scheduling gates.
+    pub is_gated: bool,
     /// The pod's generation.
     pub generation: i64,
 }
@@ -214,6 +216,7 @@ impl BindPreconditions {
             uid: pod.uid().into(),
             is_deleting: pod.deletion().is_some(),
             node: pod.text(&["spec", "nodeName"]).filter(|node| !node.is_empty()).map(Str::from),
+            is_gated: !pod.items(&["spec", "schedulingGates"]).is_empty(),
             generation: pod.generation(),
         }
     }

@@ -199,7 +199,7 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     };
     let week = Duration::from_secs(7 * 24 * 3600);
     let timeout = if args.timeout.is_positive() { args.timeout.unsigned_abs() } else { week };
-    Ok((DeleteOptions { grace, propagation, ..DeleteOptions::default() }, timeout))
+    Ok((DeleteOptions { grace, propagation: Some(propagation), ..DeleteOptions::default() }, timeout))
 }
 
 /// Asks on the terminal for confirmation.

@@ -123,7 +123,7 @@ fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &
     let timeout = flags::nonzero(args.timeout).unwrap_or(WEEK);
     let patience = Deadline::new(context, Some(timeout))?;
     let grace = Some(args.grace_period.max(0));
-    let options = DeleteOptions { grace, propagation: args.deletion.propagation()?, ..DeleteOptions::default() };
+    let options = DeleteOptions { grace, propagation: Some(args.deletion.propagation()?), ..DeleteOptions::default() };
     let old: Object = match context.api()?.write(false, |txn| delete(txn, kind, key, &options)) {
         Ok(reply) => reply.into_object(),
         Err(status) if status.reason == Reason::NotFound => return Ok(()),

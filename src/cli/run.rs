@@ -257,7 +257,7 @@ fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliRe
     let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(()) };
     let key = key_of(kind, object);
     let grace = if args.force { Some(0) } else { Some(args.grace_period).filter(|seconds| *seconds >= 0) };
-    let options = DeleteOptions { grace, propagation: args.deletion.propagation()?, ..DeleteOptions::default() };
+    let options = DeleteOptions { grace, propagation: Some(args.deletion.propagation()?), ..DeleteOptions::default() };
     match context.api()?.write(false, |txn| remove(txn, kind, &key, &options)) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),
         Err(status) => Err(status.into()),

@@ -16,9 +16,9 @@ use std::sync::Arc;
 pub const LOOP: Loop = Loop { name: "garbage-collector-controller", root: "*", concerns, plan, ..Loop::BASE };
 
 /// Finalizer of an owner that waits for its blocking dependents.
-const FOREGROUND: &str = "foregroundDeletion";
+pub const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an owner whose dependents are to be orphaned.
-const ORPHAN: &str = "orphan";
+pub const ORPHAN: &str = "orphan";
 /// Maximum number of dependents that one plan releases from their owner.
 const RELEASES: usize = 50;
 /// Maximum number of owners of owners that one plan looks at for a circle.

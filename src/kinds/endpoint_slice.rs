@@ -14,6 +14,9 @@ pub const KIND: Kind = Kind {
     ..Kind::new::<EndpointSlice>("endpointslices.discovery.k8s.io", "v1", "EndpointSlice", &view::endpoints::SLICE)
 };
 
+/// Maximum number of zones, and of nodes, in the hints of an endpoint.
+const MAX_HINTS: usize = 8;
+
 /// Label with the writer of a slice. Only kloop's own controller may use loopback addresses, since its pods have them.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`] on slices of a Service with a selector.
@@ -86,6 +89,26 @@ fn check_endpoint(endpoint: &Endpoint, family: &str, path: &FieldPath, errors: &
     if let Some(hostname) = &endpoint.hostname {
         errors.each_invalid(&path.child("hostname"), hostname.as_str(), names::label(hostname));
     }
+    if let Some(hints) = &endpoint.hints {
+        let zones = hints.for_zones.iter().flatten().map(|zone| zone.name.as_str()).collect();
+        check_hints(zones, names::label_value, &path.child("hints").child("forZones"), errors);
+        let nodes = hints.for_nodes.iter().flatten().map(|node| node.name.as_str()).collect();
+        check_hints(nodes, names::subdomain, &path.child("hints").child("forNodes"), errors);
+    }
+}
+
+/// Checks the names of the zones or nodes that are to use an endpoint.
+fn check_hints(hints: Vec<&str>, name_problems: fn(&str) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
+    if hints.len() > MAX_HINTS {
+        return errors.too_many(path, hints.len(), MAX_HINTS);
+    }
+    for (index, name) in hints.iter().enumerate() {
+        let path = path.index(index).child("name");
+        if hints[..index].contains(name) {
+            errors.duplicate(&path, *name);
+        }
+        errors.each_invalid(&path, *name, name_problems(name));
+    }
 }
 
 fn check_ports(ports: &[EndpointPort], errors: &mut FieldErrors) {
@@ -107,5 +130,28 @@ fn check_ports(ports: &[EndpointPort], errors: &mut FieldErrors) {
         if let Some(protocol) = &port.app_protocol {
             errors.each_invalid(&path.child("appProtocol"), protocol.as_str(), names::qualified(protocol));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    fn hint_refusals(hints: serde_json::Value) -> Vec<String> {
+        let endpoint = json!({"addresses": ["10.9.8.7"], "hints": hints});
+        refusals(json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "endpoints": [endpoint], "ports": [{"port": 80}]}))
+    }
+
+    #[test]
+    fn hints_are_checked() {
+        let names = |count: usize| (0..count).map(|number| json!({"name": format!("z{number}")})).collect::<Vec<_>>();
+        assert_eq!(hint_refusals(json!({"forZones": names(8), "forNodes": names(8)})), Vec::<String>::new());
+        let many = "Too many: 9: must have at most 8 items";
+        let problems = ["forZones", "forNodes"].map(|field| format!("endpoints[0].hints.{field}: {many}"));
+        assert_eq!(hint_refusals(json!({"forZones": names(9), "forNodes": names(9)})), problems);
+        let twice = hint_refusals(json!({"forZones": [{"name": "a"}, {"name": "a"}]}));
+        assert_eq!(twice, ["endpoints[0].hints.forZones[1].name: Duplicate value: \"a\""]);
     }
 }

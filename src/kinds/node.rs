@@ -94,6 +94,12 @@ impl Typed for Node {
         for (index, cidr) in spec.pod_cidrs.iter().flatten().enumerate() {
             errors.each_invalid(&path.child("podCIDRs").index(index), cidr.as_str(), names::cidr(cidr));
         }
+        let cidrs = spec.pod_cidrs.as_deref().unwrap_or_default();
+        let is_ipv6 = |cidr: &String| cidr.contains(':');
+        if cidrs.len() > 2 || matches!(cidrs, [first, second] if is_ipv6(first) == is_ipv6(second)) {
+            let detail = "may specify no more than one CIDR for each IP family";
+            errors.invalid(&path.child("podCIDRs"), json!(cidrs), detail);
+        }
         let Some(old) = old.and_then(|old| old.spec.as_ref()) else { return };
         let changed = |new: bool, kept: bool| new && !kept;
         if changed(old.provider_id.is_some(), old.provider_id == spec.provider_id) {
@@ -128,5 +134,23 @@ fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
         "" => errors.required(path, ""),
         "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
         other => errors.unsupported_as_listed(path, other, &["NoSchedule", "PreferNoSchedule", "NoExecute"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    #[test]
+    fn node_has_one_block_of_each_family() {
+        let problem = |cidrs: &[&str]| {
+            let spec = json!({"podCIDR": cidrs[0], "podCIDRs": cidrs});
+            refusals(json!({"apiVersion": "v1", "kind": "Node", "spec": spec})).join("; ")
+        };
+        assert_eq!(problem(&["10.1.0.0/24", "fd00::/64"]), "");
+        let detail = "may specify no more than one CIDR for each IP family";
+        let refused = problem(&["10.1.0.0/24", "10.2.0.0/24"]);
+        assert_eq!(refused, format!("spec.podCIDRs: Invalid value: [\"10.1.0.0/24\",\"10.2.0.0/24\"]: {detail}"));
     }
 }

@@ -82,7 +82,8 @@ pub fn rfc1123z(time: Time) -> String {
     time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
-/// Parses a time in the only form that the API accepts: date, `T`, time, an optional fraction, `Z` or an offset.
+/// Parses a time in the only form that the API accepts: date, `T`, time, an optional fraction, `Z` or an offset. Times of the last day of
+/// the year 9999 become [`Time::MAX`].
 pub fn parse_rfc3339(text: &str) -> Result<Time, TimeError> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     let fail = |value: &str, element: &str| {
@@ -123,7 +124,13 @@ pub fn parse_rfc3339(text: &str) -> Result<Time, TimeError> {
     if !is_zone(rest) {
         return Err(fail(rest, "Z07:00"));
     }
-    text.parse().map_err(|_| out_of_range(text, "02"))
+    text.parse().or_else(|_| if is_beyond_range(text) { Ok(Time::MAX) } else { Err(out_of_range(text, "02")) })
+}
+
+/// Whether a time exists but is later than [`Time::MAX`], which is 26 hours before the end of the year 9999.
+fn is_beyond_range(text: &str) -> bool {
+    let year_before = || format!("9998{}", text.trim_start_matches("9999"));
+    text.starts_with("9999-12-3") && year_before().parse::<Time>().is_ok()
 }
 
 fn out_of_range(text: &str, element: &str) -> TimeError {
@@ -261,6 +268,15 @@ mod tests {
             (8 * year + day, "8y"),
         ] {
             assert_eq!(age(seconds), wanted, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn times_of_the_last_day_become_the_greatest_time() {
+        assert_eq!(parse_rfc3339("9999-12-31T23:59:59Z").ok(), Some(Time::MAX));
+        assert_eq!(parse_rfc3339("9999-12-30T20:00:00-05:00").ok(), Some(Time::MAX));
+        for text in ["9998-02-30T00:00:00Z", "9999-02-30T00:00:00Z", "9999-12-31T23:59:59+99:99"] {
+            assert!(parse_rfc3339(text).is_err(), "{text}");
         }
     }
 

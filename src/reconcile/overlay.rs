@@ -73,6 +73,7 @@ impl Transaction for Overlay<'_> {
             uid: row.uid.clone(),
             is_deleting: row.is_deleting(),
             node: row.pod().and_then(|pod| pod.node.clone()),
+            is_gated: is_gated(row),
             generation: row.generation,
         }))
     }
@@ -137,4 +138,11 @@ impl Transaction for Overlay<'_> {
     fn network(&self) -> u8 {
         self.world.settings.network
     }
+}
+
+/// Whether a pod has scheduling gates. Decodes the pod only if the text of its scheduling fields mentions them.
+fn is_gated(row: &Row) -> bool {
+    let text = row.pod().and_then(|pod| pod.pod_spec.as_ref());
+    text.is_some_and(|text| text.contains("schedulingGates"))
+        && !row.object().items(&["spec", "schedulingGates"]).is_empty()
 }

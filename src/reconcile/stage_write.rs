@@ -14,7 +14,7 @@ use crate::apiserver::{Transaction, WriteOptions, create};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Status};
-use crate::world::{World, WriteVerb};
+use crate::world::{Propagation, World, WriteVerb};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -88,12 +88,14 @@ fn stage_delete(
     key: &Key,
     uid: &str,
     grace: Option<i64>,
-    propagation: crate::world::Propagation,
+    propagation: Propagation,
 ) -> Result<(), Status> {
     let kind = txn
         .kinds()
         .by_resource(key.resource)
         .ok_or_else(|| Status::new(Reason::NotFound, format!("no resource {}", key.resource)))?;
+    // The loops leave it to the object's finalizers how dependents are treated, unless they ask for more.
+    let propagation = Some(propagation).filter(|propagation| *propagation != Propagation::Background);
     let options = DeleteOptions { grace, propagation, uid: Some(uid.to_owned()), ..DeleteOptions::default() };
     match delete(txn, kind, key, &options) {
         Err(status) if status.reason == Reason::NotFound => Ok(()),

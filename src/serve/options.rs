@@ -79,9 +79,10 @@ pub fn read_delete_options(request: &ApiRequest, options: &Value) -> ServeResult
         return Err(wrong("DeleteOptions", "propagationPolicy", "FieldValueInvalid", message));
     }
     let propagation = match (propagation, orphans) {
-        (Some("Orphan"), _) | (None, Some(true)) => Propagation::Orphan,
-        (Some("Foreground"), _) => Propagation::Foreground,
-        (Some("Background"), _) | (None, _) => Propagation::Background,
+        (None, None) => None,
+        (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
+        (Some("Foreground"), _) => Some(Propagation::Foreground),
+        (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),
         (Some(other), _) => {
             let words = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
             let message = format!("Unsupported value: {other:?}: supported values: {words}");

@@ -260,6 +260,11 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let options = options::write_options(request, "CreateOptions")?;
     let binding = Object(body::value(request, ("v1", "Binding"))?);
     check_named(&binding.0, &pod, "Binding")?;
+    let kind = binding.text(&["target", "kind"]).unwrap_or_default();
+    if !["", "Node"].contains(&kind) {
+        let message = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+        return Err(Status::new(Reason::Invalid, message));
+    }
     let node = binding.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |txn| {
         bind(txn, &pod, binding.uid(), node)?;

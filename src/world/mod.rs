@@ -7,6 +7,7 @@
 //! Start reading at [`World`], then [`plan`].
 
 pub mod access;
+pub mod autoscaler;
 pub mod control;
 mod derived_cache;
 pub mod devices;

@@ -1,5 +1,6 @@
 //! One object in the World: its text and the fields that loops search by, read once when the row is made.
 
+use super::autoscaler::{AUTOSCALERS, ScaleTargetRef};
 use super::followed_objects;
 use super::joined_names::JoinedNames;
 use super::resources::{NodeFields, ResourceRequests};
@@ -47,6 +48,8 @@ pub enum IndexFields {
     Node(Box<NodeFields>),
     /// Kinds that select pods.
     Workload(Box<WorkloadFields>),
+    /// HorizontalPodAutoscalers.
+    Autoscaler(Box<ScaleTargetRef>),
     /// ClusterRoles with an `aggregationRule`.
     AggregatedRole,
     /// All other objects.
@@ -180,6 +183,7 @@ impl Row {
             _ if selects_pods(key.resource) => {
                 IndexFields::Workload(Box::new(WorkloadFields::from_object(key.resource, &object)))
             }
+            AUTOSCALERS => IndexFields::Autoscaler(Box::new(ScaleTargetRef::from_autoscaler(&object))),
             CLUSTER_ROLES if !object.items(&["aggregationRule", "clusterRoleSelectors"]).is_empty() => {
                 IndexFields::AggregatedRole
             }
@@ -358,6 +362,14 @@ impl Row {
         }
     }
 
+    /// The object that an autoscaler names.
+    pub fn scale_target(&self) -> Option<&ScaleTargetRef> {
+        match &self.fields {
+            IndexFields::Autoscaler(target) => Some(target),
+            _ => None,
+        }
+    }
+
     /// Whether its selector matches a row's labels in the same namespace. Only kinds that select pods have one.
     pub fn selects(&self, row: &Row) -> bool {
         let selected = |fields: &WorkloadFields| fields.selector.matches(|key| row.label(key));
@@ -465,6 +477,7 @@ mod tests {
             IndexFields::Pod(pod) => format!("{:?}", (&pod.node, pod.phase, &pod.ip)),
             IndexFields::Node(node) => format!("{node:?}"),
             IndexFields::Workload(workload) => format!("{workload:?}"),
+            IndexFields::Autoscaler(target) => format!("{target:?}"),
         };
         format!("{metadata:?} {fields}")
     }
@@ -480,7 +493,7 @@ mod tests {
         });
         let object = json!({
             "metadata": metadata, "data": {"metadata": "mine"}, "aggregationRule": {"clusterRoleSelectors": [{}]},
-            "spec": {"nodeName": "n", "replicas": 2, "taints": [{"key": "t", "effect": "NoSchedule"}],
+            "spec": {"nodeName": "n", "replicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "d"}, "taints": [{"key": "t", "effect": "NoSchedule"}],
                 "selector": {"matchLabels": {"x": "1"}, "x": "1"}, "template": {"metadata": {"labels": {"x": "1"}}}},
             "status": {"phase": "Running", "podIP": "127.0.0.9", "allocatable": {"cpu": "4"}},
         });

@@ -3,6 +3,7 @@
 //! Never: computes a field of a row. The tests of rows compare those that are made of a part and of the whole object.
 //! Start reading at [`part_of_row`].
 
+use super::autoscaler::AUTOSCALERS;
 use super::followed_objects;
 use super::workload::selects_pods;
 use crate::object::Resource;
@@ -71,6 +72,10 @@ const OF_POD: &[&str] = &[
 static POD_PART: LazyLock<ReadPart> =
     LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(&[METADATA, OF_POD, &followed_objects::FIELDS].concat())));
 
+/// The part of an autoscaler's body that its row needs.
+static AUTOSCALER_PART: LazyLock<ReadPart> =
+    LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(&[METADATA, &["spec.scaleTargetRef"]].concat())));
+
 /// The part of a body that most rows need.
 static METADATA_ONLY: LazyLock<ReadPart> = LazyLock::new(|| ReadPart::Fields(FieldMask::from_paths(METADATA)));
 
@@ -79,6 +84,7 @@ pub fn part_of_row(resource: Resource) -> &'static ReadPart {
     match resource.0 {
         kept if SEEN_WITH_EACH_POD.contains(&kept) => &ReadPart::Whole,
         "pods" => &POD_PART,
+        AUTOSCALERS => &AUTOSCALER_PART,
         "nodes" | CLUSTER_ROLES => &ReadPart::Unmanaged,
         _ if selects_pods(resource) => &ReadPart::Unmanaged,
         _ => &METADATA_ONLY,

@@ -181,7 +181,7 @@ fn certificate_verbs_decide_once() {
 }
 
 #[test]
-fn a_binding_annotates_its_pod() {
+fn a_binding_annotates_its_pod_and_names_a_node() {
     with_server(|server| {
         let pod = json!({"metadata": {"name": "x"}, "spec": {"schedulerName": "mine", "containers": [{"name": "c", "image": "sh"}]}});
         assert_eq!(server.ask("POST", PODS, JSON, &pod.to_string()).0, 201);
@@ -194,6 +194,11 @@ fn a_binding_annotates_its_pod() {
             })
         };
         let path = format!("{PODS}/x/binding");
+        let mut to_pod = binding(json!({}));
+        to_pod["target"]["kind"] = "Pod".into();
+        let (code, status) = server.ask("POST", &path, JSON, &to_pod.to_string());
+        let message = "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"";
+        assert_eq!((code, &status["message"]), (422, &json!(message)));
         let (code, status) = server.ask("POST", &path, JSON, &binding(json!({"a b": "1"})).to_string());
         assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
         assert_eq!(server.get(&format!("{PODS}/x"))["spec"].get("nodeName"), None, "nothing was changed");

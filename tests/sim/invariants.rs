@@ -66,9 +66,14 @@ impl Invariants {
         self.reached.clear();
     }
 
-    /// Records a deletion by a user.
-    pub fn user_deletes(&mut self, key: &Key) {
+    /// Records a deletion by a user, whose propagation policy replaces that of an earlier one.
+    pub fn user_deletes(&mut self, key: &Key, sim: &Simulation) {
+        self.look(sim);
         self.disturbed();
+        if let Some(row) = self.world.get(key) {
+            self.foreground.remove(&*row.uid);
+            self.orphaned.remove(&*row.uid);
+        }
         self.node_gone |= key.resource == "nodes";
         self.deleted_by_users.insert(key.clone());
     }

@@ -218,8 +218,8 @@ impl Scene {
     pub fn delete(&mut self, key: &Key, grace: Option<i64>, propagation: Propagation) {
         let kind = kinds::by_resource(key.resource).unwrap();
         self.log_step(format!("user deletes {key} {grace:?} {propagation:?}"));
-        let options = DeleteOptions { grace, propagation, ..DeleteOptions::default() };
-        self.invariants.user_deletes(key);
+        let options = DeleteOptions { grace, propagation: Some(propagation), ..DeleteOptions::default() };
+        self.invariants.user_deletes(key, &self.sim);
         if let Err(status) = self.sim.write(|txn| delete(txn, kind, key, &options).map(|_| ())) {
             self.refused(&status);
         }

@@ -226,6 +226,8 @@ fn delete_options(options: &DeleteOptions) -> Value {
             object["preconditions"][field] = value.as_str().into();
         }
     }
-    object["propagationPolicy"] = options.propagation.name().into();
+    if let Some(propagation) = options.propagation {
+        object["propagationPolicy"] = propagation.name().into();
+    }
     object
 }

@@ -7,7 +7,7 @@ use crate::apiserver::transaction::Transaction;
 use crate::kinds::{FieldErrors, FieldPath, field};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Port at which load balancers check whether a node has local endpoints of a Service (`externalTrafficPolicy: Local`).
 const HEALTH_PORT: [&str; 2] = ["spec", "healthCheckNodePort"];
@@ -94,22 +94,30 @@ fn give_node_ports(
         ports.filter(|port| *port > 0).map(|port| port as u16).collect()
     };
     let mut given: HashSet<u16> = HashSet::new();
+    // Node ports by the Service's port: TCP and UDP on one port share a node port.
+    let mut shared: HashMap<i64, u16> = HashMap::new();
     let kept = request.old.map(ports_of).unwrap_or_default();
     let mut ports = request.object.items(&["spec", "ports"]).to_vec();
     let mut errors = FieldErrors::default();
     let spec = request.object.value_at(&["spec"]).cloned().unwrap_or_default();
     // With `allocateLoadBalancerNodePorts: false` only the node ports that the Service names are allocated.
     let gets_more = spec["type"] != "LoadBalancer" || spec["allocateLoadBalancerNodePorts"] != false;
+    let named = named_node_ports(&ports);
     for (index, port) in ports.iter_mut().enumerate() {
         let asked = port["nodePort"].as_i64().filter(|asked| *asked != 0);
-        let is_taken = |port: u16| given.contains(&port) || others.has_port(port, own);
+        let number = port["port"].as_i64().unwrap_or_default();
+        let of_number = shared.get(&number).or(named.get(&number)).copied();
+        let is_shared = |port: u16| shared.get(&number) == Some(&port);
+        let is_taken = |port: u16| !is_shared(port) && (given.contains(&port) || others.has_port(port, own));
         let kept = kept.get(index).copied().filter(|kept| !is_taken(*kept));
         let path = FieldPath::root("spec").child("ports").index(index).child("nodePort");
-        let find_free = || addresses::free_node_port(txn.random(), is_taken);
+        let of_number = of_number.filter(|port| !is_taken(*port));
+        let find_free = || of_number.or_else(|| addresses::free_node_port(txn.random(), is_taken));
         match choose_node_port(asked, kept, gets_more, is_taken, find_free) {
-            Ok(Some(number)) => {
-                given.insert(number);
-                port["nodePort"] = number.into();
+            Ok(Some(node_port)) => {
+                given.insert(node_port);
+                shared.entry(number).or_insert(node_port);
+                port["nodePort"] = node_port.into();
             }
             Ok(None) => {}
             Err((value, detail)) => errors.invalid(&path, value, &detail),
@@ -171,6 +179,15 @@ fn give_health_check_port(
     }
 }
 
+/// Returns the first node port that the ports of each number name.
+fn named_node_ports(ports: &[Value]) -> HashMap<i64, u16> {
+    let named = ports.iter().rev().filter_map(|port| {
+        let node_port = port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok());
+        Some((port["port"].as_i64()?, node_port.filter(|port| addresses::NODE_PORTS.contains(port))?))
+    });
+    named.collect()
+}
+
 fn refuse(request: &AdmissionRequest<'_>, errors: &FieldErrors) -> ApiResult<()> {
     if errors.0.is_empty() {
         return Ok(());
@@ -193,6 +210,26 @@ mod tests {
         let kind = kinds::by_name("services").unwrap();
         let reply = api.write(false, |txn| create::create(txn, kind, &service, &WriteOptions::default())).unwrap();
         (reply.object, reply.warnings)
+    }
+
+    #[test]
+    fn ports_of_one_number_share_a_node_port() {
+        for named in [[None, None], [Some(30053), None], [None, Some(30053)], [Some(30053), Some(30053)]] {
+            let ports: Vec<Value> = ["TCP", "UDP"]
+                .into_iter()
+                .zip(named)
+                .map(|(protocol, node_port)| {
+                    json!({"name": protocol.to_lowercase(), "port": 53, "protocol": protocol, "nodePort": node_port})
+                })
+                .collect();
+            let (service, _) = created(json!({"type": "NodePort", "ports": ports}));
+            let given: Vec<Option<i64>> =
+                service.items(&["spec", "ports"]).iter().map(|port| port["nodePort"].as_i64()).collect();
+            assert!(given[0].is_some() && given[0] == given[1], "{named:?}: {given:?}");
+            if let Some(wanted) = named[0].or(named[1]) {
+                assert_eq!(given[0], Some(wanted), "{named:?}");
+            }
+        }
     }
 
     #[test]

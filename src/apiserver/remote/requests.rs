@@ -74,8 +74,10 @@ fn with_options(mut request: ClientRequest, options: &WriteOptions, dry_run: boo
 
 /// Returns the body of a deletion.
 pub fn delete_options(options: &DeleteOptions, dry_run: bool) -> Value {
-    let policy = options.propagation.name();
-    let mut body = Object(json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}));
+    let mut body = Object(json!({"apiVersion": "v1", "kind": "DeleteOptions"}));
+    if let Some(propagation) = options.propagation {
+        body.set(&["propagationPolicy"], propagation.name());
+    }
     if let Some(grace) = options.grace {
         body.set(&["gracePeriodSeconds"], grace);
     }
@@ -95,6 +97,7 @@ mod tests {
     use super::*;
     use crate::kinds;
     use crate::object::Key;
+    use crate::world::Propagation;
 
     fn kind(name: &str) -> &'static Kind {
         kinds::by_name(name).unwrap()
@@ -121,10 +124,12 @@ mod tests {
         assert_eq!(request.path, "/api/v1/namespaces/a/pods/b/status?dryRun=All&fieldValidation=Strict");
         assert_eq!((request.method, request.content_type), (Method::PATCH, "application/merge-patch+json"));
         let options = DeleteOptions { grace: Some(0), uid: Some("u".to_owned()), ..DeleteOptions::default() };
-        let expected = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", "gracePeriodSeconds": 0,
-            "preconditions": {"uid": "u"},
+        let mut expected = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": "u"},
         });
+        assert_eq!(delete_options(&options, false), expected);
+        expected["propagationPolicy"] = "Orphan".into();
+        let options = DeleteOptions { propagation: Some(Propagation::Orphan), ..options };
         assert_eq!(delete_options(&options, false), expected);
     }
 }

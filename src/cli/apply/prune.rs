@@ -140,7 +140,8 @@ pub fn remove(
         let (uid, is_dry) = (Some(object.uid().to_owned()), dry_run == DryRun::Server);
         let grace = Some(args.grace_period).filter(|seconds| *seconds >= 0);
         let propagation = args.deletion.propagation()?;
-        let options = DeleteOptions { uid, grace, propagation, dry_run: is_dry, ..DeleteOptions::default() };
+        let options =
+            DeleteOptions { uid, grace, propagation: Some(propagation), dry_run: is_dry, ..DeleteOptions::default() };
         let key = key_of(kind, object);
         context.api()?.write(is_dry, |txn| delete(txn, kind, &key, &options))?;
     }

@@ -21,7 +21,7 @@ pub fn recreate(
 ) -> CliResult<Applied> {
     let (propagation, dry_run) = (args.deletion.propagation()?, options.dry_run);
     let grace = Some(args.grace_period).filter(|seconds| *seconds >= 0);
-    let how = DeleteOptions { propagation, grace, dry_run, ..DeleteOptions::default() };
+    let how = DeleteOptions { propagation: Some(propagation), grace, dry_run, ..DeleteOptions::default() };
     if options.dry_run {
         let made = context.api_for(true)?.write(true, |txn| {
             delete(txn, kind, key, &how)?;

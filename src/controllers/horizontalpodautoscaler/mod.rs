@@ -11,14 +11,17 @@ mod target;
 
 use super::status;
 use crate::object::{Key, Object, time};
+use crate::world::autoscaler::{AUTOSCALERS as ROOT, ScaleTargetRef};
 use crate::world::loop_memory::AutoscalerMemory;
 use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::sync::Arc;
 use target::{ScaleTarget, find_target};
 
-const ROOT: &str = "horizontalpodautoscalers.autoscaling";
+/// Maximum number of autoscalers that a message names.
+const MAX_NAMED: usize = 10;
 
 /// Evaluation period (Kubernetes' horizontal-pod-autoscaler-sync-period).
 const PERIOD: SignedDuration = SignedDuration::from_secs(15);
@@ -33,10 +36,15 @@ const RETENTION: SignedDuration = SignedDuration::from_hours(1);
 pub const LOOP: Loop =
     Loop { name: "horizontal-pod-autoscaler", root: ROOT, concerns, plan, reports: Some(reports), ..Loop::BASE };
 
-/// The autoscalers in the namespace of a pod whose usage was measured.
+/// The autoscalers in the namespace of a pod whose usage was measured that wait for measurements.
 fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
+    let waits = |row: &&Arc<Row>| {
+        world.loop_memory.autoscalers.get(&row.uid).is_some_and(|memory| memory.asked > memory.synced)
+    };
     match report {
-        AppliedReport::Usage(pod) => world.list_in(ROOT, &pod.namespace).map(|row| row.key.clone()).collect(),
+        AppliedReport::Usage(pod) => {
+            world.list_in(ROOT, &pod.namespace).filter(waits).map(|row| row.key.clone()).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -48,8 +56,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if !target::can_scale(world, row) {
         return Vec::new();
     }
-    let scales =
-        |hpa: &&Arc<Row>| find_target(world, &hpa.key, &hpa.object()).is_ok_and(|target| target.row.key == row.key);
+    let scales = |hpa: &&Arc<Row>| find_target(world, hpa).is_ok_and(|target| target.row.key == row.key);
     world.list_in(ROOT, &row.key.namespace).filter(scales).map(|hpa| hpa.key.clone()).collect()
 }
 
@@ -76,7 +83,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan: Plan::default(),
         object,
     };
-    match find_target(world, key, &scaling.object) {
+    match find_target(world, row) {
         Err(why) => scaling.has_no_target(&why),
         Ok(scaled) => scaling.scale(&scaled),
     }
@@ -196,16 +203,27 @@ impl AutoscalerState<'_> {
 
     /// Reports other autoscalers that select the same pods: then none of them scales (`validateAndParseSelector`).
     fn ambiguous(&self, scaled: &ScaleTarget<'_>, pods: &[Arc<Row>]) -> Option<String> {
-        let selects = |hpa: &&Arc<Row>| {
-            let target = find_target(self.world, &hpa.key, &hpa.object()).ok();
-            let selector = target.and_then(|target| target.selector);
+        let selector = scaled.selector.as_ref()?;
+        let mut known: HashMap<&ScaleTargetRef, bool> = HashMap::new();
+        let selects = |hpa: &Row| {
+            let selector = find_target(self.world, hpa).ok().and_then(|target| target.selector);
             selector.is_some_and(|selector| pods.iter().any(|pod| selector.matches(|key| pod.label(key))))
         };
-        let all = self.world.list_in(ROOT, &scaled.row.key.namespace).filter(|hpa| !hpa.is_deleting()).filter(selects);
-        let all: Vec<String> = all.map(|hpa| format!("{}/{}", hpa.key.namespace, hpa.key.name)).collect();
-        let selector = scaled.selector.as_ref()?;
-        let message = || format!("pods by selector {selector} are controlled by multiple HPAs: [{}]", all.join(" "));
-        (all.len() > 1).then(message)
+        let mut all = Vec::new();
+        for hpa in self.world.list_in(ROOT, &scaled.row.key.namespace).filter(|hpa| !hpa.is_deleting()) {
+            let Some(target) = hpa.scale_target() else { continue };
+            if *known.entry(target).or_insert_with(|| selects(hpa)) {
+                all.push(&hpa.key);
+            }
+        }
+        if all.len() < 2 {
+            return None;
+        }
+        let named = all.iter().take(MAX_NAMED).map(|key| format!("{}/{}", key.namespace, key.name));
+        let named = named.collect::<Vec<_>>().join(" ");
+        let more = all.len().saturating_sub(MAX_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!("pods by selector {selector} are controlled by multiple HPAs: [{named}{more}]"))
     }
 
     /// Reports a failure at every evaluation, as Kubernetes does; the event recorder aggregates repetitions.
@@ -375,9 +393,9 @@ spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, ki
         assert_eq!(cluster.value("deployments.apps", "web", "/spec/replicas"), 1);
     }
 
-    #[test]
-    fn two_autoscalers_of_one_target_scale_nothing() {
-        let scaler = |name: &str| {
+    /// Makes a Deployment of two pods, and autoscalers of it.
+    fn cluster_with_autoscalers(names: &[String]) -> super::super::testing::Cluster {
+        let scaler = |name: &String| {
             format!(
                 "
 ---
@@ -388,16 +406,50 @@ spec: {{minReplicas: 1, maxReplicas: 10, scaleTargetRef: {{apiVersion: apps/v1, 
 "
             )
         };
-        let mut cluster = cluster(&format!(
+        cluster(&format!(
             "
 apiVersion: apps/v1
 kind: Deployment
 metadata: {{name: web}}
 spec: {{replicas: 2, selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web}}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 100m}}}}}}]}}}}}}
-{}{}",
-            scaler("a"),
-            scaler("b")
-        ));
+{}",
+            names.iter().map(scaler).collect::<String>()
+        ))
+    }
+
+    #[test]
+    fn message_about_many_autoscalers_of_one_target_names_ten() {
+        let names: Vec<String> = (10..22).map(|number| format!("a{number}")).collect();
+        let mut cluster = cluster_with_autoscalers(&names);
+        cluster.settle();
+        use_cpu(&mut cluster, 100);
+        cluster.pass(40);
+        let named: Vec<String> = names[..10].iter().map(|name| format!("default/{name}")).collect();
+        let message =
+            format!("pods by selector app=web are controlled by multiple HPAs: [{} and 2 more]", named.join(" "));
+        assert!(cluster.logged(&format!("event: AmbiguousSelector {message}")), "{message}");
+    }
+
+    #[test]
+    fn measured_pod_wakes_the_autoscalers_that_wait_for_it() {
+        let mut cluster = cluster_with_autoscalers(&["a".into(), "b".into()]);
+        cluster.settle();
+        use_cpu(&mut cluster, 100);
+        let pod = cluster.world.list("pods").next().unwrap().key.clone();
+        let woken = |cluster: &super::super::testing::Cluster| {
+            let keys = super::reports(&cluster.world, &crate::world::AppliedReport::Usage(pod.clone()));
+            keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        cluster.pass(40);
+        assert_eq!(woken(&cluster), "", "all have drawn their conclusions");
+        let uid = cluster.world.list(super::ROOT).next().unwrap().uid.clone();
+        cluster.world.loop_memory.autoscalers.get_mut(&uid).unwrap().asked = Some(cluster.world.now);
+        assert_eq!(woken(&cluster), "a");
+    }
+
+    #[test]
+    fn two_autoscalers_of_one_target_scale_nothing() {
+        let mut cluster = cluster_with_autoscalers(&["a".into(), "b".into()]);
         let hpa = "horizontalpodautoscalers.autoscaling";
         cluster.settle();
         use_cpu(&mut cluster, 100);

@@ -4,7 +4,8 @@
 
 use crate::kinds::Kind;
 use crate::kinds::custom::CustomDefinition;
-use crate::object::{Key, Object, Selector};
+use crate::object::{Object, Selector};
+use crate::world::autoscaler::ScaleTargetRef;
 use crate::world::{Row, World};
 use std::sync::Arc;
 
@@ -41,14 +42,14 @@ pub fn can_scale(world: &World, row: &Row) -> bool {
 }
 
 /// Returns the scale target of an autoscaler, or Kubernetes' message when it does not exist.
-pub fn find_target<'w>(world: &'w World, hpa: &Key, object: &Object) -> Result<ScaleTarget<'w>, String> {
-    let text = |name: &str| object.text(&["spec", "scaleTargetRef", name]).unwrap_or_default();
-    let kind = world.kinds.by_kind(text("apiVersion"), text("kind"));
-    let Some(kind) = kind.filter(|kind| kind.scale && kind.namespaced) else {
-        return Err(format!("no matches for kind {:?} in group {:?}", text("kind"), text("apiVersion")));
+pub fn find_target<'w>(world: &'w World, hpa: &Row) -> Result<ScaleTarget<'w>, String> {
+    let none = ScaleTargetRef::default();
+    let ScaleTargetRef { api_version, kind, name } = hpa.scale_target().unwrap_or(&none);
+    let Some(kind) = world.kinds.by_kind(api_version, kind).filter(|kind| kind.scale && kind.namespaced) else {
+        return Err(format!("no matches for kind {kind:?} in group {api_version:?}"));
     };
-    let missing = || format!("{} {:?} not found", kind.resource, text("name"));
-    let row = world.find(kind.resource.0, &hpa.namespace, text("name")).ok_or_else(missing)?;
+    let missing = || format!("{} {name:?} not found", kind.resource);
+    let row = world.find(kind.resource.0, &hpa.key.namespace, name).ok_or_else(missing)?;
     if let Some(fields) = row.workload() {
         let (replicas, observed) = (fields.replicas, fields.counts.replicas);
         return Ok(ScaleTarget { row, kind, replicas, observed, selector: Some(fields.selector.clone()) });
@@ -88,8 +89,7 @@ mod tests {
         let (ring_key, hpa_key) = (key("rings.scaled.dev", "r"), key(super::super::ROOT, "h"));
         world.put(ring_key.clone(), ring.to_string().into());
         world.put(hpa_key.clone(), hpa.to_string().into());
-        let found =
-            super::find_target(&world, &hpa_key, &crate::object::Object(hpa)).unwrap_or_else(|why| panic!("{why}"));
+        let found = super::find_target(&world, world.get(&hpa_key).unwrap()).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(
             (found.replicas, found.observed, found.selector.unwrap().to_string()),
             (9, 3, "app=ring".to_owned())

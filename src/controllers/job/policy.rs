@@ -68,10 +68,14 @@ fn condition_type(pod: &Object, rules: &Value) -> Option<String> {
 
 /// Returns the message when the completed indexes satisfy the success policy.
 pub(super) fn success_message(job: &Object, done: &Indexes, completions: i64) -> Option<String> {
+    if done.len() == 0 {
+        return None;
+    }
     let satisfied = |rule: &Value| {
         let wanted = rule["succeededIndexes"].as_str().map(|text| Indexes::parse(text, completions));
         let counted = wanted.as_ref().map_or(done.len(), |wanted| wanted.count_common(done));
         match (rule["succeededCount"].as_i64(), wanted) {
+            (_, Some(wanted)) if wanted.len() == 0 => false,
             (Some(count), _) => counted >= count,
             (None, Some(wanted)) => counted == wanted.len(),
             (None, None) => false,
@@ -79,4 +83,26 @@ pub(super) fn success_message(job: &Object, done: &Indexes, completions: i64) ->
     };
     let at = job.items(&["spec", "successPolicy", "rules"]).iter().position(satisfied)?;
     Some(format!("Matched rules at index {at}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn success_rule_without_indexes_or_without_a_success_is_not_satisfied() {
+        for (rule, done, satisfied) in [
+            (json!({"succeededIndexes": "garbage"}), "0", false),
+            (json!({"succeededIndexes": "", "succeededCount": 0}), "0", false),
+            (json!({"succeededCount": 0}), "", false),
+            (json!({"succeededCount": 0}), "0", true),
+            (json!({"succeededIndexes": "0,2"}), "0", false),
+            (json!({"succeededIndexes": "0,2"}), "0-2", true),
+        ] {
+            let job = Object(json!({"spec": {"successPolicy": {"rules": [rule]}}}));
+            let message = success_message(&job, &Indexes::parse(done, 5), 5);
+            assert_eq!(message.is_some(), satisfied, "{rule} {done:?}");
+        }
+    }
 }

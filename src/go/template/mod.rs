@@ -1,6 +1,5 @@
 //! The parts of Go's `text/template` that `-o go-template` needs: fields, variables, `if`, `range`, `with`, pipelines,
-//! the built-in functions, and kubectl's `exists` and `base64decode`. Named templates (`define`, `template`, `block`)
-//! are refused.
+//! named templates (`define`, `template`, `block`), the built-in functions, and kubectl's `exists` and `base64decode`.
 //!
 //! Start reading at [`GoTemplate`]; `parse.rs` parses the nodes, `run.rs` executes them.
 
@@ -8,11 +7,14 @@ mod parse;
 mod run;
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A parsed template.
 #[derive(Clone, Debug)]
 pub struct GoTemplate {
     nodes: Vec<TemplateNode>,
+    /// The templates that `define` and `block` name.
+    named: NamedTemplates,
     /// Whether a missing map key is an error: `--allow-missing-template-keys=false`.
     strict: bool,
 }
@@ -20,14 +22,18 @@ pub struct GoTemplate {
 impl GoTemplate {
     /// Parses a template; the error is Go's, such as `template: output:1: unclosed action`.
     pub fn parse(text: &str, strict: bool) -> Result<GoTemplate, String> {
-        Ok(GoTemplate { nodes: parse::template(text)?, strict })
+        let (nodes, named) = parse::template(text)?;
+        Ok(GoTemplate { nodes, named, strict })
     }
 
     /// The template's output for a value.
     pub fn eval(&self, value: &Value) -> Result<String, String> {
-        run::run(&self.nodes, value, self.strict)
+        run::run(self, value)
     }
 }
+
+/// Nodes by the name of their template.
+type NamedTemplates = BTreeMap<String, Vec<TemplateNode>>;
 
 #[derive(Clone, Debug)]
 enum TemplateNode {
@@ -39,6 +45,8 @@ enum TemplateNode {
     Range(Pipeline, Vec<TemplateNode>, Vec<TemplateNode>),
     Break,
     Continue,
+    /// The output of a named template, for the value of a pipeline or for nothing.
+    Template(String, Option<Pipeline>),
 }
 
 /// Commands, each of which gets the previous result as its last argument.
@@ -105,6 +113,21 @@ mod tests {
             ("{{range .items}}{{.spec.n}} {{end}}", "1.234567e+06 80 "),
             ("{{(index .items 1).metadata}}", "map[name:beta]"),
             ("{{range .items}}{{if .spec.ok}}{{break}}{{end}}{{.metadata.name}}{{end}}", "alpha"),
+            (
+                r#"{{define "name"}}<{{.metadata.name}}>{{end}}{{range .items}}{{template "name" .}}{{end}}"#,
+                "<alpha><beta>",
+            ),
+            (r#"{{template "late" .kind}}{{define "late"}}{{$}}{{end}}"#, "List"),
+            (r#"{{define "bare"}}[{{.}}]{{end}}{{template "bare"}}"#, "[<no value>]"),
+            (r#"{{block "kind" .kind}}kind {{.}}{{end}}; {{template "kind" 1}}"#, "kind List; kind 1"),
+            (r#"{{define "empty"}} {{end}}{{define "empty"}}full{{end}}{{template "empty"}}"#, "full"),
+            (
+                r#"{{define "tree"}}{{range $k, $v := .}}{{$k}}({{if eq $k "labels"}}{{template "tree" $v}}{{end}}){{end}}{{end -}}
+                {{template "tree" (index .items 0).metadata}}"#,
+                "labels(a.b/c()tier())name()",
+            ),
+            (r#"{{slice .kind 1 3}} {{slice .kind 2}} {{slice .kind}}"#, "is st List"),
+            (r#"{{range slice .items 1 2}}{{.metadata.name}}{{end}} {{len (slice .items 1 1 2)}}"#, "beta 0"),
             ("{{and true 0}} {{or 0 .kind}} {{not .kind}} {{gt 3 2}} {{le 2 1}}", "0 List false true false"),
         ];
         for (template, expected) in cases {
@@ -122,6 +145,45 @@ mod tests {
         assert_eq!(refuse("{{foo .x}}"), "template: output:1: function \"foo\" not defined");
         let error = GoTemplate::parse("{{.data.zz}}", true).unwrap().eval(&json!({"data": {}})).unwrap_err();
         assert_eq!(error, "template: output:1:7: executing \"output\" at <.data.zz>: map has no entry for key \"zz\"");
+        let named = [
+            (r#"{{define}}{{end}}"#, "1: unexpected \"}}\" in define clause"),
+            (r#"{{define "a" .}}{{end}}"#, "1: unexpected \"a\" . in define clause"),
+            (r#"{{define "a"}}"#, "1: unexpected EOF"),
+            (r#"{{define "a"}}{{else}}{{end}}"#, "1: unexpected {{else}} in define clause"),
+            (r#"{{if 1}}{{define "a"}}{{end}}{{end}}"#, "1: unexpected <define> in command"),
+            (r#"{{block "a"}}{{end}}"#, "1: missing value for block clause"),
+            (
+                "{{define \"a\"}}1{{end}}\n{{define \"a\"}}2{{end}}",
+                "2: template: multiple definition of template \"a\"",
+            ),
+        ];
+        for (template, error) in named {
+            assert_eq!(refuse(template), format!("template: output:{error}"), "{template}");
+        }
+        let fail = |template| GoTemplate::parse(template, false).unwrap().eval(&json!({"kind": "List"})).unwrap_err();
+        let failures = [
+            (r#"{{template "a"}}"#, "executing \"output\": template \"a\" not defined"),
+            (
+                r#"{{define "a"}}{{.x.y.z}}{{slice 1}}{{end}}{{template "a" .}}"#,
+                "executing \"a\": error calling slice: can't slice item of type float64",
+            ),
+            (
+                r#"{{define "a"}}{{if 1}}{{template "a"}}{{end}}{{end}}{{template "a"}}"#,
+                "executing \"a\": exceeded maximum template depth (250)",
+            ),
+            (r#"{{template "output" .}}"#, "executing \"output\": exceeded maximum template depth (250)"),
+            (r#"{{slice .gone 1}}"#, "executing \"output\": error calling slice: slice of untyped nil"),
+            (r#"{{slice .kind 1 5}}"#, "executing \"output\": error calling slice: index out of range: 5"),
+            (r#"{{slice .kind 2 1}}"#, "executing \"output\": error calling slice: invalid slice index: 2 > 1"),
+            (r#"{{slice .kind 0 1 2}}"#, "executing \"output\": error calling slice: cannot 3-index slice a string"),
+            (
+                r#"{{slice .kind "a"}}"#,
+                "executing \"output\": error calling slice: cannot index slice/array with type string",
+            ),
+        ];
+        for (template, error) in failures {
+            assert_eq!(fail(template), format!("template: output: {error}"), "{template}");
+        }
         assert!(GoTemplate::parse(&"{{if (".repeat(5000), false).is_err());
         assert!(GoTemplate::parse(&"{{if 1}}".repeat(5000), false).is_err());
     }

@@ -1,10 +1,10 @@
 //! Parses a template's text to nodes.
 
-use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
+use super::{NamedTemplates, Operand, Pipeline, TemplateNode, TemplatePosition};
 use serde_json::Value;
 
 /// Functions that a template may call.
-pub const FUNCTIONS: [&str; 18] = [
+pub const FUNCTIONS: [&str; 19] = [
     "and",
     "base64decode",
     "eq",
@@ -22,18 +22,19 @@ pub const FUNCTIONS: [&str; 18] = [
     "print",
     "printf",
     "println",
+    "slice",
     "urlquery",
 ];
 
 /// Maximum nesting of blocks and parentheses, far more than templates need.
 const MAX_DEPTH: usize = 64;
 
-/// The nodes of a template.
-pub fn template(text: &str) -> Result<Vec<TemplateNode>, String> {
-    let mut parser = TemplateParser { pieces: pieces(text)?, at: 0, depth: 0 };
+/// The nodes of a template, and of those that it defines.
+pub fn template(text: &str) -> Result<(Vec<TemplateNode>, NamedTemplates), String> {
+    let mut parser = TemplateParser { pieces: pieces(text)?, at: 0, depth: 0, named: NamedTemplates::new() };
     let (nodes, end) = parser.nodes()?;
     match end {
-        None => Ok(nodes),
+        None => Ok((nodes, parser.named)),
         Some((word, line)) => Err(format!("template: output:{line}: unexpected {{{{{word}}}}}")),
     }
 }
@@ -118,6 +119,7 @@ struct TemplateParser {
     pieces: Vec<Piece>,
     at: usize,
     depth: usize,
+    named: NamedTemplates,
 }
 
 /// The word that ended a block, `end` or `else if .x`, and its line.
@@ -148,7 +150,8 @@ impl TemplateParser {
                     nodes.push(self.block(word, &rest, line, column)?);
                 }
                 "define" | "template" | "block" => {
-                    return Err(format!("template: output:{line}: named templates are not supported"));
+                    let (head, column) = rest().unwrap_or_default();
+                    nodes.extend(self.named_template(word, &head, line, column)?);
                 }
                 _ => nodes.push(TemplateNode::Output(pipe(&inner, line, column)?)),
             }
@@ -156,11 +159,69 @@ impl TemplateParser {
         Ok((nodes, None))
     }
 
-    fn block(&mut self, word: &str, head: &str, line: usize, column: usize) -> Result<TemplateNode, String> {
+    /// Parses `define`, `template` or `block`; returns the node that a template's output takes the place of.
+    fn named_template(
+        &mut self,
+        word: &str,
+        head: &str,
+        line: usize,
+        column: usize,
+    ) -> Result<Option<TemplateNode>, String> {
+        let fail = |why: String| Err(format!("template: output:{line}: {why}"));
+        if word == "define" && self.depth > 0 {
+            return fail("unexpected <define> in command".into());
+        }
+        let Some((name, pipe)) = name_and_pipe(head, line, column)? else {
+            let found = if head.trim().is_empty() { "\"}}\"" } else { head.trim() };
+            return fail(format!("unexpected {found} in {word} clause"));
+        };
+        match (word, &pipe) {
+            ("define", Some(_)) => return fail(format!("unexpected {} in define clause", head.trim())),
+            ("block", None) => return fail("missing value for block clause".into()),
+            _ => {}
+        }
+        if word != "template" {
+            self.define(&name, word, line)?;
+        }
+        Ok((word != "define").then_some(TemplateNode::Template(name, pipe)))
+    }
+
+    /// Parses the body of a `define` or `block`. One with nothing but blanks does not replace another of its name.
+    fn define(&mut self, name: &str, word: &str, line: usize) -> Result<(), String> {
+        self.enter(line)?;
+        let (body, end) = self.nodes()?;
+        self.depth -= 1;
+        let line = match end {
+            None => return Err(format!("template: output:{line}: unexpected EOF")),
+            Some((end, line)) if end == "end" => line,
+            Some((end, line)) => {
+                return Err(format!("template: output:{line}: unexpected {{{{{end}}}}} in {word} clause"));
+            }
+        };
+        let is_empty = |nodes: &Vec<TemplateNode>| {
+            nodes.iter().all(|node| matches!(node, TemplateNode::Text(text) if text.trim().is_empty()))
+        };
+        match self.named.get(name).filter(|known| !is_empty(known)) {
+            None => _ = self.named.insert(name.to_owned(), body),
+            Some(_) if is_empty(&body) => {}
+            Some(_) => {
+                return Err(format!("template: output:{line}: template: multiple definition of template {name:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters a block.
+    fn enter(&mut self, line: usize) -> Result<(), String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("template: output:{line}: blocks are nested too deeply"));
         }
+        Ok(())
+    }
+
+    fn block(&mut self, word: &str, head: &str, line: usize, column: usize) -> Result<TemplateNode, String> {
+        self.enter(line)?;
         let head = pipe(head, line, column)?;
         let (body, end) = self.nodes()?;
         let (end, end_line) = end.ok_or_else(|| format!("template: output:{line}: unexpected EOF"))?;
@@ -185,14 +246,19 @@ impl TemplateParser {
 }
 
 fn pipe(text: &str, line: usize, column: usize) -> Result<Pipeline, String> {
-    let fail = |why: String| format!("template: output:{line}: {why}");
-    let tokens = tokens(text).map_err(fail)?;
+    let tokens = tokens(text).map_err(|why| format!("template: output:{line}: {why}"))?;
+    TokenReader { tokens: &tokens, at: 0, line, column, depth: 0 }.last_pipe()
+}
+
+/// Parses a quoted name and the pipeline after it, if there is one; `None` when no name comes first.
+fn name_and_pipe(text: &str, line: usize, column: usize) -> Result<Option<(String, Option<Pipeline>)>, String> {
+    let tokens = tokens(text).map_err(|why| format!("template: output:{line}: {why}"))?;
     let mut reader = TokenReader { tokens: &tokens, at: 0, line, column, depth: 0 };
-    let pipe = reader.pipe().map_err(fail)?;
-    match reader.next_token() {
-        None => Ok(pipe),
-        Some((token, _)) => Err(fail(format!("unexpected {token:?} in command"))),
-    }
+    reader.blanks();
+    let Some((Token::Literal(Value::String(name)), _)) = reader.next_token() else { return Ok(None) };
+    reader.blanks();
+    let pipe = if reader.peek().is_some() { Some(reader.last_pipe()?) } else { None };
+    Ok(Some((name.clone(), pipe)))
 }
 
 /// The tokens of an action with their positions.
@@ -295,6 +361,17 @@ impl<'a> TokenReader<'a> {
 
     fn blanks(&mut self) {
         while self.skip(" ") {}
+    }
+
+    /// Parses a pipeline up to the end of the action.
+    fn last_pipe(&mut self) -> Result<Pipeline, String> {
+        let line = self.line;
+        let fail = |why: String| format!("template: output:{line}: {why}");
+        let pipe = self.pipe().map_err(fail)?;
+        match self.next_token() {
+            None => Ok(pipe),
+            Some((token, _)) => Err(fail(format!("unexpected {token:?} in command"))),
+        }
     }
 
     fn pipe(&mut self) -> Result<Pipeline, String> {

@@ -1,15 +1,27 @@
 //! Executes a template's nodes.
 
-use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
+use super::{GoTemplate, Operand, Pipeline, TemplateNode, TemplatePosition};
 use crate::go::fmt;
 use base64::Engine;
 use serde_json::Value;
 use std::cmp::Ordering;
 
+/// Maximum nesting of blocks and templates, which the stack has room for. Go allows 100,000 templates.
+const MAX_DEPTH: usize = 250;
+
+/// The name of the whole template.
+const WHOLE: &str = "output";
+
 /// Returns the output for a value.
-pub fn run(nodes: &[TemplateNode], value: &Value, strict: bool) -> Result<String, String> {
-    let mut runner = Runner { strict, variables: vec![("$".into(), value.clone())], out: String::new() };
-    runner.nodes(nodes, value)?;
+pub fn run(template: &GoTemplate, value: &Value) -> Result<String, String> {
+    let mut runner = Runner {
+        template,
+        executing: WHOLE,
+        depth: 0,
+        variables: vec![("$".into(), value.clone())],
+        out: String::new(),
+    };
+    runner.nodes(&template.nodes, value)?;
     Ok(runner.out)
 }
 
@@ -21,15 +33,28 @@ enum LoopFlow {
     Continue,
 }
 
-struct Runner {
-    strict: bool,
+struct Runner<'t> {
+    template: &'t GoTemplate,
+    /// The name of the template that is being executed.
+    executing: &'t str,
+    depth: usize,
     /// Variables, the innermost last.
     variables: Vec<(String, Value)>,
     out: String,
 }
 
-impl Runner {
-    fn nodes(&mut self, nodes: &[TemplateNode], dot: &Value) -> Result<LoopFlow, String> {
+impl<'t> Runner<'t> {
+    fn nodes(&mut self, nodes: &'t [TemplateNode], dot: &Value) -> Result<LoopFlow, String> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.failed(&format!("exceeded maximum template depth ({MAX_DEPTH})")));
+        }
+        self.depth += 1;
+        let flow = self.each_node(nodes, dot)?;
+        self.depth -= 1;
+        Ok(flow)
+    }
+
+    fn each_node(&mut self, nodes: &'t [TemplateNode], dot: &Value) -> Result<LoopFlow, String> {
         for node in nodes {
             let flow = match node {
                 TemplateNode::Text(text) => {
@@ -45,6 +70,10 @@ impl Runner {
                 }
                 TemplateNode::Break => LoopFlow::Break,
                 TemplateNode::Continue => LoopFlow::Continue,
+                TemplateNode::Template(name, pipe) => {
+                    self.named(name, pipe.as_ref(), dot)?;
+                    LoopFlow::On
+                }
                 TemplateNode::If(..) | TemplateNode::With(..) | TemplateNode::Range(..) => {
                     // The scope of variables declared in a block ends with it.
                     let known = self.variables.len();
@@ -60,7 +89,25 @@ impl Runner {
         Ok(LoopFlow::On)
     }
 
-    fn block(&mut self, node: &TemplateNode, dot: &Value) -> Result<LoopFlow, String> {
+    /// Executes a named template, which sees none of the variables but `$`, its own value.
+    fn named(&mut self, name: &'t str, pipe: Option<&'t Pipeline>, dot: &Value) -> Result<(), String> {
+        let template = self.template;
+        let nodes = match name {
+            WHOLE => &template.nodes,
+            name => template.named.get(name).ok_or_else(|| self.failed(&format!("template {name:?} not defined")))?,
+        };
+        let dot = match pipe {
+            Some(pipe) => self.pipe(pipe, dot)?,
+            None => Value::Null,
+        };
+        let variables = std::mem::replace(&mut self.variables, vec![("$".into(), dot.clone())]);
+        let executing = std::mem::replace(&mut self.executing, name);
+        self.nodes(nodes, &dot)?;
+        (self.variables, self.executing) = (variables, executing);
+        Ok(())
+    }
+
+    fn block(&mut self, node: &'t TemplateNode, dot: &Value) -> Result<LoopFlow, String> {
         match node {
             TemplateNode::If(condition, body, otherwise) => {
                 let is_true = truth(&self.pipe(condition, dot)?);
@@ -77,9 +124,9 @@ impl Runner {
 
     fn range(
         &mut self,
-        pipe: &Pipeline,
-        body: &[TemplateNode],
-        otherwise: &[TemplateNode],
+        pipe: &'t Pipeline,
+        body: &'t [TemplateNode],
+        otherwise: &'t [TemplateNode],
         dot: &Value,
     ) -> Result<LoopFlow, String> {
         let items: Vec<(Value, Value)> = match self.commands(pipe, dot)? {
@@ -89,7 +136,7 @@ impl Runner {
             Value::Number(count) if count.is_i64() => {
                 (0..count.as_i64().unwrap_or(0).min(1_000_000)).map(|at| (at.into(), at.into())).collect()
             }
-            other => return Err(failed(&format!("range can't iterate over {}", text(&other)))),
+            other => return Err(self.failed(&format!("range can't iterate over {}", text(&other)))),
         };
         if items.is_empty() {
             return self.nodes(otherwise, dot);
@@ -119,7 +166,7 @@ impl Runner {
             let known = self.variables.iter_mut().rev().find(|(known, _)| known == name);
             match known {
                 Some((_, slot)) if !pipe.declares => *slot = value.clone(),
-                None if !pipe.declares => return Err(failed(&format!("undefined variable: {name}"))),
+                None if !pipe.declares => return Err(self.failed(&format!("undefined variable: {name}"))),
                 _ => self.variables.push((name.clone(), value.clone())),
             }
         }
@@ -142,10 +189,10 @@ impl Runner {
                 arguments.push(self.operand(operand, dot)?);
             }
             arguments.extend(piped);
-            return call(name, &arguments).map_err(|error| failed(&format!("error calling {name}: {error}")));
+            return call(name, &arguments).map_err(|error| self.failed(&format!("error calling {name}: {error}")));
         }
         if !rest.is_empty() || piped.is_some() {
-            return Err(failed("can't give argument to non-function"));
+            return Err(self.failed("can't give argument to non-function"));
         }
         self.operand(first, dot)
     }
@@ -155,11 +202,13 @@ impl Runner {
             Operand::Dot => Ok(dot.clone()),
             Operand::Literal(value) => Ok(value.clone()),
             Operand::Function(name) => {
-                call(name, &[]).map_err(|error| failed(&format!("error calling {name}: {error}")))
+                call(name, &[]).map_err(|error| self.failed(&format!("error calling {name}: {error}")))
             }
             Operand::Variable(name) => {
                 let known = self.variables.iter().rev().find(|(known, _)| known == name);
-                known.map(|(_, value)| value.clone()).ok_or_else(|| failed(&format!("undefined variable {name:?}")))
+                known
+                    .map(|(_, value)| value.clone())
+                    .ok_or_else(|| self.failed(&format!("undefined variable {name:?}")))
             }
             Operand::Pipe(pipe) => self.pipe(pipe, dot),
             Operand::Fields(base, names, place) => {
@@ -176,25 +225,28 @@ impl Runner {
         let mut value = base;
         for name in names {
             let TemplatePosition { line, column, text } = place;
-            let fail =
-                |why: String| format!("template: output:{line}:{column}: executing \"output\" at <{text}>: {why}");
+            let fail = |why: String| {
+                format!("template: output:{line}:{column}: executing {:?} at <{text}>: {why}", self.executing)
+            };
             value = match value {
                 Value::Object(map) => match map.get(name) {
                     Some(value) => value,
-                    None if self.strict => return Err(fail(format!("map has no entry for key {name:?}"))),
+                    None if self.template.strict => return Err(fail(format!("map has no entry for key {name:?}"))),
                     None => return Ok(Value::Null),
                 },
-                Value::Null if self.strict => return Err(fail(format!("nil data; no entry for key {name:?}"))),
+                Value::Null if self.template.strict => {
+                    return Err(fail(format!("nil data; no entry for key {name:?}")));
+                }
                 Value::Null => return Ok(Value::Null),
                 _ => return Err(fail(format!("can't evaluate field {name} in type interface {{}}"))),
             };
         }
         Ok(value.clone())
     }
-}
 
-fn failed(why: &str) -> String {
-    format!("template: output: executing \"output\": {why}")
+    fn failed(&self, why: &str) -> String {
+        format!("template: output: executing {:?}: {why}", self.executing)
+    }
 }
 
 fn truth(value: &Value) -> bool {
@@ -240,6 +292,7 @@ fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
         }
         "not" => (!truth(first?)).into(),
         "len" => length(first?)?.into(),
+        "slice" => slice(first?, &arguments[1..])?,
         "index" => index(first?, &arguments[1..])?,
         "exists" => index(first?, &arguments[1..]).is_ok_and(|found| !found.is_null()).into(),
         "print" => arguments.iter().map(text).collect::<Vec<_>>().join("").into(),
@@ -290,6 +343,54 @@ fn index(value: &Value, keys: &[Value]) -> Result<Value, String> {
         (Value::Null, _) => Err("index of untyped nil".into()),
         _ => Err("cannot index value with key of that type".into()),
     })
+}
+
+fn slice(value: &Value, indexes: &[Value]) -> Result<Value, String> {
+    let length = match value {
+        Value::Null => return Err("slice of untyped nil".into()),
+        _ if indexes.len() > 3 => return Err(format!("too many slice indexes: {}", indexes.len())),
+        Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".into()),
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.len(),
+        other => return Err(format!("can't slice item of type {}", go_type(other))),
+    };
+    let mut bounds = [0, length, length];
+    for (bound, index) in bounds.iter_mut().zip(indexes) {
+        *bound = slice_index(index, length)?;
+    }
+    let [first, end, most] = bounds;
+    if let Some((low, high)) = [(first, end), (end, most)].into_iter().find(|(low, high)| low > high) {
+        return Err(format!("invalid slice index: {low} > {high}"));
+    }
+    Ok(match value {
+        Value::Array(items) => items[first..end].into(),
+        // Go cuts a text between bytes, also within a letter.
+        other => String::from_utf8_lossy(&other.as_str().unwrap_or_default().as_bytes()[first..end]).into(),
+    })
+}
+
+fn slice_index(index: &Value, length: usize) -> Result<usize, String> {
+    let number = match index {
+        Value::Null => return Err("cannot index slice/array with nil".into()),
+        Value::Number(number) => number.as_f64().unwrap_or(-1.0),
+        other => return Err(format!("cannot index slice/array with type {}", go_type(other))),
+    };
+    if number < 0.0 || number > length as f64 {
+        return Err(format!("index out of range: {index}"));
+    }
+    Ok(number as usize)
+}
+
+/// The Go type of a value that kubectl decoded from JSON.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nil",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
 }
 
 fn equal(left: &Value, right: &Value) -> Result<bool, String> {

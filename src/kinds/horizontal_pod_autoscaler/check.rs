@@ -218,4 +218,28 @@ fn check_rules(rules: &HPAScalingRules, path: &FieldPath, errors: &mut FieldErro
             errors.invalid(&path.child("periodSeconds"), policy.period_seconds, &detail);
         }
     }
+    let tolerance = rules.tolerance.as_ref().map(quantity);
+    if let Some(tolerance) = tolerance.filter(|tolerance| tolerance.is_negative()) {
+        errors.invalid(&path.child("tolerance"), tolerance.to_string(), "must be greater than or equal to 0");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    #[test]
+    fn negative_tolerance_is_refused() {
+        for (tolerance, problem) in [
+            ("100m", None),
+            ("-1", Some("spec.behavior.scaleUp.tolerance: Invalid value: \"-1\": must be greater than or equal to 0")),
+        ] {
+            let spec = json!({"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+                "behavior": {"scaleUp": {"tolerance": tolerance}}});
+            let found =
+                refusals(json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}));
+            assert_eq!(found, Vec::from_iter(problem));
+        }
+    }
 }

@@ -9,6 +9,13 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
 
+/// Maximum parallelism and number of failed indexes of an Indexed Job, and the completions above which
+/// [`MAX_WITH_MANY_COMPLETIONS`] applies.
+const MAX_INDEXES: i32 = 100_000;
+
+/// Maximum parallelism and number of failed indexes of a Job that has many completions and limits the failures of each index.
+const MAX_WITH_MANY_COMPLETIONS: i32 = 10_000;
+
 const NEEDS_INDEXED: &str = "requires indexed completion mode";
 
 /// Checks a Job. Its selector must be the generated one, unless `manualSelector` is set.
@@ -42,6 +49,21 @@ pub fn check_job(job: &Job, spec: &JobSpec, path: &FieldPath, errors: &mut Field
     }
 }
 
+/// Checks that the pods of an Indexed Job can have their host names, which consist of the Job's name and an index.
+pub fn check_host_names(job: &Job, spec: &JobSpec, errors: &mut FieldErrors) {
+    let Some(completions) = spec.completions.filter(|completions| is_indexed(spec) && *completions > 0) else { return };
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let longest = format!("{name}-{}", completions - 1);
+    if !names::label(&longest).is_empty() {
+        let detail = format!("will not able to create pod with invalid DNS label: {longest}");
+        errors.invalid(&FieldPath::root("metadata").child("name"), name, &detail);
+    }
+}
+
+fn is_indexed(spec: &JobSpec) -> bool {
+    spec.completion_mode.as_deref() == Some("Indexed")
+}
+
 /// Checks the fields that a CronJob's template has as well.
 pub fn check_spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let counts = [
@@ -67,12 +89,15 @@ pub fn check_spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
 
 fn check_indexes(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let mode = spec.completion_mode.as_deref().unwrap_or("NonIndexed");
-    let indexed = mode == "Indexed";
+    let indexed = is_indexed(spec);
     if !["NonIndexed", "Indexed"].contains(&mode) {
         errors.unsupported_as_listed(&path.child("completionMode"), mode, &["NonIndexed", "Indexed"]);
     }
     if indexed && spec.completions.is_none() {
         errors.required(&path.child("completions"), "when completion mode is Indexed");
+    }
+    if indexed {
+        check_index_limits(spec, path, errors);
     }
     if let (Some(limit), false) = (spec.backoff_limit_per_index, indexed) {
         errors.invalid(&path.child("backoffLimitPerIndex"), limit, NEEDS_INDEXED);
@@ -87,6 +112,34 @@ fn check_indexes(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     }
     if spec.backoff_limit_per_index.is_none() {
         errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
+}
+
+/// Checks the limits of an Indexed Job, which bound the lists of indexes in its status (KEP-3850).
+fn check_index_limits(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let (parallelism, max_failed) = (path.child("parallelism"), path.child("maxFailedIndexes"));
+    let mode = format!("must be less than or equal to {MAX_INDEXES} when completion mode is Indexed");
+    check_at_most(spec.parallelism, MAX_INDEXES, &mode, &parallelism, errors);
+    let detail = format!("must be less than or equal to {MAX_INDEXES}");
+    check_at_most(spec.max_failed_indexes, MAX_INDEXES, &detail, &max_failed, errors);
+    let many = spec.completions.is_some_and(|completions| completions > MAX_INDEXES);
+    if !many || spec.backoff_limit_per_index.is_none() {
+        return;
+    }
+    if spec.max_failed_indexes.is_none() {
+        errors.required(&max_failed, &format!("must be specified when completions is above {MAX_INDEXES}"));
+    }
+    let detail = format!(
+        "must be less than or equal to {MAX_WITH_MANY_COMPLETIONS} when completions are above {MAX_INDEXES} and used with \
+         backoff limit per index"
+    );
+    check_at_most(spec.parallelism, MAX_WITH_MANY_COMPLETIONS, &detail, &parallelism, errors);
+    check_at_most(spec.max_failed_indexes, MAX_WITH_MANY_COMPLETIONS, &detail, &max_failed, errors);
+}
+
+fn check_at_most(count: Option<i32>, most: i32, detail: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(count) = count.filter(|count| *count > most) {
+        errors.invalid(path, count, detail);
     }
 }
 
@@ -185,5 +238,60 @@ fn check_same_template(
     }
     if !movable {
         errors.immutable(&path.child("metadata"), &json!(new.metadata), &json!(old.metadata));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::{Value, json};
+
+    fn job_refusals(name: &str, spec: Value) -> String {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});
+        job["spec"]["template"] =
+            json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+        refusals(job).join("; ")
+    }
+
+    #[test]
+    fn indexed_job_whose_pods_cannot_have_their_host_names_is_refused() {
+        let name = "a".repeat(61);
+        let spec = |completions: i32, mode: &str| json!({"completions": completions, "completionMode": mode});
+        assert_eq!(job_refusals(&name, spec(12, "NonIndexed")), "");
+        assert_eq!(job_refusals(&name, spec(10, "Indexed")), "");
+        assert_eq!(
+            job_refusals(&name, spec(12, "Indexed")),
+            format!(
+                "metadata.name: Invalid value: {name:?}: will not able to create pod with invalid DNS label: {name}-11"
+            )
+        );
+    }
+
+    #[test]
+    fn limits_of_indexed_jobs_are_those_of_kubernetes() {
+        let many = "when completions are above 100000 and used with backoff limit per index";
+        let table = [
+            (json!({"completions": 200000, "parallelism": 100000}), String::new()),
+            (
+                json!({"completions": 200000, "parallelism": 100001}),
+                "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"
+                    .into(),
+            ),
+            (
+                json!({"completions": 100001, "backoffLimitPerIndex": 1, "parallelism": 10001}),
+                format!(
+                    "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000; \
+                     spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 {many}"
+                ),
+            ),
+            (
+                json!({"completions": 100001, "backoffLimitPerIndex": 1, "maxFailedIndexes": 10001}),
+                format!("spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 {many}"),
+            ),
+        ];
+        for (mut spec, problems) in table {
+            spec["completionMode"] = "Indexed".into();
+            assert_eq!(job_refusals("a", spec), problems);
+        }
     }
 }

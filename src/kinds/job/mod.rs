@@ -75,8 +75,9 @@ impl Typed for Job {
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
         check::check_job(self, spec, &FieldPath::root("spec"), errors);
-        if let Some(old) = old {
-            check::check_change(spec, old, &FieldPath::root("spec"), errors);
+        match old {
+            Some(old) => check::check_change(spec, old, &FieldPath::root("spec"), errors),
+            None => check::check_host_names(self, spec, errors),
         }
     }
 }

@@ -185,7 +185,7 @@ fn set_requests_from_limits(resources: &mut ResourceRequirements) {
 /// Sets absent pod-level requests to the sum of the containers' requests, or to the pod-level limits.
 fn set_pod_level_requests(spec: &mut PodSpec) {
     let mut defaulted: BTreeMap<String, Quantity> = BTreeMap::new();
-    let of_containers = super::facts::requests(&PodSpec { resources: None, overhead: None, ..spec.clone() });
+    let of_containers = super::facts::container_requests(spec);
     let Some(resources) = &mut spec.resources else { return };
     for name in resources.limits.iter().flatten().map(|(name, _)| name) {
         if let Some(sum) = of_containers.quantity(name) {

@@ -76,9 +76,20 @@ pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Computes a pod's effective requests: the sum of its containers and sidecars, or the largest sum of an init container
-/// and the sidecars before it, if larger. Pod-level requests take precedence. Adds the overhead.
+/// Computes a pod's effective requests: those of its containers, or pod-level requests, which take precedence. Adds the
+/// overhead.
 pub fn requests(spec: &PodSpec) -> PodRequests {
+    let mut total = container_requests(spec);
+    for (name, text) in spec.resources.iter().filter_map(|all| all.requests.as_ref()).flatten() {
+        total.put(name, Quantity::parse(&text.0).unwrap_or_default());
+    }
+    total.add(&PodRequests::from_list(spec.overhead.as_ref()));
+    total
+}
+
+/// Computes the sum of the requests of a pod's containers and sidecars, or the largest sum of an init container and the
+/// sidecars before it, if larger.
+pub fn container_requests(spec: &PodSpec) -> PodRequests {
     let of = |container: &Container| {
         PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref()))
     };
@@ -97,10 +108,6 @@ pub fn requests(spec: &PodSpec) -> PodRequests {
     let mut total = sidecars;
     spec.containers.iter().for_each(|container| total.add(&of(container)));
     total.raise(&initially);
-    for (name, text) in spec.resources.iter().filter_map(|all| all.requests.as_ref()).flatten() {
-        total.put(name, Quantity::parse(&text.0).unwrap_or_default());
-    }
-    total.add(&PodRequests::from_list(spec.overhead.as_ref()));
     total
 }
 

@@ -1,21 +1,65 @@
 //! Checks of requests and limits.
 
+use super::facts;
 use crate::kinds::amount::quantity;
 use crate::kinds::{FieldErrors, FieldPath, names, resource_names};
 use crate::object::Quantity;
-use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 
+/// Checks the name of a resource.
+type CheckResourceName = fn(&str, &FieldPath, &mut FieldErrors);
+
 /// Checks the resources of one container.
 pub fn check(resources: &ResourceRequirements, path: &FieldPath, errors: &mut FieldErrors) {
+    check_requirements(resources, check_name, path, errors);
+}
+
+/// Checks pod-level resources, which must suffice for the containers (KEP-2837).
+pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let Some(resources) = &spec.resources else { return };
+    check_requirements(resources, check_pod_level_name, path, errors);
+    let sums = facts::container_requests(spec);
+    for (name, request) in amounts(resources.requests.as_ref()) {
+        let sum = sums.quantity(name).map(|sum| quantity(&sum)).unwrap_or_default();
+        if sum > request {
+            let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
+            errors.invalid(&path.child("requests").key(name), request.to_string(), &detail);
+        }
+    }
+    let of_pod = amounts(resources.limits.as_ref());
+    for (index, container) in spec.containers.iter().enumerate() {
+        for (name, limit) in amounts(container.resources.as_ref().and_then(|all| all.limits.as_ref())) {
+            if let Some(most) = of_pod.get(name).filter(|most| limit > **most) {
+                let path = path.child("containers").index(index).key(name).child("limits");
+                errors.invalid(
+                    &path,
+                    limit.to_string(),
+                    &format!("must be less than or equal to pod limits of {most}"),
+                );
+            }
+        }
+    }
+}
+
+fn check_requirements(
+    resources: &ResourceRequirements,
+    check_name: CheckResourceName,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let limits = amounts(resources.limits.as_ref());
     let requests = amounts(resources.requests.as_ref());
     for (name, limit) in &limits {
-        check_amount(name, *limit, &path.child("limits").key(name), errors);
+        let path = path.child("limits").key(name);
+        check_name(name, &path, errors);
+        check_amount(name, *limit, &path, errors);
     }
     for (name, request) in &requests {
-        check_amount(name, *request, &path.child("requests").key(name), errors);
+        let at = path.child("requests").key(name);
+        check_name(name, &at, errors);
+        check_amount(name, *request, &at, errors);
         check_against_limit(name, *request, limits.get(name), path, errors);
     }
     let huge = |name: &&&str| name.starts_with("hugepages-");
@@ -53,7 +97,6 @@ fn check_against_limit(
 }
 
 fn check_amount(name: &str, amount: Quantity, path: &FieldPath, errors: &mut FieldErrors) {
-    check_name(name, path, errors);
     if amount.is_negative() {
         errors.invalid(path, amount.to_string(), "must be greater than or equal to 0");
     }
@@ -75,6 +118,17 @@ fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     errors.each_invalid(path, name, problems);
 }
 
+fn check_pod_level_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let problems = names::qualified(name);
+    if !problems.is_empty() {
+        errors.each_invalid(path, name, problems);
+    } else if !name.contains('/') && !resource_names::is_standard(name) {
+        errors.invalid(path, name, "must be a standard resource type or fully qualified");
+    } else if !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-") {
+        errors.unsupported(path, name, &["cpu", "hugepages-", "memory"]);
+    }
+}
+
 /// Checks which resources of a container may change without a restart.
 pub fn check_resize(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = Vec::new();
@@ -93,6 +147,42 @@ pub fn check_resize(container: &Container, path: &FieldPath, errors: &mut FieldE
             "" => errors.required(path, ""),
             "NotRequired" | "RestartContainer" => {}
             other => errors.unsupported(path, other, &["NotRequired", "RestartContainer"]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    #[test]
+    fn pod_level_resources_must_suffice_for_the_containers() {
+        let container = |name: &str| json!({"name": name, "image": "i", "resources": {"requests": {"cpu": "750m"}, "limits": {"cpu": "2"}}});
+        for (resources, problems) in [
+            (json!({"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}}), ""),
+            (json!({"requests": {"memory": "1Mi"}}), ""),
+            (
+                json!({"requests": {"cpu": "1"}}),
+                "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 1500m",
+            ),
+            (
+                json!({"requests": {"cpu": "1500m"}, "limits": {"cpu": "1500m"}}),
+                "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than or equal to pod limits of 1500m; \
+                 spec.resources.containers[1][cpu].limits: Invalid value: \"2\": must be less than or equal to pod limits of 1500m",
+            ),
+            (
+                json!({"requests": {"cpu": "3"}, "limits": {"cpu": "2"}}),
+                "spec.resources.requests: Invalid value: \"3\": must be less than or equal to cpu limit of 2",
+            ),
+            (
+                json!({"requests": {"ephemeral-storage": "1Gi"}}),
+                "spec.resources.requests[ephemeral-storage]: Unsupported value: \"ephemeral-storage\": supported values: \"cpu\", \
+                 \"hugepages-\", \"memory\"",
+            ),
+        ] {
+            let spec = json!({"containers": [container("a"), container("b")], "resources": resources});
+            assert_eq!(refusals(json!({"apiVersion": "v1", "kind": "Pod", "spec": spec})).join("; "), problems);
         }
     }
 }

@@ -68,6 +68,11 @@ fn check_term(term: &PodAffinityTerm, path: &FieldPath, errors: &mut FieldErrors
     for namespace in term.namespaces.iter().flatten() {
         errors.each_invalid(&path.child("namespace"), namespace.as_str(), names::label(namespace));
     }
+    for (field, keys) in [("matchLabelKeys", &term.match_label_keys), ("mismatchLabelKeys", &term.mismatch_label_keys)]
+    {
+        let keys = keys.as_deref().unwrap_or_default();
+        check_label_keys(keys, term.label_selector.is_some(), &path.child(field), errors);
+    }
     let at = path.child("topologyKey");
     if term.topology_key.is_empty() {
         errors.required(&at, "can not be empty");
@@ -170,6 +175,18 @@ fn check_constraint(constraint: &TopologySpreadConstraint, path: &FieldPath, err
     if let Some(labels) = &constraint.label_selector {
         selector::check(labels, &path.child("labelSelector"), errors);
     }
+    let keys = constraint.match_label_keys.as_deref().unwrap_or_default();
+    check_label_keys(keys, constraint.label_selector.is_some(), &path.child("matchLabelKeys"), errors);
+}
+
+/// Checks the keys of labels that a selector is extended by.
+fn check_label_keys(keys: &[String], has_selector: bool, path: &FieldPath, errors: &mut FieldErrors) {
+    if !keys.is_empty() && !has_selector {
+        return errors.forbidden(path, "must not be specified when labelSelector is not set");
+    }
+    for (index, key) in keys.iter().enumerate() {
+        errors.each_invalid(&path.index(index), key.as_str(), names::qualified(key));
+    }
 }
 
 /// Checks scheduling gates and readiness gates.
@@ -186,5 +203,41 @@ pub fn check_gates(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
         if !seen.insert(gate.name.as_str()) {
             errors.duplicate(&path, gate.name.as_str());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    #[test]
+    fn label_keys_need_a_selector() {
+        let spread = json!({"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"]});
+        let term = json!({"topologyKey": "zone", "matchLabelKeys": ["app"], "mismatchLabelKeys": ["tier"]});
+        let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        let spec = json!({"containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": [spread], "affinity": affinity});
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec});
+        let term = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+        let fields = [
+            format!("{term}.matchLabelKeys"),
+            format!("{term}.mismatchLabelKeys"),
+            "spec.topologySpreadConstraints[0].matchLabelKeys".to_owned(),
+        ];
+        let problem = "Forbidden: must not be specified when labelSelector is not set";
+        assert_eq!(refusals(pod.clone()), fields.map(|field| format!("{field}: {problem}")));
+        for holder in [
+            "/spec/topologySpreadConstraints/0",
+            "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/0",
+        ] {
+            pod.pointer_mut(holder).unwrap()["labelSelector"] = json!({"matchLabels": {"x": "y"}});
+        }
+        assert_eq!(refusals(pod.clone()), Vec::<String>::new());
+        pod["spec"]["topologySpreadConstraints"][0]["matchLabelKeys"] = json!(["a b"]);
+        let found = refusals(pod);
+        assert!(
+            matches!(&found[..], [one] if one.starts_with("spec.topologySpreadConstraints[0].matchLabelKeys[0]: Invalid")),
+            "{found:?}"
+        );
     }
 }

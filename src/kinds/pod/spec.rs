@@ -1,6 +1,6 @@
 //! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
 
-use super::{containers, dns, resource_claims, scheduling, security, volumes};
+use super::{containers, dns, resource_claims, resources, scheduling, security, volumes};
 use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
@@ -50,6 +50,7 @@ fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     containers::check(spec, &volumes, path, errors);
     containers::check_init(spec, &volumes, path, errors);
     resource_claims::check(spec, path, errors);
+    resources::check_pod(spec, &path.child("resources"), errors);
     let policy = spec.restart_policy.as_deref().unwrap_or_default();
     if !RESTART_POLICIES.contains(&policy) {
         errors.unsupported_as_listed(&path.child("restartPolicy"), policy, &RESTART_POLICIES);

@@ -198,6 +198,9 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mu
         } else if family == "IPv6" && index == 0 && !is_free {
             errors.invalid(&families.index(index), "IPv6", "not configured on this cluster");
         }
+        if spec.ip_families.iter().flatten().take(index).any(|before| before == family) {
+            errors.duplicate(&families.index(index), family.as_str());
+        }
     }
     let headless = spec.cluster_ip.as_deref() == Some(HEADLESS);
     let policy = path.child("ipFamilyPolicy");
@@ -278,5 +281,18 @@ fn check_traffic(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors)
     let known = ["PreferClose", "PreferSameNode", "PreferSameZone"];
     if let Some(other) = spec.traffic_distribution.as_deref().filter(|text| !known.contains(text)) {
         errors.unsupported(&path.child("trafficDistribution"), other, &known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    #[test]
+    fn one_family_twice_is_refused() {
+        let spec = json!({"ipFamilies": ["IPv4", "IPv4"], "ports": [{"port": 80}]});
+        let found = refusals(json!({"apiVersion": "v1", "kind": "Service", "spec": spec}));
+        assert_eq!(found, ["spec.ipFamilies[1]: Duplicate value: \"IPv4\""]);
     }
 }
