@@ -131,6 +131,8 @@ pub struct CauseLink {
     pub wake: Option<Time>,
     /// The remedy.
     pub next: Option<String>,
+    /// For a pod's node, claim, ConfigMap or Secret: its key. Other causes are the same when their texts are.
+    pub prerequisite: Option<Key>,
     /// Subject of the events that tell the last activity.
     about: Option<last_activity::EventSubject>,
     /// The last activity.
