@@ -22,8 +22,9 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
             None => {
                 let next = format!(
                     "register the node again (kloop reconcile does so for its machine when it starts, kloop node add for others), or let \
-                     the pod go: kloop delete pod/{}",
-                    row.key.name
+                     the pod go: kloop delete pod/{}{}",
+                    row.key.name,
+                    in_namespace(&row.key)
                 );
                 absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next)
             }
