@@ -87,11 +87,17 @@ fn keys_awaiting_disabled_controllers(world: &mut World, plane: &ControlPlaneSta
     found
 }
 
-/// Returns the topmost owners of pods (or the pods) that have ended, or are stopped, although their status says that they run; the
-/// store alone does not know.
+/// Returns the topmost owners of pods (or the pods) that have ended, are stopped, or have lost their node, although their status says that
+/// they run.
 fn owners_of_lost_pods(world: &World, plane: &ControlPlaneState) -> BTreeSet<Key> {
     let rows = plane.lost.keys().chain(plane.halted.keys()).filter_map(|uid| world.by_uid(uid));
+    let rows = rows.chain(world.list("pods").filter(|pod| !plane.hides_nodes && has_lost_its_node(world, pod)));
     rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()
+}
+
+fn has_lost_its_node(world: &World, row: &Row) -> bool {
+    let pod = row.pod().filter(|pod| !pod.phase.is_terminal() && !row.is_deleting());
+    pod.and_then(|pod| pod.node.as_deref()).is_some_and(|node| world.find("nodes", "", node).is_none())
 }
 
 /// Whether a cause has its line already, such as the pod of a Deployment that is also behind a Service.

@@ -83,6 +83,8 @@ pub struct ControlPlaneState {
     pub is_closed: bool,
     /// Whether pods are simulated, as in `kloop plan`, so that their usage is not known.
     pub pretends: bool,
+    /// Whether the nodes are unknown: those of a server that does not let the user list them.
+    pub hides_nodes: bool,
 }
 
 /// A pod's exits since its status was written.

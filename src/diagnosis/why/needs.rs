@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLink> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
-    if let Some(name) = &fields.node {
+    if let Some(name) = fields.node.as_ref().filter(|_| !plane.hides_nodes) {
         let key = Key::new(Resource("nodes"), "", name);
         let link = match world.get(&key).cloned() {
             Some(found) => node::link(&found),
