@@ -71,6 +71,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "replace")?;
+    targets::hint_duplicates(context, &manifests);
     for manifest in &manifests {
         failures.extend(replace_object(&args, context, manifest, dry_run, validation).err());
     }
@@ -86,7 +87,6 @@ fn replace_object(
 ) -> CliResult {
     let (kind, key) = targets::named(context, manifest)?;
     let mut object = targets::prepare_object(manifest, kind, &key);
-    targets::refuse_duplicates(kind, manifest, validation)?;
     object = args.make.noted(object);
     let options = context.options(validation, dry_run);
     let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
