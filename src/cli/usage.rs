@@ -122,7 +122,7 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
 
 /// Words the refusal of a command or subcommand that does not exist, as kubectl does.
 fn unknown_command(path: &str, word: &str) -> String {
-    if path.starts_with("create") {
+    if path == "create" {
         return format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples");
     }
     if !path.is_empty() {
