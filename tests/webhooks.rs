@@ -245,8 +245,13 @@ fn slow_webhook_holds_up_only_the_writes_that_need_it() {
 fn namespace_with_content_that_a_webhook_keeps_names_the_error() {
     let cluster = Cluster::new();
     let client = json!({"url": "https://127.0.0.1:1/x"});
-    let mut hook =
-        configuration(VALIDATING, "keeper", client, &["configmaps"], json!({"namespaceSelector": {"matchLabels": null}}));
+    let mut hook = configuration(
+        VALIDATING,
+        "keeper",
+        client,
+        &["configmaps"],
+        json!({"namespaceSelector": {"matchLabels": null}}),
+    );
     hook["webhooks"][0]["rules"][0]["operations"] = json!(["DELETE"]);
     cluster.apply(&hook.to_string());
     cluster.ok("create namespace team");
@@ -254,7 +259,8 @@ fn namespace_with_content_that_a_webhook_keeps_names_the_error() {
     cluster.ok("-n team create secret generic goes");
     let plane = cluster.watch_with(&["--no-local-node"]);
     cluster.ok("delete namespace team --wait=false");
-    let condition = r#"{.status.conditions[?(@.type=="NamespaceDeletionContentFailure")]['status','reason','message']}"#;
+    let condition =
+        r#"{.status.conditions[?(@.type=="NamespaceDeletionContentFailure")]['status','reason','message']}"#;
     let read = || cluster.read("namespace/team", condition);
     cluster.until("the condition names the error", || read().starts_with("True ContentDeletionFailed "));
     let head = "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: Internal error occurred: failed calling \

@@ -74,7 +74,9 @@ mod tests {
         let replicas = |number: i64| desired_replicas(&Object(json!({"spec": {"replicas": number}})));
         assert_eq!(replicas(i64::from(i32::MAX)).unwrap(), 2147483647);
         let message = |number: i64| replicas(number).unwrap_err().message;
-        assert!(message(99999999999).ends_with("cannot unmarshal number 99999999999 into Go struct field ScaleSpec.spec.replicas of type int32"));
+        assert!(message(99999999999).ends_with(
+            "cannot unmarshal number 99999999999 into Go struct field ScaleSpec.spec.replicas of type int32"
+        ));
         assert!(message(-5).ends_with("spec.replicas: Invalid value: -5: must be greater than or equal to 0"));
     }
 

@@ -99,7 +99,9 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], refusal: Option<&str>
         ),
     };
     let failure = match refusal {
-        None => ("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization".to_owned()),
+        None => {
+            ("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization".to_owned())
+        }
         Some(message) => ("True", "ContentDeletionFailed", failure_message(content, message)),
     };
     let object = row.object();

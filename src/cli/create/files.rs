@@ -1,8 +1,8 @@
 //! `kloop create -f`: creates objects from manifests.
 
 use super::reviews;
-use crate::apiserver::create::create;
 use crate::apiserver::Transaction;
+use crate::apiserver::create::create;
 use crate::cli::dry_run::DryRun;
 use crate::cli::edit::edit_text;
 use crate::cli::files::{self, FileFlags, Manifest};

@@ -49,7 +49,10 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
                 Some("FailedGetScale") if target(world, row).is_none() => {
                     let named = |field: &str| object.text(&["spec", "scaleTargetRef", field]).unwrap_or_default();
                     let (kind, target) = (named("kind"), named("name"));
-                    format!("apply the {kind} {target:?}, or correct spec.scaleTargetRef: {}", plane.correct(world, row))
+                    format!(
+                        "apply the {kind} {target:?}, or correct spec.scaleTargetRef: {}",
+                        plane.correct(world, row)
+                    )
                 }
                 _ => format!("check its metrics: kloop describe {me}{namespace_flag}"),
             };
