@@ -4,7 +4,7 @@ use super::{Operand, Pipeline, TemplateNode, TemplatePosition};
 use serde_json::Value;
 
 /// Functions that a template may call.
-pub const FUNCTIONS: [&str; 18] = [
+pub const FUNCTIONS: [&str; 19] = [
     "and",
     "base64decode",
     "eq",
@@ -13,6 +13,7 @@ pub const FUNCTIONS: [&str; 18] = [
     "gt",
     "html",
     "index",
+    "js",
     "le",
     "len",
     "lt",
