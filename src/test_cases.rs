@@ -104,9 +104,10 @@ pub fn words<'a>(input: &'a Value, name: &str) -> impl Iterator<Item = &'a str> 
     input[name].as_array().into_iter().flatten().map(|word| word.as_str().expect("a text"))
 }
 
-/// The key of an object such as `pod/web`, in the namespace `default`.
+/// The key of an object such as `pod/web`, in the namespace `default`, or `pod/web -n prod`.
 pub fn key(about: &str) -> Key {
+    let (about, namespace) = about.split_once(" -n ").unwrap_or((about, "default"));
     let (kind, name) = about.split_once('/').expect("KIND/NAME");
     let kind = kinds::by_name(kind).expect("a known kind");
-    Key::new(kind.resource, if kind.namespaced { "default" } else { "" }, name)
+    Key::new(kind.resource, if kind.namespaced { namespace } else { "" }, name)
 }

@@ -240,3 +240,38 @@ fn slow_webhook_holds_up_only_the_writes_that_need_it() {
     assert_eq!(server.asked("/slow").len(), 3, "each pod is asked about once");
     plane.end("TERM");
 }
+
+#[test]
+fn namespace_with_content_that_a_webhook_keeps_names_the_error() {
+    let cluster = Cluster::new();
+    let client = json!({"url": "https://127.0.0.1:1/x"});
+    let mut hook = configuration(
+        VALIDATING,
+        "keeper",
+        client,
+        &["configmaps"],
+        json!({"namespaceSelector": {"matchLabels": null}}),
+    );
+    hook["webhooks"][0]["rules"][0]["operations"] = json!(["DELETE"]);
+    cluster.apply(&hook.to_string());
+    cluster.ok("create namespace team");
+    cluster.ok("-n team create configmap kept");
+    cluster.ok("-n team create secret generic goes");
+    let plane = cluster.watch_with(&["--no-local-node"]);
+    cluster.ok("delete namespace team --wait=false");
+    let condition =
+        r#"{.status.conditions[?(@.type=="NamespaceDeletionContentFailure")]['status','reason','message']}"#;
+    let read = || cluster.read("namespace/team", condition);
+    cluster.until("the condition names the error", || read().starts_with("True ContentDeletionFailed "));
+    let head = "True ContentDeletionFailed Failed to delete all resource types, 1 remaining: Internal error occurred: failed calling \
+                webhook \"keeper.example.com\": ";
+    assert!(read().starts_with(head), "{}", read());
+    assert_eq!(cluster.ok("-n team get secrets -o name"), "", "other objects go");
+    let said = cluster.kloop("why namespace/team");
+    assert_eq!(said.code, 1, "{}", said.out);
+    let next = "next: start the server of the webhook \"keeper.example.com\", or remove its configuration: \
+                kloop delete validatingwebhookconfiguration/keeper";
+    assert!(said.out.contains("failed calling webhook") && said.out.contains(next), "{}", said.out);
+    cluster.ok("delete validatingwebhookconfiguration keeper");
+    plane.end("TERM");
+}

@@ -35,7 +35,14 @@ pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
             Status::new(Reason::BadRequest, text)
         })?,
     };
-    if (0..=i64::from(i32::MAX)).contains(&replicas) {
+    if i32::try_from(replicas).is_err() {
+        let text = format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal number {replicas} into Go struct field \
+             ScaleSpec.spec.replicas of type int32"
+        );
+        return Err(Status::new(Reason::BadRequest, text));
+    }
+    if replicas >= 0 {
         return Ok(replicas);
     }
     let error = crate::kinds::FieldError {
@@ -61,6 +68,17 @@ fn selector(kind: &Kind, object: &Object) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_of_replicas_out_of_range_is_refused() {
+        let replicas = |number: i64| desired_replicas(&Object(json!({"spec": {"replicas": number}})));
+        assert_eq!(replicas(i64::from(i32::MAX)).unwrap(), 2147483647);
+        let message = |number: i64| replicas(number).unwrap_err().message;
+        assert!(message(99999999999).ends_with(
+            "cannot unmarshal number 99999999999 into Go struct field ScaleSpec.spec.replicas of type int32"
+        ));
+        assert!(message(-5).ends_with("spec.replicas: Invalid value: -5: must be greater than or equal to 0"));
+    }
 
     #[test]
     fn scales() {

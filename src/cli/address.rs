@@ -8,6 +8,7 @@ use crate::apiserver::read;
 use crate::kinds;
 use crate::object::{Key, Object};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 /// Programs that open an address in the user's browser.
@@ -16,7 +17,8 @@ const OPENERS: [&str; 4] = ["xdg-open", "wslview", "sensible-browser", "open"];
 /// Print the address at which a Service, an Ingress or a pod answers on this machine.
 ///
 /// Prints a URL for each port. The scheme is http, or https for port 443 and for ports whose name or appProtocol begins with
-/// https. A name without a type is that of a Service.
+/// https. A name without a type is that of a Service. An Ingress answers by the host that a request names: for its hosts, a
+/// hint says how to ask.
 #[derive(clap::Args)]
 #[command(
     override_usage = "TYPE/NAME [PORT]",
@@ -56,17 +58,20 @@ pub struct OpenArgs {
 
 /// Runs `url`.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    for url in find(&args, context)? {
+    let FoundAddress { urls, hints } = find(&args, context)?;
+    for url in urls {
         context.print_line(&url)?;
     }
+    hints.iter().for_each(|hint| context.print_notice(hint));
     control_plane::print_age(context)
 }
 
 /// Runs `open`.
 pub fn open(args: OpenArgs, context: &mut CommandContext) -> CliResult {
-    let urls = find(&args.what, context)?;
+    let FoundAddress { urls, hints } = find(&args.what, context)?;
     let Some(url) = urls.first() else { return Ok(()) };
     context.print_line(url)?;
+    hints.iter().for_each(|hint| context.print_notice(hint));
     control_plane::print_age(context)?;
     if has_opened(url) {
         return Ok(());
@@ -88,16 +93,31 @@ pub fn has_opened(url: &str) -> bool {
     false
 }
 
-fn find(args: &Args, context: &mut CommandContext) -> CliResult<Vec<String>> {
+/// The URLs of an object, and how to ask for the hosts of an Ingress.
+pub struct FoundAddress {
+    /// One for each port; none without an address.
+    pub urls: Vec<String>,
+    /// One for each host.
+    pub hints: Vec<String>,
+}
+
+impl FoundAddress {
+    /// Reads the addresses of an object, of one port or all.
+    pub fn from_object(object: &Object, port: Option<&str>) -> FoundAddress {
+        FoundAddress { urls: find_urls(object, port), hints: host_hints(object) }
+    }
+}
+
+fn find(args: &Args, context: &mut CommandContext) -> CliResult<FoundAddress> {
     let (kind, name) = match args.object.contains('/') {
         true => one_pod::named(context.kinds(), &args.object)?,
         false => (&kinds::service::KIND, args.object.clone()),
     };
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
     let object = context.read_view(|txn| read::get(txn, &key))?;
-    let urls = find_urls(&object, args.port.as_deref());
-    if !urls.is_empty() {
-        return Ok(urls);
+    let found = FoundAddress::from_object(&object, args.port.as_deref());
+    if !found.urls.is_empty() {
+        return Ok(found);
     }
     let shown = context.name_of(kind, &object);
     let text = match (kind.resource.0, &args.port) {
@@ -157,30 +177,48 @@ fn url(address: &str, port: &Value, field: &str) -> Option<String> {
     Some(if is_usual { format!("{scheme}://{address}/") } else { format!("{scheme}://{address}:{number}/") })
 }
 
+/// Returns the addresses at which an Ingress answers: the machine does not resolve its hosts.
 fn ingress_urls(ingress: &Object) -> Vec<String> {
-    let Some(balancer) = ingress.items(&["status", "loadBalancer", "ingress"]).first() else { return Vec::new() };
-    let address = balancer["ip"].as_str().or(balancer["hostname"].as_str()).unwrap_or_default();
-    let url = |scheme: &str, host: &str| format!("{scheme}://{host}{}/", ingress_port(balancer, scheme));
-    let hosts: Vec<&str> = ingress
-        .items(&["spec", "tls"])
-        .iter()
-        .flat_map(|tls| tls["hosts"].as_array())
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let Some((balancer, address)) = ingress_address(ingress) else { return Vec::new() };
     let rules = ingress.items(&["spec", "rules"]).iter();
-    let mut urls: Vec<String> = rules
-        .map(|rule| match rule["host"].as_str().filter(|host| !host.contains('*')) {
-            Some(host) if hosts.contains(&host) => url("https", host),
-            Some(host) => url("http", host),
-            None => url("http", address),
-        })
-        .collect();
-    if urls.is_empty() && !address.is_empty() {
-        urls.push(url("http", address));
+    let schemes = rules.map(|rule| scheme(ingress, rule["host"].as_str().unwrap_or_default()));
+    let mut urls: Vec<String> =
+        schemes.map(|scheme| format!("{scheme}://{address}{}/", ingress_port(balancer, scheme))).collect();
+    if urls.is_empty() {
+        urls.push(format!("http://{address}{}/", ingress_port(balancer, "http")));
     }
-    urls.dedup();
+    let mut seen = BTreeSet::new();
+    urls.retain(|url| seen.insert(url.clone()));
     urls
+}
+
+/// Returns a hint for each host of an Ingress. The proxy chooses the rule by the Host header, and the certificate by the host of TLS.
+fn host_hints(object: &Object) -> Vec<String> {
+    let balancer = ingress_address(object).filter(|_| object.kind() == "Ingress");
+    let Some((balancer, address)) = balancer else { return Vec::new() };
+    let hosts = object.items(&["spec", "rules"]).iter().filter_map(|rule| rule["host"].as_str());
+    let hint = |host: &str| {
+        let scheme = scheme(object, host);
+        let port = ingress_port(balancer, scheme);
+        let number = port.strip_prefix(':').unwrap_or(if scheme == "https" { "443" } else { "80" });
+        format!("hint: for the host {host}: curl --resolve {host}:{number}:{address} {scheme}://{host}{port}/")
+    };
+    let mut hints: Vec<String> = hosts.filter(|host| !host.contains('*')).map(hint).collect();
+    hints.dedup();
+    hints
+}
+
+/// Returns the address of the proxy that serves an Ingress.
+fn ingress_address(ingress: &Object) -> Option<(&Value, &str)> {
+    let balancer = ingress.items(&["status", "loadBalancer", "ingress"]).first()?;
+    let address = balancer["ip"].as_str().or(balancer["hostname"].as_str())?;
+    Some((balancer, address))
+}
+
+/// Returns `https` for a host that an Ingress has a certificate for.
+fn scheme(ingress: &Object, host: &str) -> &'static str {
+    let mut hosts = ingress.items(&["spec", "tls"]).iter().flat_map(|tls| tls["hosts"].as_array()).flatten();
+    if hosts.any(|named| *named == host) { "https" } else { "http" }
 }
 
 /// Returns `:8080` for an Ingress that listens at another port than the usual one of the scheme. The ports in its status are that for HTTP,
@@ -215,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_ingresses_are_their_hosts() {
+    fn urls_of_ingresses_are_their_addresses_and_hints_name_their_hosts() {
         let ingress = |spec: &Value, ports: &[u16]| {
             let ports: Vec<Value> = ports.iter().map(|port| json!({"port": port, "protocol": "TCP"})).collect();
             let status = json!({"loadBalancer": {"ingress": [{"ip": "127.9.9.9", "ports": ports}]}});
@@ -232,10 +270,19 @@ mod tests {
         }
         let rules = json!([{"host": "shop.example"}, {"host": "safe.example"}, {}]);
         let spec = json!({"rules": rules, "tls": [{"hosts": ["safe.example"]}]});
-        let usual = ["http://shop.example/", "https://safe.example/", "http://127.9.9.9/"];
+        let usual = ["http://127.9.9.9/", "https://127.9.9.9/"];
         assert_eq!(ingress(&spec, &[]), usual);
         assert_eq!(ingress(&spec, &[80, 443]), usual);
-        let unprivileged = ["http://shop.example:8080/", "https://safe.example:8443/", "http://127.9.9.9:8080/"];
+        let unprivileged = ["http://127.9.9.9:8080/", "https://127.9.9.9:8443/"];
         assert_eq!(ingress(&spec, &[8080, 8443]), unprivileged);
+        let status =
+            json!({"loadBalancer": {"ingress": [{"ip": "127.9.9.9", "ports": [{"port": 8080}, {"port": 8443}]}]}});
+        assert_eq!(
+            host_hints(&Object(json!({"kind": "Ingress", "spec": spec, "status": status}))),
+            [
+                "hint: for the host shop.example: curl --resolve shop.example:8080:127.9.9.9 http://shop.example:8080/",
+                "hint: for the host safe.example: curl --resolve safe.example:8443:127.9.9.9 https://safe.example:8443/",
+            ]
+        );
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{CliResult, CommandContext, Failure, rest};
 use crate::apiserver::remote::discovery::DiscoveredResource;
-use crate::kinds::Kind;
 use crate::show::columns;
 
 /// Print the supported API resources on the server.
@@ -49,20 +48,14 @@ pub struct Args {
     cached: bool,
 }
 
-/// Verbs of every kind.
-const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let output = args.output.as_deref().unwrap_or_default();
     if !["", "wide", "name"].contains(&output) {
         return Err(Failure::plain(format!("--output {output} is not available")));
     }
-    let all = match context.client() {
-        Some(_) => rest::read_resources(context)?,
-        None => context.kinds().all().map(row_of_kind).collect(),
-    };
-    let mut found: Vec<DiscoveredResource> = all.into_iter().filter(|row| is_wanted(&args, row)).collect();
+    let mut found: Vec<DiscoveredResource> =
+        rest::read_resources(context)?.into_iter().filter(|row| is_wanted(&args, row)).collect();
     match args.sort_by.as_deref() {
         None | Some("") => {
             found.sort_by(|a, b| (a.group(), a.plural.as_str()).cmp(&(b.group(), b.plural.as_str())));
@@ -78,20 +71,6 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let text = table(&found, output == "wide", args.no_headers);
     context.print(&text)
-}
-
-fn row_of_kind(kind: &'static Kind) -> DiscoveredResource {
-    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-    DiscoveredResource {
-        api_version: kind.api_version(),
-        plural: kind.resource.plural().to_owned(),
-        kind: kind.kind.to_owned(),
-        namespaced: kind.namespaced,
-        short: texts(kind.short),
-        verbs: texts(&VERBS),
-        categories: texts(kind.categories),
-        is_preferred: true,
-    }
 }
 
 fn is_wanted(args: &Args, row: &DiscoveredResource) -> bool {

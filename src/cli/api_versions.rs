@@ -12,15 +12,8 @@ pub struct Args {}
 
 /// Runs the verb.
 pub fn run(_args: Args, context: &mut CommandContext) -> CliResult {
-    if context.client().is_some() {
-        let served = rest::read_resources(context)?;
-        let versions: BTreeSet<String> = served.into_iter().map(|resource| resource.api_version).collect();
-        let text: String = versions.into_iter().map(|version| format!("{version}\n")).collect();
-        return context.print(&text);
-    }
-    let own = context.kinds().all().map(|kind| kind.api_version());
-    let also = context.kinds().all().flat_map(|kind| kind.also.iter().map(|version| (*version).to_owned()));
-    let versions: BTreeSet<String> = own.chain(also).collect();
+    let served = rest::read_resources(context)?;
+    let versions: BTreeSet<String> = served.into_iter().map(|resource| resource.api_version).collect();
     let text: String = versions.into_iter().map(|version| format!("{version}\n")).collect();
     context.print(&text)
 }

@@ -5,10 +5,10 @@ use super::files::{self, FileFlags, Manifest};
 use super::flags::{ChangeFlags, DeletionFlags, ValidateFlag};
 use super::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::apiserver::apply::{self, Applied, ApplyOutcome};
-use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
+use crate::apiserver::{Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
-use crate::object::{Key, Object, Reason, Status, time};
+use crate::object::{Key, Object, Reason, Selector, Status, time};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -153,11 +153,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     let applier = args.server.applier(args.change.field_manager());
     args.pruning.check(context.kinds())?;
     let labels = args.pruning.labels()?;
-    let (mut manifests, mut failures) = files::read_for(context.kinds(), &args.files, "apply")?;
-    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
-    if manifests.is_empty() && failures.is_empty() {
-        return Err(Failure::plain("no objects passed to apply"));
-    }
+    let (manifests, mut failures) = read_manifests(args, context, labels.as_ref())?;
     // Unknown kinds and wrong namespaces are reported before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {
@@ -168,7 +164,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     }
     let (mut applied, mut needs_plane, all, mut done_count) = (Vec::new(), None, located.len(), 0);
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
-        let object = object_to_send(manifest, kind, key, validation)?;
+        let object = object_to_send(manifest, kind, key)?;
         if let Some(applier) = &applier {
             return applier.apply(txn, (manifest, kind), &object, &options);
         }
@@ -267,13 +263,23 @@ impl ApplyFailure {
     }
 }
 
+/// Reads the manifests whose labels match.
+fn read_manifests(
+    args: &Args,
+    context: &mut CommandContext,
+    labels: Option<&Selector>,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    let (mut manifests, failures) = files::read_for(context.kinds(), &args.files, "apply")?;
+    manifests.retain(|manifest| labels.is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
+    if manifests.is_empty() && failures.is_empty() {
+        return Err(Failure::plain("no objects passed to apply"));
+    }
+    targets::hint_duplicates(context, &manifests);
+    Ok((manifests, failures))
+}
+
 /// Returns the object to send for a manifest.
-fn object_to_send(
-    manifest: &Manifest,
-    kind: &'static Kind,
-    key: &Key,
-    validation: FieldValidation,
-) -> CliResult<Object> {
+fn object_to_send(manifest: &Manifest, kind: &'static Kind, key: &Key) -> CliResult<Object> {
     let object = targets::prepare_object(manifest, kind, key);
     if object.name().is_empty() {
         if let Some(base) = object.text(&["metadata", "generateName"]) {
@@ -284,7 +290,6 @@ fn object_to_send(
             missing_name(kind, manifest, &key.namespace)
         )));
     }
-    targets::refuse_duplicates(kind, manifest, validation)?;
     Ok(object)
 }
 

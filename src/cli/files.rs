@@ -337,7 +337,8 @@ fn add(
 ) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value["items"].is_array();
     if is_list && let Value::Array(items) = value["items"].take() {
-        for (index, item) in items.into_iter().enumerate() {
+        for (index, mut item) in items.into_iter().enumerate() {
+            inherit_type(&mut item, &value);
             let path_prefix = if path_prefix.is_empty() {
                 format!("items[{index}]")
             } else {
@@ -357,9 +358,35 @@ fn add(
     });
 }
 
+/// Gives an item of a list such as a ConfigMapList the type that the list names, unless the item names its own.
+fn inherit_type(item: &mut Value, list: &Value) {
+    let kind = list["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).filter(|kind| !kind.is_empty());
+    let Some(kind) = kind.filter(|_| item.is_object() && item["kind"].as_str().unwrap_or_default().is_empty()) else {
+        return;
+    };
+    item["kind"] = kind.into();
+    item["apiVersion"] = list["apiVersion"].clone();
+}
+
 #[cfg(test)]
 mod tests {
-    use super::suggested_value;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn items_without_a_type_have_that_of_their_list() {
+        let list = |kind: &str, item: Value| {
+            let document = json!({"apiVersion": "v1", "kind": kind, "items": [item]}).to_string();
+            let (mut manifests, mut failures) = (Vec::new(), Vec::new());
+            parse(document.as_bytes(), "a.json", None, &mut manifests, &mut failures);
+            let object = &manifests[0].object;
+            format!("{} {}", object.api_version(), object.kind())
+        };
+        assert_eq!(list("ConfigMapList", json!({})), "v1 ConfigMap");
+        let own = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+        assert_eq!(list("ConfigMapList", own), "apps/v1 Deployment");
+        assert_eq!(list("List", json!({})), " ");
+    }
 
     #[test]
     fn hint_of_an_error_follows_the_found_and_the_wanted_type() {

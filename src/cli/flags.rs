@@ -117,8 +117,7 @@ impl PrintFlags {
         };
         let flags = OutputFlags { template: self.template.as_deref(), missing_keys, no_headers, tables };
         let mut read = |path: &str| {
-            input::read_to_string(path)
-                .map_err(|error| format!("error reading --template {path}, {error}", error = io_error_text(error)))
+            input::read_to_string(path).map_err(|error| format!("open {path}: {error}", error = io_error_text(error)))
         };
         Ok(Some(OutputFormat::parse(self.output.as_deref().unwrap_or_default(), flags, &mut read)?))
     }

@@ -158,6 +158,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(target) = computed::parse(context.kinds(), &args.which.words) {
         return computed::run(&target, &args, format, context);
     }
+    if args.output_watch_events && !args.watch && !args.watch_only {
+        let text = "--output-watch-events option can only be used with --watch or --watch-only";
+        return Err(Failure::plain(text));
+    }
     if args.watch || args.watch_only {
         if args.at.is_set() {
             return Err(Failure::plain("--at and --watch exclude each other: the past does not change"));

@@ -8,9 +8,9 @@ use crate::apiserver::authorization::check_verb;
 use crate::apiserver::log;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, FieldError, Kind, field};
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Reason, Time, time};
+use crate::object::{Key, Object, Reason, Resource, Time, time};
 use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
 use lines::{LineStyle, LineWriter};
@@ -236,7 +236,7 @@ fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
             return Err(Failure::plain("at most one of `sinceTime` or `sinceSeconds` may be specified"));
         }
         (Some(text), true) => Some(time::parse_rfc3339(text).map_err(|error| Failure::plain(error.to_string()))?),
-        (None, false) => Some(now - SignedDuration::from_secs(since.as_secs().max(1))),
+        (None, false) => Some(now - SignedDuration::from_secs(since_seconds(since)?)),
         (None, true) => None,
     };
     let is_short = args.selector.is_some() && !args.since_start;
@@ -250,6 +250,20 @@ fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
         timestamps: args.timestamps,
         limit_bytes: u64::try_from(args.limit_bytes).ok().filter(|limit| *limit > 0),
     })
+}
+
+/// Returns the whole seconds that kubectl asks for: rounded, and refused when none are left.
+fn since_seconds(since: SignedDuration) -> CliResult<i64> {
+    let seconds = since.as_secs() + i64::from(since.subsec_millis() >= 500);
+    if seconds > 0 {
+        return Ok(seconds);
+    }
+    let error = FieldError {
+        field: "sinceSeconds".into(),
+        reason: "FieldValueInvalid",
+        message: "Invalid value: 0: must be greater than 0".into(),
+    };
+    Err(field::invalid("PodLogOptions", Resource("options.meta.k8s.io"), "", &[error]).into())
 }
 
 /// The requested pods: one by name, those of a selector, or one or all of a workload.
@@ -379,4 +393,21 @@ fn current_pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Obje
         selector
             .map_or(Ok(Vec::new()), |labels| read::list(txn, &kinds::pod::KIND, Some(&namespace), &selection(labels)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_of_since_are_rounded_to_seconds() {
+        for (millis, expected) in [(500, 1), (1400, 1), (1500, 2), (60_000, 60)] {
+            assert_eq!(since_seconds(SignedDuration::from_millis(millis)).unwrap(), expected, "{millis}");
+        }
+        let refused = since_seconds(SignedDuration::from_nanos(1)).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "The PodLogOptions \"\" is invalid: sinceSeconds: Invalid value: 0: must be greater than 0"
+        );
+    }
 }

@@ -52,6 +52,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let mut printer = args.print.answer_printer()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "plan")?;
+    targets::hint_duplicates(context, &manifests);
     let (machine, now) = (capacity::measure_capacity(None, &context.state()), context.now());
     context.copy_server_objects()?;
     let store = context.existing()?.map(|api| api.store());
@@ -112,7 +113,6 @@ fn apply_manifest(
     let (kind, key) = targets::locate(context, manifest)?;
     let object = targets::prepare_object(manifest, kind, &key);
     let options = WriteOptions::default();
-    targets::refuse_duplicates(kind, manifest, options.field_validation)?;
     let done = preview
         .write(|txn| apply::apply(txn, kind, &object, true, &options))
         .map_err(|status| manifest.refusal("applying", status))?;

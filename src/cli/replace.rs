@@ -7,6 +7,7 @@ use super::flags::{self, DeletionFlags, MakeFlags};
 use super::raw_request::RawFlag;
 use super::{CliResult, CommandContext, Failure, targets};
 use crate::apiserver::FieldValidation;
+use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
@@ -71,6 +72,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "replace")?;
+    targets::hint_duplicates(context, &manifests);
     for manifest in &manifests {
         failures.extend(replace_object(&args, context, manifest, dry_run, validation).err());
     }
@@ -86,7 +88,6 @@ fn replace_object(
 ) -> CliResult {
     let (kind, key) = targets::named(context, manifest)?;
     let mut object = targets::prepare_object(manifest, kind, &key);
-    targets::refuse_duplicates(kind, manifest, validation)?;
     object = args.make.noted(object);
     let options = context.options(validation, dry_run);
     let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
@@ -103,7 +104,8 @@ fn replace_object(
         let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
         let part = UpdatePart::find(kind, &args.subresource).ok_or_else(|| doing(unknown()))?;
         let done = context.api()?.write(options.dry_run, |txn| {
-            let current = read::get(txn, &key)?;
+            check_verb(txn, "get", "", &key)?;
+            let current = read::exact(txn, &key)?;
             // As in kubectl, a manifest without a resourceVersion replaces the current version.
             if object.text(&["metadata", "resourceVersion"]).is_none_or(str::is_empty) {
                 let version = current.text(&["metadata", "resourceVersion"]).unwrap_or_default();

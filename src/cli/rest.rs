@@ -46,10 +46,16 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
     }
 }
 
-/// Reads the resources of the server that is used in place of a state file; none without one.
+/// Reads the resources that the API serves: by its own discovery documents where the cluster is a state file.
 pub fn read_resources(context: &mut CommandContext) -> CliResult<Vec<DiscoveredResource>> {
-    let Some(remote) = context.existing()?.and_then(|api| api.remote()) else { return Ok(Vec::new()) };
-    Ok(discovery::read(remote)?)
+    if let Some(remote) = context.existing()?.and_then(|api| api.remote()) {
+        return Ok(discovery::read(remote)?);
+    }
+    let mut resources = Vec::new();
+    for path in discovery::PATHS {
+        resources.extend(discovery::list_resources(&read_document(context, path, discovery::AGGREGATED)?));
+    }
+    Ok(resources)
 }
 
 /// Returns the document of a GET request.

@@ -154,11 +154,16 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         labels => map(labels, "label")?,
     };
     let service = args.port.filter(|_| args.expose).map(|port| {
-        json!({
+        let mut service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": port}], "selector": labels},
             "status": {"loadBalancer": {}},
-        })
+        });
+        // As in kubectl, the Service has the labels of the flag, but not the pod's default label.
+        if !args.labels.is_empty() {
+            service["metadata"]["labels"] = labels.clone();
+        }
+        service
     });
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"labels": labels, "name": name},

@@ -10,7 +10,7 @@ use crate::apiserver::aggregation;
 use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::decode;
 use crate::apiserver::read::{self, ListSelection};
-use crate::apiserver::{FieldValidation, Transaction, WriteOptions};
+use crate::apiserver::{Transaction, WriteOptions};
 use crate::kinds::view::related;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::selector::{FieldSelector, Selector};
@@ -441,16 +441,18 @@ pub fn prepare_object(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
     object
 }
 
-/// Refuses a duplicate key if validation is strict.
-pub fn refuse_duplicates(kind: &Kind, manifest: &Manifest, validation: FieldValidation) -> CliResult {
-    let Some((path, line)) = manifest.duplicates().first().filter(|_| validation == FieldValidation::Strict) else {
-        return Ok(());
-    };
-    let message = format!(
-        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: duplicate field {path:?} ({2}:{line})",
-        kind.kind, kind.version, manifest.source
-    );
-    Err(Failure::doing(Status::new(Reason::BadRequest, message), format!("error when creating {:?}", manifest.source)))
+/// Prints a hint for each repeated key. As in kubectl, the last value counts, whatever the validation.
+pub fn hint_duplicates(context: &mut CommandContext, manifests: &[Manifest]) {
+    let hints = manifests.iter().flat_map(|manifest| {
+        let hint = |(path, line): &(String, usize)| {
+            format!("hint: {}:{line}: the field {path:?} is repeated; its last value counts", manifest.source)
+        };
+        manifest.duplicates().iter().map(hint)
+    });
+    // The items of a list share their document.
+    let mut hints: Vec<String> = hints.collect();
+    hints.dedup();
+    hints.iter().for_each(|hint| context.print_notice(hint));
 }
 
 /// Returns the kind of a manifest's object.

@@ -6,6 +6,7 @@ use super::{grammar, help, up};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::io::Write;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -122,7 +123,7 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
 
 /// Words the refusal of a command or subcommand that does not exist, as kubectl does.
 fn unknown_command(path: &str, word: &str) -> String {
-    if path.starts_with("create") {
+    if path == "create" {
         return format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples");
     }
     if !path.is_empty() {
@@ -136,13 +137,13 @@ fn unknown_command(path: &str, word: &str) -> String {
 
 /// Returns the cause of an invalid value, in Go's words if the text is not a number.
 fn invalid_value_cause(error: &clap::Error, value: &str) -> String {
-    match std::error::Error::source(error) {
-        Some(source) if source.is::<std::num::ParseIntError>() => {
-            format!(": strconv.ParseInt: parsing {value:?}: invalid syntax")
-        }
-        Some(source) => format!(": {source}"),
-        None => String::new(),
-    }
+    let Some(source) = std::error::Error::source(error) else { return String::new() };
+    let Some(error) = source.downcast_ref::<ParseIntError>() else { return format!(": {source}") };
+    let cause = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!(": strconv.ParseInt: parsing {value:?}: {cause}")
 }
 
 /// Returns a flag as pflag names it: `-A, --all-namespaces`.

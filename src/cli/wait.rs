@@ -213,7 +213,7 @@ impl WaitState<'_> {
             Condition::Delete => failures.into_iter().filter(|failure| !missing(failure)).collect(),
             _ => failures,
         };
-        if found.is_empty() && failures.is_empty() {
+        if found.is_empty() && failures.is_empty() && !matches!(condition, Condition::Delete) {
             return Err(Failure::plain("no matching resources found"));
         }
         for target in &found {

@@ -145,7 +145,8 @@ fn explain_copy(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) ->
     let mut world = World::new(Time::now());
     let snapshot = store.read().map_err(anyhow::Error::from)?;
     store_tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
-    let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
+    let hides_nodes = world.count_of("nodes") == 0;
+    let plane = ControlPlaneState { runs: true, hides_nodes, ..ControlPlaneState::default() };
     Ok(Answers::new(&mut world, keys, namespace, &plane))
 }
 
@@ -210,6 +211,7 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
         halted,
         is_closed,
         pretends: false,
+        hides_nodes: false,
     };
     Ok((world, plane))
 }
@@ -530,6 +532,7 @@ mod tests {
             halted: map(&about["halted"], stopped).collect(),
             is_closed: is("closed"),
             pretends: is("pretends"),
+            hides_nodes: is("hides nodes"),
         }
     }
 

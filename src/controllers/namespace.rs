@@ -1,16 +1,20 @@
-//! Deletes all objects of a namespace that is being deleted, pods first (KEP-5080), then removes the namespace's finalizer.
+//! Deletes all objects of a namespace that is being deleted, pods first (KEP-5080), then removes the namespace's finalizer. Reports the
+//! objects that are left, and the message of a refused deletion, in the namespace's conditions.
 
 use super::pods::BURST;
 use super::status;
 use crate::object::{Key, Resource};
 use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const ROOT: &str = "namespaces";
 /// The finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
+
+/// The condition of a namespace whose objects could not all be deleted.
+pub const CONTENT_FAILURE: &str = "NamespaceDeletionContentFailure";
 
 /// The loop of namespaces.
 pub const LOOP: Loop = Loop { name: "namespace-controller", root: ROOT, concerns, plan, ..Loop::BASE };
@@ -35,15 +39,26 @@ fn plan(world: &World, key: &Key) -> Plan {
     if content.iter().any(|row| row.key.resource == "pods") {
         content.retain(|row| row.key.resource == "pods");
     }
+    let refusal = world.loop_memory.refusals.get(&(LOOP.name, key.clone()));
+    let refusal = refusal.filter(|refusal| world.pausing(refusal, key));
+    match refusal {
+        Some(refusal) => plan.wake_at(refusal.again),
+        None => delete(&content, &mut plan),
+    }
+    if plan.is_empty() {
+        report(world, row, &content, refusal.map(|refusal| &*refusal.message), &mut plan);
+    }
+    plan
+}
+
+/// Deletes objects. Those that the API server refuses to delete do not keep the others.
+fn delete(content: &[&Arc<Row>], plan: &mut Plan) {
+    plan.is_divisible = true;
     for row in content.iter().filter(|row| !row.is_deleting()).take(BURST) {
         let (key, uid) = (row.key.clone(), row.uid.clone());
         let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its namespace is being deleted");
     }
-    if plan.is_empty() {
-        report(world, row, &content, &mut plan);
-    }
-    plan
 }
 
 fn finalize(row: &Row, plan: &mut Plan) {
@@ -57,8 +72,8 @@ fn finalize(row: &Row, plan: &mut Plan) {
     plan.write(WriteVerb::Update(object), "the namespace is empty");
 }
 
-/// Reports the remaining objects and their finalizers.
-fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
+/// Reports the remaining objects and their finalizers, and why objects could not be deleted.
+fn report(world: &World, row: &Row, content: &[&Arc<Row>], refusal: Option<&str>, plan: &mut Plan) {
     let mut resources: BTreeMap<Resource, usize> = BTreeMap::new();
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
     for left in content {
@@ -83,6 +98,12 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
             format!("Some content in the namespace has finalizers remaining: {}", held.join(", ")),
         ),
     };
+    let failure = match refusal {
+        None => {
+            ("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization".to_owned())
+        }
+        Some(message) => ("True", "ContentDeletionFailed", failure_message(content, message)),
+    };
     let object = row.object();
     let mut new = status::status_map(&object);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
@@ -94,12 +115,7 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
             "ParsedGroupVersions",
             "All legacy kube types successfully parsed",
         ),
-        (
-            "NamespaceDeletionContentFailure",
-            "False",
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization",
-        ),
+        (CONTENT_FAILURE, failure.0, failure.1, &failure.2),
         ("NamespaceContentRemaining", "True", "SomeResourcesRemain", &remaining),
         ("NamespaceFinalizersRemaining", held.0, held.1, &held.2),
     ] {
@@ -108,6 +124,13 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], plan: &mut Plan) {
     new.insert("phase".into(), "Terminating".into());
     status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "the remaining objects of the namespace changed");
+}
+
+/// Returns Kubernetes' text about resources that could not be deleted.
+fn failure_message(content: &[&Arc<Row>], message: &str) -> String {
+    let failed: BTreeSet<Resource> =
+        content.iter().filter(|row| !row.is_deleting()).map(|row| row.key.resource).collect();
+    format!("Failed to delete all resource types, {} remaining: {message}", failed.len())
 }
 
 #[cfg(test)]
@@ -141,6 +164,28 @@ mod tests {
         held.unset(&["metadata", "finalizers"]);
         cluster.update(held);
         cluster.settle();
+        assert_eq!(cluster.names("namespaces"), "default");
+    }
+
+    #[test]
+    fn refused_deletion_is_reported_and_retried() {
+        let mut cluster = cluster(TEAM);
+        cluster.create(json!({"kind": "ConfigMap", "metadata": {"name": "c", "namespace": "team"}}));
+        cluster.settle();
+        cluster.delete("namespaces", "team", Default::default());
+        let key = cluster.key("namespaces", "team");
+        // The first refusal has no pause.
+        for _ in 0..2 {
+            cluster.world.refuse(super::LOOP.name, &key, "failed calling webhook \"w\"");
+        }
+        cluster.settle();
+        let conditions = cluster.object("namespaces", "team").items(&["status", "conditions"]).to_vec();
+        let failure = conditions.iter().find(|one| one["type"] == super::CONTENT_FAILURE).expect("a condition");
+        assert_eq!((&failure["status"], &failure["reason"]), (&json!("True"), &json!("ContentDeletionFailed")));
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.starts_with("Failed to delete all resource types, "), "{message}");
+        assert!(message.ends_with(" remaining: failed calling webhook \"w\""), "{message}");
+        cluster.pass(60);
         assert_eq!(cluster.names("namespaces"), "default");
     }
 

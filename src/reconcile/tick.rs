@@ -114,14 +114,32 @@ enum StageFailure {
     /// The API server panicked, with this message.
     Panicked(String),
     /// The API server refused a write.
-    Refused {
-        /// The reason of the write.
-        why: String,
-        /// The refusal.
-        status: Box<Status>,
-    },
+    Refused(RefusedWrite),
     /// Answers of webhooks are missing.
     Deferred,
+}
+
+/// A write that the API server refused.
+struct RefusedWrite {
+    /// The reason of the write.
+    why: String,
+    /// The refusal.
+    status: Box<Status>,
+}
+
+/// A plan whose writes are staged.
+struct StagedPlan {
+    plan: Plan,
+    writes: StagedWrites,
+}
+
+/// The staged writes of a plan.
+#[derive(Default)]
+struct StagedWrites {
+    /// The attempts of containers to record with them.
+    attempts: Vec<ContainerAttempt>,
+    /// The first refused write of a divisible plan.
+    refused: Option<RefusedWrite>,
 }
 
 /// Reason why a tick failed.
@@ -265,16 +283,23 @@ impl Tick<'_> {
         let staged = self.plan_and_stage(&item, first, &mut inputs, &mut plans.last);
         self.world.now = now;
         match staged {
-            Ok((plan, attempts)) => {
-                plans.attempts.extend(attempts);
-                self.accept_plan(item, plan, stage, plans)
+            Ok(StagedPlan { plan, writes }) => {
+                plans.attempts.extend(writes.attempts);
+                let Some(refused) = &writes.refused else {
+                    self.world.forget_refusal(self.loops[item.0].name, &item.1);
+                    self.queue.forget_failures(&item);
+                    return self.accept_plan(item, plan, stage, plans);
+                };
+                let count = self.accept_plan(item.clone(), plan, stage, plans);
+                self.plan_refused(item, refused);
+                count
             }
             Err(failure) => {
-                // A plan is applied whole or not at all.
+                // A plan that is not divisible is applied whole or not at all.
                 self.world.undo_to(stage);
                 match failure {
                     StageFailure::Panicked(panic) => self.plan_failed(item, panic),
-                    StageFailure::Refused { why, status } => self.plan_refused(item, &why, &status),
+                    StageFailure::Refused(refused) => self.plan_refused(item, &refused),
                     StageFailure::Deferred => {
                         if !inputs.is_some_and(|inputs| self.waiting.set_aside(&item, inputs, first)) {
                             self.queue.add_failed(item, now);
@@ -293,7 +318,7 @@ impl Tick<'_> {
         revision: u64,
         inputs: &mut Option<WriteInputs>,
         last: &mut HashMap<Key, Arc<Object>>,
-    ) -> Result<(Plan, Vec<ContainerAttempt>), StageFailure> {
+    ) -> Result<StagedPlan, StageFailure> {
         let each = self.loops[item.0];
         // Names in the plan follow from the revision.
         let present = std::mem::replace(&mut self.world.revision, revision);
@@ -304,21 +329,21 @@ impl Tick<'_> {
         drop(planning);
         let plan = plan.map_err(StageFailure::Panicked)?;
         let _staging = trace_span!("stage", by = each.name, key = %item.1, writes = plan.writes.len()).entered();
-        let attempts = self.stage_writes(each.name, &plan, inputs, last)?;
-        Ok((plan, attempts))
+        let writes = self.stage_writes(each.name, &plan, inputs, last)?;
+        Ok(StagedPlan { plan, writes })
     }
 
-    /// Stages the writes of a plan until one fails. Returns the attempts of containers to record with them.
+    /// Stages the writes of a plan until one fails; those of a divisible plan but the refused ones.
     fn stage_writes(
         &mut self,
         by: &str,
         plan: &Plan,
         inputs: &mut Option<WriteInputs>,
         last: &mut HashMap<Key, Arc<Object>>,
-    ) -> Result<Vec<ContainerAttempt>, StageFailure> {
-        let mut attempts = Vec::new();
+    ) -> Result<StagedWrites, StageFailure> {
+        let mut staged = StagedWrites::default();
         if plan.writes.is_empty() {
-            return Ok(attempts);
+            return Ok(staged);
         }
         let user = Arc::new(User::component(by));
         // A copy would differ from the pod that a webhook was asked about.
@@ -328,27 +353,30 @@ impl Tick<'_> {
             if let Some(inputs) = inputs.as_mut() {
                 inputs.begin_part(index + 1);
             }
-            let caches = (&mut *last, template_cache.as_mut());
-            match contain(|| self.stage(&write.verb, (&user, inputs.as_mut()), &mut attempts, caches)) {
+            let (caches, mark) = ((&mut *last, template_cache.as_mut()), self.world.stage_mark());
+            match contain(|| self.stage(&write.verb, (&user, inputs.as_mut()), &mut staged.attempts, caches)) {
                 Ok(Ok(())) => {}
                 // The questions of further writes are asked at the same time.
                 Ok(Err(_)) if missing(inputs) > 0 && missing(inputs) < MOST_QUESTIONS => {}
                 Ok(Err(_)) if missing(inputs) > 0 => break,
                 Ok(Err(status)) => {
-                    return Err(StageFailure::Refused { why: write.why.to_string(), status: status.into() });
+                    let refused = RefusedWrite { why: write.why.to_string(), status: status.into() };
+                    if !plan.is_divisible {
+                        return Err(StageFailure::Refused(refused));
+                    }
+                    self.world.undo_to(mark);
+                    staged.refused.get_or_insert(refused);
                 }
                 Err(panic) => return Err(StageFailure::Panicked(panic)),
             }
         }
-        if missing(inputs) > 0 { Err(StageFailure::Deferred) } else { Ok(attempts) }
+        if missing(inputs) > 0 { Err(StageFailure::Deferred) } else { Ok(staged) }
     }
 
     /// Takes a plan whose writes are staged into the tick: queues the keys that it concerns, and keeps its effects, events and memory for
     /// the commit.
     fn accept_plan(&mut self, item: Item, plan: Plan, stage: usize, plans: &mut TickPlans) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
-        self.world.forget_refusal(by, &item.1);
-        self.queue.forget_failures(&item);
         // Registers the wait before the changes of this plan, because one of them may end it.
         if let Some(wait) = plan.scheduling_wait.clone() {
             self.queue.waiting.park(&item.1, wait, now);
@@ -383,7 +411,7 @@ impl Tick<'_> {
     }
 
     /// Handles the refusal of a plan's write: the key is tried again with backoff, and once at once after its first refusal.
-    fn plan_refused(&mut self, item: Item, why: &str, status: &Status) -> usize {
+    fn plan_refused(&mut self, item: Item, RefusedWrite { why, status }: &RefusedWrite) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.world.refuse(by, &item.1, &status.message);
         let level = if is_first { LogLevel::Problem } else { LogLevel::Detail };

@@ -103,14 +103,15 @@ pub fn answer(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> Option
 }
 
 impl ComputedKind {
-    /// Whether a command can name the kind so: by its names, which also need the group where it is not the core one.
+    /// Whether a command can name the kind so: by its names, which also need the group where it is not the core one, or by its kind.
     pub fn has_name(&self, word: &str) -> bool {
         let word = word.to_ascii_lowercase();
         let (word, group) = word.split_once('.').unwrap_or((&word, ""));
         let version = self.version;
         let is_group = group == self.group || group.strip_prefix(version) == Some(&format!(".{}", self.group));
-        let names = [self.plural, self.singular, &self.kind.to_ascii_lowercase()];
-        is_group && !word.is_empty() && (names.contains(&word) || self.short.contains(&word))
+        let is_kind = word == self.kind.to_ascii_lowercase() && (is_group || group.is_empty());
+        let names = [self.plural, self.singular];
+        is_kind || is_group && !word.is_empty() && (names.contains(&word) || self.short.contains(&word))
     }
 
     /// Returns the path of one of its objects, or of all of them.

@@ -92,7 +92,10 @@ impl OutputFormat {
                 Ok(OutputFormat::CustomColumns(UserColumns::parse(argument, flags.no_headers)?))
             }
             ("custom-columns-file", true) => {
-                let text = file(required(argument)?)?;
+                if argument.is_empty() {
+                    return Err("custom-columns format specified but no custom columns given".into());
+                }
+                let text = read(argument).map_err(|error| format!("error reading template {argument}, {error}"))?;
                 Ok(OutputFormat::CustomColumns(UserColumns::parse_file(&text, flags.no_headers)?))
             }
             ("go-template" | "template", _) => go_template(template, flags),

@@ -34,6 +34,8 @@ pub struct Plan {
     pub scheduling_wait: Option<SchedulingWait>,
     /// Whether another plan of this key after these writes would be empty and have the same wake: then they do not make it due.
     pub is_settled: bool,
+    /// Whether its writes do not depend on each other: when some are refused, the others are made all the same.
+    pub is_divisible: bool,
 }
 
 /// Reasons why no node accepts a pod, used to decide which changes wake it.

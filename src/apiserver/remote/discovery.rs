@@ -8,8 +8,11 @@ use crate::apiserver::ApiResult;
 use crate::client::ClientRequest;
 use serde_json::Value;
 
+/// The paths of the documents of all groups.
+pub const PATHS: [&str; 2] = ["/api", "/apis"];
+
 /// The acceptable answers to a request for all groups, the best first.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 /// Maximum number of versions whose documents are read one by one.
 const MOST_VERSIONS: usize = 500;
@@ -38,14 +41,19 @@ pub struct DiscoveredResource {
 /// Reads all resources in all versions, without subresources.
 pub fn read(cluster: &RemoteCluster) -> ApiResult<Vec<DiscoveredResource>> {
     let mut resources = Vec::new();
-    for path in ["/api", "/apis"] {
+    for path in PATHS {
         let body = read_document(cluster, path)?;
         match body["kind"].as_str() {
-            Some("APIGroupDiscoveryList") => resources.extend(items(&body["items"]).flat_map(group_resources)),
+            Some("APIGroupDiscoveryList") => resources.extend(list_resources(&body)),
             _ => resources.extend(read_each(cluster, &body)),
         }
     }
     Ok(resources)
+}
+
+/// Returns the resources of an `APIGroupDiscoveryList`.
+pub fn list_resources(list: &Value) -> impl Iterator<Item = DiscoveredResource> {
+    items(&list["items"]).flat_map(group_resources)
 }
 
 fn read_document(cluster: &RemoteCluster, path: &str) -> ApiResult<Value> {

@@ -116,12 +116,16 @@ fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
     Failure::from_failures(failures)?;
     for target in targets {
         let text = target.object.annotation(LAST_APPLIED);
-        let remembered = text.and_then(|text| serde_json::from_str::<Value>(text).ok()).ok_or_else(|| {
-            Failure::plain(format!(
-                "no last-applied-configuration annotation found on resource: {}",
-                target.object.name()
-            ))
-        })?;
+        let Some(remembered) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+            let missing =
+                format!("no last-applied-configuration annotation found on resource: {}", target.object.name());
+            // kubectl fails only for the objects of files.
+            if !args.scope.files.is_empty() {
+                return Err(Failure::plain(missing));
+            }
+            context.print_notice(&format!("hint: {missing}"));
+            continue;
+        };
         let print = PrintFlags { output: Some(args.output.clone()), ..PrintFlags::default() };
         let mut text = match print.printer()? {
             Some(mut printer) => printer.object(&remembered)?,

@@ -1,8 +1,8 @@
 //! `kloop create -f`: creates objects from manifests.
 
 use super::reviews;
+use crate::apiserver::Transaction;
 use crate::apiserver::create::create;
-use crate::apiserver::{FieldValidation, Transaction};
 use crate::cli::dry_run::DryRun;
 use crate::cli::edit::edit_text;
 use crate::cli::files::{self, FileFlags, Manifest};
@@ -41,6 +41,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     let dry_run = args.make.change.dry_run(context)?;
     let validation = args.make.validate.parse()?;
     let (mut manifests, mut failures) = read_selected(&args, context)?;
+    targets::hint_duplicates(context, &manifests);
     if args.edit && !edit_manifests(&mut manifests, context)? {
         return Ok(());
     }
@@ -53,7 +54,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
             refused.extend(answered.and_then(print).err().map(|failure| (place, failure)));
             continue;
         }
-        match sent(&args, context, manifest, validation, dry_run) {
+        match sent(&args, context, manifest, dry_run) {
             Ok((kind, object)) => ready.push((place, manifest, kind, object)),
             Err(failure) => refused.push((place, failure)),
         }
@@ -117,12 +118,10 @@ fn sent(
     args: &FromFiles,
     context: &CommandContext,
     manifest: &Manifest,
-    validation: FieldValidation,
     dry_run: DryRun,
 ) -> CliResult<(&'static Kind, Object)> {
     let (kind, key) = targets::locate_for(context, manifest, dry_run)?;
     let mut object = targets::prepare_object(manifest, kind, &key);
-    targets::refuse_duplicates(kind, manifest, validation)?;
     // As in kubectl, a resourceVersion in the manifest of a new object has no effect.
     // `--dry-run=client` prints it as written.
     if dry_run != DryRun::Client {

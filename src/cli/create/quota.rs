@@ -1,7 +1,7 @@
 //! `kloop create quota`.
 
 use super::generate::GeneratorFlags;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -31,9 +31,14 @@ pub struct Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create quota")?;
     let mut hard = Map::new();
-    for (resource, amount) in key_changes::parse(&args.hard, "resource", false)?.set {
-        Quantity::parse(&amount).map_err(|error| Failure::plain(error.to_string()))?;
-        hard.insert(resource, Value::from(amount));
+    let is_empty = args.hard == [""];
+    for statement in args.hard.iter().filter(|_| !is_empty) {
+        let Some((resource, amount)) = statement.split_once('=').filter(|(_, amount)| !amount.contains('=')) else {
+            let text = format!("Invalid argument syntax {statement}, expected <resource>=<value>");
+            return Err(Failure::plain(text));
+        };
+        Quantity::parse(amount).map_err(|error| Failure::plain(error.to_string()))?;
+        hard.insert(resource.to_owned(), Value::from(amount));
     }
     let mut spec = json!({});
     if !hard.is_empty() {

@@ -7,6 +7,7 @@ mod report;
 mod session;
 mod view;
 
+use super::address::FoundAddress;
 use super::apply::{self, follow};
 use super::files::{self, FileFlags};
 use super::{CliResult, CommandContext, Failure, targets};
@@ -295,8 +296,9 @@ fn print_ready(session: &mut Session<'_>) -> CliResult {
     session.view.keep();
     let seconds = session.elapsed().as_secs_f64();
     session.context.print_line(&format!("ready in {seconds:.1}s"))?;
-    for (name, urls) in session.addresses() {
+    for (name, FoundAddress { urls, hints }) in session.addresses() {
         session.context.print_line(&format!("{name} {}", urls.join(" ")))?;
+        hints.iter().for_each(|hint| session.context.print_notice(hint));
     }
     Ok(())
 }

@@ -7,12 +7,13 @@ use super::planes::OwnPlane;
 use super::report::{ReportedObject, UpReport, explain_plainly};
 use super::view::ProgressView;
 use crate::apiserver::rules::names::key_of;
+use crate::cli::address::{self, FoundAddress};
 use crate::cli::apply::follow::Following;
 use crate::cli::logs::lines::LineStyle;
 use crate::cli::logs::streams::{LogPlace, LogStreams, PrefixForm};
 use crate::cli::one_pod::PodContainers;
 use crate::cli::world_follower::WorldFollower;
-use crate::cli::{CliResult, CommandContext, Failure, address, apply, why};
+use crate::cli::{CliResult, CommandContext, Failure, apply, why};
 use crate::diagnosis::convergence;
 use crate::diagnosis::progress::{self, Stage, WorkloadProgress};
 use crate::diagnosis::why::owners;
@@ -305,13 +306,13 @@ impl<'a> Session<'a> {
     }
 
     /// Returns the addresses of the Services and Ingresses among the objects, as `service/web http://...`.
-    pub fn addresses(&self) -> Vec<(String, Vec<String>)> {
+    pub fn addresses(&self) -> Vec<(String, FoundAddress)> {
         let mut rows: Vec<_> = self.keys.iter().filter_map(|key| self.world.get(key)).collect();
         rows.sort_by(|one, other| one.key.cmp(&other.key));
         let name = |object: &Object| format!("{}/{}", object.kind().to_lowercase(), object.name());
-        let urls = rows.into_iter().map(|row| row.object()).filter(|object| object.kind() != "Pod");
-        let urls = urls.map(|object| (name(&object), address::find_urls(&object, None)));
-        urls.filter(|(_, urls)| !urls.is_empty()).collect()
+        let objects = rows.into_iter().map(|row| row.object()).filter(|object| object.kind() != "Pod");
+        let found = objects.map(|object| (name(&object), FoundAddress::from_object(&object, None)));
+        found.filter(|(_, found)| !found.urls.is_empty()).collect()
     }
 
     /// Returns the result for programs; `sources` has file and line of each object.

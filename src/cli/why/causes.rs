@@ -56,7 +56,7 @@ fn root(answer: &CauseChain) -> Option<&CauseLink> {
 fn is_same(one: &CauseLink, other: &CauseLink) -> bool {
     let state = |link: &CauseLink| (link.seen.clone(), link.wanted.clone(), link.error.clone());
     let is_program = one.log.is_some() || other.log.is_some();
-    state(one) == state(other) && !is_program && one.by == other.by
+    state(one) == state(other) && !is_program && one.by == other.by && one.prerequisite == other.prerequisite
 }
 
 fn line(cause: &CauseLine<'_>) -> String {

@@ -44,9 +44,17 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
             let link = CauseLink { error: Some(error), state: ConvergenceState::Converging, ..link };
             let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
-            let next = match unable["reason"] == "AmbiguousSelector" {
-                true => format!("delete all of them but one: kloop delete {me}{namespace_flag}"),
-                false => format!("check its metrics: kloop describe {me}{namespace_flag}"),
+            let next = match unable["reason"].as_str() {
+                Some("AmbiguousSelector") => format!("delete all of them but one: kloop delete {me}{namespace_flag}"),
+                Some("FailedGetScale") if target(world, row).is_none() => {
+                    let named = |field: &str| object.text(&["spec", "scaleTargetRef", field]).unwrap_or_default();
+                    let (kind, target) = (named("kind"), named("name"));
+                    format!(
+                        "apply the {kind} {target:?}, or correct spec.scaleTargetRef: {}",
+                        plane.correct(world, row)
+                    )
+                }
+                _ => format!("check its metrics: kloop describe {me}{namespace_flag}"),
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }

@@ -1,11 +1,12 @@
 //! Follows an object to its owners, and to the objects that it depends on.
 
 use super::relations::{DEPTH, owners, target};
-use super::remedy::in_namespace;
+use super::remedy::{advice, in_namespace};
 use super::{
     CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, autoscaler, container, disruption,
     dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service, workload,
 };
+use crate::controllers::namespace::CONTENT_FAILURE;
 use crate::diagnosis::convergence;
 use crate::object::Key;
 use crate::reconcile::tick::INTERNAL_ERROR;
@@ -58,6 +59,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
         _ => workload::link(world, row, plane),
     };
     let link = if row.is_deleting() { leaving(world, row, link) } else { link };
+    let link = undeletable(world, row, link, plane);
     explain_disabled_controller(world, row, link, plane)
 }
 
@@ -103,6 +105,22 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
             in_namespace(&row.key)
         )
     })
+}
+
+/// Explains a namespace whose content cannot be deleted.
+fn undeletable(world: &World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+    if row.key.resource != "namespaces" || !row.is_deleting() {
+        return link;
+    }
+    let object = row.object();
+    let failure = object.true_condition(CONTENT_FAILURE).and_then(|one| one["message"].as_str());
+    match failure {
+        Some(message) => {
+            let next = advice(world, row, message, plane);
+            CauseLink { error: Some(message.to_owned()), ..link }.stuck(next)
+        }
+        None => link,
+    }
 }
 
 /// The object and the objects below it: at each step the child that is furthest from its desired state.

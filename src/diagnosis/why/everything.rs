@@ -20,6 +20,9 @@ const BY_CHAIN: [&str; 6] = [
     "horizontalpodautoscalers.autoscaling",
 ];
 
+/// Resources that can be stuck for a reason of their own while the objects that they lead to are stuck for another.
+const OWN_CAUSES: [&str; 2] = ["services", "ingresses.networking.k8s.io"];
+
 /// The chains of everything in one namespace, or in all, that has not converged.
 pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneState) -> Vec<CauseChain> {
     let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
@@ -41,7 +44,7 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneSta
     );
     for key in others {
         let answer = explain(world, &key, plane).filter(|answer| answer.state() == ConvergenceState::Stuck);
-        answers.extend(answer.filter(|answer| answer.root_cause().is_some_and(|cause| !is_reported(&answers, cause))));
+        answers.extend(answer.and_then(|answer| unreported(&answers, &key, answer)));
     }
     if answers.is_empty() && (plane.is_silent || plane.stopped.is_some()) {
         answers.push(CauseChain { about: PLANE.into(), links: vec![plane_link(plane, world.now, false)], place: 0 });
@@ -87,11 +90,29 @@ fn keys_awaiting_disabled_controllers(world: &mut World, plane: &ControlPlaneSta
     found
 }
 
-/// Returns the topmost owners of pods (or the pods) that have ended, or are stopped, although their status says that they run; the
-/// store alone does not know.
+/// Returns the topmost owners of pods (or the pods) that have ended, are stopped, or have lost their node, although their status says that
+/// they run.
 fn owners_of_lost_pods(world: &World, plane: &ControlPlaneState) -> BTreeSet<Key> {
     let rows = plane.lost.keys().chain(plane.halted.keys()).filter_map(|uid| world.by_uid(uid));
+    let rows = rows.chain(world.list("pods").filter(|pod| !plane.hides_nodes && has_lost_its_node(world, pod)));
     rows.map(|row| owners(world, row).first().unwrap_or(row).key.clone()).collect()
+}
+
+fn has_lost_its_node(world: &World, row: &Row) -> bool {
+    let pod = row.pod().filter(|pod| !pod.phase.is_terminal() && !row.is_deleting());
+    pod.and_then(|pod| pod.node.as_deref()).is_some_and(|node| world.find("nodes", "", node).is_none())
+}
+
+/// Returns a chain with a cause that has no line yet. Where its last cause has one, a Service or Ingress may still have a cause of its own,
+/// such as a targetPort that no container names: the chain then ends there.
+fn unreported(answers: &[CauseChain], key: &Key, mut answer: CauseChain) -> Option<CauseChain> {
+    if !is_reported(answers, answer.root_cause()?) {
+        return Some(answer);
+    }
+    let own = answer.links.get(answer.place).filter(|_| OWN_CAUSES.contains(&key.resource.0))?;
+    let is_cause = own.state == ConvergenceState::Stuck && !is_reported(answers, own);
+    answer.links.truncate(answer.place + 1);
+    is_cause.then_some(answer)
 }
 
 /// Whether a cause has its line already, such as the pod of a Deployment that is also behind a Service.

@@ -25,6 +25,9 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         };
     }
     let places = places(row);
+    if places.is_empty() && plane.pretends {
+        return CauseLink { seen: "its Services answer; the proxy listens once it is applied".into(), ..link };
+    }
     if places.is_empty() {
         return CauseLink {
             seen: "the Ingress proxy does not listen for it yet".into(),

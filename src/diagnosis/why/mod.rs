@@ -83,6 +83,8 @@ pub struct ControlPlaneState {
     pub is_closed: bool,
     /// Whether pods are simulated, as in `kloop plan`, so that their usage is not known.
     pub pretends: bool,
+    /// Whether the nodes are unknown: those of a server that does not let the user list them.
+    pub hides_nodes: bool,
 }
 
 /// A pod's exits since its status was written.
@@ -131,6 +133,8 @@ pub struct CauseLink {
     pub wake: Option<Time>,
     /// The remedy.
     pub next: Option<String>,
+    /// For a pod's node, claim, ConfigMap or Secret: its key. Other causes are the same when their texts are.
+    pub prerequisite: Option<Key>,
     /// Subject of the events that tell the last activity.
     about: Option<last_activity::EventSubject>,
     /// The last activity.

@@ -15,18 +15,21 @@ use std::collections::BTreeMap;
 pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLink> {
     let Some(fields) = row.pod().filter(|pod| !pod.phase.is_terminal()) else { return Vec::new() };
     let mut links = Vec::new();
-    if let Some(name) = &fields.node {
-        match world.find("nodes", "", name).cloned() {
-            Some(found) => links.push(node::link(&found)),
+    if let Some(name) = fields.node.as_ref().filter(|_| !plane.hides_nodes) {
+        let key = Key::new(Resource("nodes"), "", name);
+        let link = match world.get(&key).cloned() {
+            Some(found) => node::link(&found),
             None => {
                 let next = format!(
                     "register the node again (kloop reconcile does so for its machine when it starts, kloop node add for others), or let \
-                     the pod go: kloop delete pod/{}",
-                    row.key.name
+                     the pod go: kloop delete pod/{}{}",
+                    row.key.name,
+                    in_namespace(&row.key)
                 );
-                links.push(absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next));
+                absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next)
             }
-        }
+        };
+        links.push(CauseLink { prerequisite: Some(key), ..link });
     }
     // A node that is fine is worth a line only where the pod is not.
     links.retain(|link| link.state != ConvergenceState::Converged);
@@ -36,13 +39,14 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
     let pod = row.object();
     for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
         let key = storage::key(&row.key.namespace, &name);
-        match world.get(&key).cloned() {
-            Some(found) => links.push(claim(world, &found, plane)),
+        let link = match world.get(&key).cloned() {
+            Some(found) => claim(world, &found, plane),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
-                links.push(absent(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next));
+                absent(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next)
             }
-        }
+        };
+        links.push(CauseLink { prerequisite: Some(key), ..link });
     }
     links.retain(|link| link.state != ConvergenceState::Converged);
     links.extend(references(&pod).iter().filter_map(|(reference, keys)| source(world, row, reference, keys, plane)));
@@ -142,7 +146,8 @@ fn source(
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
     let Some(row) = world.get(&key) else {
         let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{namespace_flag}");
-        return Some(absent(what, "there", kubelet::LOOP.name, next));
+        let link = absent(what, "there", kubelet::LOOP.name, next);
+        return Some(CauseLink { prerequisite: Some(key), ..link });
     };
     let object = row.object();
     let has = |key: &str| ["data", "binaryData", "stringData"].iter().any(|field| object.0[*field].get(key).is_some());
@@ -152,6 +157,7 @@ fn source(
         seen: "it has no such key".into(),
         what,
         by: kubelet::LOOP.name,
+        prerequisite: Some(key.clone()),
         ..CauseLink::default()
     };
     Some(link.stuck(format!("add the key {missing:?}: {}", plane.correct(world, row))))

@@ -9,6 +9,13 @@ use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::Key;
 use crate::world::{Row, World};
 use serde_json::Value;
+use std::sync::Arc;
+
+/// The resources that configure admission webhooks.
+const WEBHOOK_CONFIGURATIONS: [&str; 2] = [
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+];
 
 impl ControlPlaneState {
     /// Returns the command that corrects an object. A change below an owner would be reverted, so it is made in the
@@ -65,10 +72,25 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
             "set the resources that the quota requires ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}"
         );
     }
+    if let Some(webhook) = named(message, "failed calling webhook \"") {
+        return start_webhook(world, webhook.trim_end_matches('"'));
+    }
     if message.contains("serviceaccount") || message.contains("service account") {
         return format!("make it: kloop create serviceaccount NAME{namespace_flag}");
     }
     format!("correct what is refused: {correct}")
+}
+
+/// Returns the remedy for a webhook that cannot be called.
+fn start_webhook(world: &World, webhook: &str) -> String {
+    let has_it = |row: &&Arc<Row>| row.body().items(&["webhooks"]).iter().any(|one| one["name"] == webhook);
+    let configurations = WEBHOOK_CONFIGURATIONS.iter().flat_map(|resource| world.list(resource));
+    let configuration = configurations.into_iter().find(has_it).map(|row| name(&row.key));
+    let start = format!("start the server of the webhook {webhook:?}");
+    match configuration {
+        Some(configuration) => format!("{start}, or remove its configuration: kloop delete {configuration}"),
+        None => start,
+    }
 }
 
 /// The name that stands in a message behind these words.

@@ -99,6 +99,7 @@ mod tests {
             ),
             (r#"{{range .items}}{{.metadata.name}} {{len .spec.containers}}{{"\n"}}{{end}}"#, "alpha 2\nbeta 1\n"),
             ("{{.nothing}}", "<no value>"),
+            (r#"{{"a='b' \\ \"<é>&\n" | js}}"#, r#"a\u003D\'b\' \\ \"\u003Cé\u003E\u0026\u000A"#),
             ("{{range $i, $x := .items}}{{$i}}:{{$x.metadata.name}};{{end}}", "0:alpha;1:beta;"),
             ("{{range $k, $v := (index .items 0).metadata.labels}}{{$k}}={{$v}} {{end}}", "a.b/c=x tier=front "),
             (r#"{{index .items 0 "metadata" "labels" "a.b/c"}}"#, "x"),

@@ -13,6 +13,7 @@ pub const FUNCTIONS: [&str; 19] = [
     "gt",
     "html",
     "index",
+    "js",
     "le",
     "len",
     "lt",

@@ -302,6 +302,7 @@ fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
         "html" => {
             text(first?).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;").into()
         }
+        "js" => js_escape(&text(first?)).into(),
         "urlquery" => url_query(&text(first?)).into(),
         "ne" => (!equal(first?, arguments.get(1).ok_or("missing argument for comparison")?)?).into(),
         "eq" => {
@@ -462,4 +463,22 @@ fn url_query(text: &str) -> String {
         }
         out
     })
+}
+
+/// Escapes a text for a string literal of JavaScript, as Go's `template.JSEscape`.
+fn js_escape(text: &str) -> String {
+    text.chars().fold(String::new(), |mut out, letter| {
+        match letter {
+            '\\' | '\'' | '"' => out.extend(['\\', letter]),
+            '<' | '>' | '&' | '=' | '\0'..='\x1f' => out.push_str(&format!("\\u{:04X}", u32::from(letter))),
+            _ if letter.is_ascii() || is_printed(letter) => out.push(letter),
+            _ => out.push_str(&format!("\\u{:04X}", u32::from(letter))),
+        }
+        out
+    })
+}
+
+/// Whether a letter is visible by itself.
+fn is_printed(letter: char) -> bool {
+    letter.is_alphanumeric() || !letter.is_whitespace() && letter.escape_debug().count() == 1
 }

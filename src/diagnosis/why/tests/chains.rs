@@ -79,6 +79,7 @@ fn stuck_objects_are_listed_once_for_each_cause() {
         service("nobody", "nobody"),
         service("crashing", "p"),
         pod(json!({}), crashes),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": meta("default")}),
         image(json!({"state": "Failed", "message": "m", "output": "o"})),
     ];
     let mut objects = objects.to_vec();
