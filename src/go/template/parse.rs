@@ -4,7 +4,7 @@ use super::{NamedTemplates, Operand, Pipeline, TemplateNode, TemplatePosition};
 use serde_json::Value;
 
 /// Functions that a template may call.
-pub const FUNCTIONS: [&str; 19] = [
+pub const FUNCTIONS: [&str; 20] = [
     "and",
     "base64decode",
     "eq",
