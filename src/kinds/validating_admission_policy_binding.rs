@@ -4,6 +4,7 @@ use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, admission_policy, omit, webhook};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -41,7 +42,8 @@ impl Typed for ValidatingAdmissionPolicyBinding {
             errors.unsupported(&actions, action.as_str(), &known);
         }
         let all = &self.spec.validation_actions;
-        for (_, action) in all.iter().enumerate().filter(|(index, action)| all[..*index].contains(action)) {
+        let mut seen = BTreeSet::new();
+        for action in all.iter().filter(|action| !seen.insert(action.as_str())) {
             errors.duplicate(&actions, action.as_str());
         }
         let has = |wanted: &str| all.iter().any(|action| action == wanted);
