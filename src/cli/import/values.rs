@@ -1,6 +1,6 @@
 //! Values of Compose files, which have a short and a long form: commands, pairs, ports, volumes, durations and sizes.
 //!
-//! Start reading at [`scalar`].
+//! Start reading at [`words`].
 
 use crate::object::{scalar_text_or_empty, time};
 use serde_json::Value;
