@@ -93,6 +93,8 @@ pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &FieldPat
 
 fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     let mut first: Option<String> = None;
+    // The message contains all owners: it is said once.
+    let mut has_several = false;
     for owner in new.owners() {
         let version = owner.api_version.rsplit('/').next().unwrap_or_default();
         if version.is_empty() {
@@ -111,7 +113,9 @@ fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
             let owner_name = format!("{}/{}", owner.kind, owner.name);
             match &first {
                 None => first = Some(owner_name),
+                Some(_) if has_several => {}
                 Some(first) => {
+                    has_several = true;
                     let all: Vec<String> = new.items(&["metadata", "ownerReferences"]).iter().map(owner_text).collect();
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {owner_name}"
@@ -187,6 +191,14 @@ mod tests {
         let missing =
             ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"];
         assert_eq!(messages(json!({}), None), missing);
+    }
+
+    #[test]
+    fn several_controllers_are_reported_once() {
+        let owner = |number: usize| json!({"apiVersion": "v1", "kind": "Node", "name": number.to_string(), "uid": "u", "controller": true});
+        let owners: Vec<Value> = (0..100).map(owner).collect();
+        let told = messages(json!({"name": "a", "namespace": "b", "ownerReferences": owners}), None);
+        assert!(told.len() == 1 && told[0].contains("Only one reference can have Controller set to true"), "{told:?}");
     }
 
     #[test]

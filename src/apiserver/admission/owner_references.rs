@@ -10,6 +10,7 @@ use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::object::{Object, Status};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Admits a write.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
@@ -38,8 +39,9 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         }
     }
     let blocks = |owner: &&Value| owner["blockOwnerDeletion"] == true;
-    let was_blocking = |owner: &&Value| old.iter().any(|known| known["uid"] == owner["uid"] && blocks(&known));
-    for owner in new.iter().filter(blocks).filter(|owner| !was_blocking(owner)) {
+    let uid = |owner: &Value| owner["uid"].as_str().unwrap_or_default().to_owned();
+    let was_blocking: BTreeSet<String> = old.iter().filter(blocks).map(uid).collect();
+    for owner in new.iter().filter(blocks).filter(|owner| !was_blocking.contains(&uid(owner))) {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
         // An owner of an unknown kind is nobody's to delete.
         let Some(kind) = txn.kinds().by_kind(text("apiVersion"), text("kind")) else { continue };
