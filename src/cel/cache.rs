@@ -5,7 +5,6 @@
 
 use super::{Declarations, Program, compile};
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of kept programs, and of the bytes of their expressions.
@@ -17,45 +16,51 @@ pub type Compiled = Result<Arc<Program>, Arc<str>>;
 
 #[derive(Default)]
 struct ProgramCache {
-    programs: HashMap<String, Compiled>,
+    programs: HashMap<ProgramKey, Compiled>,
     bytes: usize,
 }
 
-/// Programs by the declarations and the text of their expression.
+/// The declarations and the text of an expression.
+#[derive(PartialEq, Eq, Hash)]
+struct ProgramKey {
+    digest: [u8; 32],
+    mutates: bool,
+    text: Box<str>,
+}
+
+impl ProgramKey {
+    fn new(text: &str, declared: &Declarations) -> ProgramKey {
+        ProgramKey { digest: declared.digest(), mutates: declared.mutates, text: text.into() }
+    }
+
+    fn size(&self) -> usize {
+        size_of::<ProgramKey>() + self.text.len()
+    }
+}
+
 static COMPILED: LazyLock<Mutex<ProgramCache>> = LazyLock::new(Mutex::default);
 
 fn kept() -> MutexGuard<'static, ProgramCache> {
     COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Types are known by their names, which belong to one declaration each.
-fn key(text: &str, declared: &Declarations) -> String {
-    let mut key = if declared.mutates { "mutates ".to_owned() } else { String::new() };
-    for (name, ty) in &declared.variables {
-        // Writing to a string cannot fail.
-        let _ = write!(key, "{name}: {ty}, ");
-    }
-    key.push_str(text);
-    key
-}
-
 /// Returns the program of an expression, if this process has compiled it.
 pub fn find_compiled(text: &str, declared: &Declarations) -> Option<Compiled> {
-    kept().programs.get(&key(text, declared)).cloned()
+    kept().programs.get(&ProgramKey::new(text, declared)).cloned()
 }
 
 /// Returns the program of an expression; compiles it unless this process has done so before.
 pub fn compile_and_keep(text: &str, declared: &Declarations) -> Compiled {
-    let key = key(text, declared);
+    let key = ProgramKey::new(text, declared);
     if let Some(known) = kept().programs.get(&key) {
         return known.clone();
     }
     let compiled = compile(text, declared, None).map(Arc::new).map_err(|issues| Arc::from(issues.to_string().as_str()));
     let mut kept = kept();
-    if kept.programs.len() >= MOST_KEPT || kept.bytes + key.len() > MOST_BYTES {
+    if kept.programs.len() >= MOST_KEPT || kept.bytes + key.size() > MOST_BYTES {
         *kept = ProgramCache::default();
     }
-    kept.bytes += key.len();
+    kept.bytes += key.size();
     kept.programs.insert(key, compiled.clone());
     compiled
 }
@@ -75,5 +80,18 @@ mod tests {
         assert!(find_compiled(text, &with(Type::String)).is_none());
         let issues = compile_and_keep(text, &with(Type::String)).unwrap_err();
         assert!(issues.contains("no matching overload"), "{issues}");
+    }
+
+    #[test]
+    fn expressions_are_found_beside_many_variables() {
+        let declare = |declared: Declarations, number| declared.declare(&format!("many{number}"), Type::Int);
+        let mut declared = Declarations::default();
+        for number in 0..60_000 {
+            declared = declare(declared, number);
+            assert!(find_compiled("many0 == many59999", &declared).is_none());
+        }
+        assert!(compile_and_keep("many0 == many59999", &declared).is_ok());
+        assert!(find_compiled("many0 == many59999", &declared).is_some());
+        assert!(find_compiled("many0 == many59999", &declare(declared.clone(), 0)).is_none());
     }
 }

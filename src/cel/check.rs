@@ -6,22 +6,36 @@ use super::ast::{Call, Expr, ExprKind, FieldEntry, Fold, Literal, MapEntry, oper
 use super::library::{self, Function, Overload};
 use super::source::{Issue, Source};
 use super::types::{JSON_PATCH, Substitution, Type, is_less_specific};
+use ring::digest::{Context as Hash, SHA256};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The names that an expression can use.
 #[derive(Clone, Debug, Default)]
 pub struct Declarations {
     /// The variables and their types.
-    pub variables: Vec<(Arc<str>, Type)>,
+    variables: HashMap<Arc<str>, Type>,
     /// Whether the types of mutations, `Object` and `JSONPatch`, are known.
     pub mutates: bool,
+    /// The hash of all that was declared. It identifies the declarations, however many there are.
+    digest: [u8; 32],
 }
 
 impl Declarations {
-    /// Adds a variable.
+    /// Adds a variable; an earlier one with its name remains.
     pub fn declare(mut self, name: &str, ty: Type) -> Declarations {
-        self.variables.push((name.into(), ty));
+        let mut hash = Hash::new(&SHA256);
+        hash.update(&self.digest);
+        // Types are known by their names, which belong to one declaration each.
+        hash.update(format!("{name}: {ty}").as_bytes());
+        self.digest.copy_from_slice(hash.finish().as_ref());
+        self.variables.entry(name.into()).or_insert(ty);
         self
+    }
+
+    /// Returns the hash of the variables and their types.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
     }
 }
 
@@ -211,12 +225,13 @@ impl Checker<'_> {
 
     fn resolve(&self, name: &str) -> Option<(Reference, Type)> {
         let global = name.strip_prefix('.');
-        let is = |variable: &&(Arc<str>, Type)| *variable.0 == *global.unwrap_or(name);
-        let local = self.scopes.iter().rev().find(is).filter(|_| global.is_none());
-        if let Some((name, ty)) = local.or_else(|| self.env.variables.iter().find(is)) {
+        let known = global.unwrap_or(name);
+        let local = self.scopes.iter().rev().find(|(variable, _)| **variable == *known).filter(|_| global.is_none());
+        let local = local.map(|(name, ty)| (name, ty));
+        if let Some((name, ty)) = local.or_else(|| self.env.variables.get_key_value(known)) {
             return Some((Reference::Variable(name.clone()), ty.clone()));
         }
-        let (name, ty) = find_type(global.unwrap_or(name))?;
+        let (name, ty) = find_type(known)?;
         Some((Reference::TypeName(name.into()), Type::TypeOf(Arc::new(ty))))
     }
 
