@@ -2,6 +2,7 @@
 
 use crate::object::{Reason, Status, io_error_text};
 use crate::store::{OpenError, StoreError};
+use itertools::Itertools;
 use std::fmt;
 
 /// Result of a verb.
@@ -227,12 +228,7 @@ fn refusal(status: &Status, doing: &str) -> String {
     }
     // A refusal by a policy is about no field; kubectl then writes an empty one.
     let text = |cause: &crate::object::Cause| format!("{}: {}", cause.field, cause.message);
-    let mut causes: Vec<String> = Vec::new();
-    for cause in status.causes.iter().map(text) {
-        if !causes.contains(&cause) {
-            causes.push(cause);
-        }
-    }
+    let causes: Vec<String> = status.causes.iter().map(text).unique().collect();
     let head = format!("The {} {:?} is invalid", status.kind, status.name);
     match &causes[..] {
         [] => format!("{head}: {}", status.message),

@@ -3,6 +3,7 @@
 use super::{CliResult, CommandContext, Failure, help::VerbGroups};
 use crate::object::io_error_text;
 use clap::Subcommand;
+use itertools::Itertools;
 use rustix::fs::{Access, access};
 use std::env;
 use std::ffi::OsString;
@@ -80,13 +81,8 @@ pub fn run(args: Args, verbs: VerbGroups, context: &mut CommandContext) -> CliRe
 }
 
 fn folders() -> Vec<PathBuf> {
-    let mut seen: Vec<PathBuf> = Vec::new();
-    for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
-        if !folder.as_os_str().is_empty() && !seen.contains(&folder) {
-            seen.push(folder);
-        }
-    }
-    seen
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).filter(|folder| !folder.as_os_str().is_empty()).unique().collect()
 }
 
 fn plugins_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {

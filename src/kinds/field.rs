@@ -1,6 +1,7 @@
 //! Field errors with Kubernetes' messages (`k8s.io/apimachinery/pkg/util/validation/field`).
 
 use crate::object::{Cause, Reason, Resource, Status};
+use itertools::Itertools;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -191,12 +192,7 @@ impl FieldErrors {
 pub fn invalid(kind: &str, resource: Resource, name: &str, errors: &[FieldError]) -> Status {
     let group = resource.group();
     let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-    let mut texts: Vec<String> = Vec::new();
-    for text in errors.iter().map(FieldError::to_string) {
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut texts: Vec<String> = errors.iter().map(FieldError::to_string).unique().collect();
     let text = if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) };
     let mut status = Status::new(Reason::Invalid, format!("{qualified} {name:?} is invalid: {text}"));
     status.kind = kind.to_owned();
@@ -209,4 +205,27 @@ pub fn invalid(kind: &str, resource: Resource, name: &str, errors: &[FieldError]
     };
     status.causes = errors.iter().map(cause).collect();
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_is_told_once() {
+        let mut errors = FieldErrors::default();
+        let path = FieldPath::root("spec");
+        errors.required(&path, "");
+        errors.required(&path, "");
+        assert_eq!(
+            invalid("Pod", Resource("pods"), "p", &errors.0).message,
+            "Pod \"p\" is invalid: spec: Required value"
+        );
+        for index in 0..200_000 {
+            errors.required(&path.index(index), "");
+        }
+        let status = invalid("Pod", Resource("pods"), "p", &errors.0);
+        assert!(status.message.starts_with("Pod \"p\" is invalid: [spec: Required value, spec[0]: Required value, "));
+        assert_eq!(status.causes.len(), 200_002);
+    }
 }

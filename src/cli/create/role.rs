@@ -5,6 +5,7 @@ use crate::apiserver::aggregation;
 use crate::cli::access_verbs::PATH_VERBS;
 use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
 use crate::object::Resource;
+use itertools::Itertools;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -114,13 +115,7 @@ fn rules(args: &Args, context: &mut CommandContext, kind: &str) -> CliResult<Vec
 }
 
 fn distinct(texts: &[String]) -> Vec<&str> {
-    let mut found: Vec<&str> = Vec::new();
-    for text in texts.iter().map(String::as_str) {
-        if !found.contains(&text) {
-            found.push(text);
-        }
-    }
-    found
+    texts.iter().map(String::as_str).unique().collect()
 }
 
 /// Returns a rule for each API group of `--resource`.

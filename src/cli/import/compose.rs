@@ -5,6 +5,7 @@
 
 use super::values::{ComposePort, host_path, pairs, parse_port, parse_volume, quantity, seconds, words};
 use crate::object::{Object, scalar_text_or_empty};
+use itertools::Itertools;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -382,18 +383,15 @@ fn container_port(port: &ComposePort, is_single: bool) -> Value {
 
 /// Returns the ports of the Service: those of the container, by which other services know it.
 fn service_ports(ports: &[ComposePort]) -> Vec<Value> {
-    let mut values: Vec<Value> = Vec::new();
-    for port in ports {
+    let to_value = |port: &ComposePort| {
         let mut value =
             json!({"name": format!("port-{}-{}", port.target, port.protocol.to_lowercase()), "port": port.target});
         if port.protocol != "TCP" {
             value["protocol"] = port.protocol.clone().into();
         }
-        if !values.contains(&value) {
-            values.push(value);
-        }
-    }
-    values
+        value
+    };
+    ports.iter().map(to_value).unique().collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Finds, splits and orders elements of lists of maps with a merge key, and of lists of scalars.
 
 use super::{MergeError, MergeResult, ObjectFields, PATCH, malformed};
+use itertools::Itertools;
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// The key that identifies elements of a list.
 #[derive(Clone, Copy)]
@@ -143,6 +144,5 @@ pub(super) fn arrange(merged: Vec<Value>, patch: &[Value], server: &[Value], ide
 
 /// Removes duplicates and keeps the first of each.
 pub(super) fn distinct(list: Vec<Value>) -> Vec<Value> {
-    let mut seen = HashSet::new();
-    list.into_iter().filter(|element| seen.insert(element.to_string())).collect()
+    list.into_iter().unique_by(Value::to_string).collect()
 }

@@ -1,6 +1,7 @@
 //! Search for programs of this machine: in the folders of PATH, of system programs, and of the image.
 
 use crate::kinds::image::pattern::{glob, is_path};
+use itertools::Itertools;
 use rustix::fs::{Access, access};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,16 +22,9 @@ pub fn with_system_folders(path: &str) -> String {
 
 /// Prepends the folders that match these patterns to a PATH, except those that it already contains.
 pub fn search_path(names: &[String], path: &str) -> String {
-    let mut folders: Vec<String> = Vec::new();
-    for folder in names.iter().flat_map(|name| folders_of(name)).map(|folder| folder.to_string_lossy().into_owned()) {
-        if !folders.contains(&folder) && !folder.contains(':') {
-            folders.push(folder);
-        }
-    }
-    if !path.is_empty() {
-        folders.push(path.to_owned());
-    }
-    folders.join(":")
+    let found = names.iter().flat_map(|name| folders_of(name)).map(|folder| folder.to_string_lossy().into_owned());
+    let own = Some(path.to_owned()).filter(|path| !path.is_empty());
+    found.filter(|folder| !folder.contains(':')).unique().chain(own).join(":")
 }
 
 /// Returns the folders that match a path with stars, highest version first.

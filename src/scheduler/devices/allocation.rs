@@ -7,6 +7,7 @@ use super::requests::{ClaimRequests, WantedDevices};
 use super::search::ChosenDevice;
 use crate::object::{Time, format_uid, time};
 use crate::world::Row;
+use itertools::Itertools;
 use k8s_openapi::api::core::v1::NodeSelector;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -131,23 +132,15 @@ fn build_node_selector(chosen: &[ChosenDevice<'_>], node: &Row) -> Option<Value>
         }
         let terms = selector.iter().flat_map(|NodeSelector { node_selector_terms }| node_selector_terms);
         for term in terms {
-            add_new(&mut fields, term.match_fields.iter().flatten().map(|one| json!(one)));
-            add_new(&mut expressions, term.match_expressions.iter().flatten().map(|one| json!(one)));
+            fields.extend(term.match_fields.iter().flatten().map(|one| json!(one)));
+            expressions.extend(term.match_expressions.iter().flatten().map(|one| json!(one)));
         }
     }
     let mut term = Map::new();
     for (name, list) in [("matchFields", fields), ("matchExpressions", expressions)] {
         if !list.is_empty() {
-            term.insert(name.into(), list.into());
+            term.insert(name.into(), list.into_iter().unique().collect());
         }
     }
     (!term.is_empty()).then(|| json!({ "nodeSelectorTerms": [term] }))
-}
-
-fn add_new(all: &mut Vec<Value>, more: impl Iterator<Item = Value>) {
-    for one in more {
-        if !all.contains(&one) {
-            all.push(one);
-        }
-    }
 }
