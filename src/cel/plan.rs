@@ -5,6 +5,7 @@
 use super::ast::{Call, Expr, ExprKind, Fold, Literal, operator};
 use super::check::{Checked, Reference, qualified_name};
 use super::library::Function;
+use super::types::Type;
 use super::value::{List, Map, MapKey, Value};
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -170,6 +171,10 @@ impl Builder<'_> {
                 let pattern = is_constant.then(ConstantPattern::default);
                 Node::Call(function, args, pattern)
             }
+            ("sum", 1) => {
+                args.push(Node::Constant(zero(&self.checked.types[expr.id])));
+                Node::Call(function, args, None)
+            }
             _ => fold_call(function, args),
         }
     }
@@ -223,6 +228,16 @@ fn append_in_place(step: Node, place: usize) -> Node {
             Node::Conditional(Box::new((condition, append_in_place(then, place), otherwise)))
         }
         other => other,
+    }
+}
+
+/// Returns the zero of a type of numbers.
+fn zero(ty: &Type) -> Value<'static> {
+    match ty {
+        Type::Uint => Value::Uint(0),
+        Type::Double => Value::Double(0.0),
+        Type::Duration => Value::Duration(0),
+        _ => Value::Int(0),
     }
 }
 

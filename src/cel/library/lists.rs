@@ -193,6 +193,7 @@ fn is_sorted<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> 
     Ok(Value::Bool(true))
 }
 
+/// Adds up a list. The second argument, which the planner appends, is the sum of an empty one.
 fn sum<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
     let mut total = None;
     for item in collect_items(context, &args[0])? {
@@ -214,7 +215,7 @@ fn sum<'v>(context: &WorkLimits<'v>, args: &[Value<'v>]) -> Evaluated<'v> {
             _ => return Err(EvalError::no_overload()),
         });
     }
-    Ok(total.unwrap_or(Value::Int(0)))
+    Ok(total.or_else(|| args.get(1).cloned()).unwrap_or(Value::Int(0)))
 }
 
 fn find_extreme<'v>(value: &Value<'v>, function: &str, wanted: Ordering) -> Evaluated<'v> {
@@ -302,6 +303,12 @@ fn sort<'v>(context: &WorkLimits<'v>, value: &Value<'v>, keys: &Value<'v>) -> Ev
         }
     }
     let mut pairs: Vec<(Value, Value)> = keys.into_iter().zip(items).collect();
-    pairs.sort_by(|one, other| compare(&one.0, &other.0).ok().flatten().unwrap_or(Ordering::Equal));
+    pairs.sort_by(|one, other| order_keys(&one.0, &other.0));
     Ok(Value::list(pairs.into_iter().map(|(_, item)| item).collect()))
+}
+
+/// Orders keys of one type. Numbers that are not a number come last: a sort needs a total order.
+fn order_keys(one: &Value, other: &Value) -> Ordering {
+    let is_nan = |value: &Value| matches!(value, Value::Double(number) if number.is_nan());
+    compare(one, other).ok().flatten().unwrap_or_else(|| is_nan(one).cmp(&is_nan(other)))
 }
