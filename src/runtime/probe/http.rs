@@ -67,7 +67,7 @@ fn url(get: &HTTPGetAction, ip: &str) -> Result<String, String> {
 /// Sends the request and follows redirects on the same host, as Go's client does.
 fn follow(mut url: String, get: &HTTPGetAction, timeout: Duration) -> Result<HttpProbeResponse, String> {
     let deadline = Instant::now() + timeout;
-    for _ in 0..=REDIRECTS {
+    for _ in 0..REDIRECTS {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let answer = send_request(&url, get, left).map_err(|error| go_error(&url, &error))?;
         match answer.location.as_ref().map(|location| redirected(&url, location)) {
@@ -157,17 +157,23 @@ fn tls(why: &str) -> String {
     if why.contains("corrupt message") { PLAIN.into() } else { format!("tls: {why}") }
 }
 
-/// The target of a `Location`, which may be relative.
+/// The target of a `Location`, which may be relative (RFC 3986, 5.2).
 fn redirected(url: &str, location: &str) -> String {
-    if location.contains("://") {
-        return location.to_owned();
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let is_scheme =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    match location {
+        _ if location.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) => location.to_owned(),
+        _ if location.starts_with("//") => format!("{scheme}:{location}"),
+        _ if location.starts_with('/') => format!("{scheme}://{authority}{location}"),
+        _ if location.starts_with('?') => format!("{scheme}://{authority}{path}{location}"),
+        _ => {
+            let folder = path.rfind('/').map_or("", |at| &path[..at]);
+            format!("{scheme}://{authority}{folder}/{location}")
+        }
     }
-    let origin = url.match_indices('/').nth(2).map_or(url, |(at, _)| &url[..at]);
-    if location.starts_with('/') {
-        return format!("{origin}{location}");
-    }
-    let folder = url.rfind('/').filter(|at| *at >= origin.len()).map_or(origin, |at| &url[..at]);
-    format!("{folder}/{location}")
 }
 
 fn authority_of(url: &str) -> &str {
@@ -255,10 +261,14 @@ mod tests {
         assert_eq!(probe(&action(json!({"port": port})), "127.0.0.1", SECOND * 5), expected);
         server.join().expect("served");
         let here = "HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n".to_owned();
-        let (port, server) = serve(vec![here, status("503 Later")]);
+        let (port, server) = serve(vec![here.clone(), status("503 Later")]);
         let expected = ProbeFinding::failure("HTTP probe failed with statuscode: 503");
         assert_eq!(probe(&action(json!({"port": port})), "127.0.0.1", SECOND * 5), expected);
         assert!(server.join().expect("served")[1].starts_with("GET /next "));
+        let (port, server) = serve(vec![here; 10]);
+        let stopped = format!("Get \"http://127.0.0.1:{port}/next\": stopped after 10 redirects");
+        assert_eq!(probe(&action(json!({"port": port})), "127.0.0.1", SECOND * 5), ProbeFinding::failure(stopped));
+        server.join().expect("served");
     }
 
     #[test]
@@ -293,6 +303,10 @@ mod tests {
             ("http://a:1/b/c", "d", "http://a:1/b/d"),
             ("http://a:1", "d", "http://a:1/d"),
             ("http://a:1/b", "http://x/", "http://x/"),
+            ("http://a:1/b?to=/c/d", "e", "http://a:1/e"),
+            ("http://a:1/b", "/login?next=https://x/", "http://a:1/login?next=https://x/"),
+            ("https://a:1/b", "//x/c", "https://x/c"),
+            ("http://a:1/b?c=d", "?e=f", "http://a:1/b?e=f"),
         ];
         for (url, location, expected) in table {
             assert_eq!(redirected(url, location), expected);
