@@ -213,6 +213,7 @@ mod tests {
     fn failing_evaluations_return_errors() {
         let cases = [
             ("{.items[7].a}", "array index out of bounds: index 7, length 3"),
+            ("{.items[9223372036854775807]}", "array index out of bounds: index 9223372036854775807, length 3"),
             ("{.items[0:9]}", "array index out of bounds: index 8, length 3"),
             ("{end}", "not in range, nothing to end"),
             ("{foo}", "unrecognized identifier foo"),

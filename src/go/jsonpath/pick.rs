@@ -115,7 +115,7 @@ fn slice_of<'a>(slice: &JsonPathSlice, value: FoundValue<'a>) -> PickedValues<'a
     let from = slice.from.unwrap_or(0);
     let from = if from < 0 { from + length } else { from };
     let to = match slice.to {
-        _ if slice.index => from + 1,
+        _ if slice.index => from.saturating_add(1),
         Some(to) if to < 0 => to + length,
         Some(to) => to,
         None => length,

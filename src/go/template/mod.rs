@@ -146,7 +146,14 @@ mod tests {
         assert_eq!(refuse("{{foo .x}}"), "template: output:1: function \"foo\" not defined");
         let error = GoTemplate::parse("{{.data.zz}}", true).unwrap().eval(&json!({"data": {}})).unwrap_err();
         assert_eq!(error, "template: output:1:7: executing \"output\" at <.data.zz>: map has no entry for key \"zz\"");
+        let error = GoTemplate::parse("{{range 2000000}}{{.}}{{end}}", true).unwrap().eval(&json!({})).unwrap_err();
+        assert!(error.ends_with("range counts to 1000000 at most, not to 2000000"), "{error}");
         let named = [
+            ("{{break}}", "1: {{break}} outside {{range}}"),
+            ("{{range .}}{{end}}{{continue}}", "1: {{continue}} outside {{range}}"),
+            ("{{if .}}{{else foo .}}{{end}}", "1: unexpected \"foo\" in else"),
+            ("{{if .}}{{else range .}}{{end}}", "1: unexpected <range> in else"),
+            ("{{if .}}{{else with .}}{{end}}", "1: unexpected <with> in input"),
             (r#"{{define}}{{end}}"#, "1: unexpected \"}}\" in define clause"),
             (r#"{{define "a" .}}{{end}}"#, "1: unexpected \"a\" . in define clause"),
             (r#"{{define "a"}}"#, "1: unexpected EOF"),

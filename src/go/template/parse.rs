@@ -32,7 +32,7 @@ const MAX_DEPTH: usize = 64;
 
 /// The nodes of a template, and of those that it defines.
 pub fn template(text: &str) -> Result<(Vec<TemplateNode>, NamedTemplates), String> {
-    let mut parser = TemplateParser { pieces: pieces(text)?, at: 0, depth: 0, named: NamedTemplates::new() };
+    let mut parser = TemplateParser { pieces: pieces(text)?, at: 0, depth: 0, ranges: 0, named: NamedTemplates::new() };
     let (nodes, end) = parser.nodes()?;
     match end {
         None => Ok((nodes, parser.named)),
@@ -120,6 +120,8 @@ struct TemplateParser {
     pieces: Vec<Piece>,
     at: usize,
     depth: usize,
+    /// Number of `range` blocks around the next node.
+    ranges: usize,
     named: NamedTemplates,
 }
 
@@ -144,6 +146,9 @@ impl TemplateParser {
                 || inner.split_once(word).map(|(before, rest)| (rest.to_owned(), column + before.len() + word.len()));
             match word {
                 "end" | "else" => return Ok((nodes, Some((inner.trim().to_owned(), line)))),
+                "break" | "continue" if self.ranges == 0 => {
+                    return Err(format!("template: output:{line}: {{{{{word}}}}} outside {{{{range}}}}"));
+                }
                 "break" => nodes.push(TemplateNode::Break),
                 "continue" => nodes.push(TemplateNode::Continue),
                 "if" | "with" | "range" => {
@@ -224,7 +229,10 @@ impl TemplateParser {
     fn block(&mut self, word: &str, head: &str, line: usize, column: usize) -> Result<TemplateNode, String> {
         self.enter(line)?;
         let head = pipe(head, line, column)?;
+        let is_range = usize::from(word == "range");
+        self.ranges += is_range;
         let (body, end) = self.nodes()?;
+        self.ranges -= is_range;
         let (end, end_line) = end.ok_or_else(|| format!("template: output:{line}: unexpected EOF"))?;
         let otherwise = match end.strip_prefix("else").map(str::trim) {
             None => Vec::new(),
@@ -234,6 +242,7 @@ impl TemplateParser {
             },
             Some(chained) => {
                 let inner = chained.split_whitespace().next().unwrap_or_default().to_owned();
+                check_chained(word, &inner).map_err(|why| format!("template: output:{end_line}: {why}"))?;
                 vec![self.block(&inner, chained[inner.len()..].trim_start(), end_line, 0)?]
             }
         };
@@ -243,6 +252,18 @@ impl TemplateParser {
             "with" => TemplateNode::With(head, body, otherwise),
             _ => TemplateNode::Range(head, body, otherwise),
         })
+    }
+}
+
+/// Checks the word after an `else`: only `else if` after `if` and `else with` after `with` begin a block.
+fn check_chained(block: &str, word: &str) -> Result<(), String> {
+    match word {
+        "if" | "with" if word == block => Ok(()),
+        "if" | "with" => Err(format!("unexpected <{word}> in input")),
+        "range" | "define" | "template" | "block" | "end" | "else" | "break" | "continue" => {
+            Err(format!("unexpected <{word}> in else"))
+        }
+        _ => Err(format!("unexpected {word:?} in else")),
     }
 }
 

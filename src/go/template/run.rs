@@ -8,6 +8,8 @@ use std::cmp::Ordering;
 
 /// Maximum nesting of blocks and templates, which the stack has room for. Go allows 100,000 templates.
 const MAX_DEPTH: usize = 250;
+/// Maximum number that `range` counts to.
+const MAX_COUNT: i64 = 1_000_000;
 
 /// The name of the whole template.
 const WHOLE: &str = "output";
@@ -133,8 +135,11 @@ impl<'t> Runner<'t> {
             Value::Array(items) => items.into_iter().enumerate().map(|(at, item)| (at.into(), item)).collect(),
             Value::Object(map) => map.into_iter().map(|(key, value)| (key.into(), value)).collect(),
             Value::Null => Vec::new(),
+            Value::Number(count) if count.as_i64().is_some_and(|count| count > MAX_COUNT) => {
+                return Err(self.failed(&format!("range counts to {MAX_COUNT} at most, not to {count}")));
+            }
             Value::Number(count) if count.is_i64() => {
-                (0..count.as_i64().unwrap_or(0).min(1_000_000)).map(|at| (at.into(), at.into())).collect()
+                (0..count.as_i64().unwrap_or(0)).map(|at| (at.into(), at.into())).collect()
             }
             other => return Err(self.failed(&format!("range can't iterate over {}", text(&other)))),
         };
