@@ -8,7 +8,7 @@
 //! Each image has at most one running build; every container that waits for it gets its result. Start reading at [`Builds::order`].
 
 use super::image::{Environment, ImageRefusal};
-use super::{folder, spawn, wire};
+use super::{file_tree, folder, spawn, wire};
 use crate::object::{Str, Time, io_error_text};
 use crate::world::Report;
 use crate::world::facts::{BuildStage, LastBuild};
@@ -30,6 +30,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const REPORTED_OUTPUT: (usize, usize) = (10, 2000);
 /// Maximum length of a part of a log line, as in any container's log.
 const PART: usize = 16 * 1024;
+/// Maximum bytes of output that are read at once.
+const STEP: u64 = 1 << 20;
 
 /// Interval for copying the output of a running build.
 const PROGRESS_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -40,7 +42,7 @@ pub type BuildWaiter = Box<dyn FnOnce(Result<(), ImageRefusal>) + Send>;
 /// A container that waits for a build: destination of the output while it runs, and callback for the result.
 pub struct BuildWait {
     /// Log of the waiting container, which gets the build's output.
-    pub telling: Option<BuildLogWriter>,
+    pub telling: Option<SharedLogWriter>,
     /// Callback for the result.
     pub done: BuildWaiter,
 }
@@ -85,9 +87,9 @@ impl Builds {
             let output = if since.is_some() { last_output(&folder_path) } else { String::new() };
             let (at, error) = (wire::moment(wire::now_nanos()), result.as_ref().err().cloned());
             tell(BuildStage::Ended { since, at, output, error });
-            for mut waiting in builds.take_waiting(&name) {
+            for waiting in builds.take_waiting(&name) {
                 // Copying the output to the logs is best effort: it fails when the disk is full.
-                let _ = waiting.telling.as_mut().map(|telling| telling.copy_output(true));
+                let _ = waiting.telling.map(|telling| copy_output(&telling, true));
                 (waiting.done)(result.clone().map_err(|message| ImageRefusal { reason: "ErrImageBuild", message }));
             }
         };
@@ -105,11 +107,22 @@ impl Builds {
 
     /// Copies new output to the logs of all waiting containers.
     fn copy_output_to_logs(&self, name: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for telling in known.get_mut(name).into_iter().flatten().filter_map(|waiting| waiting.telling.as_mut()) {
-            let _ = telling.copy_output(false);
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let telling = known.get(name).into_iter().flatten().filter_map(|waiting| waiting.telling.clone());
+        let telling: Vec<SharedLogWriter> = telling.collect();
+        // Other images can be ordered while files are read and written.
+        drop(known);
+        for telling in telling {
+            let _ = copy_output(&telling, false);
         }
     }
+}
+
+/// The log of a waiting container, which the thread of the build writes to without the lock of [`Builds`].
+pub type SharedLogWriter = Arc<Mutex<BuildLogWriter>>;
+
+fn copy_output(telling: &SharedLogWriter, is_over: bool) -> io::Result<()> {
+    telling.lock().unwrap_or_else(PoisonError::into_inner).copy_output(is_over)
 }
 
 /// Progress of a build.
@@ -194,7 +207,7 @@ fn wait_for_progress(pid: Pid) -> bool {
 
 /// Returns the last lines of a build's output.
 fn last_output(folder_path: &Path) -> String {
-    last_lines(&fs::read(folder_path.join("log")).unwrap_or_default())
+    last_lines(&file_tree::read_end(&folder_path.join("log"), STEP).unwrap_or_default())
 }
 
 fn program<'a>(
@@ -304,14 +317,22 @@ impl BuildLogWriter {
     fn copy_output(&mut self, is_over: bool) -> io::Result<()> {
         let mut from = fs::File::open(&self.from)?;
         from.seek(SeekFrom::Start(self.read))?;
-        self.read += from.read_to_end(&mut self.rest)? as u64;
-        let end = match memchr::memrchr(b'\n', &self.rest) {
-            _ if is_over => self.rest.len(),
-            Some(last) => last + 1,
-            None => return Ok(()),
-        };
-        let whole: Vec<u8> = self.rest.drain(..end).collect();
-        self.to.write_all(&lines(&whole))
+        loop {
+            let read = Read::by_ref(&mut from).take(STEP).read_to_end(&mut self.rest)? as u64;
+            self.read += read;
+            let end = match memchr::memrchr(b'\n', &self.rest) {
+                _ if is_over && read == 0 => self.rest.len(),
+                Some(last) => last + 1,
+                // A line of this size is not waited for.
+                None if self.rest.len() as u64 >= STEP => self.rest.len(),
+                None => 0,
+            };
+            let whole: Vec<u8> = self.rest.drain(..end).collect();
+            self.to.write_all(&lines(&whole))?;
+            if read == 0 {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -369,6 +390,23 @@ mod tests {
         // The result of the previous build is gone.
         build(home.path(), script, "2").expect("it goes well");
         assert_eq!(count(), 3);
+    }
+
+    #[test]
+    fn endless_line_is_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [from, to] = ["log", "0.log"].map(|name| folder.path().join(name));
+        let output = [vec![b'x'; 3 * STEP as usize], b"\ny".to_vec()].concat();
+        fs::write(&from, &output).expect("written");
+        let file = fs::File::create(&to).expect("made");
+        let mut writer = BuildLogWriter { from, to: file, read: 0, rest: Vec::new() };
+        for (is_over, held) in [(false, 1), (true, 0)] {
+            writer.copy_output(is_over).expect("copied");
+            assert_eq!(writer.rest.len(), held);
+            assert!(writer.rest.capacity() as u64 <= 2 * STEP);
+        }
+        let copied = fs::read(&to).expect("there").iter().filter(|byte| **byte == b'x').count();
+        assert_eq!(copied, 3 * STEP as usize);
     }
 
     #[test]

@@ -103,6 +103,14 @@ pub fn log_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.log"))
 }
 
+/// Number of files of an attempt's log that are kept, including the current one.
+pub const LOG_FILES: u32 = 5;
+
+/// An older file of a log: `0.log` becomes `0.log.1`, that `0.log.2`, and so on.
+pub fn rotated_log_path(log: &Path, age: u32) -> PathBuf {
+    if age == 0 { log.to_owned() } else { log.with_added_extension(age.to_string()) }
+}
+
 /// A file that exists while an attempt's log has only the output of the build of its image; relative to the pod's folder.
 pub fn built_mark_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.built"))

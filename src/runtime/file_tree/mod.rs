@@ -18,9 +18,9 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const NO_LINK: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 
@@ -47,6 +47,16 @@ pub fn open_file(parent: impl AsFd, name: impl Arg) -> Result<File> {
         true => Ok(file.into()),
         false => Err(Errno::INVAL),
     }
+}
+
+/// Reads the last `most` bytes of a regular file. Like [`open_file`], refuses everything else.
+pub fn read_end(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = open_file(CWD, path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether an open file is of this kind.

@@ -5,12 +5,12 @@
 
 mod lines;
 
-use super::folder;
 use super::wire::{RecordedState, ShimRecord};
+use super::{file_tree, folder};
 use crate::object::Time;
 use lines::{LogFileLine, tail_start};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify;
+use rustix::fs::{CWD, inotify};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,8 +18,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of older files to look for.
-const OLDER: u32 = 16;
 /// Bytes read at once.
 const BLOCK: usize = 64 * 1024;
 /// The exit code of a container that could not be started, as in container runtimes.
@@ -165,8 +163,8 @@ fn newest(pod: &Path, container: &str) -> Option<u32> {
 fn all_files(path: &Path) -> Vec<File> {
     let mut seen = Vec::new();
     let mut files = Vec::new();
-    for age in 0..=OLDER {
-        let Ok(file) = File::open(aged(path, age)) else { continue };
+    for age in 0..folder::LOG_FILES {
+        let Ok(file) = file_tree::open_file(CWD, folder::rotated_log_path(path, age)) else { continue };
         let inode = inode(&file);
         if !seen.contains(&inode) {
             seen.push(inode);
@@ -175,13 +173,6 @@ fn all_files(path: &Path) -> Vec<File> {
     }
     files.reverse();
     files
-}
-
-fn aged(path: &Path, age: u32) -> PathBuf {
-    match age {
-        0 => path.to_owned(),
-        _ => PathBuf::from(format!("{}.{age}", path.display())),
-    }
 }
 
 fn inode(file: &File) -> u64 {
@@ -427,7 +418,7 @@ mod tests {
         fs::create_dir_all(&folder).expect("made");
         fs::write(folder.join("0.log"), "2026-01-01T00:00:00.000000000Z stdout F before\n").expect("written");
         for (age, content) in files.iter().rev().enumerate() {
-            fs::write(aged(&folder.join("1.log"), age as u32), content).expect("written");
+            fs::write(folder::rotated_log_path(&folder.join("1.log"), age as u32), content).expect("written");
         }
         state
     }
@@ -516,8 +507,8 @@ mod tests {
             open(state.path(), "u", "c", LogOptions { follow: true, ..LogOptions::default() }).expect("a log");
         let mut seen = logs.next().expect("more").expect("readable");
         // Two rotations between two reads.
-        fs::rename(&file, aged(&file, 2)).expect("renamed");
-        fs::write(aged(&file, 1), NEW).expect("written");
+        fs::rename(&file, folder::rotated_log_path(&file, 2)).expect("renamed");
+        fs::write(folder::rotated_log_path(&file, 1), NEW).expect("written");
         fs::write(&file, "2026-01-01T00:00:09.000000000Z stdout F last\n").expect("written");
         fs::write(&record, write_record(r#"{"Refused": {"reason": "", "message": "", "at": 0}}"#)).expect("written");
         seen.extend(logs.flat_map(|piece| piece.expect("readable")));

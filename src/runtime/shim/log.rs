@@ -3,7 +3,7 @@
 //! `2026-01-02T03:04:05.000000006Z stdout F a line`; a line longer than 16 KiB is cut into parts marked `P`. One timestamp serves
 //! all that was read at once, and one write takes it to the file: what a container prints must never wait for its log.
 
-use super::super::wire;
+use super::super::{file_tree, folder, wire};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 const PART: usize = 16 * 1024;
 /// Size at which a new file is begun.
 const FILE_BYTES: u64 = 10 * 1024 * 1024;
-/// Number of files that are kept, including the current one.
-const FILES: u32 = 5;
 /// Maximum amount of earlier output to repeat.
-const REPLAY: usize = 1024 * 1024;
+const REPLAY: u64 = 1024 * 1024;
+/// Maximum bytes of the log that the end of a container's output is taken from.
+const TAIL: u64 = 80 * 1024;
 /// Bytes read at once: with what is made of them, they stay in the cache of a processor core.
 const BATCH: usize = 128 * 1024;
 
@@ -108,23 +108,22 @@ impl AttemptLog {
         self.file.as_ref().ok_or_else(|| io::Error::other("no log file"))
     }
 
-    /// `0.log` becomes `0.log.1`, that `0.log.2`, and so on; the oldest goes.
+    /// Renames each file to the next age; the oldest goes.
     fn rotate(&mut self) {
         self.file = None;
         self.size = 0;
-        for age in (1..FILES).rev() {
-            let from = if age == 1 { self.path.clone() } else { rotated(&self.path, age - 1) };
-            let _ = fs::rename(from, rotated(&self.path, age));
+        for age in (1..folder::LOG_FILES).rev() {
+            let [from, to] = [age - 1, age].map(|age| folder::rotated_log_path(&self.path, age));
+            let _ = fs::rename(from, to);
         }
     }
 
     /// Passes on the logged output, with the stream of each part, from the newest file; from a large file only its end.
     pub fn replay(&self, mut tell: impl FnMut(&str, &[u8])) {
-        let whole = fs::read(&self.path).unwrap_or_default();
-        let recent = whole.len().saturating_sub(REPLAY);
-        let from =
-            if recent == 0 { 0 } else { memchr::memchr(b'\n', &whole[recent..]).map_or(0, |at| recent + at + 1) };
-        for line in whole[from..].split_inclusive(|byte| *byte == b'\n') {
+        let recent = file_tree::read_end(&self.path, REPLAY + 1).unwrap_or_default();
+        let is_cut = recent.len() as u64 > REPLAY;
+        let from = if is_cut { memchr::memchr(b'\n', &recent).map_or(recent.len(), |at| at + 1) } else { 0 };
+        for line in recent[from..].split_inclusive(|byte| *byte == b'\n') {
             let mut parts = line.splitn(4, |byte| *byte == b' ');
             let (Some(_), Some(tag), Some(kind), Some(text)) = (parts.next(), parts.next(), parts.next(), parts.next())
             else {
@@ -137,8 +136,7 @@ impl AttemptLog {
 
     /// The end of what was logged, without the marks of the format: at most 80 lines and 2,048 bytes.
     pub fn tail(&self) -> String {
-        let whole = fs::read(&self.path).unwrap_or_default();
-        let recent = &whole[whole.len().saturating_sub(80 * 1024)..];
+        let recent = file_tree::read_end(&self.path, TAIL).unwrap_or_default();
         let lines: Vec<&[u8]> = recent.split_inclusive(|byte| *byte == b'\n').collect();
         let last = lines[lines.len().saturating_sub(80)..].iter().map(|line| {
             let mut fields = line.splitn(4, |byte| *byte == b' ').skip(2);
@@ -154,18 +152,10 @@ impl AttemptLog {
     }
 }
 
-/// An older file of a log.
-fn rotated(path: &Path, age: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{age}"));
-    name.into()
-}
-
 /// Removes every file of an attempt.
 pub fn remove_log(path: &Path) {
-    let _ = fs::remove_file(path);
-    for age in 1..FILES {
-        let _ = fs::remove_file(rotated(path, age));
+    for age in 0..folder::LOG_FILES {
+        let _ = fs::remove_file(folder::rotated_log_path(path, age));
     }
 }
 
@@ -334,7 +324,7 @@ mod tests {
         let path = folder.path().join("0.log");
         let mut log = AttemptLog::new(path.clone());
         let block = vec![b'a'; (FILE_BYTES / 2) as usize];
-        for _ in 0..2 * (FILES + 2) {
+        for _ in 0..2 * (folder::LOG_FILES + 2) {
             log.append(&block);
         }
         let mut names: Vec<String> = fs::read_dir(folder.path())
@@ -364,7 +354,24 @@ mod tests {
             log.append(b"line\n");
             assert_eq!(log.lost, 5);
         }
+        let log = AttemptLog::new(folder.path().join("soft.log"));
+        assert_eq!(log.tail(), "", "a link is not read");
+        log.replay(|_, text| panic!("{text:?} is read through a link"));
         assert_eq!(fs::read(&victim).expect("there"), b"precious");
+    }
+
+    #[test]
+    fn end_of_a_long_log_is_repeated_from_the_beginning_of_a_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut log = AttemptLog::new(folder.path().join("0.log"));
+        let line = [b"T stdout F ".as_slice(), &[b'x'; 1000], b"\n"].concat();
+        (0..2000).for_each(|_| log.append(&line));
+        let mut lines = 0;
+        log.replay(|_, text| {
+            assert_eq!(text.len(), 1001);
+            lines += 1;
+        });
+        assert_eq!(lines, REPLAY / line.len() as u64);
     }
 
     #[test]

@@ -420,6 +420,7 @@ impl Shard {
         let done: build::BuildWaiter = Box::new(move |result| inbox.put(ShardCommand::Built(again, result)));
         // Created in this thread, which also orders the removal of the pod, so that no file is written for a removed pod.
         let telling = build::BuildLogWriter::create(&context.state, context.epoch, start).ok();
+        let telling = telling.map(|telling| Arc::new(Mutex::new(telling)));
         context.build(image, build::BuildWait { telling, done });
         true
     }
