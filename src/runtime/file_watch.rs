@@ -9,10 +9,12 @@ use crate::world::facts::FilePatterns;
 use crate::world::{Report, SourceDigests};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use regex::Regex;
+use rustix::fs::OFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -158,13 +160,20 @@ fn digest_files(files: &FilePatterns, folders: &mut BTreeSet<PathBuf>) -> Source
 }
 
 fn content(path: &Path, hasher: &mut DefaultHasher) {
-    let Ok(meta) = fs::metadata(path) else { return };
+    // Nothing is waited for: a FIFO has no end, and neither has a device.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let Ok(file) = fs::File::options().read(true).custom_flags(flags).open(path) else { return };
+    let Ok(meta) = file.metadata() else { return };
+    if !meta.is_file() {
+        return;
+    }
     // Whether it may be executed is part of a program.
     (meta.mode() & 0o111).hash(hasher);
     if meta.len() > LARGE {
         return (meta.len(), meta.mtime(), meta.mtime_nsec()).hash(hasher);
     }
-    if let Ok(bytes) = fs::read(path) {
+    let mut bytes = Vec::new();
+    if file.take(LARGE).read_to_end(&mut bytes).is_ok() {
         bytes.hash(hasher);
     }
 }
@@ -231,6 +240,7 @@ impl NamePattern<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode};
 
     #[test]
     fn names_fit_patterns() {
@@ -285,6 +295,9 @@ mod tests {
         let before = look(&["**/*.py"]).digest;
         write("src/b.py", "src/b.py");
         assert_eq!(look(&["**/*.py"]).digest, before, "the same content is not a change");
+        // Nothing is read from a FIFO, which has no end, or is waited for.
+        rustix::fs::mknodat(CWD, home.path().join("f.py"), FileType::Fifo, Mode::RWXU, 0).expect("made");
+        assert_eq!(look(&["*.py"]).files, 2);
         write("src/b.py", "other");
         assert_ne!(look(&["**/*.py"]).digest, before);
     }
