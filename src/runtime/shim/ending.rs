@@ -21,16 +21,24 @@ const SPENT: Duration = Duration::from_secs(2);
 impl Shim {
     /// An attempt has ended when its main process has and nothing that it started is left, as in a pid namespace.
     pub(super) fn finish_ended(&mut self) {
-        while let Some(at) = self.live.iter().position(|live| live.end.is_some()) {
-            if self.kill_leftovers(at) > 0 {
-                self.reap_children();
-                if self.kill_leftovers(at) > 0 {
-                    return;
-                }
-            }
+        while let Some(at) = self.find_ended() {
             let live = self.live.remove(at);
             self.finish(live);
         }
+    }
+
+    /// Returns an ended container without leftovers. One whose processes cannot die keeps no other from being reported.
+    fn find_ended(&mut self) -> Option<usize> {
+        (0..self.live.len()).find(|at| self.live[*at].end.is_some() && !self.has_leftovers(*at))
+    }
+
+    /// Kills what is left of a container. Returns true when some of it still is.
+    fn has_leftovers(&mut self, at: usize) -> bool {
+        if self.kill_leftovers(at) == 0 {
+            return false;
+        }
+        self.reap_children();
+        self.kill_leftovers(at) > 0
     }
 
     fn finish(&mut self, mut live: LiveContainer) {

@@ -219,7 +219,8 @@ impl Shim {
         let running = self.live.iter_mut().find(|live| live.name == name && live.launch.attempt == attempt);
         let Some(live) = running.filter(|live| live.end.is_none()) else { return self.send_state(client, name) };
         let Some(known) = self.record.containers.get_mut(name) else { return };
-        let deadline = Instant::now() + Duration::from_millis(grace.min(MAX_DEADLINE_MILLIS));
+        let grace = grace.min(MAX_DEADLINE_MILLIS);
+        let deadline = Instant::now() + Duration::from_millis(grace);
         match live.deadline {
             Some(earlier) if earlier <= deadline => return,
             // The deadline has passed and the container still runs: it was frozen, or waits in the kernel.
