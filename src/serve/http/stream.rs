@@ -44,8 +44,8 @@ pub enum AnswerStream {
     List(NextPiece),
     /// Lines of a watch: the next ones are being read.
     Watch(NextLines),
-    /// Pieces of a log.
-    Log(Receiver<Vec<u8>>),
+    /// Pieces that a thread reads: of a log or of the overview.
+    Pieces(Receiver<io::Result<Vec<u8>>>),
     /// The answer of another server, with its permit.
     Proxied { body: Incoming, _permit: OwnedSemaphorePermit },
     /// A body during whose transfer the request is in progress, and whose end may be recorded in the audit log.
@@ -86,7 +86,14 @@ impl Body for AnswerStream {
             AnswerStream::Accompanied { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
             AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
             AnswerStream::Ended => None,
-            AnswerStream::Log(pieces) => ready!(pieces.poll_recv(context)).map(Bytes::from),
+            // The client does not take a log that ends with an error for complete.
+            AnswerStream::Pieces(pieces) => match ready!(pieces.poll_recv(context)) {
+                Some(Err(error)) => {
+                    *stream = AnswerStream::Ended;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                piece => piece.and_then(Result::ok).map(Bytes::from),
+            },
             AnswerStream::List(next) => match ready!(next.as_mut().poll(context)) {
                 Some(Ok((piece, list))) => {
                     *stream = AnswerStream::List(Box::pin(list.next_piece()));
@@ -284,7 +291,7 @@ impl WatchStream {
 
 /// Makes a body of a log.
 pub fn log(mut logs: LogReader) -> AnswerStream {
-    pieces("log", move || logs.piece().and_then(Result::ok))
+    pieces("log", move || logs.piece())
 }
 
 /// Refuses one more page with an overview while no stream is free. The client is told to try again.
@@ -303,30 +310,35 @@ pub fn overview(mut feed: OverviewFeed, streams: &Arc<Semaphore>) -> AnswerStrea
     let Ok(permit) = streams.clone().try_acquire_owned() else { return AnswerStream::Ended };
     pieces("overview", move || {
         let _held = &permit;
-        feed.next_piece()
+        feed.next_piece().map(Ok)
     })
 }
 
 /// Makes a body of pieces that a separate thread reads, because reading may block.
-fn pieces(name: &str, mut next: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> AnswerStream {
+fn pieces(name: &str, mut next: impl FnMut() -> Option<io::Result<Vec<u8>>> + Send + 'static) -> AnswerStream {
     let (send, pieces) = channel(PIECES);
+    let failed = send.clone();
     let copy = move || {
         while let Some(piece) = next() {
-            let is_unwanted = if piece.is_empty() { send.is_closed() } else { send.blocking_send(piece).is_err() };
+            let is_unwanted = match &piece {
+                Ok(bytes) if bytes.is_empty() => send.is_closed(),
+                _ => send.blocking_send(piece).is_err(),
+            };
             if is_unwanted {
                 return;
             }
         }
     };
-    match std::thread::Builder::new().name(name.into()).spawn(copy) {
-        Ok(_) => AnswerStream::Log(pieces),
-        Err(error) => AnswerStream::Whole(Full::new(Bytes::from(format!("cannot start to read: {error}\n")))),
+    if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(copy) {
+        // The channel is empty.
+        let _ = failed.try_send(Err(error));
     }
+    AnswerStream::Pieces(pieces)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::refuse_excess;
+    use super::{pieces, refuse_excess};
     use crate::apiserver::Api;
     use crate::object::Reason;
     use crate::serve::ApiRequest;
@@ -334,7 +346,20 @@ mod tests {
     use crate::serve::form::AnswerForm;
     use crate::serve::overview_feed::OverviewFeed;
     use crate::store::OpenMode;
+    use http_body_util::BodyExt;
+    use std::io;
     use tokio::sync::Semaphore;
+
+    #[test]
+    fn log_that_cannot_be_read_on_ends_with_an_error() {
+        let mut read = vec![Ok(b"one\n".to_vec()), Err(io::Error::other("gone"))].into_iter();
+        let mut body = pieces("test", move || read.next());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut next = || runtime.block_on(body.frame());
+        assert_eq!(next().unwrap().unwrap().into_data().unwrap(), "one\n");
+        assert_eq!(next().unwrap().unwrap_err().to_string(), "gone");
+        assert!(next().is_none());
+    }
 
     #[test]
     fn page_without_a_free_stream_is_told_to_try_again() {

@@ -19,7 +19,7 @@ const PING: Duration = Duration::from_secs(10);
 pub async fn serve(logs: Option<LogReader>, mut socket: MessageSocket, protocol: &str) {
     let is_base64 = protocol == PROTOCOLS[1];
     let mut pieces = match logs.map(stream::log) {
-        Some(AnswerStream::Log(pieces)) => Some(pieces),
+        Some(AnswerStream::Pieces(pieces)) => Some(pieces),
         _ => None,
     };
     let mut pings = interval(PING);
@@ -36,7 +36,11 @@ pub async fn serve(logs: Option<LogReader>, mut socket: MessageSocket, protocol:
             None => None,
             Some(pieces) => loop {
                 select! {
-                    piece = pieces.recv() => break piece.map(Bytes::from),
+                    piece = pieces.recv() => match piece.transpose() {
+                        Ok(piece) => break piece.map(Bytes::from),
+                        // Without a close message the client does not take the log for complete.
+                        Err(_) => return,
+                    },
                     message = socket.receive() => if message.is_none() { return },
                     _ = pings.tick() => if socket.ping().await.is_err() { return },
                 }
