@@ -111,10 +111,10 @@ fn read(files: &dyn FileAccess, root: &KustomizationRoot, entry: &PatchEntry) ->
 /// Requires a name and a kind in a patch without a target.
 fn require_identity(change: PatchChange, entry: &PatchEntry) -> BuildResult<PatchChange> {
     if let (PatchChange::Merge(patches), None) = (&change, &entry.target) {
-        for (field, value) in patches.iter().flat_map(|patch| [("kind", patch.kind()), ("metadata.name", patch.name())])
-        {
-            if value.is_empty() {
-                let text = to_json(&patches[0].0);
+        for patch in patches {
+            let identity = [("kind", patch.kind()), ("metadata.name", patch.name())];
+            if let Some((field, _)) = identity.into_iter().find(|(_, value)| value.is_empty()) {
+                let text = to_json(&patch.0);
                 return Err(format!("missing {field} in the patch {text}, and it has no target"));
             }
         }

@@ -253,6 +253,11 @@ fn errors_name_their_file_and_field() {
             "no matches for Id A.[noVer].[noGrp]/b.[noNs]",
             3,
         ),
+        (
+            "resources: [../base]\npatches:\n- patch: |\n    {kind: Service, metadata: {name: web}}\n    ---\n    {metadata: {name: b}}",
+            "missing kind in the patch {\"metadata\":{\"name\":\"b\"}}, and it has no target",
+            3,
+        ),
         ("resources: [../base]\npatches: [{patch: '[]'}]", "must specify a target for patch []", 2),
         ("resources: [../base]\npatches: [{path: p.yaml}]", "no such file or directory", 2),
         ("resources: [../base]\npatches: [{}]", "must specify one of patch and path", 2),
