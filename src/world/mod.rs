@@ -30,6 +30,7 @@ pub mod pod_affinity_index;
 pub mod pod_term;
 pub mod policy;
 pub mod pressure;
+mod recording;
 mod rejected_writes;
 pub mod report;
 pub mod resources;

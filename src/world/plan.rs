@@ -385,3 +385,19 @@ impl Plan {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
 }
+
+impl Effect {
+    /// The pod that the effect names, if any.
+    pub fn pod_uid(&self) -> Option<&Str> {
+        match self {
+            Effect::Start(start) => Some(&start.pod_uid),
+            Effect::Probe(probe) => Some(&probe.pod_uid),
+            Effect::Stop { pod_uid, .. }
+            | Effect::Remove { pod_uid }
+            | Effect::Resize { pod_uid, .. }
+            | Effect::Refresh { pod_uid, .. }
+            | Effect::WatchStorage { pod_uid, .. } => Some(pod_uid),
+            _ => None,
+        }
+    }
+}
