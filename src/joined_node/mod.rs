@@ -20,6 +20,8 @@ mod registration;
 mod server_pods;
 pub mod simulate;
 mod stored_copy;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod upstream;
 
