@@ -103,8 +103,10 @@ pub struct Heartbeat {
     /// Reads the Node's status in the node's own state.
     read_status: Box<dyn FnMut() -> Option<Value> + Send>,
     reported: Option<(Value, Instant)>,
-    /// The problem that was logged.
+    /// The problem of the heartbeats that was logged.
     problem: Option<String>,
+    /// The reason why the server refuses the status, and the time of the next attempt.
+    status_problem: Option<(String, Instant)>,
 }
 
 impl Heartbeat {
@@ -114,7 +116,7 @@ impl Heartbeat {
         uid: &str,
         read_status: Box<dyn FnMut() -> Option<Value> + Send>,
     ) -> Heartbeat {
-        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None }
+        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None, status_problem: None }
     }
 
     /// Sends heartbeats until the node stops, and the status whenever it has changed.
@@ -126,9 +128,7 @@ impl Heartbeat {
                 let beat = self.beat();
                 self.note(beat);
             }
-            if let Err(error) = self.report_status() {
-                self.note(Err(error));
-            }
+            self.report_status();
             std::thread::sleep(STEP);
         }
     }
@@ -174,17 +174,61 @@ impl Heartbeat {
     }
 
     /// Reports the Node's status if it has changed, or if it was not reported for a while.
-    fn report_status(&mut self) -> Result<(), ClientError> {
-        let Some(status) = (self.read_status)() else { return Ok(()) };
+    fn report_status(&mut self) {
+        if self.status_problem.as_ref().is_some_and(|(_, next)| Instant::now() < *next) {
+            return;
+        }
+        let Some(status) = (self.read_status)() else { return };
         let content = without_heartbeats(&status);
         let is_known = |(known, at): &(Value, Instant)| *known == content && at.elapsed() < REPORT;
         if self.reported.as_ref().is_some_and(is_known) {
-            return Ok(());
+            return;
         }
         let path = format!("{}/status", node_path(&self.context.node));
         let patch = ClientRequest::patch(path, PatchFormat::Strategic, &json!({"status": status}));
-        self.context.client().send(patch.within(TIMEOUT))?;
-        self.reported = Some((content, Instant::now()));
-        Ok(())
+        match self.context.client().send(patch.within(TIMEOUT)) {
+            Ok(_) => {
+                self.reported = Some((content, Instant::now()));
+                self.status_problem = None;
+            }
+            // The heartbeats tell that the server is away.
+            Err(error) if error.status().is_none() && error.is_temporary() => {}
+            Err(error) => self.note_status_problem(error.to_string()),
+        }
+    }
+
+    /// Logs why the server refuses the status, once, and delays the next attempt.
+    fn note_status_problem(&mut self, text: String) {
+        if self.status_problem.as_ref().is_none_or(|(known, _)| *known != text) {
+            self.context.log(&format!("the server refuses the status of node {}: {text}", self.context.node));
+        }
+        self.status_problem = Some((text, Instant::now() + BEAT));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TestServer;
+    use super::*;
+
+    #[test]
+    fn refused_status_is_logged_and_sent_again_after_a_while() {
+        let server = TestServer::start(|method, path| match (method, path) {
+            ("PATCH", "/api/v1/nodes/n/status") => (422, Value::Null),
+            _ => (200, json!({})),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let (context, lines) = server.context(folder.path());
+        let heartbeat = Heartbeat::new(context.clone(), "uid", Box::new(|| Some(json!({"phase": "x"}))));
+        let thread = std::thread::spawn(move || heartbeat.run());
+        while server.count("/status") == 0 {
+            std::thread::sleep(STEP);
+        }
+        std::thread::sleep(STEP * 5);
+        context.stop();
+        thread.join().unwrap();
+        assert_eq!((server.count("/status"), server.count("/leases/")), (1, 1));
+        let lines = lines.lock().unwrap();
+        assert!(lines.len() == 1 && lines[0].starts_with("the server refuses the status of node n: "), "{lines:?}");
     }
 }
