@@ -67,20 +67,19 @@ fn take_up(client: &ApiClient, found: Object, machine: &str) -> Result<Object, S
     let name = found.name();
     match found.annotation(MACHINE) {
         Some(owner) if owner == machine => return Ok(found),
-        Some(_) => {}
-        None if !is_alive(client, name) => {}
+        _ if !is_alive(client, name)? => {}
         None => {
             return Err(format!(
                 "there is a node {name} already, and it is alive: choose another name with --node-name, or remove it first (kubectl \
                  delete node {name})"
             ));
         }
-    }
-    if is_alive(client, name) {
-        return Err(format!(
-            "there is a node {name} already, of another machine that is alive: choose another name with --node-name, or remove that \
-             node first (kubectl delete node {name})"
-        ));
+        Some(_) => {
+            return Err(format!(
+                "there is a node {name} already, of another machine that is alive: choose another name with --node-name, or remove that \
+                 node first (kubectl delete node {name})"
+            ));
+        }
     }
     let patch = json!({"metadata": {"annotations": {MACHINE: machine}}});
     let taken = client.send(ClientRequest::patch(node_path(name), PatchFormat::Merge, &patch));
@@ -88,11 +87,15 @@ fn take_up(client: &ApiClient, found: Object, machine: &str) -> Result<Object, S
     taken.map(Object).map_err(|error| format!("cannot take over the node {name}, whose machine is away: {error}"))
 }
 
-/// Whether a node has sent a heartbeat a short time ago.
-fn is_alive(client: &ApiClient, node: &str) -> bool {
-    let lease = client.send(ClientRequest::get(lease_path(node))).and_then(|reply| reply.json()).ok();
-    let renewed = lease.and_then(|lease| lease["spec"]["renewTime"].as_str()?.parse::<Time>().ok());
-    renewed.is_some_and(|renewed| renewed.later(SignedDuration::from_secs(LEASE_SECONDS)) > Time::now())
+/// Whether a node has sent a heartbeat a short time ago. Fails when the server does not say.
+fn is_alive(client: &ApiClient, node: &str) -> Result<bool, String> {
+    let lease = match client.send(ClientRequest::get(lease_path(node))).and_then(|reply| reply.json()) {
+        Ok(lease) => lease,
+        Err(error) if error.code() == 404 => return Ok(false),
+        Err(error) => return Err(format!("cannot read the Lease of the node {node}, whose name is taken: {error}")),
+    };
+    let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse::<Time>().ok());
+    Ok(renewed.is_some_and(|renewed| renewed.later(SignedDuration::from_secs(LEASE_SECONDS)) > Time::now()))
 }
 
 /// The heartbeats of a node.
@@ -230,5 +233,26 @@ mod tests {
         assert_eq!((server.count("/status"), server.count("/leases/")), (1, 1));
         let lines = lines.lock().unwrap();
         assert!(lines.len() == 1 && lines[0].starts_with("the server refuses the status of node n: "), "{lines:?}");
+    }
+
+    #[test]
+    fn node_whose_lease_cannot_be_read_is_not_taken_over() {
+        let node = json!({"metadata": {"name": "n", "annotations": {MACHINE: "other"}}});
+        let take = |lease: (u16, Value)| {
+            let found = node.clone();
+            let server = TestServer::start(move |method, path| match (method, path) {
+                ("GET", path) if path.contains("/leases/") => lease.clone(),
+                _ => (200, found.clone()),
+            });
+            register(&server.client(), &Object(node.clone()), "own").map(|_| server.count("/leases/"))
+        };
+        for code in [403, 500] {
+            let error = take((code, Value::Null)).unwrap_err();
+            assert!(error.starts_with("cannot read the Lease of the node n"), "{error}");
+        }
+        let renewed = |time: Time| (200, json!({"spec": {"renewTime": time::micro(time)}}));
+        assert!(take(renewed(Time::now())).unwrap_err().contains("of another machine that is alive"));
+        assert_eq!(take(renewed(Time::UNIX_EPOCH)), Ok(1));
+        assert_eq!(take((404, Value::Null)), Ok(1));
     }
 }
