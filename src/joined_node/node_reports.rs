@@ -193,25 +193,34 @@ impl NodeReports {
         self.sent_events.insert(event.name().to_owned());
     }
 
+    /// Creates the event at the server; updates it if the server has it already.
     fn send_event(&self, event: &Object, server: &dyn ReportTarget) -> Result<(), ClientError> {
         let folder = format!("/api/v1/namespaces/{}/events", event.namespace());
         if self.sent_events.contains(event.name()) {
-            let fields = ["count", "lastTimestamp", "series", "message"];
-            let changed: serde_json::Map<String, Value> =
-                fields.iter().filter_map(|field| Some(((*field).to_owned(), event.0.get(*field)?.clone()))).collect();
-            let path = format!("{folder}/{}", event.name());
-            let patch = ClientRequest::patch(path, PatchFormat::Merge, &Value::Object(changed)).within(TIMEOUT);
-            match server.send(patch) {
+            match server.send(event_patch(&folder, event)) {
                 Err(error) if error.code() == 404 => {}
                 sent => return sent,
             }
         }
-        let mut event = event.clone();
+        let mut new = event.clone();
         for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
-            event.unset(&["metadata", field]);
+            new.unset(&["metadata", field]);
         }
-        server.send(ClientRequest::post(folder, &event.0).within(TIMEOUT))
+        match server.send(ClientRequest::post(folder.clone(), &new.0).within(TIMEOUT)) {
+            // Sent by an earlier run, or so long ago that its name was forgotten.
+            Err(error) if error.code() == 409 => server.send(event_patch(&folder, event)),
+            sent => sent,
+        }
     }
+}
+
+/// Returns the request that updates an event which the server has.
+fn event_patch(folder: &str, event: &Object) -> ClientRequest {
+    let fields = ["count", "lastTimestamp", "series", "message"];
+    let changed: serde_json::Map<String, Value> =
+        fields.iter().filter_map(|field| Some(((*field).to_owned(), event.0.get(*field)?.clone()))).collect();
+    let path = format!("{folder}/{}", event.name());
+    ClientRequest::patch(path, PatchFormat::Merge, &Value::Object(changed)).within(TIMEOUT)
 }
 
 /// Remembers the first refusal. Returns an error that ends the pass: without an answer of the server, other requests would fail, too.
@@ -350,5 +359,13 @@ mod tests {
         assert_eq!(scene.send(&[("events", 429)]).0, ["POST events/x"]);
         assert_eq!(scene.send(&[("events/y", 500)]).0, ["POST events/x", "POST events/y", "POST events/z"]);
         assert_eq!(scene.send(&[]).0, ["POST events/y"]);
+    }
+
+    #[test]
+    fn event_that_the_server_has_already_is_updated() {
+        let mut scene = Scene::new();
+        scene.send(&[]);
+        scene.record_event("x");
+        assert_eq!(scene.send(&[("POST events", 409)]).0, ["PATCH events/x", "POST events/x"]);
     }
 }
