@@ -1,7 +1,9 @@
 //! The reports of a node to its server: statuses and ends of pods, and events.
 //!
-//! Knows: it compares the node's state with what the server was told, so that nothing is lost while the server is away or this process
-//! starts again. Never: changes the node's state. Start reading at [`NodeReports::send`].
+//! Knows: it compares the pods in the node's state with what the server was told, so that statuses and ends of pods are sent when the server
+//! is back, and after a restart of this process. Events wait in memory: lost are those that the server does not have when this process ends,
+//! those that were compacted in the node's state before they were read, and the oldest when more than 1000 wait.
+//! Never: changes the node's state. Start reading at [`NodeReports::send`].
 
 use super::merge::status_patch;
 use super::node_context::JoinedFacts;
