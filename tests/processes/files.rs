@@ -206,7 +206,7 @@ fn missing_overlay_is_reported_once_per_pod() {
     let deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces";
     let tried = Command::new("unshare").args(["-Ur", "sh", "-c", deny]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        return eprintln!("skipped: no user namespace to deny namespaces in");
+        return skip!("no user namespace can be had here, so namespaces cannot be denied in one");
     }
     let mut command = cluster.program("unshare");
     let plane = format!("{deny}; exec {} reconcile --watch", env!("CARGO_BIN_EXE_kloop"));
@@ -225,7 +225,7 @@ fn missing_overlay_is_reported_once_per_pod() {
 #[test]
 fn services_of_the_machine_answer_and_writes_beside_them_are_private() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root can have a service in /run");
+        return skip!("only root can have a service in /run");
     }
     let folder = tempfile::Builder::new().prefix("kloop-test-").tempdir_in("/run").expect("a folder");
     let path = folder.path().join("service.sock");
