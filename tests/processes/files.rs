@@ -1,20 +1,12 @@
 //! The file system of containers: the machine's files under a private layer, unless the Image object says otherwise.
 
-use super::{ONCE, deployment, on_host_files, pod, pod_with};
+use super::{ONCE, clusters, deployment, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-
-/// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
-fn clusters() -> Vec<Cluster> {
-    let root = rustix::process::geteuid().is_root();
-    let mut clusters = vec![Cluster::new()];
-    clusters.extend(root.then(|| Cluster::of_user(65534)));
-    clusters
-}
 
 /// Returns a unique name in `/tmp`.
 fn mark(what: &str) -> String {

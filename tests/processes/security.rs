@@ -1,6 +1,6 @@
 //! Rights of containers, their host names, and their termination messages.
 
-use super::{ONCE, on_host_files, pod_with};
+use super::{ONCE, clusters, on_host_files, pod_with};
 use crate::cluster::Cluster;
 
 /// A pod with one container; `spec` and `container` are additional fields.
@@ -11,11 +11,6 @@ fn pod(name: &str, spec: &str, container: &str, script: &str) -> String {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// Returns a cluster for the user of the tests, and one for an ordinary user.
-fn clusters() -> Vec<Cluster> {
-    if is_root() { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
 }
 
 const RIGHTS: &str = "grep -E 'CapBnd|CapEff|NoNew' /proc/self/status";
