@@ -28,6 +28,7 @@ mod runtime;
 mod schema;
 mod screen;
 mod serving;
+mod shared_folder;
 mod show;
 mod sim;
 mod store;

@@ -360,18 +360,23 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Ends the control planes first, so that they start nothing again, then all other processes.
-    pub fn end_everything(&self) {
+    /// Ends the control planes first, so that they start nothing again, then all other processes. Returns the pids and command lines of
+    /// processes that are left after some time.
+    pub fn end_everything(&self) -> Vec<String> {
+        self.end_everything_within(WAIT_TIMEOUT)
+    }
+
+    fn end_everything_within(&self, time: Duration) -> Vec<String> {
         for plane in self.planes.borrow_mut().iter_mut() {
             drop(plane.kill());
             drop(plane.wait());
         }
-        let until = Instant::now() + WAIT_TIMEOUT;
-        while Instant::now() < until {
+        let until = Instant::now() + time;
+        loop {
             let mut left = self.descendants();
             left.extend(self.gateways());
-            if left.is_empty() {
-                return;
+            if left.is_empty() || Instant::now() >= until {
+                return left.into_iter().map(describe_process).collect();
             }
             left.into_iter().for_each(|pid| signal(pid, "KILL"));
             std::thread::sleep(Duration::from_millis(10));
@@ -381,9 +386,19 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.end_everything();
+        let left = self.end_everything();
         kloop::runtime::limits::discard(&self.home());
+        if !left.is_empty() {
+            let text = format!("processes of a cluster do not end:\n{}", left.join("\n"));
+            if std::thread::panicking() { eprintln!("{text}") } else { panic!("{text}") }
+        }
     }
+}
+
+/// Returns the pid and the command line of a process.
+fn describe_process(pid: u32) -> String {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("{pid} {}", String::from_utf8_lossy(&command).replace('\0', " ").trim_end())
 }
 
 /// A control plane, or another command, in the background.
@@ -439,4 +454,16 @@ pub fn signal(pid: u32, name: &str) {
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn process_that_does_not_end_is_named() {
+    let cluster = Cluster::new();
+    let mut sleeper = cluster.program("sleep").arg("1000").spawn().expect("it starts");
+    let pid = sleeper.id();
+    cluster.until("it runs", || describe_process(pid).contains("sleep"));
+    assert_eq!(cluster.end_everything_within(Duration::ZERO), [format!("{pid} sleep 1000")]);
+    signal(pid, "KILL");
+    sleeper.wait().expect("it ends");
+    assert!(cluster.end_everything_within(Duration::ZERO).is_empty());
 }

@@ -5,6 +5,7 @@ mod mutation;
 mod run;
 mod stand_ins;
 
+use crate::shared_folder::find_shared_folder;
 use kloop::apiserver::{Api, Transaction, WriteOptions, apply, create, custom};
 use kloop::kinds::{self, Kind};
 use kloop::object::{Key, Object, Resource, Status, yaml};
@@ -14,14 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Returns a folder of the corpus; prints that the caller's test is skipped when it does not exist.
 fn folder(name: &str) -> Option<PathBuf> {
-    let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
-    let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
-    let folder = beside.join("corpus").join(name);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    skip!("no manifests at {} (set KLOOP_SHARED to the folder that has corpus/)", folder.display());
-    None
+    find_shared_folder("corpus", name)
 }
 
 /// Collects the files below a folder, in order.

@@ -2,6 +2,7 @@
 
 mod replay;
 
+use crate::shared_folder::find_shared_folder;
 use std::path::PathBuf;
 
 /// One command of a conversation and its result.
@@ -62,14 +63,7 @@ pub fn recordings() -> Option<PathBuf> {
 
 /// Returns the folder of a scenario's recordings; prints that the caller's test is skipped when it does not exist.
 pub fn folder(scenario: &str) -> Option<PathBuf> {
-    let shared = std::env::var_os("KLOOP_SHARED").map(PathBuf::from);
-    let beside = shared.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
-    let folder = beside.join("golden").join(scenario);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    skip!("no recordings at {} (set KLOOP_SHARED to the folder that has golden/)", folder.display());
-    None
+    find_shared_folder("golden", scenario)
 }
 
 /// Returns the commands of a scenario in order.

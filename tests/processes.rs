@@ -50,8 +50,17 @@ mod users;
 mod volumes;
 mod watching;
 
+use crate::cluster::Cluster;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+
+/// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
+fn clusters() -> Vec<Cluster> {
+    let root = rustix::process::geteuid().is_root();
+    let mut clusters = vec![Cluster::new()];
+    clusters.extend(root.then(|| Cluster::of_user(65534)));
+    clusters
+}
 
 /// A Deployment of `sleep`s with the label `app: NAME`. Its grace period is short, because `sleep` ends on SIGTERM anyway.
 fn deployment(name: &str, replicas: u32, seconds: u32) -> String {

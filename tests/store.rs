@@ -8,14 +8,16 @@ mod crash;
 mod model;
 #[path = "store/refusals.rs"]
 mod refusals;
+// The unit tests of the store use it, too.
+#[path = "../src/store/testing.rs"]
+mod testing;
 #[path = "store/watch.rs"]
 mod watch;
 
 use kloop::object::{Key, Resource, Time};
 use kloop::store::{OpenMode, Store};
 use std::time::Duration;
-
-const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+use testing::{WRITE_LOCK_TIMEOUT as WAIT_TIMEOUT, scratch};
 
 fn pod(name: &str) -> Key {
     Key::new(Resource("pods"), "default", name)
@@ -29,13 +31,6 @@ fn at(second: i64) -> Time {
 fn body(text: &str) -> impl FnOnce(u64) -> String + use<> {
     let text = text.to_owned();
     move |revision| format!(r#"{{"metadata":{{"resourceVersion":"{revision}"}},"text":"{text}"}}"#)
-}
-
-/// Makes a store in a folder that is deleted after the test.
-fn scratch() -> (tempfile::TempDir, Store) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(&dir.path().join("state.db"), OpenMode::Create).unwrap();
-    (dir, store)
 }
 
 fn put(store: &mut Store, name: &str, text: &str) -> u64 {

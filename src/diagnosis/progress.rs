@@ -3,7 +3,7 @@
 //! Knows: which objects run pods, which pods belong to them, and which stage the status of a pod shows.
 //! Never: explains a failure ([`super::why`] does). Start reading at [`measure`].
 
-use super::convergence::{self, missing_of};
+use super::convergence::{self, STARTING_REASONS, missing_of};
 use super::why::owners;
 use crate::kinds;
 use crate::object::{Key, Object};
@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 /// Maximum depth of owners above a pod: CronJob, Job, Pod.
 const DEPTH: usize = 3;
-
-/// Waiting reasons of a container that is about to start.
-const STARTING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// Stage of a workload; the earliest stage of its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,8 +137,8 @@ impl PodTally {
         self.count += 1;
         self.ready += i64::from(*stage == Stage::Ready);
         self.restarts += row.pod().map_or(0, |pod| pod.restarts);
-        if !stage.is_settled() && self.slowest.as_ref().is_none_or(|(known, _)| stage < known) {
-            self.slowest = Some((*stage, reason.clone()));
+        if !stage.is_settled() {
+            self.note_slowest(*stage, reason);
         }
     }
 
@@ -150,10 +147,14 @@ impl PodTally {
         self.count += other.count;
         self.ready += other.ready;
         self.restarts += other.restarts;
-        if let Some((stage, reason)) = &other.slowest
-            && self.slowest.as_ref().is_none_or(|(known, _)| stage < known)
-        {
-            self.slowest = Some((*stage, reason.clone()));
+        if let Some((stage, reason)) = &other.slowest {
+            self.note_slowest(*stage, reason);
+        }
+    }
+
+    fn note_slowest(&mut self, stage: Stage, reason: &str) {
+        if self.slowest.as_ref().is_none_or(|(known, _)| stage < *known) {
+            self.slowest = Some((stage, reason.to_owned()));
         }
     }
 
@@ -259,7 +260,7 @@ pub fn pod_stage(row: &Row) -> (Stage, String) {
     let lists = ["initContainerStatuses", "containerStatuses"];
     let statuses: Vec<&Value> = lists.iter().flat_map(|list| pod.items(&["status", list])).collect();
     let waiting = || statuses.iter().filter_map(|status| status["state"]["waiting"]["reason"].as_str());
-    if let Some(reason) = waiting().find(|reason| !STARTING.contains(reason)) {
+    if let Some(reason) = waiting().find(|reason| !STARTING_REASONS.contains(reason)) {
         // The status changes between the two at every attempt.
         let reason = if reason == "ImagePullBackOff" { "ErrImagePull" } else { reason };
         return (Stage::Failing, reason.to_owned());

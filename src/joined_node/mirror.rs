@@ -12,12 +12,17 @@ use crate::store::OpenMode;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time to wait for changes before other work.
 const MAX_CHANGE_WAIT: Duration = Duration::from_millis(250);
 /// Maximum number of changes in one transaction.
 const BATCH: usize = 256;
+/// First and longest pause after changes could not be written. Each pause is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Time after which the next failure is another one. In between, changes that need no write succeed while all others fail.
+const FAILURE_IS_OVER: Duration = Duration::from_secs(120);
 
 /// The thread's state.
 pub struct Mirror {
@@ -27,6 +32,15 @@ pub struct Mirror {
     /// The number of the client that the reflectors use.
     client_number: u64,
     copy: NodeCopy,
+    failure: Option<WriteFailure>,
+}
+
+/// The last failure to write to the node's state.
+struct WriteFailure {
+    /// The reason that was logged.
+    reason: String,
+    at: Instant,
+    pause: Duration,
 }
 
 impl Mirror {
@@ -35,7 +49,7 @@ impl Mirror {
         let api = Api::open(&context.state, OpenMode::Existing, "mirror").map_err(|error| error.to_string())?;
         let (reflectors, client_number) = context.reflectors();
         let copy = NodeCopy::new(context.facts.clone());
-        Ok(Mirror { context, api, reflectors, client_number, copy })
+        Ok(Mirror { context, api, reflectors, client_number, copy, failure: None })
     }
 
     /// Copies until the node stops.
@@ -44,9 +58,7 @@ impl Mirror {
         while !self.context.is_stopping() {
             let changes = self.reflectors.next(MAX_CHANGE_WAIT, BATCH);
             if let Err(why) = self.apply(changes) {
-                self.context.log(&format!("cannot copy the server's objects: {why}"));
-                // Lists all objects again, which includes the lost changes.
-                self.restart();
+                self.retry_later(why);
             }
             if self.client_number != self.context.client_number.load(Ordering::Relaxed) {
                 self.restart();
@@ -67,8 +79,48 @@ impl Mirror {
         Ok(())
     }
 
+    /// Waits, and lists all objects again, which includes the lost changes. Logs only a reason that is new.
+    fn retry_later(&mut self, reason: String) {
+        let last = self.failure.take().filter(|last| last.at.elapsed() < FAILURE_IS_OVER);
+        if last.as_ref().is_none_or(|last| last.reason != reason) {
+            self.context.log(&format!("cannot copy the server's objects: {reason}"));
+        }
+        let pause = last.map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
+        let start = Instant::now();
+        while !self.context.is_stopping() && start.elapsed() < pause {
+            std::thread::sleep(MAX_CHANGE_WAIT.min(pause.saturating_sub(start.elapsed())));
+        }
+        self.failure = Some(WriteFailure { reason, at: Instant::now(), pause });
+        self.restart();
+    }
+
     fn restart(&mut self) {
         (self.reflectors, self.client_number) = self.context.reflectors();
         self.copy.start_again(&mut self.reflectors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TestServer;
+    use super::*;
+
+    #[test]
+    fn failure_to_write_is_logged_once_and_followed_by_longer_pauses() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Api::open(&folder.path().join("state.db"), OpenMode::Create, "test").unwrap());
+        let server = TestServer::start(|_, _| (404, serde_json::Value::Null));
+        let (context, lines) = server.context(folder.path());
+        let mut mirror = Mirror::open(context.clone()).unwrap();
+        let start = Instant::now();
+        (0..3).for_each(|_| mirror.retry_later("the disk is full".into()));
+        assert!(start.elapsed() >= FIRST_PAUSE * 7);
+        assert_eq!(*lines.lock().unwrap(), ["cannot copy the server's objects: the disk is full"]);
+        context.stop();
+        mirror.failure.as_mut().unwrap().pause = LONGEST_PAUSE;
+        let start = Instant::now();
+        mirror.retry_later("the state is locked".into());
+        assert!(start.elapsed() < LONGEST_PAUSE, "the end of the node ends the pause");
+        assert_eq!(lines.lock().unwrap().len(), 2);
     }
 }

@@ -20,6 +20,8 @@ mod registration;
 mod server_pods;
 pub mod simulate;
 mod stored_copy;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod upstream;
 
@@ -140,8 +142,8 @@ fn find_config(target: Option<&JoinTarget>, machine: &JoiningMachine) -> Result<
             Ok(config)
         }
         (Some((name, config)), _) => Err(format!(
-            "{} is the state of the node {name} of {}: name another file with --state to join another \
-                 cluster, or by another name",
+            "{} is the state of the node {name} in the cluster of {}: to join another cluster or to use another node name, name \
+                 another file with --state",
             machine.state.display(),
             config.address,
         )),

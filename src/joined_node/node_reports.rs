@@ -1,7 +1,9 @@
 //! The reports of a node to its server: statuses and ends of pods, and events.
 //!
-//! Knows: it compares the node's state with what the server was told, so that nothing is lost while the server is away or this process
-//! starts again. Never: changes the node's state. Start reading at [`NodeReports::send`].
+//! Knows: it compares the pods in the node's state with what the server was told, so that statuses and ends of pods are sent when the server
+//! is back, and after a restart of this process. Events wait in memory: lost are those that the server does not have when this process ends,
+//! those that were compacted in the node's state before they were read, and the oldest when more than 1000 wait.
+//! Never: changes the node's state. Start reading at [`NodeReports::send`].
 
 use super::merge::status_patch;
 use super::node_context::JoinedFacts;
@@ -52,12 +54,15 @@ impl NodeReports {
         NodeReports { facts, revision, events, sent_events, changed, looked_at_all: None }
     }
 
-    /// Sends what the server does not know yet, until it does not answer.
+    /// Sends what the server does not know yet. Stops when the server does not answer. A report that the server refuses for the moment
+    /// waits for the next call, and the others are sent; returns the first such refusal.
     pub fn send(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         self.read_log(store);
-        self.send_statuses(store, server)?;
-        self.send_ends(store, server)?;
-        self.send_events(server)
+        let mut refusal = None;
+        self.send_statuses(store, server, &mut refusal)?;
+        self.send_ends(store, server, &mut refusal)?;
+        self.send_events(server, &mut refusal)?;
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Reads which pods have changed, and new events.
@@ -89,17 +94,23 @@ impl NodeReports {
     }
 
     /// Sends the statuses that the server does not know.
-    fn send_statuses(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
+    fn send_statuses(
+        &mut self,
+        store: &Store,
+        server: &dyn ReportTarget,
+        refusal: &mut Option<ClientError>,
+    ) -> Result<(), ClientError> {
         if self.looked_at_all.is_none_or(|at| at.elapsed() >= LOOK_AT_ALL) {
             self.looked_at_all = Some(Instant::now());
             let pods = store.read().and_then(|snapshot| snapshot.list(PODS, None)).unwrap_or_default();
             self.changed.extend(pods.into_iter().map(|stored| stored.key));
         }
         for key in self.changed.iter().cloned().collect::<Vec<_>>() {
-            if let Some(pod) = find(store, &key) {
-                self.send_status(&key, &pod, server)?;
+            let sent = find(store, &key).map_or(Ok(()), |pod| self.send_status(&key, &pod, server));
+            match sent {
+                Ok(()) => _ = self.changed.remove(&key),
+                Err(error) => note_refusal(error, refusal)?,
             }
-            self.changed.remove(&key);
         }
         Ok(())
     }
@@ -122,7 +133,12 @@ impl NodeReports {
     }
 
     /// Removes pods at the server whose processes have ended.
-    fn send_ends(&self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
+    fn send_ends(
+        &self,
+        store: &Store,
+        server: &dyn ReportTarget,
+        refusal: &mut Option<ClientError>,
+    ) -> Result<(), ClientError> {
         let finished = self.facts.pods.finished(|key, uid| find(store, key).is_some_and(|pod| pod.uid() == uid));
         for (uid, key) in finished {
             let options = json!({
@@ -130,7 +146,10 @@ impl NodeReports {
             });
             match server.send(ClientRequest::delete(pod_path(&key), &options).within(TIMEOUT)) {
                 Ok(()) => {}
-                Err(error) if error.is_temporary() => return Err(error),
+                Err(error) if error.is_temporary() => {
+                    note_refusal(error, refusal)?;
+                    continue;
+                }
                 Err(error) if matches!(error.code(), 404 | 409) => {}
                 Err(error) => self.facts.log(&format!("the server does not remove {}: {error}", key.path())),
             }
@@ -139,42 +158,80 @@ impl NodeReports {
         Ok(())
     }
 
-    /// Sends events in their order. An event that the server refuses is dropped.
-    fn send_events(&mut self, server: &dyn ReportTarget) -> Result<(), ClientError> {
-        while let Some(event) = self.events.front() {
-            match self.send_event(event, server) {
-                Err(error) if error.is_temporary() => return Err(error),
-                _ => {}
+    /// Sends events in their order. An event that the server refuses for good is dropped; one that it refuses for the moment goes to the
+    /// end of the queue, unless a later version of it waits there.
+    fn send_events(&mut self, server: &dyn ReportTarget, refusal: &mut Option<ClientError>) -> Result<(), ClientError> {
+        for _ in 0..self.events.len() {
+            let Some(event) = self.events.front() else { break };
+            let sent = self.send_event(event, server);
+            let temporary = sent.err().filter(ClientError::is_temporary);
+            let is_busy = temporary.as_ref().is_some_and(|error| error.code() == 429);
+            if let Some(error) = temporary {
+                note_refusal(error, refusal)?;
+                self.move_first_to_end();
+            } else if let Some(event) = self.events.pop_front() {
+                self.note_sent(&event);
             }
-            if let Some(event) = self.events.pop_front() {
-                if self.sent_events.len() >= MOST_EVENTS {
-                    self.sent_events.clear();
-                }
-                self.sent_events.insert(event.name().to_owned());
+            if is_busy {
+                // The server limits how many events it takes: the others wait, too.
+                break;
             }
         }
         Ok(())
     }
 
+    fn move_first_to_end(&mut self) {
+        let Some(event) = self.events.pop_front() else { return };
+        let is_same = |later: &Object| (later.namespace(), later.name()) == (event.namespace(), event.name());
+        if !self.events.iter().any(is_same) {
+            self.events.push_back(event);
+        }
+    }
+
+    fn note_sent(&mut self, event: &Object) {
+        if self.sent_events.len() >= MOST_EVENTS {
+            self.sent_events.clear();
+        }
+        self.sent_events.insert(event.name().to_owned());
+    }
+
+    /// Creates the event at the server; updates it if the server has it already.
     fn send_event(&self, event: &Object, server: &dyn ReportTarget) -> Result<(), ClientError> {
         let folder = format!("/api/v1/namespaces/{}/events", event.namespace());
         if self.sent_events.contains(event.name()) {
-            let fields = ["count", "lastTimestamp", "series", "message"];
-            let changed: serde_json::Map<String, Value> =
-                fields.iter().filter_map(|field| Some(((*field).to_owned(), event.0.get(*field)?.clone()))).collect();
-            let path = format!("{folder}/{}", event.name());
-            let patch = ClientRequest::patch(path, PatchFormat::Merge, &Value::Object(changed)).within(TIMEOUT);
-            match server.send(patch) {
+            match server.send(event_patch(&folder, event)) {
                 Err(error) if error.code() == 404 => {}
                 sent => return sent,
             }
         }
-        let mut event = event.clone();
+        let mut new = event.clone();
         for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
-            event.unset(&["metadata", field]);
+            new.unset(&["metadata", field]);
         }
-        server.send(ClientRequest::post(folder, &event.0).within(TIMEOUT))
+        match server.send(ClientRequest::post(folder.clone(), &new.0).within(TIMEOUT)) {
+            // Sent by an earlier run, or so long ago that its name was forgotten.
+            Err(error) if error.code() == 409 => server.send(event_patch(&folder, event)),
+            sent => sent,
+        }
     }
+}
+
+/// Returns the request that updates an event which the server has.
+fn event_patch(folder: &str, event: &Object) -> ClientRequest {
+    let fields = ["count", "lastTimestamp", "series", "message"];
+    let changed: serde_json::Map<String, Value> =
+        fields.iter().filter_map(|field| Some(((*field).to_owned(), event.0.get(*field)?.clone()))).collect();
+    let path = format!("{folder}/{}", event.name());
+    ClientRequest::patch(path, PatchFormat::Merge, &Value::Object(changed)).within(TIMEOUT)
+}
+
+/// Remembers the first refusal. Returns an error that ends the pass: without an answer of the server, other requests would fail, too.
+fn note_refusal(error: ClientError, refusal: &mut Option<ClientError>) -> Result<(), ClientError> {
+    if error.status().is_none() {
+        return Err(error);
+    }
+    refusal.get_or_insert(error);
+    Ok(())
 }
 
 fn find(store: &Store, key: &Key) -> Option<Object> {
@@ -184,4 +241,133 @@ fn find(store: &Store, key: &Key) -> Option<Object> {
 
 fn pod_path(key: &Key) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stored_copy;
+    use super::*;
+    use crate::apiserver::{Api, WriteOptions, create};
+    use crate::kinds;
+    use crate::object::Status;
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    /// Answers requests whose path contains a text with an error of this code, and notes all requests.
+    #[derive(Default)]
+    struct Server {
+        errors: Vec<(&'static str, u16)>,
+        requests: RefCell<Vec<String>>,
+    }
+
+    impl ReportTarget for Server {
+        fn send(&self, request: ClientRequest) -> Result<(), ClientError> {
+            let name = request.path.trim_start_matches("/api/v1/namespaces/default/");
+            let body: Value = serde_json::from_slice(&request.body).unwrap();
+            let named =
+                body["metadata"]["name"].as_str().map_or_else(|| name.to_owned(), |own| format!("{name}/{own}"));
+            let line = format!("{} {named}", request.method);
+            self.requests.borrow_mut().push(line.clone());
+            match self.errors.iter().find(|(text, _)| line.contains(text)) {
+                Some((_, 0)) => Err(ClientError::Late { server: "s".into() }),
+                Some((_, code)) => Err(ClientError::from(Status::from_answer(*code, b""))),
+                None => Ok(()),
+            }
+        }
+    }
+
+    /// A node with two pods that run and one that has ended.
+    struct Scene {
+        api: Api,
+        reports: NodeReports,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let facts = Arc::new(JoinedFacts::new("n", (false, false), Box::new(|_| {})));
+            let mut api = Api::in_memory("kubelet").unwrap();
+            let mut copy = stored_copy::begin(api.store_mut().write(Duration::from_secs(1)).unwrap());
+            stored_copy::ensure_namespace(&mut copy, "default").unwrap();
+            for name in ["a", "b", "ended"] {
+                let mut pod = Object(json!({
+                    "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
+                    "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]}, "status": {"phase": "Pending"},
+                }));
+                let key = Key::new(PODS, "default", name);
+                if name == "ended" {
+                    pod.set(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+                    facts.pods.put(&pod, &key, true);
+                    continue;
+                }
+                facts.pods.put(&pod, &key, true);
+                pod.set(&["status", "phase"], "Running");
+                copy.put_over(&kinds::pod::KIND, &key, pod, None).unwrap();
+            }
+            copy.commit().unwrap();
+            let revision = api.store().read().unwrap().revision().unwrap();
+            Scene { api, reports: NodeReports::new(facts, revision) }
+        }
+
+        fn record_event(&mut self, name: &str) {
+            let event = Object(json!({
+                "metadata": {"name": name, "namespace": "default"}, "reason": "Started", "type": "Normal", "count": 1,
+                "involvedObject": {"kind": "Pod", "namespace": "default", "name": "a"}, "source": {"component": "kubelet"},
+            }));
+            let kind = kinds::by_resource(EVENTS).unwrap();
+            self.api.write(false, |txn| create::create(txn, kind, &event, &WriteOptions::default())).unwrap();
+        }
+
+        /// Sends once; returns the requests, and the code of the error.
+        fn send(&mut self, errors: &[(&'static str, u16)]) -> (Vec<String>, Option<u16>) {
+            let server = Server { errors: errors.to_vec(), requests: RefCell::default() };
+            let sent = self.reports.send(self.api.store(), &server);
+            let mut requests = server.requests.into_inner();
+            requests.sort();
+            (requests, sent.err().map(|error| error.code()))
+        }
+    }
+
+    #[test]
+    fn refused_report_does_not_keep_others_from_the_server() {
+        let mut scene = Scene::new();
+        ["x", "y"].iter().for_each(|name| scene.record_event(name));
+        let all = ["DELETE pods/ended", "PATCH pods/a/status", "PATCH pods/b/status", "POST events/x", "POST events/y"];
+        let refused = [("pods/a/", 500), ("pods/b/", 429), ("ended", 503), ("events/x", 500)];
+        let (requests, code) = scene.send(&refused);
+        assert_eq!(requests, all);
+        assert!(matches!(code, Some(500 | 429)), "the first refusal");
+        let (requests, code) = scene.send(&[]);
+        assert_eq!(
+            (&requests[..], code),
+            (&all.map(String::from)[..4], None),
+            "those that were refused are sent again"
+        );
+        assert_eq!(scene.send(&[]), (Vec::new(), None));
+    }
+
+    #[test]
+    fn server_that_does_not_answer_is_asked_once() {
+        let mut scene = Scene::new();
+        let (requests, code) = scene.send(&[("", 0)]);
+        assert_eq!((requests.len(), code), (1, Some(0)));
+        assert_eq!(scene.send(&[]).0.len(), 3);
+    }
+
+    #[test]
+    fn events_wait_while_the_server_limits_them() {
+        let mut scene = Scene::new();
+        scene.send(&[]);
+        ["x", "y", "z"].iter().for_each(|name| scene.record_event(name));
+        assert_eq!(scene.send(&[("events", 429)]).0, ["POST events/x"]);
+        assert_eq!(scene.send(&[("events/y", 500)]).0, ["POST events/x", "POST events/y", "POST events/z"]);
+        assert_eq!(scene.send(&[]).0, ["POST events/y"]);
+    }
+
+    #[test]
+    fn event_that_the_server_has_already_is_updated() {
+        let mut scene = Scene::new();
+        scene.send(&[]);
+        scene.record_event("x");
+        assert_eq!(scene.send(&[("POST events", 409)]).0, ["PATCH events/x", "POST events/x"]);
+    }
 }

@@ -67,20 +67,19 @@ fn take_up(client: &ApiClient, found: Object, machine: &str) -> Result<Object, S
     let name = found.name();
     match found.annotation(MACHINE) {
         Some(owner) if owner == machine => return Ok(found),
-        Some(_) => {}
-        None if !is_alive(client, name) => {}
+        _ if !is_alive(client, name)? => {}
         None => {
             return Err(format!(
                 "there is a node {name} already, and it is alive: choose another name with --node-name, or remove it first (kubectl \
                  delete node {name})"
             ));
         }
-    }
-    if is_alive(client, name) {
-        return Err(format!(
-            "there is a node {name} already, of another machine that is alive: choose another name with --node-name, or remove that \
-             node first (kubectl delete node {name})"
-        ));
+        Some(_) => {
+            return Err(format!(
+                "there is a node {name} already, of another machine that is alive: choose another name with --node-name, or remove that \
+                 node first (kubectl delete node {name})"
+            ));
+        }
     }
     let patch = json!({"metadata": {"annotations": {MACHINE: machine}}});
     let taken = client.send(ClientRequest::patch(node_path(name), PatchFormat::Merge, &patch));
@@ -88,11 +87,15 @@ fn take_up(client: &ApiClient, found: Object, machine: &str) -> Result<Object, S
     taken.map(Object).map_err(|error| format!("cannot take over the node {name}, whose machine is away: {error}"))
 }
 
-/// Whether a node has sent a heartbeat a short time ago.
-fn is_alive(client: &ApiClient, node: &str) -> bool {
-    let lease = client.send(ClientRequest::get(lease_path(node))).and_then(|reply| reply.json()).ok();
-    let renewed = lease.and_then(|lease| lease["spec"]["renewTime"].as_str()?.parse::<Time>().ok());
-    renewed.is_some_and(|renewed| renewed.later(SignedDuration::from_secs(LEASE_SECONDS)) > Time::now())
+/// Whether a node has sent a heartbeat a short time ago. Fails when the server does not say.
+fn is_alive(client: &ApiClient, node: &str) -> Result<bool, String> {
+    let lease = match client.send(ClientRequest::get(lease_path(node))).and_then(|reply| reply.json()) {
+        Ok(lease) => lease,
+        Err(error) if error.code() == 404 => return Ok(false),
+        Err(error) => return Err(format!("cannot read the Lease of the node {node}, whose name is taken: {error}")),
+    };
+    let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse::<Time>().ok());
+    Ok(renewed.is_some_and(|renewed| renewed.later(SignedDuration::from_secs(LEASE_SECONDS)) > Time::now()))
 }
 
 /// The heartbeats of a node.
@@ -103,8 +106,10 @@ pub struct Heartbeat {
     /// Reads the Node's status in the node's own state.
     read_status: Box<dyn FnMut() -> Option<Value> + Send>,
     reported: Option<(Value, Instant)>,
-    /// The problem that was logged.
+    /// The problem of the heartbeats that was logged.
     problem: Option<String>,
+    /// The reason why the server refuses the status, and the time of the next attempt.
+    status_problem: Option<(String, Instant)>,
 }
 
 impl Heartbeat {
@@ -114,7 +119,7 @@ impl Heartbeat {
         uid: &str,
         read_status: Box<dyn FnMut() -> Option<Value> + Send>,
     ) -> Heartbeat {
-        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None }
+        Heartbeat { context, uid: uid.to_owned(), read_status, reported: None, problem: None, status_problem: None }
     }
 
     /// Sends heartbeats until the node stops, and the status whenever it has changed.
@@ -126,9 +131,7 @@ impl Heartbeat {
                 let beat = self.beat();
                 self.note(beat);
             }
-            if let Err(error) = self.report_status() {
-                self.note(Err(error));
-            }
+            self.report_status();
             std::thread::sleep(STEP);
         }
     }
@@ -174,17 +177,82 @@ impl Heartbeat {
     }
 
     /// Reports the Node's status if it has changed, or if it was not reported for a while.
-    fn report_status(&mut self) -> Result<(), ClientError> {
-        let Some(status) = (self.read_status)() else { return Ok(()) };
+    fn report_status(&mut self) {
+        if self.status_problem.as_ref().is_some_and(|(_, next)| Instant::now() < *next) {
+            return;
+        }
+        let Some(status) = (self.read_status)() else { return };
         let content = without_heartbeats(&status);
         let is_known = |(known, at): &(Value, Instant)| *known == content && at.elapsed() < REPORT;
         if self.reported.as_ref().is_some_and(is_known) {
-            return Ok(());
+            return;
         }
         let path = format!("{}/status", node_path(&self.context.node));
         let patch = ClientRequest::patch(path, PatchFormat::Strategic, &json!({"status": status}));
-        self.context.client().send(patch.within(TIMEOUT))?;
-        self.reported = Some((content, Instant::now()));
-        Ok(())
+        match self.context.client().send(patch.within(TIMEOUT)) {
+            Ok(_) => {
+                self.reported = Some((content, Instant::now()));
+                self.status_problem = None;
+            }
+            // The heartbeats tell that the server is away.
+            Err(error) if error.status().is_none() && error.is_temporary() => {}
+            Err(error) => self.note_status_problem(error.to_string()),
+        }
+    }
+
+    /// Logs why the server refuses the status, once, and delays the next attempt.
+    fn note_status_problem(&mut self, text: String) {
+        if self.status_problem.as_ref().is_none_or(|(known, _)| *known != text) {
+            self.context.log(&format!("the server refuses the status of node {}: {text}", self.context.node));
+        }
+        self.status_problem = Some((text, Instant::now() + BEAT));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TestServer;
+    use super::*;
+
+    #[test]
+    fn refused_status_is_logged_and_sent_again_after_a_while() {
+        let server = TestServer::start(|method, path| match (method, path) {
+            ("PATCH", "/api/v1/nodes/n/status") => (422, Value::Null),
+            _ => (200, json!({})),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let (context, lines) = server.context(folder.path());
+        let heartbeat = Heartbeat::new(context.clone(), "uid", Box::new(|| Some(json!({"phase": "x"}))));
+        let thread = std::thread::spawn(move || heartbeat.run());
+        while server.count("/status") == 0 {
+            std::thread::sleep(STEP);
+        }
+        std::thread::sleep(STEP * 5);
+        context.stop();
+        thread.join().unwrap();
+        assert_eq!((server.count("/status"), server.count("/leases/")), (1, 1));
+        let lines = lines.lock().unwrap();
+        assert!(lines.len() == 1 && lines[0].starts_with("the server refuses the status of node n: "), "{lines:?}");
+    }
+
+    #[test]
+    fn node_whose_lease_cannot_be_read_is_not_taken_over() {
+        let node = json!({"metadata": {"name": "n", "annotations": {MACHINE: "other"}}});
+        let take = |lease: (u16, Value)| {
+            let found = node.clone();
+            let server = TestServer::start(move |method, path| match (method, path) {
+                ("GET", path) if path.contains("/leases/") => lease.clone(),
+                _ => (200, found.clone()),
+            });
+            register(&server.client(), &Object(node.clone()), "own").map(|_| server.count("/leases/"))
+        };
+        for code in [403, 500] {
+            let error = take((code, Value::Null)).unwrap_err();
+            assert!(error.starts_with("cannot read the Lease of the node n"), "{error}");
+        }
+        let renewed = |time: Time| (200, json!({"spec": {"renewTime": time::micro(time)}}));
+        assert!(take(renewed(Time::now())).unwrap_err().contains("of another machine that is alive"));
+        assert_eq!(take(renewed(Time::UNIX_EPOCH)), Ok(1));
+        assert_eq!(take((404, Value::Null)), Ok(1));
     }
 }

@@ -54,14 +54,47 @@ impl Upstream {
         }
     }
 
+    /// Logs why the server refuses reports, once.
     fn note(&mut self, outcome: Result<(), ClientError>) {
-        // The heartbeats tell that the server is away.
-        let problem = outcome.err().filter(|error| !error.is_temporary()).map(|error| error.to_string());
+        let problem = match outcome {
+            Ok(()) => None,
+            // The heartbeats tell that the server is away.
+            Err(error) if error.status().is_none() => return,
+            Err(error) => Some(error.to_string()),
+        };
         if problem != self.problem
             && let Some(text) = &problem
         {
-            self.context.log(&format!("cannot report to the server, and will again: {text}"));
+            let client = self.context.client();
+            self.context.log(&format!("cannot send pod reports to {}, retrying: {text}", client.config().address));
         }
         self.problem = problem;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::TestServer;
+    use super::*;
+    use crate::object::Status;
+    use serde_json::Value;
+
+    #[test]
+    fn refusal_of_reports_is_logged_once() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Api::open(&folder.path().join("state.db"), OpenMode::Create, "test").unwrap());
+        let (context, lines) = TestServer::start(|_, _| (200, Value::Null)).context(folder.path());
+        let server = context.client().config().address.to_string();
+        let mut upstream = Upstream::open(context).unwrap();
+        let busy = || Err(ClientError::from(Status::from_answer(503, b"busy")));
+        upstream.note(busy());
+        upstream.note(busy());
+        upstream.note(Err(ClientError::Late { server: "s".into() }));
+        upstream.note(busy());
+        let text = busy().unwrap_err().to_string();
+        assert_eq!(*lines.lock().unwrap(), [format!("cannot send pod reports to {server}, retrying: {text}")]);
+        upstream.note(Ok(()));
+        upstream.note(busy());
+        assert_eq!(lines.lock().unwrap().len(), 2);
     }
 }

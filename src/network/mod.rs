@@ -11,6 +11,8 @@ pub mod names;
 mod node_links;
 pub mod policy;
 mod routes;
+#[cfg(test)]
+mod testing;
 
 pub use host_ports::LOOP as HOST_PORTS;
 pub use ingress::LOOP as INGRESS;

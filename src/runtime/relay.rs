@@ -65,10 +65,14 @@ pub async fn accept(listener: TcpListener, mut meet: impl FnMut(TcpStream, Socke
     loop {
         match listener.accept().await {
             Ok((client, from)) => meet(client, from),
-            // Usually descriptors have run out: the waiting client is accepted once there are some again.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(_) => pause_accepting().await,
         }
     }
+}
+
+/// Waits after a client could not be accepted. Usually descriptors have run out: the client is accepted once there are some again.
+pub async fn pause_accepting() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
 /// Relays a connection until it is over, and calls `met` with the chosen address. Resets the connection when no address accepts it.

@@ -1,7 +1,7 @@
 //! Files: each is documented and short enough, as are functions, and unsafe code is only in `runtime`, with the reason beside it.
 
 use super::assert_none;
-use super::sources::{Source, every_file, product};
+use super::sources::{Source, every_file, product, tests};
 
 /// Maximum number of lines of a file.
 const MAX_FILE_LINES: usize = 600;
@@ -51,6 +51,19 @@ fn unsafe_code_has_its_reason_beside_it() {
 fn every_module_has_documentation() {
     let undocumented = product().filter(|source| !source.text.starts_with("//!"));
     assert_none(&undocumented.map(|source| source.path.clone()).collect::<Vec<_>>(), "modules without documentation");
+}
+
+#[test]
+fn skipped_tests_are_reported_with_the_macro() {
+    let is_silent = |line: &str| line.to_lowercase().contains("println!(\"skip");
+    assert!(is_silent("return eprintln!(\"skipped: why\")") && !is_silent("skip!(\"why\")"));
+    let mut wrong = Vec::new();
+    // This file has an example.
+    for source in every_file().iter().chain(tests()).filter(|source| source.path != "tests/architecture/files.rs") {
+        let lines = source.text.lines().enumerate().filter(|(_, line)| is_silent(line));
+        wrong.extend(lines.map(|(index, line)| source.locate(index + 1, line.trim())));
+    }
+    assert_none(&wrong, "skipped tests that `.ci/run` does not count: write `skip!(\"why\")`");
 }
 
 #[test]

@@ -1,20 +1,12 @@
 //! The file system of containers: the machine's files under a private layer, unless the Image object says otherwise.
 
-use super::{ONCE, deployment, on_host_files, pod, pod_with};
+use super::{ONCE, clusters, deployment, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-
-/// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
-fn clusters() -> Vec<Cluster> {
-    let root = rustix::process::geteuid().is_root();
-    let mut clusters = vec![Cluster::new()];
-    clusters.extend(root.then(|| Cluster::of_user(65534)));
-    clusters
-}
 
 /// Returns a unique name in `/tmp`.
 fn mark(what: &str) -> String {
@@ -206,7 +198,7 @@ fn missing_overlay_is_reported_once_per_pod() {
     let deny = "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces";
     let tried = Command::new("unshare").args(["-Ur", "sh", "-c", deny]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        return eprintln!("skipped: no user namespace to deny namespaces in");
+        return skip!("no user namespace can be had here, so namespaces cannot be denied in one");
     }
     let mut command = cluster.program("unshare");
     let plane = format!("{deny}; exec {} reconcile --watch", env!("CARGO_BIN_EXE_kloop"));
@@ -225,7 +217,7 @@ fn missing_overlay_is_reported_once_per_pod() {
 #[test]
 fn services_of_the_machine_answer_and_writes_beside_them_are_private() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root can have a service in /run");
+        return skip!("only root can have a service in /run");
     }
     let folder = tempfile::Builder::new().prefix("kloop-test-").tempdir_in("/run").expect("a folder");
     let path = folder.path().join("service.sock");

@@ -22,7 +22,7 @@ fn enforces_limits(cluster: &Cluster) -> bool {
     } else {
         // Events are written after other work.
         cluster.until("the event is there", is_told);
-        eprintln!("skipped: limits are not enforced here");
+        skip!("limits are not enforced here");
     }
     cluster.ok("delete pod probe");
     is_bounded
@@ -275,7 +275,7 @@ spec:
     );
     cluster.until_reads("pod/ram", "{.status.phase}", "Running");
     if cluster.ok("get events").contains("VolumesNotInMemory") {
-        return eprintln!("skipped: only root can mount a tmpfs that the containers of a pod share");
+        return skip!("no tmpfs can be mounted here that the containers of a pod share");
     }
     cluster.until("the container has written", || cluster.log("ram", "reads").contains("tmpfs"));
     let said = cluster.log("ram", "reads");
@@ -303,7 +303,7 @@ fn running_container_is_resized_in_place() {
     // The condition may go with the next status after the one that shows the new limits.
     cluster.until_reads("pod/web", "{.status.conditions[?(@.type==\"PodResizeInProgress\")].status}", "");
     if groups(pid).is_empty() {
-        return eprintln!("skipped in part: limits are not enforced here");
+        return skip!("limits are not enforced here, so none are read");
     }
     let uid = cluster.read("pod/web", "{.metadata.uid}");
     let bound = folders(&uid).into_iter().filter(|path| path.ends_with("/c.main")).find_map(|path| {
@@ -350,7 +350,7 @@ fn containers_of_a_pod_are_resized_at_once() {
                 == cluster.read("pod/web", "{.metadata.generation}")
     });
     let Some(pid) = pids.values().next().filter(|pid| !groups(**pid).is_empty()) else {
-        return eprintln!("skipped in part: limits are not enforced here");
+        return skip!("limits are not enforced here, so none are read");
     };
     let uid = cluster.read("pod/web", "{.metadata.uid}");
     for (name, memory) in names.iter().zip([96u64, 48, 80]) {

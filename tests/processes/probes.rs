@@ -28,7 +28,7 @@ fn tls_probe_accepts_any_certificate() {
     let made = Command::new("openssl").args(make).arg(&key).arg("-out").arg(&certificate).output();
     let python = Command::new("python3").args(["-c", "import ssl"]).output();
     if !made.is_ok_and(|made| made.status.success()) || !python.is_ok_and(|python| python.status.success()) {
-        return eprintln!("skipped: openssl and python3 are needed");
+        return skip!("openssl or python3 is not installed");
     }
     std::fs::write(&server, SERVER).expect("written");
     let _plane = cluster.watch();
@@ -116,7 +116,7 @@ while True:
 #[test]
 fn grpc_probe_queries_the_health_of_a_service() {
     if !Command::new("python3").args(["-c", "import socket"]).output().is_ok_and(|python| python.status.success()) {
-        return eprintln!("skipped: python3 is needed");
+        return skip!("python3 is not installed");
     }
     let cluster = Cluster::new();
     let home = cluster.home();

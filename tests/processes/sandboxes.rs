@@ -2,8 +2,7 @@
 //! missing feature is reported once.
 
 use super::hostile::stat;
-use super::spaces::clusters;
-use super::{fetch, pod};
+use super::{clusters, fetch, pod};
 use crate::cluster::{Cluster, Plane, is_alive, signal};
 use std::net::TcpListener;
 

@@ -1,6 +1,6 @@
 //! Rights of containers, their host names, and their termination messages.
 
-use super::{ONCE, on_host_files, pod_with};
+use super::{ONCE, clusters, on_host_files, pod_with};
 use crate::cluster::Cluster;
 
 /// A pod with one container; `spec` and `container` are additional fields.
@@ -13,17 +13,12 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns a cluster for the user of the tests, and one for an ordinary user.
-fn clusters() -> Vec<Cluster> {
-    if is_root() { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
-}
-
 const RIGHTS: &str = "grep -E 'CapBnd|CapEff|NoNew' /proc/self/status";
 
 #[test]
 fn container_has_the_capabilities_of_its_manifest() {
     if !is_root() {
-        return eprintln!("skipped: only root has capabilities to leave");
+        return skip!("only root has capabilities to leave");
     }
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -68,7 +63,7 @@ fn read_only_root_permits_writes_in_volumes_only() {
         cluster.until_reads("pod/closed", "{.status.phase}", "Failed");
         let events = cluster.ok("get events -o jsonpath={range.items[*]}{.reason};{end}");
         if events.contains("FilesystemWritable") {
-            eprintln!("skipped: this machine has no private views");
+            skip!("no file system can be made read-only here");
             continue;
         }
         assert_eq!(cluster.ok("logs closed"), "no\nno\nno\nyes\n");

@@ -1,16 +1,10 @@
 //! PID namespaces of containers, and the end of their processes with the first one.
 
-use super::{on_host_files, pod_with};
+use super::{clusters, on_host_files, pod_with};
 use crate::cluster::{Cluster, is_alive, signal};
 use std::fs;
 
 const STAYS: &str = "exec sleep 1000";
-
-/// Returns a cluster for the user of the tests, and one for an ordinary user.
-pub fn clusters() -> Vec<Cluster> {
-    let is_root = rustix::process::geteuid().is_root();
-    if is_root { vec![Cluster::new(), Cluster::of_user(65534)] } else { vec![Cluster::new()] }
-}
 
 /// A pod with the containers `main` and `beside`.
 fn pod(name: &str, spec: &str) -> String {

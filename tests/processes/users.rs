@@ -11,7 +11,7 @@ fn pod(name: &str, context: &str, script: &str) -> String {
 #[test]
 fn root_runs_containers_and_their_commands_as_their_user() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root can run processes as another user");
+        return skip!("only root can run processes as another user");
     }
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -35,7 +35,7 @@ fn root_runs_containers_and_their_commands_as_their_user() {
 #[test]
 fn group_of_the_pod_reads_its_configuration_after_each_change() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root can run processes as another user");
+        return skip!("only root can run processes as another user");
     }
     let cluster = Cluster::new();
     let _plane = cluster.watch();

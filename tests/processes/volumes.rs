@@ -1,19 +1,11 @@
 //! Volumes of containers: their paths, their updates, and their removal.
 
-use super::{ONCE, on_host_files, pod, pod_with};
+use super::{ONCE, clusters, on_host_files, pod, pod_with};
 use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-
-/// Returns a cluster for the user of the tests and, if that is root, one for an ordinary user.
-fn clusters() -> Vec<Cluster> {
-    let root = rustix::process::geteuid().is_root();
-    let mut clusters = vec![Cluster::new()];
-    clusters.extend(root.then(|| Cluster::of_user(65534)));
-    clusters
-}
 
 #[test]
 fn every_kind_of_volume_is_mounted() {

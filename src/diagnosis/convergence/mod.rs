@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// see them.
 const PROOF: SignedDuration = SignedDuration::from_secs(3);
 
+/// Waiting reasons of a container that is about to start.
+pub const STARTING_REASONS: [&str; 2] = ["PodInitializing", "ContainerCreating"];
+
 /// Computes the distance of what a store holds, where another control plane leads.
 pub fn check_store(read: &dyn StoreRead, now: Time) -> Result<Convergence, StoreError> {
     let mut world = World::new(now);
@@ -225,7 +228,7 @@ fn trouble(pod: &Object) -> Option<String> {
     for status in statuses {
         for state in ["waiting", "terminated"] {
             let Some(reason) = status["state"][state]["reason"].as_str() else { continue };
-            if reason == "Completed" || reason == "PodInitializing" || reason == "ContainerCreating" {
+            if reason == "Completed" || STARTING_REASONS.contains(&reason) {
                 continue;
             }
             // The last line of a termination message names the error, since the message may be the end of a log.

@@ -6,6 +6,7 @@ use super::remedy::{handler, in_namespace, split_advice};
 use super::{
     CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, StoppedProcess, UnreportedExit,
 };
+use crate::diagnosis::convergence::STARTING_REASONS;
 use crate::kubelet;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
@@ -175,7 +176,7 @@ impl ContainerFinding<'_> {
         let message = state["message"].as_str().unwrap_or_default();
         let link = CauseLink { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
         match reason {
-            "" | "PodInitializing" | "ContainerCreating" => {
+            reason if reason.is_empty() || STARTING_REASONS.contains(&reason) => {
                 let failed =
                     last_event_with_reason(self.world, self.row, "FailedMount").map(|activity| activity.message);
                 let next = failed.as_deref().and_then(another_volume);

@@ -1,19 +1,12 @@
 //! Plans of the ingress controller.
 
+use super::super::testing::put;
 use super::*;
 use crate::object::{Resource, Time};
 use crate::world::NodeFacts;
 use crate::world::ingress_routes::IngressListeners;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-
-fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
-    let meta = &object["metadata"];
-    let namespace = meta["namespace"].as_str().unwrap_or_default();
-    let key = Key::new(Resource(resource), namespace, meta["name"].as_str().unwrap());
-    world.put(key.clone(), object.to_string().into());
-    key
-}
 
 fn world() -> World {
     let mut world = World::new(Time::UNIX_EPOCH);

@@ -1,16 +1,9 @@
 //! Tests of resolved policies.
 
+use super::super::testing::put;
 use super::*;
-use crate::object::{Resource, Time};
+use crate::object::Time;
 use serde_json::json;
-
-fn put(world: &mut World, resource: &'static str, object: Value) -> Key {
-    let meta = &object["metadata"];
-    let namespace = meta["namespace"].as_str().unwrap_or_default();
-    let key = Key::new(Resource(resource), namespace, meta["name"].as_str().unwrap());
-    world.put(key.clone(), object.to_string().into());
-    key
-}
 
 fn pod(world: &mut World, namespace: &str, name: &str, app: &str, ip: &str, phase: &str) {
     let ports = json!([{"name": "http", "containerPort": if app == "web" { 8080 } else { 9090 }}]);

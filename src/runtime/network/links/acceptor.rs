@@ -12,6 +12,7 @@ use crate::object::io_error_text;
 use crate::runtime::low_ports;
 use crate::runtime::network::policies;
 use crate::runtime::network::tables::NetworkTables;
+use crate::runtime::relay::pause_accepting;
 use crate::world::policy::Cidr;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -67,8 +68,7 @@ pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
                 let counted = (handshake, permit);
                 tasks.spawn(serve_link(table.clone(), stream, counts.clone(), counted));
             }
-            // Usually descriptors have run out.
-            Err(_) => sleep(Duration::from_millis(10)).await,
+            Err(_) => pause_accepting().await,
         }
         while tasks.try_join_next().is_some() {}
     }

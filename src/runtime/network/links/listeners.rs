@@ -68,7 +68,7 @@ pub async fn answer_requests(requests: UnixListener, table: Arc<LinkTable>) {
                     drop(permit);
                 });
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(_) => relay::pause_accepting().await,
         }
     }
 }
