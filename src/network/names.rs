@@ -171,7 +171,10 @@ impl DnsDirectory {
                 let is_known = self.pods.get(&address).is_some_and(|known| **known == *namespace);
                 is_known.then(|| addresses(kind, [address]))
             }
-            [service, namespace, "svc"] => Some(self.service(service, namespace)?.addresses(kind, full(&[name]))),
+            [service, namespace, "svc"] => {
+                let service = self.service(service, namespace).filter(|service| !service.is_headless_and_empty())?;
+                Some(service.addresses(kind, full(&[name])))
+            }
             [host, service, namespace, "svc"] => {
                 self.service(service, namespace)?.find_member(host, kind, &labels[1..])
             }
@@ -219,6 +222,11 @@ impl DnsDirectory {
 struct ServiceMatch<'a>(&'a Route);
 
 impl ServiceMatch<'_> {
+    /// Whether it is headless and has no endpoint. CoreDNS answers that its name does not exist.
+    fn is_headless_and_empty(&self) -> bool {
+        self.0.address.is_empty() && self.0.alias.is_empty() && self.0.members.is_empty()
+    }
+
     /// Finds a member by its host name; `labels` are the name of the Service.
     fn find_member(&self, host: &str, kind: QueryType, labels: &[&str]) -> Option<DnsReply> {
         let at: Vec<Ipv4Addr> = self.addresses_of_member(host);
@@ -237,7 +245,8 @@ impl ServiceMatch<'_> {
     /// Returns the SRV records of the port with this name and protocol; `labels` are the name of the Service.
     fn hosts_of_port(&self, name: &str, protocol: &str, labels: &[&str]) -> Option<Vec<DnsRecord>> {
         let is_it = |one: &&RoutePort| *one.name == *name && one.protocol.eq_ignore_ascii_case(protocol);
-        Some(self.hosts(self.0.ports.iter().find(is_it)?, &full(labels)))
+        let hosts = self.hosts(self.0.ports.iter().find(is_it)?, &full(labels));
+        (!hosts.is_empty()).then_some(hosts)
     }
 
     fn addresses(&self, kind: QueryType, name: String) -> DnsReply {
@@ -342,6 +351,7 @@ mod tests {
             is_h2: false,
             endpoints: endpoints.clone(),
         };
+        let no_endpoints = RoutePort { endpoints: Vec::new(), ..port(5432) };
         directory.set_route(
             &key("shop", "web"),
             &Route { address: "127.9.128.7".into(), ports: vec![port(80)], ..Route::default() },
@@ -350,6 +360,7 @@ mod tests {
             |address: &str, hostname: &str| HeadlessEndpoint { address: address.into(), hostname: hostname.into() };
         let members = vec![member("127.9.1.5", "db-0"), member("127.9.1.6", "")];
         directory.set_route(&key("shop", "db"), &Route { members, ports: vec![port(5432)], ..Route::default() });
+        directory.set_route(&key("shop", "empty"), &Route { ports: vec![no_endpoints], ..Route::default() });
         for (name, alias) in [
             ("out", "Example.com."),
             ("in", "web.shop.svc.cluster.local"),
@@ -395,6 +406,8 @@ mod tests {
             ("example.com", A, DnsReply::Elsewhere),
             ("db", A, a(&["127.9.1.5", "127.9.1.6"])),
             ("db-0.db", A, a(&["127.9.1.5"])),
+            ("empty.shop.svc.cluster.local", A, DnsReply::NoSuchName),
+            ("_sql._tcp.empty.shop.svc.cluster.local", Srv, DnsReply::NoSuchName),
             ("db-1.db.shop.svc.cluster.local", A, DnsReply::NoSuchName),
             ("out", A, DnsReply::Alias(vec!["example.com".into()])),
             ("out", Aaaa, DnsReply::Alias(vec!["example.com".into()])),

@@ -60,7 +60,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     let stays = |address: &&Str| wanted.as_ref().is_some_and(|wanted| wanted.addresses().any(|one| one == *address));
     let lost: Vec<Str> = ordered.into_iter().flat_map(Route::addresses).filter(|one| !stays(one)).cloned().collect();
-    if !lost.is_empty() {
+    // A route without addresses has a name, which has to go with it.
+    if !lost.is_empty() || wanted.is_none() {
         let route = Route { balancers: lost, ..Route::default() };
         plan.effects.push(Effect::Route { service: key.clone(), route });
     }
@@ -303,6 +304,30 @@ mod tests {
         };
         assert_eq!(reasons("web"), ["PortUnavailable"]);
         assert!(reasons("kubernetes").is_empty());
+    }
+
+    #[test]
+    fn names_go_with_their_service() {
+        let mut world = World::new(Time::default());
+        let alias = json!({"metadata": {"name": "a"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
+        let headless = json!({"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}});
+        let slice = json!({"metadata": {"name": "h", "labels": {SERVICE_NAME: "h"}}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["127.9.1.5"], "conditions": {"ready": true}}]});
+        put(&mut world, SERVICES, alias);
+        put(&mut world, SERVICES, headless);
+        put(&mut world, SLICES, slice);
+        let order = |world: &mut World, name: &str| -> Vec<bool> {
+            let effects = plan(world, &Key::new(Resource(SERVICES), "default", name)).effects;
+            effects.iter().for_each(|effect| world.note_order(effect));
+            effects.iter().map(|effect| matches!(effect, Effect::Route { route, .. } if route.is_empty())).collect()
+        };
+        assert_eq!((order(&mut world, "a"), order(&mut world, "h")), (vec![false], vec![false]));
+        world.remove(&Key::new(Resource(SERVICES), "default", "a"));
+        world.remove(&Key::new(Resource(SLICES), "default", "h"));
+        for name in ["a", "h"] {
+            assert_eq!(order(&mut world, name), [true], "{name} keeps its name");
+            assert!(order(&mut world, name).is_empty());
+        }
     }
 
     #[test]
