@@ -82,6 +82,12 @@ impl FieldErrors {
         }
     }
 
+    /// Adds errors that were collected elsewhere.
+    pub fn extend(&mut self, more: impl IntoIterator<Item = FieldError>) {
+        let left = MAX_ERRORS.saturating_sub(self.0.len());
+        self.0.extend(more.into_iter().take(left));
+    }
+
     fn with_detail(head: String, detail: &str) -> String {
         if detail.is_empty() { head } else { format!("{head}: {detail}") }
     }
@@ -221,11 +227,19 @@ mod tests {
             invalid("Pod", Resource("pods"), "p", &errors.0).message,
             "Pod \"p\" is invalid: spec: Required value"
         );
-        for index in 0..200_000 {
-            errors.required(&path.index(index), "");
+        errors.required(&path.child("a"), "");
+        let message = invalid("Pod", Resource("pods"), "p", &errors.0).message;
+        assert_eq!(message, "Pod \"p\" is invalid: [spec: Required value, spec.a: Required value]");
+    }
+
+    #[test]
+    fn errors_are_bounded_however_they_are_added() {
+        let (mut errors, path) = (FieldErrors::default(), FieldPath::root("spec"));
+        for index in 0..2 * MAX_ERRORS {
+            let mut own = FieldErrors::default();
+            own.required(&path.index(index), "");
+            errors.extend(own.0);
         }
-        let status = invalid("Pod", Resource("pods"), "p", &errors.0);
-        assert!(status.message.starts_with("Pod \"p\" is invalid: [spec: Required value, spec[0]: Required value, "));
-        assert_eq!(status.causes.len(), 200_002);
+        assert_eq!(errors.0.len(), MAX_ERRORS);
     }
 }

@@ -152,9 +152,9 @@ pub fn check_schema(schema: &Value, before: Option<&Value>, path: &FieldPath, er
         let earlier = keyword_errors(before, is_structural, path);
         own.retain(|error| !earlier.contains(error));
     }
-    errors.0.extend(own);
+    errors.extend(own);
     if errors.0.len() == known && has_rules(schema) {
-        errors.0.extend(rules::definition::errors(schema, path, before == Some(schema)));
+        errors.extend(rules::definition::errors(schema, path, before == Some(schema)));
     }
 }
 

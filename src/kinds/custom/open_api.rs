@@ -5,7 +5,7 @@
 use super::check::check_value;
 use super::schema::{has_flag, is_pruned};
 use super::structural::{has, properties, type_of};
-use crate::kinds::{FieldErrors, FieldPath};
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -32,10 +32,10 @@ fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     let mut inner = FieldErrors::default();
     check_value(schema, default, None, &FieldPath::default(), &mut inner);
-    for mut error in inner.0 {
-        error.field = if error.field.is_empty() { path.to_string() } else { path.child(&error.field).to_string() };
-        errors.0.push(error);
-    }
+    errors.extend(inner.0.into_iter().map(|error| {
+        let field = if error.field.is_empty() { path.to_string() } else { path.child(&error.field).to_string() };
+        FieldError { field, ..error }
+    }));
 }
 
 /// Restrictions on a schema at its place in the tree.

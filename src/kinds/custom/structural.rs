@@ -31,7 +31,7 @@ pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         found.forbidden(path, &detail);
     }
     found.0.sort_by_cached_key(ToString::to_string);
-    errors.0.extend(found.0);
+    errors.extend(found.0);
 }
 
 /// Whether a keyword is set.

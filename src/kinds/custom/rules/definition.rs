@@ -72,8 +72,8 @@ pub fn check(schema: &Value, path: &FieldPath, is_unchanged: bool, errors: &mut 
         is_unchanged,
     };
     walk.visit(schema, Place { is_root: true, most: Some(1), ..Place::default() }, path);
-    errors.0.append(&mut walk.form.0);
-    errors.0.append(&mut walk.errors.0);
+    errors.extend(std::mem::take(&mut walk.form.0));
+    errors.extend(std::mem::take(&mut walk.errors.0));
     if walk.total > MOST_OF_A_SCHEMA {
         let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
         walk.costly.iter().for_each(|(path, _)| errors.forbidden(path, detail));

@@ -210,7 +210,7 @@ impl RuleTree {
         if !rule.uses_old && ratchet.is_unchanged() {
             found.warnings.extend(own.0.iter().map(ToString::to_string));
         } else {
-            found.errors.0.append(&mut own.0);
+            found.errors.extend(own.0);
         }
     }
 }

@@ -186,7 +186,7 @@ pub fn check<'v>(volumes: &'v [Volume], path: &FieldPath, errors: &mut FieldErro
         if own.0.is_empty() {
             good.insert(&volume.name, volume);
         }
-        errors.0.append(&mut own.0);
+        errors.extend(own.0);
     }
     good
 }
