@@ -120,7 +120,7 @@ fn slice_of<'a>(slice: &JsonPathSlice, value: FoundValue<'a>) -> PickedValues<'a
         Some(to) => to,
         None => length,
     };
-    if to != from {
+    if slice.index || to != from {
         if from >= length || from < 0 {
             return Err(format!("array index out of bounds: index {from}, length {length}"));
         }
