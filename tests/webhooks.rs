@@ -105,6 +105,28 @@ fn webhooks_change_and_refuse_what_commands_write() {
 }
 
 #[test]
+fn webhook_after_one_that_always_changes_the_object_is_asked_again() {
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let server = HookServer::start(move |path, _| match path {
+        "/one" => {
+            let number = calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+            patch(json!([{"op": "add", "path": "/data", "value": {"n": number.to_string()}}]))
+        }
+        _ => patch(json!([{"op": "add", "path": "/data/m", "value": "1"}])),
+    });
+    let cluster = Cluster::new();
+    let hooks = ["one", "two"].map(|name| {
+        let again = json!({"reinvocationPolicy": "IfNeeded"});
+        let client = client_config(&server, &format!("/{name}"));
+        configuration(MUTATING, name, client, &["configmaps"], again).to_string()
+    });
+    cluster.apply(&hooks.join("\n---\n"));
+    cluster.ok("create configmap a --from-literal=x=y");
+    assert_eq!(cluster.read("configmap/a", "{.data}"), r#"{"m":"1","n":"2"}"#);
+    assert_eq!((server.asked("/one").len(), server.asked("/two").len()), (2, 2));
+}
+
+#[test]
 fn match_conditions_choose_the_requests() {
     let server = HookServer::start(|_, _| patch(json!([{"op": "add", "path": "/data", "value": {"seen": "yes"}}])));
     let cluster = Cluster::new();

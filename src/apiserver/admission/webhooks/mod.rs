@@ -36,12 +36,21 @@ pub const EXEMPT: &str = "admissionregistration.k8s.io";
 /// The webhooks that one request has passed, for the second round.
 #[derive(Default)]
 pub struct WebhookRound {
-    /// The webhooks that the second round asks; `None` in the first.
-    again: Option<BTreeSet<String>>,
-    /// The webhooks with `reinvocationPolicy: IfNeeded` that the first round has asked.
+    /// Whether it is the second.
+    is_second: bool,
+    /// The webhooks that the second round asks.
+    again: BTreeSet<String>,
+    /// The webhooks with `reinvocationPolicy: IfNeeded` that were asked since the last change of the object.
     reinvocable: BTreeSet<String>,
     /// The object as the first round has left it.
     left: Option<Object>,
+}
+
+impl WebhookRound {
+    /// Makes the second round ask the webhooks that have not seen the last change of the object.
+    fn ask_again(&mut self) {
+        self.again.append(&mut self.reinvocable);
+    }
 }
 
 /// A webhook that matches a request.
@@ -58,29 +67,26 @@ struct Called {
 }
 
 /// Asks the mutating webhooks one after another, each with the object that the one before has left. Returns whether one has changed it:
-/// then all plugins run a second time, in which this asks only webhooks with `reinvocationPolicy: IfNeeded` before which nothing else has
-/// seen that change.
+/// then all plugins run a second time, in which this asks only webhooks with `reinvocationPolicy: IfNeeded` that have not seen a change
+/// (`apiserver/pkg/admission/plugin/webhook/mutating/reinvocationcontext.go`). A change of the second round counts, too.
 pub fn mutate(
     txn: &mut dyn Transaction,
     request: &mut AdmissionRequest<'_>,
     round: &mut WebhookRound,
 ) -> ApiResult<bool> {
     let hooks = find_hooks(txn, request.kind, MUTATING)?;
-    let chosen = round.again.take();
-    let is_changed_since = round.left.as_ref().is_some_and(|left| *left != *request.object);
-    let is_chosen = |hook: &Hook, round: &WebhookRound| match &chosen {
-        None => true,
-        Some(chosen) => chosen.contains(&hook.id) || is_changed_since && round.reinvocable.contains(&hook.id),
-    };
-    let (mut is_changed, mut again) = (false, BTreeSet::new());
+    if round.left.take().is_some_and(|left| left != *request.object) {
+        round.ask_again();
+    }
+    let mut is_changed = false;
     for (index, hook) in hooks.iter().flat_map(|configuration| configuration.iter()).enumerate() {
-        if !is_chosen(hook, round) {
+        if round.is_second && !round.again.contains(&hook.id) {
             continue;
         }
         let Some(version) = find_version(txn, hook, request)? else { continue };
         let invocation = Invocation { hook, version };
         let before = request.object.clone();
-        let place = format!("round_{}_index_{index}", u8::from(chosen.is_some()));
+        let place = format!("round_{}_index_{index}", u8::from(round.is_second));
         let patch = match call(txn, &invocation, request, &place)? {
             Some(verdict) => apply(&invocation, request, verdict)?,
             None => None,
@@ -88,14 +94,14 @@ pub fn mutate(
         annotations::note_mutation(txn, hook, &place, *request.object != before, patch);
         if *request.object != before {
             is_changed = true;
-            again.extend(round.reinvocable.iter().cloned());
+            round.ask_again();
         }
         if hook.is_reinvoked {
             round.reinvocable.insert(hook.id.clone());
         }
     }
-    round.left = is_changed.then(|| request.object.clone());
-    round.again = Some(again);
+    round.left = Some(request.object.clone());
+    round.is_second = true;
     Ok(is_changed)
 }
 
