@@ -13,6 +13,7 @@ mod helm;
 mod hostile;
 mod kubectl;
 mod lists;
+mod managers;
 mod openapi;
 mod protobuf;
 mod proxies;

@@ -48,6 +48,10 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     let key = key_of(kind, &object);
     let named = if generated { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };
     let target = target(kind, body, &named, options);
+    // Before admission: what it and the kind add has no owner.
+    if let Some(manager) = &options.manager {
+        managed_fields::update::record_create(kind, &mut object, manager, txn.now());
+    }
     admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
@@ -55,9 +59,6 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     admit(txn, target, &mut object, &mut warnings, admission::validate)?;
     check_free(txn, kind, &key)?;
     warn(kind, body.api_version(), &object, &mut warnings);
-    if let Some(manager) = &options.manager {
-        managed_fields::update::record_create(kind, &mut object, manager, txn.now());
-    }
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
@@ -183,15 +184,18 @@ pub fn warn(kind: &Kind, api_version: &str, object: &Object, warnings: &mut Vec<
     warnings.extend(kind.deprecation(api_version).map(str::to_owned));
 }
 
+/// The beginning of the error about a body that does not fit its kind.
+pub fn misfit_head(kind: &Kind, body: &Object) -> String {
+    let version = if kind.custom.is_some() { body.api_version() } else { kind.version };
+    let version = version.rsplit('/').next().unwrap_or_default();
+    format!("{0} in version {version:?} cannot be handled as a {0}: ", kind.kind)
+}
+
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.
 pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut Vec<String>) -> ApiResult<Object> {
     let mut unknown = Vec::new();
     let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
-    let refuse = |text: String| {
-        let message =
-            format!("{} in version {:?} cannot be handled as a {}: {text}", kind.kind, kind.version, kind.kind);
-        Status::new(Reason::BadRequest, message)
-    };
+    let refuse = |text: String| Status::bad_request(format!("{}{text}", misfit_head(kind, body)));
     let mut object = Object(normalized.map_err(|error| {
         let misfit = Some(error.path.clone()).filter(|path| !path.is_empty());
         Status { misfit, ..refuse(error.to_string()) }

@@ -2,6 +2,7 @@
 
 use super::authorization::check_verb;
 use super::conversion;
+use super::create::misfit_head;
 use super::forward::{ForwardedAction, ForwardedWrite};
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
@@ -73,7 +74,15 @@ fn carry_out(
     let old = conversion::convert(txn, kind, &old, options.api_version.as_deref().unwrap_or(&newest))?.into_owned();
     let base = in_version_of_patch(&old, options);
     let mut new = Object(patched(kind, &base, kind_of_patch, patch)?);
-    // A patch cannot change the type of an object.
+    // An error of decoding the patched object is one about the patch; Kubernetes shows the patch or that object.
+    let shown = match kind_of_patch {
+        PatchType::Strategic => fmt::plain(patch),
+        PatchType::Merge | PatchType::Json => new.0.to_string(),
+    };
+    if kind_of_patch != PatchType::Strategic && new.kind() != base.kind() {
+        return Err(patch_error(&shown, &kinds::wrong_kind(kind, new.api_version(), new.kind())));
+    }
+    // A strategic patch cannot change the type of an object.
     for field in ["apiVersion", "kind"] {
         if let Some(own) = base.value_at(&[field]) {
             new.set(&[field], own.clone());
@@ -83,6 +92,23 @@ fn carry_out(
     if let (Some(_), Some(version)) = (kind.custom, &options.api_version) {
         new.set(&["apiVersion"], version.as_str());
     }
+    check_identity(kind, &new, &old)?;
+    // A patch without resourceVersion relies on none: the edit was made of the object as it stands.
+    if new.text(&["metadata", "resourceVersion"]).is_none() {
+        new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
+    }
+    write_update(txn, kind, &new, part, options).map_err(|status| {
+        let head = misfit_head(kind, &new);
+        match status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) {
+            Some(why) if kind_of_patch == PatchType::Strategic => patch_error(&shown, &strategic_words(why)),
+            Some(why) => patch_error(&shown, why),
+            None => status,
+        }
+    })
+}
+
+/// Refuses a patch that changes the name, the namespace or the uid.
+fn check_identity(kind: &Kind, new: &Object, old: &Object) -> ApiResult<()> {
     if new.namespace() != old.namespace() && new.namespace() != "" {
         let text = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::new(Reason::BadRequest, text));
@@ -104,14 +130,7 @@ fn carry_out(
         };
         return Err(kinds::field::invalid(kind.kind, kind.resource, old.name(), &[field]));
     }
-    // A patch without resourceVersion relies on none: the edit was made of the object as it stands.
-    if new.text(&["metadata", "resourceVersion"]).is_none() {
-        new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
-    }
-    write_update(txn, kind, &new, part, options).map_err(|status| match kind_of_patch {
-        PatchType::Strategic => as_strategic_patch_error(kind, patch, status),
-        _ => status,
-    })
+    Ok(())
 }
 
 /// Returns an object with the field names that its patch uses.
@@ -120,17 +139,15 @@ fn in_version_of_patch<'a>(old: &'a Object, options: &WriteOptions) -> Cow<'a, O
     if is_newer_event { Cow::Owned(Object(event::to_events_group(&old.0))) } else { Cow::Borrowed(old) }
 }
 
-/// Changes an error of decoding to one about the patch: Kubernetes detects it while it merges.
-fn as_strategic_patch_error(kind: &Kind, patch: &Value, status: Status) -> Status {
-    let head = format!("{0} in version {1:?} cannot be handled as a {0}: ", kind.kind, kind.version);
-    let Some(why) = status.message.strip_prefix(&head).filter(|_| status.reason == Reason::BadRequest) else {
-        return status;
-    };
-    // The converter of patches has its own words for a value that is not a number, and names only the type.
+/// The error about a patch, which makes an object that does not fit its kind.
+fn patch_error(shown: &str, why: &str) -> Status {
+    Status::new(Reason::Invalid, format!("patch: Invalid value: {shown:?}: {why}"))
+}
+
+/// The converter of strategic patches has its own words for a value that is not a number, and names only the type.
+fn strategic_words(why: &str) -> String {
     let number = why.rsplit_once(" of type ").filter(|(_, go_type)| ["int32", "int64", "bool"].contains(go_type));
-    let why = number.map_or(why.to_owned(), |(_, go_type)| format!("unrecognized type: {go_type}"));
-    let message = format!("patch: Invalid value: {:?}: {why}", fmt::plain(patch));
-    Status { reason: Reason::Invalid, message, ..status }
+    number.map_or(why.to_owned(), |(_, go_type)| format!("unrecognized type: {go_type}"))
 }
 
 /// The body that a patch makes of an object.

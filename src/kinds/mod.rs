@@ -354,6 +354,18 @@ pub static ALL: &[&Kind] = &[
     &image::KIND,
 ];
 
+/// Returns why an object of another kind is refused, in the words of Kubernetes' converter.
+pub fn wrong_kind(kind: &Kind, api_version: &str, found: &str) -> String {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    match by_kind(api_version, found) {
+        Some(other) => {
+            let group = kind.resource.group().split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            format!("converting ({version}.{}) to ({group}.{}): unknown conversion", other.kind, kind.kind)
+        }
+        None => format!("no kind {found:?} is registered for version {api_version:?}"),
+    }
+}
+
 /// The built-in kind of an object by its `apiVersion` and `kind`. [`KindRegistry::by_kind`] includes custom kinds.
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     ALL.iter().copied().find(|known| fits_kind(known, api_version, kind))

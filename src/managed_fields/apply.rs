@@ -7,7 +7,7 @@ use super::entries::{self, ManagerEntry, ManagerOperation};
 use super::fields::FieldSet;
 use super::granularity::ValueShape;
 use super::typed;
-use super::update::owned;
+use super::update::{owned, version_of};
 use crate::kinds::{Kind, UnknownField};
 use crate::managed_fields::last_applied::{LAST_APPLIED, last_applied};
 use crate::object::{Cause, Object, Reason, Status, Time, time};
@@ -56,12 +56,12 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, applier: Fie
 /// The fields that a configuration sets.
 fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> Result<FieldSet, Status> {
     let wrong = |why: String| {
-        let (version, name) = (kind.api_version(), config.name());
+        let (version, name) = (version_of(kind, config), config.name());
         let version = if version.contains('/') { version } else { format!("/{version}") };
         let place = format!("{}/{name}; {version}, Kind={}", config.namespace(), kind.kind);
         Status::new(Reason::Unknown, format!("failed to create typed patch object ({place}): {why}"))
     };
-    let of = ValueShape::for_kind(kind);
+    let of = ValueShape::for_object(kind, config);
     if kind.custom.is_none() {
         let mut unknown = Vec::new();
         let read = kind.normalized(&config.0, &mut |field| unknown.push(field));
@@ -94,12 +94,12 @@ fn merged(
     wanted: &FieldSet,
     applier: FieldApplier,
 ) -> Result<Object, Conflicts> {
-    let of = ValueShape::for_kind(kind);
+    let of = ValueShape::for_object(kind, config);
     let mut entries = live.map(|live| owners_before(kind, live, applier.now)).unwrap_or_default();
     let mut own = ManagerEntry {
         manager: applier.manager.to_owned(),
         operation: ManagerOperation::Apply,
-        api_version: kind.api_version(),
+        api_version: version_of(kind, config),
         subresource: applier.subresource.to_owned(),
         time: None,
         fields: wanted.clone(),
@@ -145,11 +145,11 @@ fn owners_before(kind: &Kind, live: &Object, now: Time) -> Vec<ManagerEntry> {
     if !entries.is_empty() {
         return entries;
     }
-    let all = typed::created(&live.0, ValueShape::for_kind(kind)).added;
+    let all = typed::created(&live.0, ValueShape::for_object(kind, live)).added;
     vec![ManagerEntry {
         manager: BEFORE.to_owned(),
         operation: ManagerOperation::Update,
-        api_version: kind.api_version(),
+        api_version: version_of(kind, live),
         subresource: String::new(),
         time: Some(time::rfc3339(now)),
         fields: owned(kind, all, ""),
@@ -184,7 +184,7 @@ fn applied_by_client(kind: &Kind, live: &Object) -> Option<FieldSet> {
     if last["apiVersion"] != live.0["apiVersion"] {
         return None;
     }
-    let of = ValueShape::for_kind(kind);
+    let of = ValueShape::for_object(kind, live);
     let changes = typed::changes(&last, &live.0, of);
     let fields = typed::fields(&last, of).ok()?;
     Some(fields.difference(&changes.added).difference(&changes.modified).difference(&changes.removed))

@@ -4,6 +4,7 @@
 //! different keys (`Kind::merge_rules`).
 
 use crate::kinds::{Kind, shapes};
+use crate::object::Object;
 use crate::object::struct_shape::{FieldForm, FieldShape, in_place, map};
 use serde_json::Value;
 
@@ -29,11 +30,11 @@ pub enum ListShape {
 }
 
 impl ValueShape {
-    /// The type of a complete object.
-    pub fn for_kind(kind: &Kind) -> ValueShape {
+    /// The type of a complete object. That of a custom kind belongs to the version in which the object is written.
+    pub fn for_object(kind: &Kind, object: &Object) -> ValueShape {
         match kind.custom {
             Some(custom) => custom
-                .schema(&kind.api_version())
+                .schema(object.api_version())
                 .map_or(ValueShape::Unknown, |schema| ValueShape::Custom(schema, true)),
             None => ValueShape::BuiltIn(in_place(map(kind.shape))),
         }

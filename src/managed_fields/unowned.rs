@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Merges a configuration into an object of a kind. Atomic lists, maps and structs cannot be part of it, since all that it does not
 /// name in them would be lost.
 pub fn merge_without_owner(kind: &Kind, live: &Object, configuration: &Value) -> Result<Value, String> {
-    let of = ValueShape::for_kind(kind);
+    let of = ValueShape::for_object(kind, live);
     let mut atomics = Vec::new();
     find_atomics(configuration, of, "", &mut atomics);
     if !atomics.is_empty() {

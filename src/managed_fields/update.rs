@@ -25,7 +25,8 @@ const UNOWNED: [&str; 10] = [
 /// Records the writer of a new object as the owner of all its fields.
 pub fn record_create(kind: &Kind, object: &mut Object, manager: &FieldManager, now: Time) {
     let mut entries = Vec::new();
-    transfer_ownership(kind, &mut entries, typed::created(&object.0, ValueShape::for_kind(kind)), manager, now);
+    let changes = typed::created(&object.0, ValueShape::for_object(kind, object));
+    transfer_ownership((kind, version_of(kind, object)), &mut entries, changes, manager, now);
     entries::write(object, entries);
 }
 
@@ -47,18 +48,23 @@ pub fn record_update(kind: &Kind, old: &Object, new: &mut Object, manager: Optio
         }
         return;
     };
-    let changes = typed::changes(&old.0, &new.0, ValueShape::for_kind(kind));
+    let changes = typed::changes(&old.0, &new.0, ValueShape::for_object(kind, new));
     let mut owners = if has_own { entries::read(new) } else { Vec::new() };
     if owners.is_empty() {
         owners = entries::read(old);
     }
-    transfer_ownership(kind, &mut owners, changes, manager, now);
+    transfer_ownership((kind, version_of(kind, new)), &mut owners, changes, manager, now);
     entries::write(new, owners);
+}
+
+/// Returns the version that an entry of this writer names: a custom kind has fields of its own in each version.
+pub fn version_of(kind: &Kind, object: &Object) -> String {
+    if kind.custom.is_some() { object.api_version().to_owned() } else { kind.api_version() }
 }
 
 /// Transfers the ownership of changed fields to the writer.
 fn transfer_ownership(
-    kind: &Kind,
+    (kind, api_version): (&Kind, String),
     entries: &mut Vec<ManagerEntry>,
     changes: FieldChanges,
     manager: &FieldManager,
@@ -72,7 +78,7 @@ fn transfer_ownership(
     let mut own = ManagerEntry {
         manager: manager.name.clone(),
         operation: ManagerOperation::Update,
-        api_version: kind.api_version(),
+        api_version,
         subresource: manager.subresource.to_owned(),
         time: Some(time::rfc3339(now)),
         fields: FieldSet::default(),

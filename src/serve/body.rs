@@ -179,13 +179,7 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
         )));
     }
     let version = found.0.rsplit('/').next().unwrap_or_default();
-    let why = match kinds::by_kind(found.0, found.1) {
-        Some(other) => {
-            let group = kind.resource.group().split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-            format!("converting ({version}.{}) to ({group}.{}): unknown conversion", other.kind, kind.kind)
-        }
-        None => format!("no kind {:?} is registered for version {:?}", found.1, found.0),
-    };
+    let why = kinds::wrong_kind(kind, found.0, found.1);
     Err(Status::bad_request(format!("{} in version {version:?} cannot be handled as a {}: {why}", found.1, kind.kind)))
 }
 

@@ -38,16 +38,16 @@ pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions
     Ok(WriteOptions {
         field_validation,
         dry_run: dry_run(request, of, None)?,
-        manager: manager(request),
+        manager: Some(manager(request)),
         api_version: None,
     })
 }
 
-/// Returns the field manager: `fieldManager`, else the client's user agent.
-fn manager(request: &ApiRequest) -> Option<FieldManager> {
-    let agent = request.agent.split('/').next().filter(|agent| !agent.is_empty());
-    let name = request.parameter("fieldManager").or(agent)?;
-    Some(FieldManager { name: name.to_owned(), subresource: "" })
+/// Returns the field manager: `fieldManager`, else the client's user agent, else `unknown` (`managedfields/internal/buildmanagerinfo.go`).
+fn manager(request: &ApiRequest) -> FieldManager {
+    let agent = request.agent.split('/').next().unwrap_or_default();
+    let named = request.parameter("fieldManager").unwrap_or(agent);
+    FieldManager { name: if named.is_empty() { "unknown" } else { named }.to_owned(), subresource: "" }
 }
 
 fn dry_run(request: &ApiRequest, of: &str, in_body: Option<&Value>) -> ServeResult<bool> {

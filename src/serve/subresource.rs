@@ -13,8 +13,9 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::reviews;
 use super::streaming;
-use super::write::{change, check_name, patch_part, replace_part, written};
+use super::write::{applier, change, check_name, configuration, is_apply, patch_part, replace_part, written};
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
+use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::bind::bind;
 use crate::apiserver::connect::connect;
 use crate::apiserver::conversion::convert;
@@ -23,11 +24,11 @@ use crate::apiserver::object_parts::{self, ObjectPart};
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::rescale::rescale;
-use crate::apiserver::scale::scale;
+use crate::apiserver::scale::{desired_replicas, scale};
 use crate::apiserver::tokens;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::update::{UpdatePart, update};
-use crate::apiserver::{Api, ApiResult, WriteOptions};
+use crate::apiserver::{Api, ApiResult, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
@@ -212,6 +213,7 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
     let show = ReadPresentation::from_request(request, asked)?;
     let key = asked.key();
     let requested = match request.method.as_str() {
+        "PATCH" if is_apply(request) => return apply_scale(api, request, asked, &show),
         "PUT" => {
             let requested = Object(body::value(request, ("autoscaling/v1", "Scale"))?);
             check_name(&requested, asked.name)?;
@@ -243,7 +245,38 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
     })?;
     let object = show.converted_object(api, Object::clone(&reply.object))?;
     let scaled = scale(asked.kind, &object);
-    Ok(written(&show, 200, crate::apiserver::WriteReply { object: scaled.into(), ..reply }))
+    Ok(written(&show, 200, WriteReply { object: scaled.into(), ..reply }))
+}
+
+/// Applies a Scale: its manager owns the number of replicas, which is a field of the object.
+fn apply_scale(
+    api: &mut Api,
+    request: &ApiRequest,
+    asked: &ResolvedTarget<'_>,
+    show: &ReadPresentation,
+) -> ServeResult {
+    let options = options::write_options(request, "PatchOptions")?;
+    let (manager, force) = (applier(request)?, request.flag("force"));
+    let wanted = Object(configuration(request, "autoscaling/v1")?);
+    if wanted.value_at(&["metadata", "name"]).is_some() {
+        check_name(&wanted, asked.name)?;
+    }
+    let key = asked.key();
+    let head = json!({"apiVersion": asked.api_version, "kind": asked.kind.kind, "metadata": {"name": asked.name}});
+    let mut config = Object(head);
+    if !key.namespace.is_empty() {
+        config.set(&["metadata", "namespace"], &*key.namespace);
+    }
+    if wanted.value_at(&["spec", "replicas"]).is_some() {
+        config.set(&asked.kind.replicas().0, desired_replicas(&wanted)?);
+    }
+    let done = api.write(options.dry_run, |txn| {
+        exact(txn, &key)?;
+        apply_patch(txn, asked.kind, &config, (manager, force), UpdatePart::Scale, &options)
+    })?;
+    let object = show.converted_object(api, done.object)?;
+    let scaled = scale(asked.kind, &object);
+    Ok(written(show, 200, WriteReply::changed(scaled, done.warnings)))
 }
 
 /// An update of a Scale.

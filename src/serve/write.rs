@@ -113,21 +113,36 @@ pub fn change(request: &ApiRequest) -> ServeResult<(PatchType, Value)> {
 }
 
 /// Whether a patch is a server-side apply.
-fn is_apply(request: &ApiRequest) -> bool {
+pub fn is_apply(request: &ApiRequest) -> bool {
     request.content_type.split(';').next().unwrap_or_default().trim() == "application/apply-patch+yaml"
+}
+
+/// Returns the manager of a server-side apply, which has to be named.
+pub fn applier(request: &ApiRequest) -> ServeResult<&str> {
+    request.parameter("fieldManager").ok_or_else(|| {
+        let message = "Required value: is required for apply patch".to_owned();
+        options::wrong("PatchOptions", "fieldManager", "FieldValueRequired", message)
+    })
+}
+
+/// Reads the configuration of a server-side apply, which has to name its version.
+pub fn configuration(request: &ApiRequest, api_version: &str) -> ServeResult<Value> {
+    let read = body::from_yaml(&request.body);
+    let config = read.map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
+    match config["apiVersion"].as_str().unwrap_or_default() {
+        found if found == api_version => Ok(config),
+        found => Err(Status::bad_request(format!(
+            "Incorrect version specified in apply patch. Specified patch version: {found}, expected: {api_version}"
+        ))),
+    }
 }
 
 /// Applies a configuration to an object or its status; creates a missing object.
 fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     let options = options::write_options(request, "PatchOptions")?;
-    let Some(manager) = request.parameter("fieldManager") else {
-        let message = "Required value: is required for apply patch".to_owned();
-        return Err(options::wrong("PatchOptions", "fieldManager", "FieldValueRequired", message));
-    };
-    let bad = |text: String| Status::new(Reason::BadRequest, text);
-    let read = body::from_yaml(&request.body);
-    let mut config = body::check_object(read.map_err(|why| bad(format!("error decoding YAML: {why}")))?, asked)?;
+    let manager = applier(request)?;
+    let mut config = body::check_object(configuration(request, &asked.api_version)?, asked)?;
     let is_unnamed = config.value_at(&["metadata", "name"]).is_none_or(Value::is_null);
     if !is_unnamed {
         check_name(&config, asked.name)?;

@@ -153,8 +153,11 @@ fn replace(
         UpdatePart::Main | UpdatePart::Finalize => whole(txn, target, body, (part, &old), options, &mut warnings)?,
     };
     raise_generation(kind, &mut object, &old);
-    let manager = part.written_by(options.manager.as_ref());
-    put_update(txn, (kind, &key), object, old, manager.as_ref(), warnings)
+    if !matches!(part, UpdatePart::Main | UpdatePart::Finalize) {
+        let manager = part.written_by(options.manager.as_ref());
+        managed_fields::update::record_update(kind, &old, &mut object, manager.as_ref(), txn.now());
+    }
+    put_update(txn, (kind, &key), object, old, warnings)
 }
 
 /// Replaces the status alone, as loops write it.
@@ -203,9 +206,10 @@ fn update_status(
         Some(status) => object.set(&["status"], status),
         None => drop(object.unset(&["status"])),
     }
-    let object = admitted_part(txn, target, object, &old, &mut warnings, with_status)?;
+    let mut object = admitted_part(txn, target, object, &old, &mut warnings, with_status)?;
     refuse(kind, &object, &kinds::metadata::validate_metadata(&object, Some(&old), kind))?;
-    put_update(txn, (kind, key), object, old, manager.as_ref(), warnings)
+    managed_fields::update::record_update(kind, &old, &mut object, manager.as_ref(), txn.now());
+    put_update(txn, (kind, key), object, old, warnings)
 }
 
 /// Returns the status to store, checked if the kind has rules for it.
@@ -282,6 +286,10 @@ fn rescaled(
     let mut object = old.clone();
     let replicas = body.value_at(&kind.replicas().0).cloned();
     object.set(&kind.replicas().0, replicas.unwrap_or_default());
+    // A server-side apply has set them.
+    if let Some(managers) = body.value_at(&["metadata", "managedFields"]) {
+        object.set(&["metadata", "managedFields"], managers.clone());
+    }
     let (old_scale, mut seen) = (scale(kind, old), scale(kind, &object));
     let mut request = target.request(txn, &mut seen, Some(&old_scale), warnings);
     admission::mutate(txn, &mut request)?;
@@ -435,6 +443,9 @@ fn whole(
     keep_other_parts(kind, &mut object, old, part);
     metadata::carry_over(&mut object, old);
     (kind.prepare)(&mut object, Some(old));
+    // Before admission: what it changes gets no owner.
+    let manager = part.written_by(options.manager.as_ref());
+    managed_fields::update::record_update(kind, old, &mut object, manager.as_ref(), txn.now());
     let mut request = target.request(txn, &mut object, Some(old), warnings);
     admission::mutate(txn, &mut request)?;
     check(txn, kind, body.api_version(), request.object, Some(old))?;
@@ -449,12 +460,10 @@ fn whole(
 fn put_update(
     txn: &mut dyn Transaction,
     (kind, key): (&Kind, &Key),
-    mut object: Object,
+    object: Object,
     old: Arc<Object>,
-    manager: Option<&FieldManager>,
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
-    managed_fields::update::record_update(kind, &old, &mut object, manager, txn.now());
     if metadata::is_unchanged(&object, &old) && conversion::is_in_storage_form(txn, kind, key)? {
         return Ok(WriteReply::unchanged(old, warnings));
     }
