@@ -19,7 +19,7 @@ pub fn container_environment(pod: &LocalPod, member: &PodContainer, ip: &str) ->
         variables.push(name, value, left)?;
     }
     for source in member.spec.env_from.iter().flatten() {
-        for (name, value) in all_of(pod, source)? {
+        for (name, value) in variables_from_source(pod, source)? {
             variables.push(name, value, left)?;
         }
     }
@@ -42,12 +42,17 @@ fn value_of(
 ) -> Result<Option<String>, String> {
     let value = variable.value.as_deref().unwrap_or_default();
     match &variable.value_from {
-        Some(source) if value.is_empty() => from(pod, member, source, ip),
+        Some(source) if value.is_empty() => resolve_source(pod, member, source, ip),
         _ => known.expand(value, &pod.start_bytes).map(Some),
     }
 }
 
-fn from(pod: &LocalPod, member: &PodContainer, source: &EnvVarSource, ip: &str) -> Result<Option<String>, String> {
+fn resolve_source(
+    pod: &LocalPod,
+    member: &PodContainer,
+    source: &EnvVarSource,
+    ip: &str,
+) -> Result<Option<String>, String> {
     if let Some(field) = &source.field_ref {
         return fields::field(pod, &field.field_path, ip).map(Some);
     }
@@ -120,7 +125,7 @@ fn key_of(pod: &LocalPod, source: &EnvSource, name: &str, key: &str, optional: b
 }
 
 /// Every key of a ConfigMap or Secret, with the prefix.
-fn all_of(pod: &LocalPod, source: &EnvFromSource) -> Result<Vec<(String, String)>, String> {
+fn variables_from_source(pod: &LocalPod, source: &EnvFromSource) -> Result<Vec<(String, String)>, String> {
     let (kind, name, optional) = if let Some(map) = &source.config_map_ref {
         (&CONFIG_MAP, &map.name, map.optional)
     } else if let Some(secret) = &source.secret_ref {

@@ -53,15 +53,12 @@ impl<'f> Layer<'f> {
         mut resources: BuildResources,
         warnings: &mut Vec<String>,
     ) -> BuildResult<BuildResources> {
-        let named = self.file.resources.iter().map(|path| ("resources", path));
-        let named: Vec<_> = named.chain(self.file.bases.iter().map(|path| ("bases", path))).collect();
-        let mut counts = (0, 0);
-        for (field, path) in named {
-            let count = if field == "bases" { &mut counts.1 } else { &mut counts.0 };
-            self.resource(&mut resources, path, warnings).map_err(|why| {
-                self.with_hint(format!("accumulating resources: {why}"), &format!("{field}[{count}]"))
-            })?;
-            *count += 1;
+        for (field, paths) in [("resources", self.file.resources.clone()), ("bases", self.file.bases.clone())] {
+            for (at, path) in paths.iter().enumerate() {
+                self.resource(&mut resources, path, warnings).map_err(|why| {
+                    self.with_hint(format!("accumulating resources: {why}"), &format!("{field}[{at}]"))
+                })?;
+            }
         }
         for (at, path) in self.file.configurations.iter().enumerate() {
             let rules = self.root.read(self.files, path).and_then(|text| Rules::read(&text));

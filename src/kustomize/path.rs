@@ -17,14 +17,14 @@ pub enum FieldStep {
 
 /// Splits a path into steps at dots, except in brackets and after a backslash.
 pub fn parse(path: &str) -> Vec<FieldStep> {
-    let (mut names, mut name, mut path_prefix) = (Vec::new(), String::new(), false);
+    let (mut names, mut name, mut is_in_brackets) = (Vec::new(), String::new(), false);
     let mut letters = path.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' if letters.peek() == Some(&'.') => name.extend(letters.next()),
-            '.' if !path_prefix => names.push(std::mem::take(&mut name)),
+            '.' if !is_in_brackets => names.push(std::mem::take(&mut name)),
             letter => {
-                path_prefix = (path_prefix || letter == '[') && letter != ']';
+                is_in_brackets = (is_in_brackets || letter == '[') && letter != ']';
                 name.push(letter);
             }
         }
@@ -34,11 +34,11 @@ pub fn parse(path: &str) -> Vec<FieldStep> {
 }
 
 fn step(name: &str) -> FieldStep {
-    let path_prefix = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    match (name, path_prefix.and_then(|path_prefix| path_prefix.split_once('='))) {
+    let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match (name, bracketed.and_then(|bracketed| bracketed.split_once('='))) {
         ("*", _) => FieldStep::Each,
         (_, Some((key, value))) => FieldStep::Where(key.to_owned(), value.to_owned()),
-        _ => FieldStep::Name(path_prefix.unwrap_or(name).to_owned()),
+        _ => FieldStep::Name(bracketed.unwrap_or(name).to_owned()),
     }
 }
 

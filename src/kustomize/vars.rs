@@ -166,7 +166,7 @@ fn expand(text: &str, values: &HashMap<String, Value>) -> Value {
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let name = rest.strip_prefix("$(").and_then(|path_prefix| path_prefix.split_once(')'));
+        let name = rest.strip_prefix("$(").and_then(|rest| rest.split_once(')'));
         match name {
             _ if rest.starts_with("$$") => {
                 out.push('$');

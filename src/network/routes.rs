@@ -49,9 +49,12 @@ fn plan(world: &World, key: &Key) -> Plan {
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.orders.routes.get(key);
     let text = |at: &str, why: &str| {
-        format!("the rest of the machine does not reach it at {at}: {why}; pods with the pod network do")
+        format!(
+            "cannot listen at {at} for programs outside of pods: {why}. Pods in the pod network still reach the Service."
+        )
     };
-    // Nobody asked for the Service of the API, whose port 443 an ordinary user may not bind: pods reach it, and the machine has the server.
+    // The Service of the API is not reported: users did not create it, and programs of the machine use the server directly. An ordinary user
+    // may not bind its port 443.
     if !is_api(key) {
         report_blocked(world, key, &mut plan, text);
     }

@@ -185,7 +185,7 @@ impl ControlLoop {
             world.runs_as = machine.runs_as();
             world.lowest_port = machine.lowest_port();
             world.resolver = machine.resolver();
-            world.unlimited = machine.unlimited();
+            world.unlimited = machine.unenforced_limits_reason();
         }
         world.pod_network = pod_network && !self.settings.host_network;
         world.host_uses_services = pod_network && self.settings.host_network;

@@ -149,7 +149,9 @@ async fn relay_both_ways(client: &mut TcpStream, server: &mut TcpStream) -> io::
             let is_more = BYTES.with_borrow_mut(|bytes| {
                 let until = Instant::now() + POLL_TIME;
                 loop {
-                    if there.peek_bytes(bytes, client, server)? | back.peek_bytes(bytes, server, client)? {
+                    if there.copy_without_waiting(bytes, client, server)?
+                        | back.copy_without_waiting(bytes, server, client)?
+                    {
                         return Ok(true);
                     }
                     if Instant::now() >= until {
@@ -265,7 +267,7 @@ impl RelayDirection {
     }
 
     /// Copies available data without waiting. Returns whether there was any.
-    fn peek_bytes(&mut self, bytes: &mut [u8], from: &TcpStream, to: &TcpStream) -> io::Result<bool> {
+    fn copy_without_waiting(&mut self, bytes: &mut [u8], from: &TcpStream, to: &TcpStream) -> io::Result<bool> {
         if self.has_ended || self.at < self.left.len() {
             return Ok(false);
         }

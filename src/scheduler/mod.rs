@@ -151,10 +151,11 @@ pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a SchedulerProfil
     world.settings.profiles.iter().find(|profile| Some(&profile.name) == name)
 }
 
-/// Fewer nodes than this are all looked at; and at least as many are found to fit, where there are (Kubernetes: `minFeasibleNodesToFind`).
+/// In a cluster with fewer nodes than this, every node is filtered. In a larger one, filtering stops after at least this many feasible nodes
+/// (Kubernetes: `minFeasibleNodesToFind`).
 const MIN_FEASIBLE_NODES: usize = 100;
 
-/// After how many nodes that fit no more are looked at: the fewer in proportion, the more there are
+/// Returns the number of feasible nodes after which filtering stops. Their percentage falls as the cluster grows
 /// (Kubernetes: `numFeasibleNodesToFind`).
 fn nodes_to_find(profile: &SchedulerProfile, nodes: usize) -> usize {
     let percentage = match profile.percentage {

@@ -138,7 +138,7 @@ const CLAIMS: &[Claim] = &[
     ("runtime/probe", "decides what a failure means", &["crate::kubelet"]),
     (
         "runtime/shim",
-        "starts an attempt that was not ordered",
+        "starts an attempt that no leader ordered",
         &["crate::controllers", "crate::scheduler", "crate::kubelet"],
     ),
     ("runtime/shim/start_inputs", "looks into a folder", &["std::fs::read_dir", "rustix::fs::Dir"]),

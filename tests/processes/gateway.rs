@@ -124,8 +124,9 @@ fn used_node_port_is_reported() {
         (31_000..32_000).find_map(|port| Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))).unwrap();
     let ports = format!("type: NodePort, ports: [{{port: 8000, targetPort: 8080, nodePort: {port}}}]");
     cluster.apply(&web("web", "", &ports));
-    let told = format!("the rest of the machine does not reach it at 127.0.0.1:{port}/TCP: address already in use: ");
-    let holder = format!("(pid {}) listens there; pods with the pod network do", std::process::id());
+    let told = format!("cannot listen at 127.0.0.1:{port}/TCP for programs outside of pods: address already in use: ");
+    let holder =
+        format!("(pid {}) listens there. Pods in the pod network still reach the Service.", std::process::id());
     cluster.until("an event reports it", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
     assert!(why().contains(&told) && why().contains(&holder), "{}", why());

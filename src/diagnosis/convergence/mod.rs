@@ -76,7 +76,7 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
         "jobs.batch" | "daemonsets.apps" => false,
         _ => row.controller().is_some(),
     };
-    if !is_judged(row.key.resource) {
+    if !can_fail_to_converge(row.key.resource) {
         return reachability::missing(world, row);
     }
     if told_by_owner {
@@ -87,7 +87,7 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
 }
 
 /// Whether objects of this resource can fail to converge; others converge by existing.
-fn is_judged(resource: Resource) -> bool {
+fn can_fail_to_converge(resource: Resource) -> bool {
     matches!(
         resource.0,
         "deployments.apps"
@@ -106,7 +106,7 @@ pub fn missing_of(resource: Resource, object: &Object) -> Option<String> {
         "pods" => pod(object),
         "jobs.batch" => job(object),
         "daemonsets.apps" => daemon_set(object),
-        _ if is_judged(resource) => replicas(object),
+        _ if can_fail_to_converge(resource) => replicas(object),
         _ => None,
     }
 }

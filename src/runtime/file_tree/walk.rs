@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 
 /// Levels that are entered at most. Each takes some memory, and a pod chooses how many there are.
 const DEEPEST: usize = 65_536;
-/// Bytes of entries that are read from a folder at once; names of subfolders wait in as many.
+/// Bytes of one read of a folder's entries. Names of its subfolders are kept until they are entered, at most as many bytes.
 const BLOCK: usize = 8 * 1024;
 /// As [`BLOCK`], below [`SHALLOW`] levels, so that all levels together stay small. The longest entry has 280 bytes.
 const DEEP_BLOCK: usize = 512;

@@ -248,7 +248,7 @@ impl Machine {
     }
 
     /// Returns why limits of pods are not enforced on this machine; `None` when they are.
-    pub fn unlimited(&self) -> Option<Str> {
+    pub fn unenforced_limits_reason(&self) -> Option<Str> {
         let lacks = match &self.context.limits {
             Ok(tree) => tree.lacks(),
             Err(why) => Some(limits::without_groups(why)),

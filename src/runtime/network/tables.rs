@@ -125,7 +125,7 @@ impl NetworkTables {
         }
     }
 
-    /// Returns the text of a table's file; `None` when it does not exist. A file that cannot be read (for lack of
+    /// Returns the text of a table's file; empty when it does not exist. A file that cannot be read (for lack of
     /// descriptors, say) is an error, and the next call reads it again.
     pub fn text(&self, folder: &'static str, name: impl Into<TableName>) -> io::Result<Rc<str>> {
         let at = (folder, name.into());

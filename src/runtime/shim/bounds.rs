@@ -39,7 +39,7 @@ impl Shim {
         self.live.iter().any(is_watched).then(|| Instant::now() + CLOSE)
     }
 
-    pub(super) fn look_at_bounds(&mut self) {
+    pub(super) fn check_bounds(&mut self) {
         if self.next_look.is_none_or(|at| at > Instant::now()) {
             return;
         }

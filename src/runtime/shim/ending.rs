@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
 const TICK: i64 = 10_000_000;
 /// Time for which the mounts of an ended container are kept: restarts come first.
-const SPENT: Duration = Duration::from_secs(2);
+const MOUNTS_KEPT_FOR: Duration = Duration::from_secs(2);
 
 impl Shim {
     /// An attempt has ended when its main process has and nothing that it started is left, as in a pid namespace.
@@ -71,9 +71,9 @@ impl Shim {
         if let Some(known) = self.record.containers.get_mut(&live.name) {
             known.state = RecordedState::Ended(end);
         }
-        self.idle = Instant::now();
+        self.idle_since = Instant::now();
         self.publish(&live.name);
-        self.spent.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + SPENT)));
+        self.retired_mounts.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + MOUNTS_KEPT_FOR)));
         if !has_successor {
             self.leave_groups(&live.launch.groups);
         }

@@ -2,7 +2,7 @@
 //!
 //! Knows: its pod's processes, their pipes, their logs and the record of their starts and ends. One thread, one `poll`.
 //! It is the subreaper of the pod's processes: no process that a container starts escapes it, however it forks.
-//! Never: starts an attempt that was not ordered; it does what a leader asks, and refuses requests of earlier leaders and for earlier attempts.
+//! Never: starts an attempt that no leader ordered. It refuses requests of earlier leaders and requests for earlier attempts.
 //!
 //! SIGHUP and SIGINT are ignored. SIGTERM means that the machine shuts down or that a user ends every kloop process: containers keep
 //! running, and the shim exits when the last one has ended. Otherwise it exits a while after the last one has ended, unless a container
@@ -146,9 +146,9 @@ struct Shim {
     /// Interval for checking killed processes.
     kill_pause: Duration,
     /// Mounts of ended attempts, and when to unmount them: that takes the kernel a while, and the next attempt starts first.
-    spent: Vec<(OwnedFd, Instant)>,
+    retired_mounts: Vec<(OwnedFd, Instant)>,
     /// Since when no process has run and no request has come.
-    idle: Instant,
+    idle_since: Instant,
     /// When limits without a control group are checked next; `None` when there are none.
     next_look: Option<Instant>,
     /// Base mounts for views of files.
@@ -189,8 +189,8 @@ impl Shim {
             next_mark: 0,
             removing: false,
             kill_pause: KILL_PAUSE,
-            spent: Vec::new(),
-            idle: Instant::now(),
+            retired_mounts: Vec::new(),
+            idle_since: Instant::now(),
             next_look: None,
             base_mounts,
             shm: None,
@@ -206,13 +206,13 @@ impl Shim {
             for source in self.wait()? {
                 self.serve(source);
             }
-            self.tell_denied();
-            self.tell_binds();
+            self.report_denials();
+            self.report_binds();
             self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap_children();
             self.meet_deadlines();
-            self.look_at_stops();
-            self.look_at_bounds();
+            self.check_stops();
+            self.check_bounds();
             self.finish_ended();
             self.prepare_due_standbys();
             self.dismiss_successors();
@@ -221,9 +221,9 @@ impl Shim {
             self.settle_attached();
             self.announce();
             self.compare_standbys();
-            self.spent.retain(|(_, until)| *until > Instant::now());
+            self.retired_mounts.retain(|(_, until)| *until > Instant::now());
             if self.removing && self.is_empty() {
-                self.spent.clear();
+                self.retired_mounts.clear();
                 self.pause.take().into_iter().for_each(PauseProcess::end);
                 // The leader sees that this shim has ended without a report, removes what is left itself, or tells why it cannot.
                 if volumes::remove(&self.pod).is_ok() {
@@ -256,9 +256,9 @@ impl Shim {
 
     fn may_leave(&mut self) -> bool {
         let is_ordered = self.signals.is_told_to_leave();
-        let may = self.live.is_empty() && (is_ordered || self.idle.elapsed() >= LINGER) && self.is_empty();
+        let may = self.live.is_empty() && (is_ordered || self.idle_since.elapsed() >= LINGER) && self.is_empty();
         if may && !is_ordered && self.keeps_memory() {
-            self.idle = Instant::now();
+            self.idle_since = Instant::now();
             return false;
         }
         may
@@ -273,7 +273,7 @@ impl Shim {
     }
 
     /// Reports connections that policies denied, each at most once in [`QUIET`].
-    fn tell_denied(&mut self) {
+    fn report_denials(&mut self) {
         let denials: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
         for denial in denials {
             let now = Instant::now();
@@ -286,7 +286,7 @@ impl Shim {
     }
 
     /// Reports ports that could not be bound, or were bound elsewhere.
-    fn tell_binds(&mut self) {
+    fn report_binds(&mut self) {
         let binds: Vec<BindReport> = self.guards.iter_mut().filter_map(FilterListener::bind_report).collect();
         binds.into_iter().for_each(|bind| self.tell_all(&ShimAnswer::Bind(bind)));
     }

@@ -154,7 +154,7 @@ impl Shim {
         self.awaited.remove(&name);
         // Memory written by the previous attempt would count for this one.
         if launch.has_memory_bound() {
-            self.spent.clear();
+            self.retired_mounts.clear();
         }
         let oom_kills = group::oom_kills(&launch.groups);
         let state = match self.launch(launch) {
@@ -186,7 +186,7 @@ impl Shim {
                 RecordedState::Refused { reason: refused.reason.into(), message: refused.message, at: now_nanos() }
             }
         };
-        self.idle = Instant::now();
+        self.idle_since = Instant::now();
         self.record.containers.insert(name.clone(), ContainerRecord::started(attempt, state, before));
         self.publish(&name);
     }

@@ -109,7 +109,7 @@ impl LiveContainer {
 
 impl Shim {
     /// Looks again at processes whose stop signal may not have reached their program.
-    pub(super) fn look_at_stops(&mut self) {
+    pub(super) fn check_stops(&mut self) {
         let now = Instant::now();
         self.live.iter_mut().for_each(|live| live.look_at_stop(now));
     }

@@ -132,9 +132,9 @@ impl Shim {
         let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
         let leave = self.live.is_empty().then(|| match self.signals.is_told_to_leave() {
             true => Instant::now() + KILL_PAUSE,
-            false => (self.idle + LINGER).max(Instant::now() + KILL_PAUSE),
+            false => (self.idle_since + LINGER).max(Instant::now() + KILL_PAUSE),
         });
-        let spent = self.spent.iter().map(|(_, until)| *until);
+        let spent = self.retired_mounts.iter().map(|(_, until)| *until);
         let waits = self.successors.iter().filter_map(StandbyAttempt::until);
         let prepare_at = self.live.iter().filter_map(|live| live.prepare_at);
         let blocked = self.live.iter().filter_map(|live| live.sent_stop.as_ref().map(SentStop::next_look));

@@ -46,7 +46,7 @@ pub fn main() -> io::Result<()> {
         match unsafe { libc::fork() } {
             0 => {
                 drop(control);
-                return born(&folder, leader, base_mounts);
+                return run_shim(&folder, leader, base_mounts);
             }
             pid => {
                 // When the fork has failed, the control plane sees its connection close and asks again.
@@ -60,7 +60,7 @@ pub fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn born(folder: &[u8], leader: OwnedFd, mut base_mounts: BaseMountsState) -> io::Result<()> {
+fn run_shim(folder: &[u8], leader: OwnedFd, mut base_mounts: BaseMountsState) -> io::Result<()> {
     set_child_reaping(true);
     setsid()?;
     base_mounts.inherit();

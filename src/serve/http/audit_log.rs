@@ -25,7 +25,7 @@ const WAITING: usize = 10_000;
 const LARGEST: u64 = 100 << 20;
 const KEPT: usize = 10;
 /// Time for the last events when the server ends.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A log and its policy.
 pub struct AuditLog {
@@ -71,7 +71,7 @@ impl AuditLog {
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
         if self.queue.try_send(LogEntry::Flush(done)).is_ok() {
-            let _ = written.recv_timeout(FAREWELL);
+            let _ = written.recv_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 

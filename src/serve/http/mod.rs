@@ -89,19 +89,19 @@ use turns::{Turn, Turns};
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for a client to authenticate, from its connection on.
-const GREETING: Duration = Duration::from_secs(5);
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections, which also is at most a quarter of this process's descriptors, because pods need some.
 const MOST_CONNECTIONS: usize = 4096;
 /// Maximum number of concurrent requests.
-const HANDS: usize = 16;
+const MAX_REQUESTS: usize = 16;
 /// Maximum number of concurrent requests of unauthenticated clients.
-const ANONYMOUS_HANDS: usize = 2;
+const MAX_ANONYMOUS_REQUESTS: usize = 2;
 /// Maximum number of concurrent measurements of pods and nodes.
-const MEASURING_HANDS: usize = 2;
+const MAX_MEASUREMENTS: usize = 2;
 /// Maximum number of concurrent requests for OpenAPI documents, which are long.
-const DOCUMENT_HANDS: usize = 2;
+const MAX_DOCUMENT_REQUESTS: usize = 2;
 /// Maximum number of threads that make pieces of long lists, because each keeps some memory; fewer where processors are few.
-const LIST_HANDS: usize = 4;
+const MAX_LIST_THREADS: usize = 4;
 /// Maximum number of headers of a request, such as those that name the groups of an impersonated user. The table for them is filled anew for
 /// each request.
 const MOST_HEADERS: usize = 256;
@@ -112,7 +112,7 @@ const STREAMS: u32 = 250;
 /// Maximum number of bytes that an HTTP/2 connection buffers for a client that does not read.
 const UNREAD: usize = 256 << 10;
 /// Time for running requests when the server ends.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a body in bytes, as in Kubernetes.
 const LARGEST: usize = yaml::MAX_BYTES;
 /// The writer's name in the log of the store.
@@ -192,7 +192,7 @@ impl HttpServer {
 
     /// Serves until `stop` completes.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let runtime = turns::make_runtime(HANDS)?;
+        let runtime = turns::make_runtime(MAX_REQUESTS)?;
         let advertised = self.advertised_address();
         use_mimalloc();
         let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane } = self;
@@ -216,7 +216,7 @@ impl HttpServer {
             Ok(())
         });
         // Waits for running writes.
-        runtime.shutdown_timeout(FAREWELL);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         if let Some(audit) = audit {
             audit.flush();
         }
@@ -241,7 +241,7 @@ fn accept_clients(listener: TcpListener, shared: Arc<ServerState>) -> JoinHandle
 
 /// Accepts one connection: by its first byte it is TLS or plain HTTP.
 async fn accept_connection(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
-    let until = Instant::now() + GREETING;
+    let until = Instant::now() + AUTHENTICATION_TIMEOUT;
     let address = client.peer_addr().ok().map(|address| address.ip());
     let plain = Arc::new(ClientFacts { address, ..ClientFacts::default() });
     let Some(tls) = shared.tls.clone() else {
@@ -334,7 +334,7 @@ async fn respond(
         Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() }))
     });
     let client = (&*connection, &*facts, audited.as_ref());
-    let answer = match receive::listen((&head, asked), body, &shared, client).await {
+    let answer = match receive::receive_request((&head, asked), body, &shared, client).await {
         Ok(admitted) => {
             let server = (&shared, connection.client());
             answer_request(admitted, server, &exchange, audited.clone(), &span).await
@@ -457,14 +457,14 @@ impl ServerState {
             idle: Mutex::default(),
             tail: OnceLock::new(),
             metrics: Arc::new(ServerMetrics { requests: RequestMetrics::default(), control_plane, audit }),
-            lists: FairTurns::new(available_parallelism().map_or(2, usize::from).clamp(2, LIST_HANDS)),
+            lists: FairTurns::new(available_parallelism().map_or(2, usize::from).clamp(2, MAX_LIST_THREADS)),
             buffers: Arc::default(),
-            turns: Turns::new(HANDS),
+            turns: Turns::new(MAX_REQUESTS),
             outside: Arc::default(),
             itself: Arc::new(Client { user: "system:apiserver".into(), peer: Peer::User(0) }),
-            anonymous: FairTurns::new(ANONYMOUS_HANDS),
-            measuring: FairTurns::new(MEASURING_HANDS),
-            documents: FairTurns::new(DOCUMENT_HANDS),
+            anonymous: FairTurns::new(MAX_ANONYMOUS_REQUESTS),
+            measuring: FairTurns::new(MAX_MEASUREMENTS),
+            documents: FairTurns::new(MAX_DOCUMENT_REQUESTS),
             extensions: Extensions::default(),
             extension_requests: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
             streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
@@ -515,7 +515,7 @@ impl ServerState {
             let done = work(&mut api);
             api.set_turn(None);
             let mut idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            if idle.len() < HANDS {
+            if idle.len() < MAX_REQUESTS {
                 idle.push(api);
             }
             Ok(done)

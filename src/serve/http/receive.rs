@@ -53,7 +53,7 @@ type Requester<'a> = (&'a Connection, &'a ClientFacts, Option<&'a Arc<AuditExcha
 
 /// Returns the complete request of an admitted client. The body of a refused one is dropped while the client still sends it, so that its
 /// connection can be used again.
-pub async fn listen(
+pub async fn receive_request(
     (head, request): (&Parts, ApiRequest),
     body: Incoming,
     shared: &Arc<ServerState>,

@@ -17,7 +17,7 @@ use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSoc
 /// Maximum length of a received message, in bytes.
 const LARGEST_MESSAGE: usize = 1 << 20;
 /// Time limit for a client to confirm the closing.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of pings that the server sends over SPDY: even, so that clients tell them from answers to theirs.
 const PING: u32 = 2;
@@ -94,7 +94,7 @@ impl MessageSocket {
                 MessageSocket::Spdy(bytes) => bytes.close().await,
             }
         };
-        let _ = timeout(FAREWELL, goodbye).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, goodbye).await;
     }
 }
 
