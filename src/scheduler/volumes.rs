@@ -5,7 +5,7 @@
 
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
-use crate::world::storage::{self, ClaimSource, VolumeCandidate, VolumeOwner};
+use crate::world::storage::{self, ClaimSource, PodClaim, VolumeCandidate, VolumeOwner};
 use crate::world::{Row, World, WriteVerb, terms};
 use hashbrown::HashSet;
 use serde_json::{Value, json};
@@ -76,21 +76,10 @@ impl<'w> PodStorage<'w> {
     pub fn from_pod(world: &'w World, row: &Row, pod: &Object) -> Result<PodStorage<'w>, String> {
         let mut storage = PodStorage::default();
         let mut is_unbound = false;
-        for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
-            let Some(claim) = world.get(&storage::key(&row.key.namespace, &name)) else {
-                return Err(format!("persistentvolumeclaim {name:?} not found"));
-            };
-            if claim.is_deleting() {
-                return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
-            }
-            let body = claim.object();
+        for used in storage::pod_claims(&row.key.name, pod.items(&["spec", "volumes"])) {
+            let (claim, body) = find_usable_claim(world, row, &used)?;
             storage.is_in_use |= is_for_one_pod(&body) && is_used_by_another_pod(world, claim, row);
             match (storage::volume_of(&body), body.text(&["status", "phase"])) {
-                (Some(volume), Some("Lost")) => {
-                    return Err(format!(
-                        "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
-                    ));
-                }
                 (Some(volume), Some("Bound")) => {
                     let volume = world.find(storage::VOLUMES, "", volume);
                     storage.bound.push(volume.map(|volume| (volume.clone(), volume.object())));
@@ -182,6 +171,30 @@ impl<'w> PodStorage<'w> {
         }
         Some(met)
     }
+}
+
+/// Returns a claim of a pod; the error says why the pod cannot use it on any node.
+fn find_usable_claim<'w>(world: &'w World, pod: &Row, used: &PodClaim) -> Result<(&'w Arc<Row>, Object), String> {
+    let name = &used.name;
+    let Some(claim) = world.get(&storage::key(&pod.key.namespace, name)) else {
+        return Err(match used.is_ephemeral {
+            true => {
+                format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
+            }
+            false => format!("persistentvolumeclaim {name:?} not found"),
+        });
+    };
+    let body = claim.object();
+    if let (Some(volume), Some("Lost")) = (storage::volume_of(&body), body.text(&["status", "phase"])) {
+        return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
+    }
+    if claim.is_deleting() {
+        return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+    }
+    if used.is_ephemeral {
+        storage::check_made_for_pod(claim, pod)?;
+    }
+    Ok((claim, body))
 }
 
 /// Whether volumes of a class can be provisioned for a node.
@@ -409,5 +422,20 @@ mod tests {
         assert!(told.starts_with(&format!("2 {IN_USE}.")), "{told}");
         let ended = other("").replace(", nodeName: a}", ", nodeName: a}, status: {phase: Succeeded}");
         assert!(outcome(&[claim, ended, pod("p", &["d"], "")]).ends_with(['a', 'b']));
+    }
+
+    #[test]
+    fn claim_of_an_ephemeral_volume_is_the_pods_own() {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: x}], volumes: [{name: d, ephemeral: {volumeClaimTemplate: {spec: {}}}}]}}".to_owned();
+        let waits = "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-d\".";
+        let told = outcome(std::slice::from_ref(&pod));
+        assert!(told.starts_with(waits), "{told}");
+        let foreign = claim("p-d", "1Gi", "made", "");
+        let told = outcome(&[foreign.clone(), pod.clone()]);
+        assert!(told.starts_with("PVC default/p-d was not created for pod default/p (pod is not owner)."), "{told}");
+        // The pod is the seventh document, whose number is its uid.
+        let owner = "name: p-d, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: '6', controller: true}]";
+        let told = outcome(&[foreign.replace("name: p-d", owner), pod]);
+        assert!(told.starts_with("p-d@"), "{told}");
     }
 }

@@ -11,7 +11,7 @@ use crate::object::{Key, Object, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub use super::scheduling_spec::claims_of;
+pub use super::scheduling_spec::{PodClaim, claims_of, pod_claims};
 
 /// The claims.
 pub const CLAIMS: &str = "persistentvolumeclaims";
@@ -43,6 +43,15 @@ pub fn volume_of(claim: &Object) -> Option<&str> {
 pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
     let names = pod.pod().into_iter().flat_map(|fields| fields.claims.iter());
     names.filter_map(move |name| world.get(&key(&pod.key.namespace, name)))
+}
+
+/// Checks that a claim was made for the ephemeral volume of a pod: another claim can have the same name.
+pub fn check_made_for_pod(claim: &Row, pod: &Row) -> Result<(), String> {
+    if claim.controller().is_some_and(|owner| *owner.uid == *pod.uid) {
+        return Ok(());
+    }
+    let (claim, pod) = (claim.key.path(), pod.key.path());
+    Err(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
 /// Owner of a volume.

@@ -3,7 +3,7 @@
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
-use crate::controllers::{node_lifecycle, pv_binder};
+use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder};
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
@@ -37,9 +37,13 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
         return links;
     }
     let pod = row.object();
-    for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
+    for used in storage::pod_claims(&row.key.name, pod.items(&["spec", "volumes"])) {
+        let name = used.name;
         let key = storage::key(&row.key.namespace, &name);
         let link = match world.get(&key).cloned() {
+            Some(found) if used.is_ephemeral && storage::check_made_for_pod(&found, row).is_err() => {
+                foreign_claim(&found, row)
+            }
             Some(found) => claim(world, &found, plane),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
@@ -51,6 +55,20 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
     links.retain(|link| link.state != ConvergenceState::Converged);
     links.extend(references(&pod).iter().filter_map(|(reference, keys)| source(world, row, reference, keys, plane)));
     links
+}
+
+/// The link of a claim that has the name of a pod's ephemeral volume and belongs to others.
+fn foreign_claim(claim: &Row, pod: &Row) -> CauseLink {
+    let (name, pod_name, namespace_flag) = (&claim.key.name, &pod.key.name, in_namespace(&claim.key));
+    let link = CauseLink {
+        wanted: format!("made for pod {pod_name}"),
+        seen: "not made for the pod".into(),
+        by: ephemeral_volume::LOOP.name,
+        ..CauseLink::from_row(claim)
+    };
+    link.stuck(format!(
+        "give the pod or its volume another name, or delete the claim with its data: kloop delete pvc/{name}{namespace_flag}"
+    ))
 }
 
 /// The link of a claim.
