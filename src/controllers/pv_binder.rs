@@ -115,16 +115,17 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
         return report_unbound(world, row, claim, named, plan);
     };
     let mut body = volume.object();
-    match storage::owner(&body, row) {
-        VolumeOwner::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
-        VolumeOwner::This => {}
-        VolumeOwner::Unclaimed => {
-            body.set(&["spec", "claimRef"], storage::reference(row));
-            if named.is_none() {
-                body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
-            }
-            plan.write(WriteVerb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
+    if let Some((reason, message)) = refusal(row, &claim, volume, &body) {
+        plan.event(row, EventType::Warning, reason, message.clone());
+        plan.wait(message);
+        return write_unbound_phase(claim, plan);
+    }
+    if storage::owner(&body, row) == VolumeOwner::Unclaimed {
+        body.set(&["spec", "claimRef"], storage::reference(row));
+        if named.is_none() {
+            body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
         }
+        plan.write(WriteVerb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
     }
     let completed = claim.annotation(BIND_COMPLETED).is_some();
     if named.is_none() || !completed {
@@ -140,6 +141,25 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     new.insert("accessModes".into(), body.value_at(&["spec", "accessModes"]).cloned().unwrap_or(json!([])));
     new.insert("capacity".into(), body.value_at(&["spec", "capacity"]).cloned().unwrap_or(json!({})));
     status::write(plan, claim, new.into(), "it is bound");
+}
+
+/// Returns reason and message of the event about a volume that a claim names and cannot have. A volume that names the
+/// claim itself is not checked, as in Kubernetes.
+fn refusal(row: &Row, claim: &Object, volume: &Row, body: &Object) -> Option<(&'static str, String)> {
+    let name = &*volume.key.name;
+    let completed = claim.annotation(BIND_COMPLETED).is_some();
+    match storage::owner(body, row) {
+        VolumeOwner::Other if completed => {
+            let message = "Two claims are bound to the same volume, this one is bound incorrectly";
+            Some(("ClaimMisbound", message.to_owned()))
+        }
+        VolumeOwner::Other => Some(("FailedBinding", format!("volume {name:?} already bound to a different claim."))),
+        VolumeOwner::Unclaimed if !completed && !storage::is_kept(body) => {
+            let why = storage::find_mismatch(volume, body, claim)?;
+            Some(("VolumeMismatch", format!("Cannot bind to requested volume {name:?}: {why}")))
+        }
+        VolumeOwner::Unclaimed | VolumeOwner::This => None,
+    }
 }
 
 /// Reports why a claim has no volume.
@@ -162,6 +182,12 @@ fn report_unbound(world: &World, row: &Row, claim: Object, named: Option<String>
         await_consumer(world, row, plan);
     }
     plan.wait("no volume fulfils the claim");
+    write_unbound_phase(claim, plan);
+}
+
+/// Writes the phase of a claim that has no volume: Lost if it had one.
+fn write_unbound_phase(claim: Object, plan: &mut Plan) {
+    let phase = if claim.annotation(BIND_COMPLETED).is_some() { "Lost" } else { "Pending" };
     let mut new = status::status_map(&claim);
     new.insert("phase".into(), phase.into());
     status::write(plan, claim, new.into(), "no volume fulfils it");
@@ -268,5 +294,50 @@ mod tests {
         cluster.delete("persistentvolumeclaims", "c", Default::default());
         cluster.settle();
         assert_eq!(cluster.names("volumeattributesclasses.storage.k8s.io"), "");
+    }
+
+    const NAMED: &str = "
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: one}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: hand}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {volumeName: one, accessModes: [ReadWriteOnce], storageClassName: hand, resources: {requests: {storage: 1Gi}}}}
+";
+
+    #[test]
+    fn named_volume_must_satisfy_the_claim() {
+        let cases = [
+            (
+                "resources: {requests: {storage: 1Gi}}",
+                "resources: {requests: {storage: 2Gi}}",
+                "requested PV is too small",
+            ),
+            ("storageClassName: hand, res", "storageClassName: other, res", "storageClassName does not match"),
+            ("volumeName: one", "volumeName: one, volumeMode: Block", "incompatible volumeMode"),
+            ("one, accessModes: [ReadWriteOnce]", "one, accessModes: [ReadWriteMany]", "incompatible accessMode"),
+        ];
+        for (old, new, why) in cases {
+            let mut cluster = cluster(&NAMED.replacen(old, new, 1));
+            cluster.settle();
+            assert_eq!(phase(&cluster, "persistentvolumeclaims", "c"), "Pending", "{why}");
+            assert_eq!(phase(&cluster, "persistentvolumes", "one"), "Available", "{why}");
+            let event = format!("event: VolumeMismatch Cannot bind to requested volume \"one\": {why}");
+            assert!(cluster.logged(&event), "{why}: {:?}", cluster.log);
+        }
+        let kept = NAMED
+            .replace("capacity: {storage: 1Gi}", "capacity: {storage: 1Mi}, claimRef: {namespace: default, name: c}");
+        let mut cluster = cluster(&kept);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "c"), "Bound", "the volume names the claim, too");
+    }
+
+    #[test]
+    fn named_volume_of_another_claim_is_reported() {
+        let other = NAMED.split("---").nth(1).unwrap().replace("name: c}", "name: d}");
+        let mut cluster = cluster(NAMED);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "c"), "Bound");
+        cluster.add(&other);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "d"), "Pending");
+        assert!(cluster.logged("event: FailedBinding volume \"one\" already bound to a different claim."));
     }
 }

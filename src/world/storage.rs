@@ -164,37 +164,61 @@ fn quantity(object: &Object, path: &[&str]) -> Option<Quantity> {
     Quantity::parse(object.text(path)?).ok()
 }
 
+/// Size of a volume.
+pub fn capacity_of(volume: &Object) -> Option<Quantity> {
+    quantity(volume, &["spec", "capacity", "storage"])
+}
+
 /// Requested size of a claim.
 pub fn requested_storage(claim: &Object) -> Quantity {
     quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0))
 }
 
+/// Returns why a volume does not fulfil a claim, in Kubernetes' words; `None` if it does.
+pub fn find_mismatch(volume: &Row, body: &Object, claim: &Object) -> Option<String> {
+    if volume.is_deleting() {
+        return Some(format!("the volume is marked for deletion {:?}", &*volume.key.name));
+    }
+    let differs = |name: &str, default: &str| {
+        body.text(&["spec", name]).unwrap_or(default) != claim.text(&["spec", name]).unwrap_or(default)
+    };
+    let modes = body.items(&["spec", "accessModes"]);
+    let is_too_small = capacity_of(body).is_none_or(|capacity| capacity < requested_storage(claim));
+    let why = match () {
+        () if is_too_small => "requested PV is too small",
+        () if differs("storageClassName", "") => "storageClassName does not match",
+        () if differs("volumeMode", "Filesystem") => "incompatible volumeMode",
+        () if !claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode)) => {
+            "incompatible accessMode"
+        }
+        () => return None,
+    };
+    Some(why.to_owned())
+}
+
 /// The volumes that fulfil a claim: those kept for it first, then the smallest.
 pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<VolumeCandidate<'w>> {
-    let wanted = requested_storage(claim);
     let selector = claim.value_at(&["spec", "selector"]).map(Selector::from_label_selector);
-    let text = |object: &Object, name: &str, default: &str| object.text(&["spec", name]).unwrap_or(default).to_owned();
     let fitting = world.list(VOLUMES).filter(|volume| !volume.is_deleting()).filter_map(|volume| {
         let body = volume.object();
-        let modes = body.items(&["spec", "accessModes"]);
-        let capacity = quantity(&body, &["spec", "capacity", "storage"])?;
+        let capacity = capacity_of(&body)?;
         let selected = match &selector {
             None => true,
             Some(Ok(selector)) => selector.matches(|key| volume.label(key)),
             Some(Err(_)) => false,
         };
-        let fits = selected
-            && owner(&body, row) != VolumeOwner::Other
-            && capacity >= wanted
-            && claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
-            && text(&body, "volumeMode", "Filesystem") == text(claim, "volumeMode", "Filesystem")
-            && text(&body, "storageClassName", "") == text(claim, "storageClassName", "");
-        let is_kept = body.value_at(&["spec", "claimRef"]).is_some();
+        let fits = selected && owner(&body, row) != VolumeOwner::Other && find_mismatch(volume, &body, claim).is_none();
+        let is_kept = is_kept(&body);
         fits.then_some(VolumeCandidate { row: volume, body, is_kept, capacity })
     });
     let mut fitting: Vec<VolumeCandidate<'_>> = fitting.collect();
     fitting.sort_by(|a, b| (!a.is_kept, a.capacity, &a.row.key).cmp(&(!b.is_kept, b.capacity, &b.row.key)));
     fitting
+}
+
+/// Whether a volume names the claim that it is kept for.
+pub fn is_kept(volume: &Object) -> bool {
+    volume.value_at(&["spec", "claimRef"]).is_some_and(Value::is_object)
 }
 
 /// The claim's key.

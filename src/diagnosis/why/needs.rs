@@ -79,22 +79,31 @@ pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     if phase == "Bound" {
         return link;
     }
-    let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
     let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
     let link = with_dry_run(world, row, CauseLink { state: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
     let link =
         CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
-    link.stuck_if(!is_due && !waits, || {
-        let size = object.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size").to_owned();
-        let volume = format!(
-            "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
-        );
-        match class.is_empty() || world.find(storage::CLASSES, "", &class).is_some() {
-            true => volume,
-            false => format!("name a class that there is (kloop get storageclass), or {volume}"),
-        }
-    })
+    link.stuck_if(!is_due && !waits, || remedy_of_claim(world, &object))
+}
+
+/// Returns how a claim gets a volume.
+fn remedy_of_claim(world: &World, claim: &Object) -> String {
+    if let Some(name) = storage::volume_of(claim) {
+        return match world.find(storage::VOLUMES, "", name) {
+            None => format!("apply the PersistentVolume {name:?}, or create the claim anew without spec.volumeName"),
+            Some(_) => "create the claim anew with another spec.volumeName, or without one".to_owned(),
+        };
+    }
+    let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default();
+    let size = claim.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size");
+    let volume = format!(
+        "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
+    );
+    match class.is_empty() || world.find(storage::CLASSES, "", class).is_some() {
+        true => volume,
+        false => format!("name a class that there is (kloop get storageclass), or {volume}"),
+    }
 }
 
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
