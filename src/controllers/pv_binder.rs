@@ -4,8 +4,13 @@
 //! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
 
 use super::{pods, status};
+use crate::kinds::default_class;
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
+use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
 use crate::object::{Key, Object, Resource, time};
-use crate::world::storage::{self, BOUND_BY_CONTROLLER, CLAIMS, ClaimSource, VOLUMES, VolumeOwner};
+use crate::world::storage::{
+    self, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONER, VOLUMES, VolumeOwner,
+};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -162,27 +167,78 @@ fn refusal(row: &Row, claim: &Object, volume: &Row, body: &Object) -> Option<(&'
     }
 }
 
-/// Reports why a claim has no volume.
+/// Reports why a claim has no volume, and asks the provisioner of its class for one.
 fn report_unbound(world: &World, row: &Row, claim: Object, named: Option<String>, plan: &mut Plan) {
-    let phase = if claim.annotation(BIND_COMPLETED).is_some() { "Lost" } else { "Pending" };
-    let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let known = storage::class_of(world, &claim).is_some();
-    if phase == "Lost" {
+    if claim.annotation(BIND_COMPLETED).is_some() {
         let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
         plan.event(row, EventType::Warning, "ClaimLost", message);
     } else if let Some(name) = named {
         plan.wait(format!("volume {name} does not exist"));
-    } else if class.is_empty() {
-        let message = "no persistent volumes available for this claim and no storage class is set";
-        plan.event(row, EventType::Normal, "FailedBinding", message);
-    } else if !known {
-        let message = format!("storageclass.storage.k8s.io {class:?} not found");
-        plan.event(row, EventType::Warning, "ProvisioningFailed", message);
-    } else if matches!(storage::claim_source(world, row, &claim), ClaimSource::NotYet) {
-        await_consumer(world, row, plan);
+    } else if let Some(class) = default_class(world, &claim) {
+        let mut claim = claim;
+        claim.set(&["spec", "storageClassName"], class.name());
+        let why = format!("it names no class, and {} is the default class", class.name());
+        return plan.write(WriteVerb::Update(claim), why);
+    } else if let Some(class) = storage::class_of(world, &claim) {
+        match storage::is_awaiting_consumer(world, row, &claim) {
+            true => await_consumer(world, row, plan),
+            false => request_volume(row, &claim, &class, plan),
+        }
+    } else {
+        report_missing_class(row, &claim, plan);
     }
-    plan.wait("no volume fulfils the claim");
-    write_unbound_phase(claim, plan);
+    if plan.writes.is_empty() {
+        plan.wait("no volume fulfils the claim");
+        write_unbound_phase(claim, plan);
+    }
+}
+
+/// Returns the default class for a claim that names none, because it was created before there was a default class.
+fn default_class(world: &World, claim: &Object) -> Option<Object> {
+    let names_class = claim.value_at(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
+    if names_class || claim.annotation(CLASS_ANNOTATION).is_some() {
+        return None;
+    }
+    let classes: Vec<Object> = world.list(storage::CLASSES).map(|class| class.object()).collect();
+    default_class::find_default_class(&classes, default_class::STORAGE).cloned()
+}
+
+fn report_missing_class(row: &Row, claim: &Object, plan: &mut Plan) {
+    match claim.text(&["spec", "storageClassName"]).filter(|class| !class.is_empty()) {
+        None => {
+            let message = "no persistent volumes available for this claim and no storage class is set";
+            plan.event(row, EventType::Normal, "FailedBinding", message);
+        }
+        Some(class) => {
+            let message = format!("storageclass.storage.k8s.io {class:?} not found");
+            plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+        }
+    }
+}
+
+/// Names the provisioner of the class in the claim, which makes it act, and reports that the claim waits for it.
+fn request_volume(row: &Row, claim: &Object, class: &Object, plan: &mut Plan) {
+    let provisioner = class.text(&["provisioner"]).unwrap_or_default();
+    if provisioner.starts_with(BUILT_IN_PROVISIONERS) {
+        let message = format!("no volume plugin matched name: {provisioner}");
+        return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+    }
+    if PROVISIONER.iter().any(|annotation| claim.annotation(annotation) != Some(provisioner)) {
+        let mut claim = claim.clone();
+        for annotation in PROVISIONER {
+            claim.set(&["metadata", "annotations", annotation], provisioner);
+        }
+        return plan.write(WriteVerb::Update(claim), format!("{provisioner} has to create a volume for it"));
+    }
+    if provisioner != LOCAL_DRIVER {
+        let message = format!(
+            "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
+             system administrator. If volume creation is delayed, please verify that the provisioner is running and \
+             correctly registered."
+        );
+        plan.event(row, EventType::Normal, "ExternalProvisioning", message);
+        plan.wait(format!("the external provisioner {provisioner} has to create a volume"));
+    }
 }
 
 /// Writes the phase of a claim that has no volume: Lost if it had one.
@@ -339,5 +395,56 @@ mod tests {
         cluster.settle();
         assert_eq!(phase(&cluster, "persistentvolumeclaims", "d"), "Pending");
         assert!(cluster.logged("event: FailedBinding volume \"one\" already bound to a different claim."));
+    }
+
+    #[test]
+    fn default_class_is_given_to_claims_from_before_it() {
+        let claim = |name: &str, class: &str| {
+            format!(
+                "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{accessModes: [ReadWriteOnce]{class}, resources: {{requests: {{storage: 1Gi}}}}}}}}"
+            )
+        };
+        let claims =
+            [claim("none", ""), claim("empty", ", storageClassName: ''"), claim("named", ", storageClassName: hand")];
+        let mut cluster = cluster(&claims.join("\n---\n"));
+        cluster.settle();
+        assert!(
+            cluster.logged(
+                "event: FailedBinding no persistent volumes available for this claim and no storage class is set"
+            )
+        );
+        cluster.add("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}, provisioner: local.kloop.dev}");
+        cluster.settle();
+        let classes = ["none", "empty", "named"]
+            .map(|name| cluster.value("persistentvolumeclaims", name, "/spec/storageClassName"));
+        assert_eq!(classes, ["standard", "", "hand"]);
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "none"), "Bound");
+    }
+
+    #[test]
+    fn claim_names_the_provisioner_that_it_waits_for() {
+        let class =
+            "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: PROVISIONER}";
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], storageClassName: c, resources: {requests: {storage: 1Gi}}}}";
+        for (provisioner, event) in [
+            (
+                "example.com/nfs",
+                "event: ExternalProvisioning Waiting for a volume to be created either by the external provisioner 'example.com/nfs' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.",
+            ),
+            ("local.kloop.dev", "event: ProvisioningSucceeded"),
+            (
+                "kubernetes.io/no-provisioner",
+                "event: ProvisioningFailed no volume plugin matched name: kubernetes.io/no-provisioner",
+            ),
+        ] {
+            let mut cluster = cluster(&[&class.replace("PROVISIONER", provisioner), claim].join("\n---\n"));
+            cluster.settle();
+            assert!(cluster.logged(event), "{provisioner}: {:?}", cluster.log);
+            let is_named = !provisioner.starts_with("kubernetes.io/");
+            for annotation in super::PROVISIONER {
+                let claim = cluster.object("persistentvolumeclaims", "c");
+                assert_eq!(claim.annotation(annotation), is_named.then_some(provisioner));
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::object::{Key, Object};
-use crate::world::storage::{self, CLAIMS, CLASSES, ClaimSource, VOLUMES};
+use crate::world::storage::{self, CLAIMS, CLASSES, PROVISIONER, VOLUMES};
 use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::json;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
-    if storage::volume_of(claim).is_some() {
+    // The binder names the provisioner of a claim that needs a new volume.
+    if storage::volume_of(claim).is_some() || claim.annotation(PROVISIONER[0]) != Some(LOCAL_DRIVER) {
         return;
     }
     let Some(class) =
@@ -53,7 +54,7 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
         let message = format!("failed to provision volume with StorageClass {:?}: {why}", class.name());
         return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
     }
-    if matches!(storage::claim_source(world, row, claim), ClaimSource::NotYet) {
+    if storage::is_awaiting_consumer(world, row, claim) {
         return plan.wait("no pod that uses the claim has a node");
     }
     plan.event(row, EventType::Normal, "ProvisioningSucceeded", format!("Successfully provisioned volume {name}"));
@@ -138,6 +139,7 @@ mod tests {
         cluster.settle();
         assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Bound");
         cluster.add("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: raw}, spec: {accessModes: [ReadWriteOnce], volumeMode: Block, storageClassName: standard, resources: {requests: {storage: 1Gi}}}}");
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: raw}, spec: {containers: [{name: c}], volumes: [{name: d, persistentVolumeClaim: {claimName: raw}}]}}");
         cluster.settle();
         assert_eq!(cluster.value("persistentvolumeclaims", "raw", "/status/phase"), json!("Pending"));
         assert!(cluster.logged("block volumes are not supported"));

@@ -20,6 +20,14 @@ pub const VOLUMES: &str = "persistentvolumes";
 /// The classes.
 pub const CLASSES: &str = "storageclasses.storage.k8s.io";
 
+/// The annotations of a claim that name the provisioner that has to create a volume for it. Provisioners act only on
+/// claims with the first; the second is the older one.
+pub const PROVISIONER: [&str; 2] =
+    ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
+
+/// Prefix of the names of Kubernetes' own provisioners, of which kloop has none.
+pub const BUILT_IN_PROVISIONERS: &str = "kubernetes.io/";
+
 /// The annotation of a claim that names the node of its first consumer.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
@@ -110,6 +118,11 @@ pub enum ClaimSource {
 /// The class of a claim that waits for its first consumer.
 pub fn unprovisioned_class(world: &World, claim: &Object) -> Option<Object> {
     class_of(world, claim).filter(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"))
+}
+
+/// Whether an unbound claim waits until a pod that uses it has a node.
+pub fn is_awaiting_consumer(world: &World, row: &Row, claim: &Object) -> bool {
+    matches!(claim_source(world, row, claim), ClaimSource::NotYet)
 }
 
 /// Returns how a claim can be satisfied.

@@ -84,7 +84,7 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
         storage::CLAIMS => {
             let claim = row.body();
             let phase = claim.text(&["status", "phase"]).unwrap_or("Pending");
-            let waits = phase == "Pending" && storage::unprovisioned_class(world, &claim).is_some();
+            let waits = phase == "Pending" && storage::is_awaiting_consumer(world, row, &claim);
             (phase != "Bound" && !waits).then(|| format!("is {phase}"))
         }
         _ => None,

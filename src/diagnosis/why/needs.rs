@@ -4,6 +4,7 @@ use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
 use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder};
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
@@ -79,7 +80,7 @@ pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     if phase == "Bound" {
         return link;
     }
-    let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
+    let waits = storage::is_awaiting_consumer(world, row, &object) && !is_given_up(world, row);
     let link = with_dry_run(world, row, CauseLink { state: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
     let link =
@@ -100,9 +101,14 @@ fn remedy_of_claim(world: &World, claim: &Object) -> String {
     let volume = format!(
         "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
     );
-    match class.is_empty() || world.find(storage::CLASSES, "", class).is_some() {
-        true => volume,
-        false => format!("name a class that there is (kloop get storageclass), or {volume}"),
+    let provisioner = storage::class_of(world, claim).map(|class| class.text(&["provisioner"]).map(str::to_owned));
+    match provisioner {
+        None if class.is_empty() => volume,
+        None => format!("name a class that there is (kloop get storageclass), or {volume}"),
+        Some(Some(name)) if name != LOCAL_DRIVER && !name.starts_with(storage::BUILT_IN_PROVISIONERS) => {
+            format!("check that the provisioner {name} runs, or {volume}")
+        }
+        Some(_) => volume,
     }
 }
 
