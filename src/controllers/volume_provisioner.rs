@@ -8,8 +8,12 @@ use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::object::{Key, Object};
 use crate::world::storage::{self, CLAIMS, CLASSES, PROVISIONER, VOLUMES};
 use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// The kinds of data sources that CSI drivers know.
+const CLAIM_KIND: &str = "PersistentVolumeClaim";
+const SNAPSHOT_KIND: &str = "VolumeSnapshot";
 
 /// The loop of claims that need a new volume.
 pub const LOOP: Loop = Loop { name: "local-provisioner", root: CLAIMS, concerns, plan, ..Loop::BASE };
@@ -50,9 +54,15 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
     if world.find(VOLUMES, "", &name).is_some() || storage::best(world, row, claim).is_some() {
         return;
     }
+    if let Some(kind) = foreign_source(claim) {
+        let message = "Assuming an external populator will provision the volume";
+        plan.event(row, EventType::Normal, "Provisioning", message);
+        return plan.wait(format!("a populator of {kind} has to provide a volume with the data"));
+    }
     if let Some(why) = unsupported(claim) {
         let message = format!("failed to provision volume with StorageClass {:?}: {why}", class.name());
-        return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+        plan.event(row, EventType::Warning, "ProvisioningFailed", message.clone());
+        return plan.wait(message);
     }
     if storage::is_awaiting_consumer(world, row, claim) {
         return plan.wait("no pod that uses the claim has a node");
@@ -61,7 +71,33 @@ fn provision(world: &World, row: &Arc<Row>, claim: &Object, plan: &mut Plan) {
     plan.write(WriteVerb::Create(volume(row, claim, &class, &name)), format!("the claim {} needs it", row.key.path()));
 }
 
+/// The object that a claim wants to have its data from.
+fn data_source(claim: &Object) -> Option<&Value> {
+    let fields = ["dataSourceRef", "dataSource"];
+    fields.iter().find_map(|field| claim.value_at(&["spec", field])).filter(|source| source.is_object())
+}
+
+/// The kind of a data source that another program handles: neither a claim nor a snapshot.
+fn foreign_source(claim: &Object) -> Option<&str> {
+    let kind = data_source(claim)?["kind"].as_str()?;
+    (kind != CLAIM_KIND && kind != SNAPSHOT_KIND).then_some(kind)
+}
+
+/// Returns why no volume is created for a claim. One with a data source never gets an empty volume.
 fn unsupported(claim: &Object) -> Option<&'static str> {
+    match data_source(claim).map(|source| source["kind"].as_str()) {
+        None => {}
+        Some(Some(CLAIM_KIND)) => {
+            return Some(
+                "CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported",
+            );
+        }
+        Some(_) => {
+            return Some(
+                "CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is not reported",
+            );
+        }
+    }
     if claim.text(&["spec", "volumeMode"]) == Some("Block") {
         return Some("block volumes are not supported");
     }
@@ -143,5 +179,37 @@ mod tests {
         cluster.settle();
         assert_eq!(cluster.value("persistentvolumeclaims", "raw", "/status/phase"), json!("Pending"));
         assert!(cluster.logged("block volumes are not supported"));
+    }
+
+    fn immediate_class(policy: &str) -> String {
+        CLAIM.replace("POLICY", policy).replace("MODE", "Immediate")
+    }
+
+    #[test]
+    fn claim_with_a_data_source_never_gets_an_empty_volume() {
+        let clone = "CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported";
+        let restore = "CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is \
+                       not reported";
+        let failed = "event: ProvisioningFailed failed to provision volume with StorageClass \"standard\": ";
+        let cases = [
+            ("dataSource: {kind: PersistentVolumeClaim, name: old}", format!("{failed}{clone}")),
+            ("dataSourceRef: {kind: PersistentVolumeClaim, name: old}", format!("{failed}{clone}")),
+            (
+                "dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: old}",
+                format!("{failed}{restore}"),
+            ),
+            (
+                "dataSourceRef: {apiGroup: example.com, kind: Backup, name: old}",
+                "event: Provisioning Assuming an external populator will provision the volume".to_owned(),
+            ),
+        ];
+        for (source, event) in cases {
+            let mut cluster =
+                cluster(&immediate_class("Delete").replace("accessModes", &format!("{source}, accessModes")));
+            cluster.settle();
+            assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Pending", "{source}");
+            assert_eq!(cluster.count("persistentvolumes"), 0, "{source}");
+            assert!(cluster.logged(&event), "{source}: {:?}", cluster.log);
+        }
     }
 }

@@ -96,6 +96,11 @@ fn remedy_of_claim(world: &World, claim: &Object) -> String {
             Some(_) => "create the claim anew with another spec.volumeName, or without one".to_owned(),
         };
     }
+    if ["dataSource", "dataSourceRef"].iter().any(|field| claim.value_at(&["spec", field]).is_some()) {
+        let remedy =
+            "create the claim anew without spec.dataSource and spec.dataSourceRef, or run a populator for them";
+        return remedy.to_owned();
+    }
     let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default();
     let size = claim.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size");
     let volume = format!(
