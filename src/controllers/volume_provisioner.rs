@@ -4,9 +4,10 @@
 //! Creates the PersistentVolume and reserves it for its claim; [`pv_binder`](super::pv_binder) binds them. The folder
 //! is created when the first pod mounts it, and deleted with a volume whose claim is gone and whose policy is Delete.
 
-use crate::kinds::persistent_volume::LOCAL_DRIVER;
+use super::pods;
+use crate::kinds::persistent_volume::{LOCAL_DRIVER, PROVISIONER_FINALIZER as FINALIZER};
 use crate::object::{Key, Object};
-use crate::world::storage::{self, CLAIMS, CLASSES, PROVISIONER, VOLUMES};
+use crate::world::storage::{self, CLAIMS, CLASSES, PROVISIONED_BY, PROVISIONER, VOLUMES};
 use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key) else { return plan };
     match key.resource.0 {
         CLAIMS if !row.is_deleting() => provision(world, row, &row.object(), &mut plan),
-        VOLUMES => reclaim(world, row, &row.object(), &mut plan),
+        VOLUMES => reclaim(world, row, row.object(), &mut plan),
         _ => {}
     }
     plan
@@ -107,32 +108,70 @@ fn unsupported(claim: &Object) -> Option<&'static str> {
 fn volume(row: &Row, claim: &Object, class: &Object, name: &str) -> Object {
     let spec = |field: &str| claim.value_at(&["spec", field]).cloned().unwrap_or_default();
     let size = claim.value_at(&["spec", "resources", "requests", "storage"]).cloned().unwrap_or(json!("0"));
-    Object(json!({
+    let mut volume = Object(json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": LOCAL_DRIVER}},
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: LOCAL_DRIVER}},
         "spec": {
             "capacity": {"storage": size}, "accessModes": spec("accessModes"), "volumeMode": "Filesystem",
             "persistentVolumeReclaimPolicy": class.text(&["reclaimPolicy"]).unwrap_or("Delete"),
             "storageClassName": class.name(), "claimRef": storage::reference(row),
             "csi": {"driver": LOCAL_DRIVER, "volumeHandle": name},
         },
-    }))
+    }));
+    if has_policy_delete(&volume) {
+        volume.set(&["metadata", "finalizers"], json!([FINALIZER]));
+    }
+    volume
 }
 
-/// Deletes a volume whose claim is gone, with its content, unless the policy retains it.
-fn reclaim(world: &World, row: &Row, volume: &Object, plan: &mut Plan) {
-    let ours = volume.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER);
-    let deletes = volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
-    let claim = volume.text(&["spec", "claimRef", "uid"]);
-    if !ours || !deletes || claim.is_none_or(|uid| world.by_uid(uid).is_some()) {
+fn has_policy_delete(volume: &Object) -> bool {
+    volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete")
+}
+
+/// Deletes a volume whose claim is gone, with its content, unless the policy retains it. A volume that a user deletes
+/// first stays until then, so that its content is deleted, too.
+fn reclaim(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
+    if volume.text(&["spec", "csi", "driver"]) != Some(LOCAL_DRIVER) {
         return;
     }
+    let claim = volume.text(&["spec", "claimRef", "uid"]).filter(|uid| !uid.is_empty());
+    let is_free = match claim {
+        Some(uid) => world.by_uid(uid).is_none(),
+        None => row.is_deleting(),
+    };
+    if !has_policy_delete(&volume) || !is_free {
+        return sync_finalizer(row, volume, plan);
+    }
+    plan.effects.push(Effect::DeleteVolume { volume: row.key.name.clone() });
     if !row.is_deleting() {
         let (key, uid) = (row.key.clone(), row.uid.clone());
         let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
         plan.write(verb, "its claim is gone and its reclaim policy is Delete");
+    } else if has_finalizer(row) {
+        let released = pods::without_finalizer(volume, FINALIZER);
+        plan.write(WriteVerb::Update(released), "its content is deleted");
     }
-    plan.effects.push(Effect::DeleteVolume { volume: row.key.name.clone() });
+}
+
+fn has_finalizer(row: &Row) -> bool {
+    row.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
+}
+
+/// Gives a volume the finalizer if its content is deleted with it, and takes it away if the policy has changed.
+fn sync_finalizer(row: &Row, mut volume: Object, plan: &mut Plan) {
+    match (has_policy_delete(&volume), has_finalizer(row)) {
+        (true, false) if !row.is_deleting() => {
+            let mut finalizers = volume.items(&["metadata", "finalizers"]).to_vec();
+            finalizers.push(FINALIZER.into());
+            volume.set(&["metadata", "finalizers"], finalizers);
+            plan.write(WriteVerb::Update(volume), "its content is deleted before it");
+        }
+        (false, true) => {
+            let released = pods::without_finalizer(volume, FINALIZER);
+            plan.write(WriteVerb::Update(released), "its reclaim policy keeps its content");
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +249,37 @@ mod tests {
             assert_eq!(cluster.value("persistentvolumeclaims", "data", "/status/phase"), "Pending", "{source}");
             assert_eq!(cluster.count("persistentvolumes"), 0, "{source}");
             assert!(cluster.logged(&event), "{source}: {:?}", cluster.log);
+        }
+    }
+
+    #[test]
+    fn volume_that_is_deleted_before_its_claim_loses_its_content() {
+        for seed in 0..6 {
+            let mut cluster = cluster(&immediate_class("Delete")).seeded(seed);
+            cluster.settle();
+            let name = cluster.value("persistentvolumeclaims", "data", "/spec/volumeName");
+            let name = name.as_str().unwrap();
+            assert_eq!(cluster.value("persistentvolumes", name, "/metadata/finalizers"), json!([super::FINALIZER]));
+            cluster.delete("persistentvolumes", name, Default::default());
+            cluster.settle();
+            assert_eq!(cluster.count("persistentvolumes"), 1, "its claim uses it");
+            cluster.delete("persistentvolumeclaims", "data", Default::default());
+            cluster.settle();
+            assert_eq!(cluster.count("persistentvolumes"), 0);
+            assert!(cluster.logged(&format!("effect: delete volume {name}")), "{:?}", cluster.log);
+        }
+    }
+
+    #[test]
+    fn finalizer_follows_the_reclaim_policy() {
+        let mut cluster = cluster(&immediate_class("Retain"));
+        cluster.settle();
+        let name = cluster.value("persistentvolumeclaims", "data", "/spec/volumeName");
+        let name = name.as_str().unwrap();
+        for (policy, finalizers) in [("Delete", json!([super::FINALIZER])), ("Retain", json!(null))] {
+            cluster.patch("persistentvolumes", name, json!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
+            cluster.settle();
+            assert_eq!(cluster.value("persistentvolumes", name, "/metadata/finalizers"), finalizers);
         }
     }
 }

@@ -25,6 +25,9 @@ pub const CLASSES: &str = "storageclasses.storage.k8s.io";
 pub const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
+/// The annotation of a volume that names the provisioner that created it.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
 /// Prefix of the names of Kubernetes' own provisioners, of which kloop has none.
 pub const BUILT_IN_PROVISIONERS: &str = "kubernetes.io/";
 

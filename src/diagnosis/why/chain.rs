@@ -8,6 +8,7 @@ use super::{
 };
 use crate::controllers::namespace::CONTENT_FAILURE;
 use crate::diagnosis::convergence;
+use crate::kinds::persistent_volume;
 use crate::object::Key;
 use crate::reconcile::tick::INTERNAL_ERROR;
 use crate::world::{Row, World};
@@ -84,7 +85,11 @@ fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, pl
 
 /// Explains a deletion in progress by the remaining finalizers.
 fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
-    let handled = ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+    let mut handled =
+        vec!["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+    if row.body().text(&["spec", "csi", "driver"]) == Some(persistent_volume::LOCAL_DRIVER) {
+        handled.push(persistent_volume::PROVISIONER_FINALIZER);
+    }
     let finalizers: Vec<&str> = row.finalizers.iter().map(|one| &**one).collect();
     let foreign: Vec<&str> = finalizers
         .iter()
