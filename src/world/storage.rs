@@ -212,6 +212,12 @@ pub fn find_mismatch(volume: &Row, body: &Object, claim: &Object) -> Option<Stri
     Some(why.to_owned())
 }
 
+/// Whether a bound claim requests more storage than it has got.
+pub fn is_too_small(claim: &Object) -> bool {
+    claim.text(&["status", "phase"]) == Some("Bound")
+        && quantity(claim, &["status", "capacity", "storage"]).is_some_and(|size| size < requested_storage(claim))
+}
+
 /// The volumes that fulfil a claim: those kept for it first, then the smallest.
 pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<VolumeCandidate<'w>> {
     let selector = claim.value_at(&["spec", "selector"]).map(Selector::from_label_selector);

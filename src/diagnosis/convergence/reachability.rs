@@ -84,6 +84,9 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
         storage::CLAIMS => {
             let claim = row.body();
             let phase = claim.text(&["status", "phase"]).unwrap_or("Pending");
+            if storage::is_too_small(&claim) {
+                return Some("has less storage than it requests".to_owned());
+            }
             let waits = phase == "Pending" && storage::is_awaiting_consumer(world, row, &claim);
             (phase != "Bound" && !waits).then(|| format!("is {phase}"))
         }

@@ -3,7 +3,7 @@
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
-use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder};
+use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder, volume_expand};
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
@@ -78,7 +78,7 @@ pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::from_row(row) };
     if phase == "Bound" {
-        return link;
+        return if storage::is_too_small(&object) { growing_claim(world, row, &object, link, plane) } else { link };
     }
     let waits = storage::is_awaiting_consumer(world, row, &object) && !is_given_up(world, row);
     let link = with_dry_run(world, row, CauseLink { state: ConvergenceState::Converging, ..link }, plane);
@@ -115,6 +115,32 @@ fn remedy_of_claim(world: &World, claim: &Object) -> String {
         }
         Some(_) => volume,
     }
+}
+
+/// The link of a bound claim that requests more storage than it has.
+fn growing_claim(
+    world: &mut World,
+    row: &Row,
+    claim: &Object,
+    link: CauseLink,
+    plane: &ControlPlaneState,
+) -> CauseLink {
+    let [size, wanted] = [&["status", "capacity", "storage"][..], &["spec", "resources", "requests", "storage"]]
+        .map(|path| claim.text(path).unwrap_or_default().to_owned());
+    let (seen, state) = (format!("Bound with {size}"), ConvergenceState::Converging);
+    let by = volume_expand::LOOP.name;
+    let link = CauseLink { wanted: format!("Bound with {wanted}"), seen, state, by, ..link };
+    let link = with_dry_run(world, row, link, plane);
+    let waits = waits_for(world, row);
+    let is_due = link.seen.contains("; due: ");
+    let link = CauseLink { error: link.error.or(Some(waits)).filter(|text| !text.is_empty()), ..link };
+    let volume = storage::volume_of(claim).unwrap_or_default();
+    link.stuck_if(!is_due, || {
+        format!(
+            "run the resizer of the volume's driver, or, if the volume has the space, set its size: kloop patch \
+             pv/{volume} -p '{{\"spec\":{{\"capacity\":{{\"storage\":\"{wanted}\"}}}}}}'"
+        )
+    })
 }
 
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
