@@ -9,7 +9,7 @@ use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
 use crate::object::{Key, Object, Resource, time};
 use crate::world::storage::{
-    self, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONER, VOLUMES, VolumeOwner,
+    self, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES, VolumeOwner,
 };
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
@@ -261,16 +261,17 @@ fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
     plan.wait(message);
 }
 
-/// Sets a volume's phase (Available, Bound or Released), and removes the finalizer of a deleted volume that is not
-/// bound.
+/// Sets a volume's phase (Available, Bound, Released or Failed), and removes the finalizer of a deleted volume that is
+/// not bound.
 fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
-    let reference = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object());
-    let uid = reference.and_then(|reference| reference["uid"].as_str()).filter(|uid| !uid.is_empty());
-    let claimed = uid.and_then(|uid| world.by_uid(uid));
-    let phase = match (uid, claimed) {
-        (None, _) => "Available",
-        (Some(_), Some(_)) => "Bound",
-        (Some(_), None) => "Released",
+    let uid = volume.text(&["spec", "claimRef", "uid"]).filter(|uid| !uid.is_empty());
+    let (phase, failure) = match uid.map(|uid| world.by_uid(uid)) {
+        None => ("Available", None),
+        Some(Some(_)) => ("Bound", None),
+        Some(None) => match reclaim_failure(row, &volume, plan) {
+            None => ("Released", None),
+            failure => ("Failed", failure),
+        },
     };
     let held = row.finalizers.iter().any(|one| &**one == VOLUME_IN_USE);
     if row.is_deleting() && held && phase != "Bound" {
@@ -281,8 +282,49 @@ fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
     if new.get("phase").and_then(Value::as_str) != Some(phase) {
         new.insert("phase".into(), phase.into());
         new.insert("lastPhaseTransitionTime".into(), time::rfc3339(world.now).into());
+        if let Some((reason, message)) = &failure {
+            plan.event(row, EventType::Warning, reason, message.clone());
+        }
+    }
+    match failure {
+        Some((_, message)) => drop(new.insert("message".into(), message.into())),
+        None => drop(new.remove("message")),
     }
     status::write(plan, volume, new.into(), "its claim was created or deleted");
+}
+
+/// Returns reason and message of the event about a released volume whose reclaim policy cannot be carried out. kloop
+/// deletes the content of its own volumes only: paths of the machine can hold files that nothing else has.
+fn reclaim_failure(row: &Row, volume: &Object, plan: &mut Plan) -> Option<(&'static str, String)> {
+    let failure = match volume.text(&["spec", "persistentVolumeReclaimPolicy"]) {
+        Some("Recycle") => ("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned()),
+        Some("Delete") => ("VolumeFailedDelete", deletion_failure(row, volume, plan)?),
+        _ => return None,
+    };
+    plan.wait(failure.1.clone());
+    Some(failure)
+}
+
+/// Returns why nothing deletes the content of a released volume; `None` if a provisioner does.
+fn deletion_failure(row: &Row, volume: &Object, plan: &mut Plan) -> Option<String> {
+    if volume.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER) {
+        return None;
+    }
+    let provisioner = volume.annotation(PROVISIONED_BY).unwrap_or(BUILT_IN_PROVISIONERS);
+    if !provisioner.starts_with(BUILT_IN_PROVISIONERS) {
+        plan.wait(format!("the external provisioner {provisioner} has to delete it"));
+        return None;
+    }
+    Some(match volume.text(&["spec", "hostPath", "path"]) {
+        Some(path) => format!(
+            "kloop deletes no hostPath: remove the files in {path} and delete the volume, or set its reclaim policy to \
+             Retain"
+        ),
+        None => {
+            let name = &*row.key.name;
+            format!("error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched")
+        }
+    })
 }
 
 #[cfg(test)]
@@ -446,5 +488,48 @@ mod tests {
                 assert_eq!(claim.annotation(annotation), is_named.then_some(provisioner));
             }
         }
+    }
+
+    #[test]
+    fn released_volume_that_nothing_reclaims_has_failed() {
+        let volume = |name: &str, policy: &str, source: &str| {
+            format!(
+                "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: {policy}, claimRef: {{namespace: default, name: gone, uid: gone}}, {source}}}}}"
+            )
+        };
+        let (host, nfs) = ("hostPath: {path: /tmp/x}", "nfs: {server: s, path: /}");
+        let cases = [
+            (
+                "Delete",
+                host,
+                "Failed",
+                "kloop deletes no hostPath: remove the files in /tmp/x and delete the volume, or set its reclaim policy to Retain",
+            ),
+            (
+                "Delete",
+                nfs,
+                "Failed",
+                "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched",
+            ),
+            ("Recycle", host, "Failed", "No recycler plugin found for the volume!"),
+            ("Retain", host, "Released", ""),
+        ];
+        for (policy, source, wanted, message) in cases {
+            let mut cluster = cluster(&volume("v", policy, source));
+            cluster.settle();
+            assert_eq!(phase(&cluster, "persistentvolumes", "v"), wanted, "{policy} {source}");
+            let status = cluster.value("persistentvolumes", "v", "/status/message");
+            assert_eq!(status.as_str().unwrap_or_default(), message);
+            assert_eq!(cluster.logged(&format!("event: VolumeFailed{policy} {message}")), wanted == "Failed");
+            cluster.patch("persistentvolumes", "v", json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
+            cluster.settle();
+            assert_eq!(cluster.value("persistentvolumes", "v", "/status/message"), Value::Null);
+            assert_eq!(phase(&cluster, "persistentvolumes", "v"), "Released");
+        }
+        let external = volume("v", "Delete", "csi: {driver: d, volumeHandle: h}")
+            .replace("name: v}", "name: v, annotations: {pv.kubernetes.io/provisioned-by: d}}");
+        let mut cluster = cluster(&external);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumes", "v"), "Released", "its provisioner deletes it");
     }
 }

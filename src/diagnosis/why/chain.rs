@@ -54,6 +54,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
         "ingresses.networking.k8s.io" => ingress::link(world, row, plane),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row, plane),
+        "persistentvolumes" => needs::volume(world, row, plane),
         autoscaler::ROOT => autoscaler::link(world, row, plane),
         disruption::ROOT => disruption::link(world, row, plane),
         crate::kinds::image::RESOURCE => image::link(world, row, plane),

@@ -2,7 +2,7 @@
 
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
-use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, node, workload};
 use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder, volume_expand};
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kubelet;
@@ -141,6 +141,21 @@ fn growing_claim(
              pv/{volume} -p '{{\"spec\":{{\"capacity\":{{\"storage\":\"{wanted}\"}}}}}}'"
         )
     })
+}
+
+/// The link of a volume, whose reclaim policy can fail.
+pub fn volume(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
+    let link = workload::link(world, row, plane);
+    let object = row.object();
+    if row.is_deleting() || object.text(&["status", "phase"]) != Some("Failed") {
+        return link;
+    }
+    let error = object.text(&["status", "message"]).map(str::to_owned);
+    let (wanted, by, name) = ("reclaimed".to_owned(), pv_binder::LOOP.name, &row.key.name);
+    CauseLink { wanted, seen: "Failed".into(), by, error, ..link }.stuck(format!(
+        "keep it: kloop patch pv/{name} -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Retain\"}}}}', or delete it: \
+         kloop delete pv/{name}"
+    ))
 }
 
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
