@@ -9,13 +9,13 @@ use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
 use crate::object::{Key, Object, Resource, time};
 use crate::world::storage::{
-    self, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES, VolumeOwner,
+    self, BIND_COMPLETED, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES,
+    VolumeOwner,
 };
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Finalizers of claims and volumes in use.
 const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";

@@ -107,6 +107,9 @@ pub fn bound_to_claim(mut volume: Object, claim: &Row) -> Object {
 /// Annotation of a volume and its claim when a controller bound them.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
+/// Annotation of a claim that has a volume.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
 /// Ways to satisfy a claim.
 #[derive(Clone)]
 pub enum ClaimSource {
