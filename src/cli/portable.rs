@@ -2,6 +2,7 @@
 //!
 //! Start reading at [`strip_server_fields`].
 
+use crate::kinds::persistent_volume::PROVISIONER_FINALIZER;
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::object::Object;
@@ -63,7 +64,7 @@ pub fn strip_server_fields(object: &Object, kind: &Kind) -> Object {
         }
         _ => {}
     }
-    let protections = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+    let protections = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", PROVISIONER_FINALIZER];
     let finalizers = object.items(&["metadata", "finalizers"]).iter();
     let kept: Vec<Value> = finalizers.filter(|name| !protections.iter().any(|own| *name == own)).cloned().collect();
     object.unset(&["metadata", "finalizers"]);

@@ -50,6 +50,7 @@ pub mod serviceaccount_token;
 pub mod statefulset;
 pub mod ttl;
 pub mod validatingadmissionpolicy_status;
+pub mod volume_expand;
 pub mod volume_provisioner;
 
 /// Every controller.
@@ -80,6 +81,7 @@ pub static ALL: &[&Loop] = &[
     &resourcequota::LOOP,
     &pv_binder::LOOP,
     &volume_provisioner::LOOP,
+    &volume_expand::LOOP,
     &ephemeral_volume::LOOP,
     &pod_resource_claims::LOOP,
     &resource_claims::LOOP,

@@ -4,13 +4,18 @@
 //! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
 
 use super::{pods, status};
+use crate::kinds::default_class;
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
+use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
 use crate::object::{Key, Object, Resource, time};
-use crate::world::storage::{self, BOUND_BY_CONTROLLER, CLAIMS, ClaimSource, VOLUMES, VolumeOwner};
+use crate::world::storage::{
+    self, BIND_COMPLETED, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES,
+    VolumeOwner,
+};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Finalizers of claims and volumes in use.
 const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
@@ -115,16 +120,17 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
         return report_unbound(world, row, claim, named, plan);
     };
     let mut body = volume.object();
-    match storage::owner(&body, row) {
-        VolumeOwner::Other => return plan.wait(format!("volume {} is bound to another claim", volume.key.name)),
-        VolumeOwner::This => {}
-        VolumeOwner::Unclaimed => {
-            body.set(&["spec", "claimRef"], storage::reference(row));
-            if named.is_none() {
-                body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
-            }
-            plan.write(WriteVerb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
+    if let Some((reason, message)) = refusal(row, &claim, volume, &body) {
+        plan.event(row, EventType::Warning, reason, message.clone());
+        plan.wait(message);
+        return write_unbound_phase(claim, plan);
+    }
+    if storage::owner(&body, row) == VolumeOwner::Unclaimed {
+        body.set(&["spec", "claimRef"], storage::reference(row));
+        if named.is_none() {
+            body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
         }
+        plan.write(WriteVerb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
     }
     let completed = claim.annotation(BIND_COMPLETED).is_some();
     if named.is_none() || !completed {
@@ -142,26 +148,102 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
     status::write(plan, claim, new.into(), "it is bound");
 }
 
-/// Reports why a claim has no volume.
+/// Returns reason and message of the event about a volume that a claim names and cannot have. A volume that names the
+/// claim itself is not checked, as in Kubernetes.
+fn refusal(row: &Row, claim: &Object, volume: &Row, body: &Object) -> Option<(&'static str, String)> {
+    let name = &*volume.key.name;
+    let completed = claim.annotation(BIND_COMPLETED).is_some();
+    match storage::owner(body, row) {
+        VolumeOwner::Other if completed => {
+            let message = "Two claims are bound to the same volume, this one is bound incorrectly";
+            Some(("ClaimMisbound", message.to_owned()))
+        }
+        VolumeOwner::Other => Some(("FailedBinding", format!("volume {name:?} already bound to a different claim."))),
+        VolumeOwner::Unclaimed if !completed && !storage::is_kept(body) => {
+            let why = storage::find_mismatch(volume, body, claim)?;
+            Some(("VolumeMismatch", format!("Cannot bind to requested volume {name:?}: {why}")))
+        }
+        VolumeOwner::Unclaimed | VolumeOwner::This => None,
+    }
+}
+
+/// Reports why a claim has no volume, and asks the provisioner of its class for one.
 fn report_unbound(world: &World, row: &Row, claim: Object, named: Option<String>, plan: &mut Plan) {
-    let phase = if claim.annotation(BIND_COMPLETED).is_some() { "Lost" } else { "Pending" };
-    let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let known = storage::class_of(world, &claim).is_some();
-    if phase == "Lost" {
+    if claim.annotation(BIND_COMPLETED).is_some() {
         let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
         plan.event(row, EventType::Warning, "ClaimLost", message);
     } else if let Some(name) = named {
         plan.wait(format!("volume {name} does not exist"));
-    } else if class.is_empty() {
-        let message = "no persistent volumes available for this claim and no storage class is set";
-        plan.event(row, EventType::Normal, "FailedBinding", message);
-    } else if !known {
-        let message = format!("storageclass.storage.k8s.io {class:?} not found");
-        plan.event(row, EventType::Warning, "ProvisioningFailed", message);
-    } else if matches!(storage::claim_source(world, row, &claim), ClaimSource::NotYet) {
-        await_consumer(world, row, plan);
+    } else if let Some(class) = default_class(world, &claim) {
+        let mut claim = claim;
+        claim.set(&["spec", "storageClassName"], class.name());
+        let why = format!("it names no class, and {} is the default class", class.name());
+        return plan.write(WriteVerb::Update(claim), why);
+    } else if let Some(class) = storage::class_of(world, &claim) {
+        match storage::is_awaiting_consumer(world, row, &claim) {
+            true => await_consumer(world, row, plan),
+            false => request_volume(row, &claim, &class, plan),
+        }
+    } else {
+        report_missing_class(row, &claim, plan);
     }
-    plan.wait("no volume fulfils the claim");
+    if plan.writes.is_empty() {
+        plan.wait("no volume fulfils the claim");
+        write_unbound_phase(claim, plan);
+    }
+}
+
+/// Returns the default class for a claim that names none, because it was created before there was a default class.
+fn default_class(world: &World, claim: &Object) -> Option<Object> {
+    let names_class = claim.value_at(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
+    if names_class || claim.annotation(CLASS_ANNOTATION).is_some() {
+        return None;
+    }
+    let classes: Vec<Object> = world.list(storage::CLASSES).map(|class| class.object()).collect();
+    default_class::find_default_class(&classes, default_class::STORAGE).cloned()
+}
+
+fn report_missing_class(row: &Row, claim: &Object, plan: &mut Plan) {
+    match claim.text(&["spec", "storageClassName"]).filter(|class| !class.is_empty()) {
+        None => {
+            let message = "no persistent volumes available for this claim and no storage class is set";
+            plan.event(row, EventType::Normal, "FailedBinding", message);
+        }
+        Some(class) => {
+            let message = format!("storageclass.storage.k8s.io {class:?} not found");
+            plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+        }
+    }
+}
+
+/// Names the provisioner of the class in the claim, which makes it act, and reports that the claim waits for it.
+fn request_volume(row: &Row, claim: &Object, class: &Object, plan: &mut Plan) {
+    let provisioner = class.text(&["provisioner"]).unwrap_or_default();
+    if provisioner.starts_with(BUILT_IN_PROVISIONERS) {
+        let message = format!("no volume plugin matched name: {provisioner}");
+        return plan.event(row, EventType::Warning, "ProvisioningFailed", message);
+    }
+    if PROVISIONER.iter().any(|annotation| claim.annotation(annotation) != Some(provisioner)) {
+        let mut claim = claim.clone();
+        for annotation in PROVISIONER {
+            claim.set(&["metadata", "annotations", annotation], provisioner);
+        }
+        return plan.write(WriteVerb::Update(claim), format!("{provisioner} has to create a volume for it"));
+    }
+    if provisioner != LOCAL_DRIVER {
+        let message = format!(
+            "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
+             system administrator. If volume creation is delayed, please verify that the provisioner is running and \
+             correctly registered."
+        );
+        plan.event(row, EventType::Normal, "ExternalProvisioning", message);
+        plan.wait(format!("the external provisioner {provisioner} has to create a volume"));
+    }
+}
+
+/// Writes the phase of a claim that has no volume: Lost if it had one.
+fn write_unbound_phase(claim: Object, plan: &mut Plan) {
+    let phase = if claim.annotation(BIND_COMPLETED).is_some() { "Lost" } else { "Pending" };
     let mut new = status::status_map(&claim);
     new.insert("phase".into(), phase.into());
     status::write(plan, claim, new.into(), "no volume fulfils it");
@@ -179,16 +261,17 @@ fn await_consumer(world: &World, row: &Row, plan: &mut Plan) {
     plan.wait(message);
 }
 
-/// Sets a volume's phase (Available, Bound or Released), and removes the finalizer of a deleted volume that is not
-/// bound.
+/// Sets a volume's phase (Available, Bound, Released or Failed), and removes the finalizer of a deleted volume that is
+/// not bound.
 fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
-    let reference = volume.value_at(&["spec", "claimRef"]).filter(|reference| reference.is_object());
-    let uid = reference.and_then(|reference| reference["uid"].as_str()).filter(|uid| !uid.is_empty());
-    let claimed = uid.and_then(|uid| world.by_uid(uid));
-    let phase = match (uid, claimed) {
-        (None, _) => "Available",
-        (Some(_), Some(_)) => "Bound",
-        (Some(_), None) => "Released",
+    let uid = volume.text(&["spec", "claimRef", "uid"]).filter(|uid| !uid.is_empty());
+    let (phase, failure) = match uid.map(|uid| world.by_uid(uid)) {
+        None => ("Available", None),
+        Some(Some(_)) => ("Bound", None),
+        Some(None) => match reclaim_failure(row, &volume, plan) {
+            None => ("Released", None),
+            failure => ("Failed", failure),
+        },
     };
     let held = row.finalizers.iter().any(|one| &**one == VOLUME_IN_USE);
     if row.is_deleting() && held && phase != "Bound" {
@@ -199,8 +282,49 @@ fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
     if new.get("phase").and_then(Value::as_str) != Some(phase) {
         new.insert("phase".into(), phase.into());
         new.insert("lastPhaseTransitionTime".into(), time::rfc3339(world.now).into());
+        if let Some((reason, message)) = &failure {
+            plan.event(row, EventType::Warning, reason, message.clone());
+        }
+    }
+    match failure {
+        Some((_, message)) => drop(new.insert("message".into(), message.into())),
+        None => drop(new.remove("message")),
     }
     status::write(plan, volume, new.into(), "its claim was created or deleted");
+}
+
+/// Returns reason and message of the event about a released volume whose reclaim policy cannot be carried out. kloop
+/// deletes the content of its own volumes only: paths of the machine can hold files that nothing else has.
+fn reclaim_failure(row: &Row, volume: &Object, plan: &mut Plan) -> Option<(&'static str, String)> {
+    let failure = match volume.text(&["spec", "persistentVolumeReclaimPolicy"]) {
+        Some("Recycle") => ("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned()),
+        Some("Delete") => ("VolumeFailedDelete", deletion_failure(row, volume, plan)?),
+        _ => return None,
+    };
+    plan.wait(failure.1.clone());
+    Some(failure)
+}
+
+/// Returns why nothing deletes the content of a released volume; `None` if a provisioner does.
+fn deletion_failure(row: &Row, volume: &Object, plan: &mut Plan) -> Option<String> {
+    if volume.text(&["spec", "csi", "driver"]) == Some(LOCAL_DRIVER) {
+        return None;
+    }
+    let provisioner = volume.annotation(PROVISIONED_BY).unwrap_or(BUILT_IN_PROVISIONERS);
+    if !provisioner.starts_with(BUILT_IN_PROVISIONERS) {
+        plan.wait(format!("the external provisioner {provisioner} has to delete it"));
+        return None;
+    }
+    Some(match volume.text(&["spec", "hostPath", "path"]) {
+        Some(path) => format!(
+            "kloop deletes no hostPath: remove the files in {path} and delete the volume, or set its reclaim policy to \
+             Retain"
+        ),
+        None => {
+            let name = &*row.key.name;
+            format!("error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched")
+        }
+    })
 }
 
 #[cfg(test)]
@@ -268,5 +392,144 @@ mod tests {
         cluster.delete("persistentvolumeclaims", "c", Default::default());
         cluster.settle();
         assert_eq!(cluster.names("volumeattributesclasses.storage.k8s.io"), "");
+    }
+
+    const NAMED: &str = "
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: one}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: hand}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {volumeName: one, accessModes: [ReadWriteOnce], storageClassName: hand, resources: {requests: {storage: 1Gi}}}}
+";
+
+    #[test]
+    fn named_volume_must_satisfy_the_claim() {
+        let cases = [
+            (
+                "resources: {requests: {storage: 1Gi}}",
+                "resources: {requests: {storage: 2Gi}}",
+                "requested PV is too small",
+            ),
+            ("storageClassName: hand, res", "storageClassName: other, res", "storageClassName does not match"),
+            ("volumeName: one", "volumeName: one, volumeMode: Block", "incompatible volumeMode"),
+            ("one, accessModes: [ReadWriteOnce]", "one, accessModes: [ReadWriteMany]", "incompatible accessMode"),
+        ];
+        for (old, new, why) in cases {
+            let mut cluster = cluster(&NAMED.replacen(old, new, 1));
+            cluster.settle();
+            assert_eq!(phase(&cluster, "persistentvolumeclaims", "c"), "Pending", "{why}");
+            assert_eq!(phase(&cluster, "persistentvolumes", "one"), "Available", "{why}");
+            let event = format!("event: VolumeMismatch Cannot bind to requested volume \"one\": {why}");
+            assert!(cluster.logged(&event), "{why}: {:?}", cluster.log);
+        }
+        let kept = NAMED
+            .replace("capacity: {storage: 1Gi}", "capacity: {storage: 1Mi}, claimRef: {namespace: default, name: c}");
+        let mut cluster = cluster(&kept);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "c"), "Bound", "the volume names the claim, too");
+    }
+
+    #[test]
+    fn named_volume_of_another_claim_is_reported() {
+        let other = NAMED.split("---").nth(1).unwrap().replace("name: c}", "name: d}");
+        let mut cluster = cluster(NAMED);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "c"), "Bound");
+        cluster.add(&other);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "d"), "Pending");
+        assert!(cluster.logged("event: FailedBinding volume \"one\" already bound to a different claim."));
+    }
+
+    #[test]
+    fn default_class_is_given_to_claims_from_before_it() {
+        let claim = |name: &str, class: &str| {
+            format!(
+                "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{accessModes: [ReadWriteOnce]{class}, resources: {{requests: {{storage: 1Gi}}}}}}}}"
+            )
+        };
+        let claims =
+            [claim("none", ""), claim("empty", ", storageClassName: ''"), claim("named", ", storageClassName: hand")];
+        let mut cluster = cluster(&claims.join("\n---\n"));
+        cluster.settle();
+        assert!(
+            cluster.logged(
+                "event: FailedBinding no persistent volumes available for this claim and no storage class is set"
+            )
+        );
+        cluster.add("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}, provisioner: local.kloop.dev}");
+        cluster.settle();
+        let classes = ["none", "empty", "named"]
+            .map(|name| cluster.value("persistentvolumeclaims", name, "/spec/storageClassName"));
+        assert_eq!(classes, ["standard", "", "hand"]);
+        assert_eq!(phase(&cluster, "persistentvolumeclaims", "none"), "Bound");
+    }
+
+    #[test]
+    fn claim_names_the_provisioner_that_it_waits_for() {
+        let class =
+            "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: PROVISIONER}";
+        let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {accessModes: [ReadWriteOnce], storageClassName: c, resources: {requests: {storage: 1Gi}}}}";
+        for (provisioner, event) in [
+            (
+                "example.com/nfs",
+                "event: ExternalProvisioning Waiting for a volume to be created either by the external provisioner 'example.com/nfs' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.",
+            ),
+            ("local.kloop.dev", "event: ProvisioningSucceeded"),
+            (
+                "kubernetes.io/no-provisioner",
+                "event: ProvisioningFailed no volume plugin matched name: kubernetes.io/no-provisioner",
+            ),
+        ] {
+            let mut cluster = cluster(&[&class.replace("PROVISIONER", provisioner), claim].join("\n---\n"));
+            cluster.settle();
+            assert!(cluster.logged(event), "{provisioner}: {:?}", cluster.log);
+            let is_named = !provisioner.starts_with("kubernetes.io/");
+            for annotation in super::PROVISIONER {
+                let claim = cluster.object("persistentvolumeclaims", "c");
+                assert_eq!(claim.annotation(annotation), is_named.then_some(provisioner));
+            }
+        }
+    }
+
+    #[test]
+    fn released_volume_that_nothing_reclaims_has_failed() {
+        let volume = |name: &str, policy: &str, source: &str| {
+            format!(
+                "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: {policy}, claimRef: {{namespace: default, name: gone, uid: gone}}, {source}}}}}"
+            )
+        };
+        let (host, nfs) = ("hostPath: {path: /tmp/x}", "nfs: {server: s, path: /}");
+        let cases = [
+            (
+                "Delete",
+                host,
+                "Failed",
+                "kloop deletes no hostPath: remove the files in /tmp/x and delete the volume, or set its reclaim policy to Retain",
+            ),
+            (
+                "Delete",
+                nfs,
+                "Failed",
+                "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched",
+            ),
+            ("Recycle", host, "Failed", "No recycler plugin found for the volume!"),
+            ("Retain", host, "Released", ""),
+        ];
+        for (policy, source, wanted, message) in cases {
+            let mut cluster = cluster(&volume("v", policy, source));
+            cluster.settle();
+            assert_eq!(phase(&cluster, "persistentvolumes", "v"), wanted, "{policy} {source}");
+            let status = cluster.value("persistentvolumes", "v", "/status/message");
+            assert_eq!(status.as_str().unwrap_or_default(), message);
+            assert_eq!(cluster.logged(&format!("event: VolumeFailed{policy} {message}")), wanted == "Failed");
+            cluster.patch("persistentvolumes", "v", json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
+            cluster.settle();
+            assert_eq!(cluster.value("persistentvolumes", "v", "/status/message"), Value::Null);
+            assert_eq!(phase(&cluster, "persistentvolumes", "v"), "Released");
+        }
+        let external = volume("v", "Delete", "csi: {driver: d, volumeHandle: h}")
+            .replace("name: v}", "name: v, annotations: {pv.kubernetes.io/provisioned-by: d}}");
+        let mut cluster = cluster(&external);
+        cluster.settle();
+        assert_eq!(phase(&cluster, "persistentvolumes", "v"), "Released", "its provisioner deletes it");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::ALL;
 use crate::object::{Key, Object, Resource, Str, Time};
-use crate::world::{Plan, Propagation, Row, World, Write, WriteVerb};
+use crate::world::{Effect, Plan, Propagation, Row, World, Write, WriteVerb};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -196,6 +196,9 @@ impl Cluster {
         memory.iter().for_each(|memory| self.world.remember(memory));
         for effect in &effects {
             self.world.note_order(effect);
+            if let Effect::DeleteVolume { volume } = effect {
+                self.log.push(format!("effect: delete volume {volume}"));
+            }
         }
         for write in writes {
             self.log.push(format!("{}: {}", ALL[index].name, verb_text(&write.verb)));

@@ -34,6 +34,9 @@ static NODE_AFFINITY_SHAPE: StructShape = StructShape::new(&[("required", shapes
 /// The CSI driver of volumes in the cluster's folders, and the provisioner of their StorageClass.
 pub const LOCAL_DRIVER: &str = "local.kloop.dev";
 
+/// The finalizer of a provisioned volume whose content its provisioner deletes (policy Delete).
+pub const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
 /// The fields of a volume's source. A volume has exactly one, which is immutable.
 const SOURCES: &[&str] = &[
     "hostPath",

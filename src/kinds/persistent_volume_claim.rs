@@ -30,7 +30,8 @@ pub const KIND: Kind = Kind {
 static SHAPE: StructShape =
     StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&shapes::CLAIM_SPEC))), shapes::STATUS]);
 
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+/// The annotation by which older claims and volumes name their class.
+pub const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The warning about the deprecated annotation with the class of a volume or claim.
 pub fn class_annotation(object: &Object) -> Option<String> {

@@ -36,6 +36,7 @@ use ranked_node::RankedNode;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use volumes::PodStorage;
 
 /// The loop.
 pub const LOOP: Loop = Loop {
@@ -211,11 +212,20 @@ fn find_fitting_nodes(query: &PodQuery<'_>, node_results: &mut NodeResultCache, 
 fn assign(query: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
     let (row, name) = (query.row, &node.key.name);
     let for_devices = query.devices.as_ref().map_or(Vec::new(), |devices| devices.claim_writes(row, node));
-    if query.devices.as_ref().is_ok_and(|devices| devices.has_to_wait(&for_devices)) {
-        return reserve_devices(query, name, for_devices, plan);
-    }
+    let waits_for_devices = query.devices.as_ref().is_ok_and(|devices| devices.has_to_wait(&for_devices));
+    let waits_for_volumes = query.storage.as_ref().is_ok_and(PodStorage::has_to_wait);
     let for_storage = query.storage.iter().flat_map(|storage| storage.claim_writes(node));
-    for (verb, why) in for_storage.chain(for_devices) {
+    let writes: Vec<(WriteVerb, String)> = for_storage.chain(for_devices).collect();
+    if waits_for_devices || waits_for_volumes {
+        reserve(query, name, writes, plan);
+        if !waits_for_devices {
+            return wait_for_volumes(query, name, plan);
+        }
+        let message = format!("waiting for binding conditions for device on node {name}");
+        plan.event(row, EventType::Normal, "BindingConditionsPending", message);
+        return wait_for_devices(query, Some(name), None, plan);
+    }
+    for (verb, why) in writes {
         plan.write(verb, why);
     }
     let bind = WriteVerb::Bind { pod: row.key.clone(), uid: row.uid.clone(), node: name.clone() };
@@ -224,8 +234,9 @@ fn assign(query: &PodQuery<'_>, node: &Row, plan: &mut Plan) {
     plan.event(row, EventType::Normal, "Scheduled", message);
 }
 
-/// Allocates the devices of a pod on a node without binding it, because their drivers have to make them ready first.
-fn reserve_devices(query: &PodQuery<'_>, node: &Str, mut writes: Vec<(WriteVerb, String)>, plan: &mut Plan) {
+/// Writes the claims of a pod for a node and nominates the pod there, without binding it: its devices have to be made
+/// ready first, or its claims bound.
+fn reserve(query: &PodQuery<'_>, node: &Str, mut writes: Vec<(WriteVerb, String)>, plan: &mut Plan) {
     let row = query.row;
     let nominate = |pod: &mut Object| pod.set(&["status", "nominatedNodeName"], &**node);
     let own = writes.iter_mut().find_map(|(verb, _)| match verb {
@@ -237,12 +248,17 @@ fn reserve_devices(query: &PodQuery<'_>, node: &Str, mut writes: Vec<(WriteVerb,
     } else if query.fields.nominated.as_ref() != Some(node) {
         let mut status = row.body().status_alone();
         nominate(&mut status);
-        writes.push((WriteVerb::Status(status), format!("{} waits for its devices on node {node}", row.key.name)));
+        writes.push((WriteVerb::Status(status), format!("{} waits for its claims on node {node}", row.key.name)));
     }
     writes.into_iter().for_each(|(verb, why)| plan.write(verb, why));
-    let message = format!("waiting for binding conditions for device on node {node}");
-    plan.event(row, EventType::Normal, "BindingConditionsPending", message);
-    wait_for_devices(query, Some(node), None, plan);
+}
+
+/// Waits until the claims of a pod are bound.
+fn wait_for_volumes(query: &PodQuery<'_>, node: &Str, plan: &mut Plan) {
+    let claims = query.storage.as_ref().map(PodStorage::unbound_claims).unwrap_or_default().join(", ");
+    plan.wait(format!("waiting for the claims {claims} to be bound on node {node}"));
+    let causes = BTreeSet::from([volumes::BINDING]);
+    plan.scheduling_wait = Some(queueing_hints::build_wait(query.row, query.constraints, causes, Some(node)));
 }
 
 /// Waits for the binding conditions of a pod's devices, until this moment if there is one.

@@ -1,11 +1,12 @@
 //! The plugins about volumes: VolumeBinding, VolumeZone and VolumeRestrictions.
 //!
 //! Claims with WaitForFirstConsumer are bound on the pod's node: to an existing volume that is available there and matches, or else to a
-//! volume that is provisioned. The choice is written together with the binding of the pod, so that no two pods take the same volume.
+//! volume that is provisioned. The choice is written at once, so that no two pods take the same volume; the pod is bound once its claims
+//! are.
 
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
-use crate::world::storage::{self, ClaimSource, VolumeCandidate, VolumeOwner};
+use crate::world::storage::{self, BIND_COMPLETED, ClaimSource, PodClaim, VolumeCandidate, VolumeOwner};
 use crate::world::{Row, World, WriteVerb, terms};
 use hashbrown::HashSet;
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 pub struct PodStorage<'w> {
     /// The volumes of its bound claims; `None` for a volume that is gone.
     bound: Vec<Option<(Arc<Row>, Object)>>,
+    /// The claims among these whose status does not say so yet.
+    binding: Vec<Str>,
     /// The claims that wait for its node, the smallest first, so that small claims do not take large volumes.
     waiting: Vec<WaitingClaim<'w>>,
     /// Whether another pod uses a ReadWriteOncePod claim.
@@ -76,24 +79,14 @@ impl<'w> PodStorage<'w> {
     pub fn from_pod(world: &'w World, row: &Row, pod: &Object) -> Result<PodStorage<'w>, String> {
         let mut storage = PodStorage::default();
         let mut is_unbound = false;
-        for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
-            let Some(claim) = world.get(&storage::key(&row.key.namespace, &name)) else {
-                return Err(format!("persistentvolumeclaim {name:?} not found"));
-            };
-            if claim.is_deleting() {
-                return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
-            }
-            let body = claim.object();
+        for used in storage::pod_claims(&row.key.name, pod.items(&["spec", "volumes"])) {
+            let (claim, body) = find_usable_claim(world, row, &used)?;
             storage.is_in_use |= is_for_one_pod(&body) && is_used_by_another_pod(world, claim, row);
             match (storage::volume_of(&body), body.text(&["status", "phase"])) {
-                (Some(volume), Some("Lost")) => {
-                    return Err(format!(
-                        "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
-                    ));
-                }
-                (Some(volume), Some("Bound")) => {
+                (Some(volume), phase) if phase == Some("Bound") || body.annotation(BIND_COMPLETED).is_some() => {
                     let volume = world.find(storage::VOLUMES, "", volume);
                     storage.bound.push(volume.map(|volume| (volume.clone(), volume.object())));
+                    storage.binding.extend((phase != Some("Bound")).then(|| claim.key.name.clone()));
                 }
                 (Some(_), _) => is_unbound = true,
                 (None, _) => match storage::unprovisioned_class(world, &body) {
@@ -139,6 +132,17 @@ impl<'w> PodStorage<'w> {
         self.bound.iter().flatten().any(|(volume, _)| zoned(volume)).then_some(ZONE_CONFLICT)
     }
 
+    /// Whether a pod that is placed has to wait until its claims are bound.
+    pub fn has_to_wait(&self) -> bool {
+        !self.waiting.is_empty() || !self.binding.is_empty()
+    }
+
+    /// Returns the names of the claims that are not bound yet.
+    pub fn unbound_claims(&self) -> Vec<&str> {
+        let waiting = self.waiting.iter().map(|waiting| &waiting.row.key.name);
+        waiting.chain(&self.binding).map(|name| &**name).collect()
+    }
+
     /// Returns the writes for the pod's claims when it is placed on a node.
     pub fn claim_writes(&self, node: &Row) -> Vec<(WriteVerb, String)> {
         let met = self.match_claims(node).unwrap_or_default();
@@ -148,6 +152,7 @@ impl<'w> PodStorage<'w> {
                 let why = format!("volume {} is kept for the claim {}", volume.row.key.name, waiting.row.key.path());
                 Some((WriteVerb::Update(storage::bound_to_claim(volume.body.clone(), &waiting.row)), why))
             }
+            None if waiting.claim.annotation(storage::SELECTED_NODE) == Some(&*node.key.name) => None,
             None => {
                 let mut claim = waiting.claim.clone();
                 claim.set(&["metadata", "annotations", storage::SELECTED_NODE], &*node.key.name);
@@ -182,6 +187,30 @@ impl<'w> PodStorage<'w> {
         }
         Some(met)
     }
+}
+
+/// Returns a claim of a pod; the error says why the pod cannot use it on any node.
+fn find_usable_claim<'w>(world: &'w World, pod: &Row, used: &PodClaim) -> Result<(&'w Arc<Row>, Object), String> {
+    let name = &used.name;
+    let Some(claim) = world.get(&storage::key(&pod.key.namespace, name)) else {
+        return Err(match used.is_ephemeral {
+            true => {
+                format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
+            }
+            false => format!("persistentvolumeclaim {name:?} not found"),
+        });
+    };
+    let body = claim.object();
+    if let (Some(volume), Some("Lost")) = (storage::volume_of(&body), body.text(&["status", "phase"])) {
+        return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
+    }
+    if claim.is_deleting() {
+        return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+    }
+    if used.is_ephemeral {
+        storage::check_made_for_pod(claim, pod)?;
+    }
+    Ok((claim, body))
 }
 
 /// Whether volumes of a class can be provisioned for a node.
@@ -276,6 +305,9 @@ mod tests {
             WriteVerb::Update(object) => {
                 format!("{}@{}", object.name(), object.annotation(storage::SELECTED_NODE).unwrap())
             }
+            WriteVerb::Status(pod) if pod.items(&["status", "conditions"]).is_empty() => {
+                format!("waits on {}", pod.text(&["status", "nominatedNodeName"]).unwrap())
+            }
             WriteVerb::Status(pod) => {
                 let message = pod.items(&["status", "conditions"])[0]["message"].as_str().unwrap();
                 message
@@ -312,7 +344,11 @@ mod tests {
             ),
             ("no claim", vec![p()], "persistentvolumeclaim \"d\" not found"),
             ("unbound", vec![claim("d", "1Gi", "''", ""), p()], "pod has unbound immediate PersistentVolumeClaims"),
-            ("by hand", vec![claim("d", "1Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()], "v=d b"),
+            (
+                "by hand",
+                vec![claim("d", "1Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()],
+                "v=d waits on b",
+            ),
             ("too small", vec![claim("d", "3Gi", "by-hand", ""), volume("v", "2Gi", "by-hand", "zb"), p()], none),
             (
                 "kept for it elsewhere",
@@ -332,14 +368,14 @@ mod tests {
                         .replace("name: d}", "name: d, annotations: {volume.kubernetes.io/selected-node: b}}"),
                     p(),
                 ],
-                "d@b b",
+                "waits on b",
             ),
             (
                 "lost",
                 vec![bound("za")[0].replace("Bound", "Lost"), p()],
                 "persistentvolumeclaim \"d\" bound to non-existent persistentvolume \"v\"",
             ),
-            ("made", vec![claim("d", "1Gi", "made-in-zb", ""), p()], "d@b b"),
+            ("made", vec![claim("d", "1Gi", "made-in-zb", ""), p()], "d@b waits on b"),
             (
                 "rather found",
                 vec![
@@ -347,7 +383,7 @@ mod tests {
                     volume("v", "2Gi", "made", "za"),
                     pod("p", &["d"], ", nodeSelector: {topology.kubernetes.io/zone: za}"),
                 ],
-                "v=d a",
+                "v=d waits on a",
             ),
             (
                 "each its own",
@@ -358,7 +394,7 @@ mod tests {
                     volume("w", "1Gi", "by-hand", "zb"),
                     pod("p", &["d", "e"], ""),
                 ],
-                "w=e v=d b",
+                "w=e v=d waits on b",
             ),
             (
                 "two want one",
@@ -390,13 +426,17 @@ mod tests {
             let told = [claims.to_vec(), more, vec![pod("p", &["d"], "")]].concat();
             outcome(&told)
         };
-        assert_eq!(asked(vec![limit("a", 1), limit("b", 0)]), "d@a a");
-        assert_eq!(asked(vec![limit("a", 1), limit("b", 0), other("d")]), "d@a a", "one volume is attached once");
+        assert_eq!(asked(vec![limit("a", 1), limit("b", 0)]), "d@a waits on a");
+        assert_eq!(
+            asked(vec![limit("a", 1), limit("b", 0), other("d")]),
+            "d@a waits on a",
+            "one volume is attached once"
+        );
         let told = asked(vec![limit("a", 2), limit("b", 0), other("e"), other("f")]);
         assert!(told.starts_with("2 node(s) exceed max volume count."), "{told}");
         assert_eq!(
             asked(vec![limit("a", 2), other("e"), other("f")]),
-            "d@b b",
+            "d@b waits on b",
             "a node that says nothing has no limit"
         );
     }
@@ -409,5 +449,43 @@ mod tests {
         assert!(told.starts_with(&format!("2 {IN_USE}.")), "{told}");
         let ended = other("").replace(", nodeName: a}", ", nodeName: a}, status: {phase: Succeeded}");
         assert!(outcome(&[claim, ended, pod("p", &["d"], "")]).ends_with(['a', 'b']));
+    }
+
+    #[test]
+    fn claim_of_an_ephemeral_volume_is_the_pods_own() {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: x}], volumes: [{name: d, ephemeral: {volumeClaimTemplate: {spec: {}}}}]}}".to_owned();
+        let waits = "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-d\".";
+        let told = outcome(std::slice::from_ref(&pod));
+        assert!(told.starts_with(waits), "{told}");
+        let foreign = claim("p-d", "1Gi", "made", "");
+        let told = outcome(&[foreign.clone(), pod.clone()]);
+        assert!(told.starts_with("PVC default/p-d was not created for pod default/p (pod is not owner)."), "{told}");
+        // The pod is the seventh document, whose number is its uid.
+        let owner = "name: p-d, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: '6', controller: true}]";
+        let told = outcome(&[foreign.replace("name: p-d", owner), pod]);
+        assert!(told.starts_with("p-d@"), "{told}");
+    }
+
+    #[test]
+    fn pod_has_no_node_until_its_claims_are_bound() {
+        let claim = claim("d", "1Gi", "made", "");
+        let reserved = claim.replace("name: d}", "name: d, annotations: {volume.kubernetes.io/selected-node: b}}");
+        let nominated = pod("p", &["d"], "").replace("]}}", "]}, status: {nominatedNodeName: b}}");
+        let world = world(&[reserved.clone(), nominated.clone()].join("\n---\n"));
+        let waits = plan(&world, &Key::new(Resource("pods"), "default", "p"));
+        assert!(waits.writes.is_empty() && waits.events.is_empty(), "{:?}", waits.writes);
+        assert_eq!(waits.waits, ["waiting for the claims d to be bound on node b"]);
+        assert!(waits.scheduling_wait.is_some_and(|wait| wait.causes.contains(BINDING)));
+        let binding = reserved.replace(", resources", ", volumeName: v, resources");
+        let binding = binding.replace("annotations: {", "annotations: {pv.kubernetes.io/bind-completed: 'yes', ");
+        assert_eq!(
+            outcome(&[binding, volume("v", "1Gi", "made", "zb"), nominated.clone()]),
+            "",
+            "no reason to complain"
+        );
+        let bound = reserved
+            .replace(", resources", ", volumeName: v, resources")
+            .replace("}}}}", "}}}, status: {phase: Bound}}");
+        assert_eq!(outcome(&[bound, volume("v", "1Gi", "made", "zb"), nominated]), "b");
     }
 }

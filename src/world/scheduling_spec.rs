@@ -49,9 +49,25 @@ fn is_claim(volume: &Value) -> bool {
     claim_name("", volume).is_some()
 }
 
+/// A claim that a volume of a pod names.
+pub struct PodClaim {
+    /// The name of the claim.
+    pub name: String,
+    /// Whether the claim is made for the pod alone, from the template of an ephemeral volume.
+    pub is_ephemeral: bool,
+}
+
+/// Returns the claims that a pod uses, its own for ephemeral volumes included.
+pub fn pod_claims<'a>(pod: &'a str, volumes: &'a [Value]) -> impl Iterator<Item = PodClaim> + 'a {
+    let is_ephemeral = |volume: &Value| volume["ephemeral"].is_object();
+    volumes
+        .iter()
+        .filter_map(move |volume| Some(PodClaim { name: claim_name(pod, volume)?, is_ephemeral: is_ephemeral(volume) }))
+}
+
 /// The names of the claims that a pod uses, its own for ephemeral volumes included.
 pub fn claims_of(pod: &str, volumes: &[Value]) -> Vec<String> {
-    volumes.iter().filter_map(|volume| claim_name(pod, volume)).collect()
+    pod_claims(pod, volumes).map(|claim| claim.name).collect()
 }
 
 /// The name of the claim that a volume of a pod is, if it is one.

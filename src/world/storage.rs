@@ -11,7 +11,7 @@ use crate::object::{Key, Object, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-pub use super::scheduling_spec::claims_of;
+pub use super::scheduling_spec::{PodClaim, claims_of, pod_claims};
 
 /// The claims.
 pub const CLAIMS: &str = "persistentvolumeclaims";
@@ -19,6 +19,17 @@ pub const CLAIMS: &str = "persistentvolumeclaims";
 pub const VOLUMES: &str = "persistentvolumes";
 /// The classes.
 pub const CLASSES: &str = "storageclasses.storage.k8s.io";
+
+/// The annotations of a claim that name the provisioner that has to create a volume for it. Provisioners act only on
+/// claims with the first; the second is the older one.
+pub const PROVISIONER: [&str; 2] =
+    ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
+
+/// The annotation of a volume that names the provisioner that created it.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// Prefix of the names of Kubernetes' own provisioners, of which kloop has none.
+pub const BUILT_IN_PROVISIONERS: &str = "kubernetes.io/";
 
 /// The annotation of a claim that names the node of its first consumer.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -43,6 +54,15 @@ pub fn volume_of(claim: &Object) -> Option<&str> {
 pub fn used_by<'a>(world: &'a World, pod: &'a Row) -> impl Iterator<Item = &'a Arc<Row>> {
     let names = pod.pod().into_iter().flat_map(|fields| fields.claims.iter());
     names.filter_map(move |name| world.get(&key(&pod.key.namespace, name)))
+}
+
+/// Checks that a claim was made for the ephemeral volume of a pod: another claim can have the same name.
+pub fn check_made_for_pod(claim: &Row, pod: &Row) -> Result<(), String> {
+    if claim.controller().is_some_and(|owner| *owner.uid == *pod.uid) {
+        return Ok(());
+    }
+    let (claim, pod) = (claim.key.path(), pod.key.path());
+    Err(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
 /// Owner of a volume.
@@ -87,6 +107,9 @@ pub fn bound_to_claim(mut volume: Object, claim: &Row) -> Object {
 /// Annotation of a volume and its claim when a controller bound them.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
+/// Annotation of a claim that has a volume.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
 /// Ways to satisfy a claim.
 #[derive(Clone)]
 pub enum ClaimSource {
@@ -101,6 +124,11 @@ pub enum ClaimSource {
 /// The class of a claim that waits for its first consumer.
 pub fn unprovisioned_class(world: &World, claim: &Object) -> Option<Object> {
     class_of(world, claim).filter(|class| class.text(&["volumeBindingMode"]) == Some("WaitForFirstConsumer"))
+}
+
+/// Whether an unbound claim waits until a pod that uses it has a node.
+pub fn is_awaiting_consumer(world: &World, row: &Row, claim: &Object) -> bool {
+    matches!(claim_source(world, row, claim), ClaimSource::NotYet)
 }
 
 /// Returns how a claim can be satisfied.
@@ -155,37 +183,67 @@ fn quantity(object: &Object, path: &[&str]) -> Option<Quantity> {
     Quantity::parse(object.text(path)?).ok()
 }
 
+/// Size of a volume.
+pub fn capacity_of(volume: &Object) -> Option<Quantity> {
+    quantity(volume, &["spec", "capacity", "storage"])
+}
+
 /// Requested size of a claim.
 pub fn requested_storage(claim: &Object) -> Quantity {
     quantity(claim, &["spec", "resources", "requests", "storage"]).unwrap_or(Quantity::from_int(0))
 }
 
+/// Returns why a volume does not fulfil a claim, in Kubernetes' words; `None` if it does.
+pub fn find_mismatch(volume: &Row, body: &Object, claim: &Object) -> Option<String> {
+    if volume.is_deleting() {
+        return Some(format!("the volume is marked for deletion {:?}", &*volume.key.name));
+    }
+    let differs = |name: &str, default: &str| {
+        body.text(&["spec", name]).unwrap_or(default) != claim.text(&["spec", name]).unwrap_or(default)
+    };
+    let modes = body.items(&["spec", "accessModes"]);
+    let is_too_small = capacity_of(body).is_none_or(|capacity| capacity < requested_storage(claim));
+    let why = match () {
+        () if is_too_small => "requested PV is too small",
+        () if differs("storageClassName", "") => "storageClassName does not match",
+        () if differs("volumeMode", "Filesystem") => "incompatible volumeMode",
+        () if !claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode)) => {
+            "incompatible accessMode"
+        }
+        () => return None,
+    };
+    Some(why.to_owned())
+}
+
+/// Whether a bound claim requests more storage than it has got.
+pub fn is_too_small(claim: &Object) -> bool {
+    claim.text(&["status", "phase"]) == Some("Bound")
+        && quantity(claim, &["status", "capacity", "storage"]).is_some_and(|size| size < requested_storage(claim))
+}
+
 /// The volumes that fulfil a claim: those kept for it first, then the smallest.
 pub fn candidates<'w>(world: &'w World, row: &Row, claim: &Object) -> Vec<VolumeCandidate<'w>> {
-    let wanted = requested_storage(claim);
     let selector = claim.value_at(&["spec", "selector"]).map(Selector::from_label_selector);
-    let text = |object: &Object, name: &str, default: &str| object.text(&["spec", name]).unwrap_or(default).to_owned();
     let fitting = world.list(VOLUMES).filter(|volume| !volume.is_deleting()).filter_map(|volume| {
         let body = volume.object();
-        let modes = body.items(&["spec", "accessModes"]);
-        let capacity = quantity(&body, &["spec", "capacity", "storage"])?;
+        let capacity = capacity_of(&body)?;
         let selected = match &selector {
             None => true,
             Some(Ok(selector)) => selector.matches(|key| volume.label(key)),
             Some(Err(_)) => false,
         };
-        let fits = selected
-            && owner(&body, row) != VolumeOwner::Other
-            && capacity >= wanted
-            && claim.items(&["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
-            && text(&body, "volumeMode", "Filesystem") == text(claim, "volumeMode", "Filesystem")
-            && text(&body, "storageClassName", "") == text(claim, "storageClassName", "");
-        let is_kept = body.value_at(&["spec", "claimRef"]).is_some();
+        let fits = selected && owner(&body, row) != VolumeOwner::Other && find_mismatch(volume, &body, claim).is_none();
+        let is_kept = is_kept(&body);
         fits.then_some(VolumeCandidate { row: volume, body, is_kept, capacity })
     });
     let mut fitting: Vec<VolumeCandidate<'_>> = fitting.collect();
     fitting.sort_by(|a, b| (!a.is_kept, a.capacity, &a.row.key).cmp(&(!b.is_kept, b.capacity, &b.row.key)));
     fitting
+}
+
+/// Whether a volume names the claim that it is kept for.
+pub fn is_kept(volume: &Object) -> bool {
+    volume.value_at(&["spec", "claimRef"]).is_some_and(Value::is_object)
 }
 
 /// The claim's key.

@@ -422,3 +422,30 @@ fn claim_keeps_its_data_until_it_is_deleted() {
         cluster.nothing_is_left();
     }
 }
+
+#[test]
+fn pod_of_a_waiting_claim_mounts_it_at_the_first_try() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(
+        "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, provisioner: local.kloop.dev, \
+         volumeBindingMode: WaitForFirstConsumer}\n---\n\
+         {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], \
+         storageClassName: late, resources: {requests: {storage: 1Gi}}}}",
+    );
+    let writer = pod("writer", "Never", 1, "echo kept > /data/note")
+        .replace("containers:", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]\n  containers:")
+        .replace("image: busybox", "image: busybox, volumeMounts: [{name: d, mountPath: /data}]");
+    cluster.apply(&writer);
+    cluster.until_reads("pod/writer", "{.status.phase}", "Succeeded");
+    let events = cluster.ok("get events");
+    assert!(!events.contains("FailedMount") && !events.contains("FailedScheduling"), "{events}");
+    let volume = cluster.read("pvc/data", "{.spec.volumeName}");
+    cluster.ok(&format!("delete pv {volume} --wait=false"));
+    cluster.ok("delete pod writer");
+    cluster.ok("delete pvc data");
+    cluster.until("the volume that was deleted first is gone", || cluster.ok("get pv -o name").is_empty());
+    let kept = cluster.home().join("volumes");
+    cluster.until("its files are removed", || fs::read_dir(&kept).unwrap().count() == 0);
+    cluster.nothing_is_left();
+}

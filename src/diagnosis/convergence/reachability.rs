@@ -84,7 +84,10 @@ pub fn missing(world: &World, row: &Row) -> Option<String> {
         storage::CLAIMS => {
             let claim = row.body();
             let phase = claim.text(&["status", "phase"]).unwrap_or("Pending");
-            let waits = phase == "Pending" && storage::unprovisioned_class(world, &claim).is_some();
+            if storage::is_too_small(&claim) {
+                return Some("has less storage than it requests".to_owned());
+            }
+            let waits = phase == "Pending" && storage::is_awaiting_consumer(world, row, &claim);
             (phase != "Bound" && !waits).then(|| format!("is {phase}"))
         }
         _ => None,

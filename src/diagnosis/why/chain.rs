@@ -8,6 +8,7 @@ use super::{
 };
 use crate::controllers::namespace::CONTENT_FAILURE;
 use crate::diagnosis::convergence;
+use crate::kinds::persistent_volume;
 use crate::object::Key;
 use crate::reconcile::tick::INTERNAL_ERROR;
 use crate::world::{Row, World};
@@ -53,6 +54,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
         "ingresses.networking.k8s.io" => ingress::link(world, row, plane),
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row, plane),
+        "persistentvolumes" => needs::volume(world, row, plane),
         autoscaler::ROOT => autoscaler::link(world, row, plane),
         disruption::ROOT => disruption::link(world, row, plane),
         crate::kinds::image::RESOURCE => image::link(world, row, plane),
@@ -84,7 +86,11 @@ fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, pl
 
 /// Explains a deletion in progress by the remaining finalizers.
 fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
-    let handled = ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+    let mut handled =
+        vec!["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+    if row.body().text(&["spec", "csi", "driver"]) == Some(persistent_volume::LOCAL_DRIVER) {
+        handled.push(persistent_volume::PROVISIONER_FINALIZER);
+    }
     let finalizers: Vec<&str> = row.finalizers.iter().map(|one| &**one).collect();
     let foreign: Vec<&str> = finalizers
         .iter()

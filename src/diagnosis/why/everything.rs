@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 
 /// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others come
 /// first.
-const BY_CHAIN: [&str; 6] = [
+const BY_CHAIN: [&str; 7] = [
     image::RESOURCE,
     "nodes",
+    "persistentvolumes",
     "persistentvolumeclaims",
     "services",
     "ingresses.networking.k8s.io",

@@ -2,8 +2,9 @@
 
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
-use super::{CauseLink, ControlPlaneState, ConvergenceState, node};
-use crate::controllers::{node_lifecycle, pv_binder};
+use super::{CauseLink, ControlPlaneState, ConvergenceState, node, workload};
+use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder, volume_expand};
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
@@ -37,9 +38,13 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
         return links;
     }
     let pod = row.object();
-    for name in storage::claims_of(&row.key.name, pod.items(&["spec", "volumes"])) {
+    for used in storage::pod_claims(&row.key.name, pod.items(&["spec", "volumes"])) {
+        let name = used.name;
         let key = storage::key(&row.key.namespace, &name);
         let link = match world.get(&key).cloned() {
+            Some(found) if used.is_ephemeral && storage::check_made_for_pod(&found, row).is_err() => {
+                foreign_claim(&found, row)
+            }
             Some(found) => claim(world, &found, plane),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
@@ -53,30 +58,104 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
     links
 }
 
+/// The link of a claim that has the name of a pod's ephemeral volume and belongs to others.
+fn foreign_claim(claim: &Row, pod: &Row) -> CauseLink {
+    let (name, pod_name, namespace_flag) = (&claim.key.name, &pod.key.name, in_namespace(&claim.key));
+    let link = CauseLink {
+        wanted: format!("made for pod {pod_name}"),
+        seen: "not made for the pod".into(),
+        by: ephemeral_volume::LOOP.name,
+        ..CauseLink::from_row(claim)
+    };
+    link.stuck(format!(
+        "give the pod or its volume another name, or delete the claim with its data: kloop delete pvc/{name}{namespace_flag}"
+    ))
+}
+
 /// The link of a claim.
 pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let phase = object.text(&["status", "phase"]).unwrap_or("Pending");
     let link = CauseLink { wanted: "Bound".into(), seen: phase.to_owned(), ..CauseLink::from_row(row) };
     if phase == "Bound" {
-        return link;
+        return if storage::is_too_small(&object) { growing_claim(world, row, &object, link, plane) } else { link };
     }
-    let class = object.text(&["spec", "storageClassName"]).unwrap_or_default().to_owned();
-    let waits = storage::unprovisioned_class(world, &object).is_some() && !is_given_up(world, row);
+    let waits = storage::is_awaiting_consumer(world, row, &object) && !is_given_up(world, row);
     let link = with_dry_run(world, row, CauseLink { state: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
     let link =
         CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
-    link.stuck_if(!is_due && !waits, || {
-        let size = object.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size").to_owned();
-        let volume = format!(
-            "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
-        );
-        match class.is_empty() || world.find(storage::CLASSES, "", &class).is_some() {
-            true => volume,
-            false => format!("name a class that there is (kloop get storageclass), or {volume}"),
+    link.stuck_if(!is_due && !waits, || remedy_of_claim(world, &object))
+}
+
+/// Returns how a claim gets a volume.
+fn remedy_of_claim(world: &World, claim: &Object) -> String {
+    if let Some(name) = storage::volume_of(claim) {
+        return match world.find(storage::VOLUMES, "", name) {
+            None => format!("apply the PersistentVolume {name:?}, or create the claim anew without spec.volumeName"),
+            Some(_) => "create the claim anew with another spec.volumeName, or without one".to_owned(),
+        };
+    }
+    if ["dataSource", "dataSourceRef"].iter().any(|field| claim.value_at(&["spec", field]).is_some()) {
+        let remedy =
+            "create the claim anew without spec.dataSource and spec.dataSourceRef, or run a populator for them";
+        return remedy.to_owned();
+    }
+    let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default();
+    let size = claim.text(&["spec", "resources", "requests", "storage"]).unwrap_or("its size");
+    let volume = format!(
+        "apply a PersistentVolume of at least {size} with the claim's access modes and storageClassName {class:?}"
+    );
+    let provisioner = storage::class_of(world, claim).map(|class| class.text(&["provisioner"]).map(str::to_owned));
+    match provisioner {
+        None if class.is_empty() => volume,
+        None => format!("name a class that there is (kloop get storageclass), or {volume}"),
+        Some(Some(name)) if name != LOCAL_DRIVER && !name.starts_with(storage::BUILT_IN_PROVISIONERS) => {
+            format!("check that the provisioner {name} runs, or {volume}")
         }
+        Some(_) => volume,
+    }
+}
+
+/// The link of a bound claim that requests more storage than it has.
+fn growing_claim(
+    world: &mut World,
+    row: &Row,
+    claim: &Object,
+    link: CauseLink,
+    plane: &ControlPlaneState,
+) -> CauseLink {
+    let [size, wanted] = [&["status", "capacity", "storage"][..], &["spec", "resources", "requests", "storage"]]
+        .map(|path| claim.text(path).unwrap_or_default().to_owned());
+    let (seen, state) = (format!("Bound with {size}"), ConvergenceState::Converging);
+    let by = volume_expand::LOOP.name;
+    let link = CauseLink { wanted: format!("Bound with {wanted}"), seen, state, by, ..link };
+    let link = with_dry_run(world, row, link, plane);
+    let waits = waits_for(world, row);
+    let is_due = link.seen.contains("; due: ");
+    let link = CauseLink { error: link.error.or(Some(waits)).filter(|text| !text.is_empty()), ..link };
+    let volume = storage::volume_of(claim).unwrap_or_default();
+    link.stuck_if(!is_due, || {
+        format!(
+            "run the resizer of the volume's driver, or, if the volume has the space, set its size: kloop patch \
+             pv/{volume} -p '{{\"spec\":{{\"capacity\":{{\"storage\":\"{wanted}\"}}}}}}'"
+        )
     })
+}
+
+/// The link of a volume, whose reclaim policy can fail.
+pub fn volume(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
+    let link = workload::link(world, row, plane);
+    let object = row.object();
+    if row.is_deleting() || object.text(&["status", "phase"]) != Some("Failed") {
+        return link;
+    }
+    let error = object.text(&["status", "message"]).map(str::to_owned);
+    let (wanted, by, name) = ("reclaimed".to_owned(), pv_binder::LOOP.name, &row.key.name);
+    CauseLink { wanted, seen: "Failed".into(), by, error, ..link }.stuck(format!(
+        "keep it: kloop patch pv/{name} -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Retain\"}}}}', or delete it: \
+         kloop delete pv/{name}"
+    ))
 }
 
 /// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.

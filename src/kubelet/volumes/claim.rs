@@ -2,14 +2,19 @@
 
 use super::super::pod::LocalPod;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
+use crate::world::storage;
 use crate::world::volume::VolumeContent;
 
-/// Returns the content of a claim in the pod's namespace, or why it is not available yet.
-pub fn source(pod: &LocalPod, name: &str) -> Result<VolumeContent, String> {
+/// Returns the content of a claim in the pod's namespace, or why it is not available yet. The claim of an ephemeral
+/// volume has to be the pod's own.
+pub fn source(pod: &LocalPod, name: &str, is_ephemeral: bool) -> Result<VolumeContent, String> {
     let world = pod.world;
     let Some(claim) = world.find("persistentvolumeclaims", &pod.row.key.namespace, name) else {
         return Err(format!("persistentvolumeclaim {name:?} not found"));
     };
+    if is_ephemeral {
+        storage::check_made_for_pod(claim, pod.row)?;
+    }
     let claim = claim.object();
     let volume = claim.text(&["spec", "volumeName"]).filter(|volume| !volume.is_empty());
     let bound = claim.text(&["status", "phase"]) == Some("Bound");

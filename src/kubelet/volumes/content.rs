@@ -25,7 +25,8 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
             Ok(VolumeContent::Host { path: host.path.clone(), kind: host.type_.clone().unwrap_or_default() })
         }
         VolumeSource::PersistentVolumeClaim(_) | VolumeSource::Ephemeral(_) => {
-            claim::source(pod, &source.claim_name(&pod.row.key.name, &volume.name).unwrap_or_default())
+            let name = source.claim_name(&pod.row.key.name, &volume.name).unwrap_or_default();
+            claim::source(pod, &name, matches!(source, VolumeSource::Ephemeral(_)))
         }
         VolumeSource::ConfigMap(map) => files::config_map(pod, map).map(grouped),
         VolumeSource::Secret(secret) => files::secret(pod, secret).map(grouped),

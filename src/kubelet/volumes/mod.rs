@@ -134,6 +134,26 @@ mod tests {
     }
 
     #[test]
+    fn ephemeral_volume_is_not_mounted_from_the_claim_of_others() {
+        let mut machine = machine(
+            json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}]),
+        );
+        let host = json!({"hostPath": {"path": "/secret"}});
+        machine.put("persistentvolumes", json!({"metadata": {"name": "v", "uid": "v"}, "spec": host}));
+        let mut claim = json!({"metadata": meta("p-d"), "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}});
+        machine.put("persistentvolumeclaims", claim.clone());
+        machine.run_to(100);
+        let why = "PVC default/p-d was not created for pod default/p (pod is not owner)";
+        assert_eq!(failures(&machine), [format!("MountVolume.SetUp failed for volume \"d\" : {why}")]);
+        assert!(machine.starts.is_empty());
+        claim["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": true}]);
+        machine.put("persistentvolumeclaims", claim);
+        machine.settle();
+        assert_eq!(machine.summary(), "Running c+=running/0");
+    }
+
+    #[test]
     fn files_from_everywhere() {
         let field = |path: &str| json!({"path": path.trim_start_matches("metadata."), "fieldRef": {"fieldPath": path}});
         let limit = json!({"path": "cpu", "mode": 0o400, "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu", "divisor": "1m"}});
