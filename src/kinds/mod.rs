@@ -33,6 +33,8 @@ pub mod selector;
 pub mod shapes;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod token_claims;
 pub mod typed;
 pub mod unknown;

@@ -257,6 +257,15 @@ fn check_load_balancer(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors:
     }
 }
 
+/// Checks that the class of a load balancer stays.
+pub fn check_class_change(new: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
+    let is_balancer = |spec: &ServiceSpec| spec.type_.as_deref() == Some("LoadBalancer");
+    if is_balancer(new) && is_balancer(old) && new.load_balancer_class != old.load_balancer_class {
+        let path = FieldPath::root("spec").child("loadBalancerClass");
+        errors.invalid(&path, json!(new.load_balancer_class), "may not change once set");
+    }
+}
+
 fn check_traffic(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let external = path.child("externalTrafficPolicy");
     match spec.external_traffic_policy.as_deref() {

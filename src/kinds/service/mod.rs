@@ -129,6 +129,7 @@ impl Typed for Service {
         let spec = self.spec.clone().unwrap_or_default();
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             check::check_address_change(&spec, old, errors);
+            check::check_class_change(&spec, old, errors);
         }
         check::check_spec(&spec, errors);
     }
