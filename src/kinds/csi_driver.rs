@@ -70,7 +70,7 @@ impl Typed for CSIDriver {
         spec.volume_lifecycle_modes.get_or_insert_with(|| vec!["Persistent".to_owned()]);
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let (spec, path) = (&self.spec, FieldPath::root("spec"));
         if self.metadata.name.as_deref().is_some_and(|name| name.len() > MOST_NAME_BYTES) {
             errors.too_long(&FieldPath::root("metadata").child("name"), MOST_NAME_BYTES);
@@ -85,5 +85,11 @@ impl Typed for CSIDriver {
             errors.unsupported_as_listed(&path.child("volumeLifecycleModes"), other.as_str(), &modes);
         }
         check_token_requests(spec.token_requests.as_deref().unwrap_or_default(), &path.child("tokenRequests"), errors);
+        if let Some(old) = old {
+            // The misspelt name is Kubernetes' own.
+            errors.immutable(&path.child("attachedRequired"), &spec.attach_required, &old.spec.attach_required);
+            let modes = path.child("volumeLifecycleModes");
+            errors.immutable(&modes, &spec.volume_lifecycle_modes, &old.spec.volume_lifecycle_modes);
+        }
     }
 }

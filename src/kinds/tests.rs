@@ -32,3 +32,18 @@ fn class_of_a_load_balancer_stays() {
         assert_eq!(change_refusals("v1", "Service", [old, &new]), problems, "{new}");
     }
 }
+
+#[test]
+fn some_fields_of_a_csi_driver_are_immutable() {
+    let cases = [
+        (json!({"podInfoOnMount": true}), ""),
+        (json!({"attachRequired": false}), "spec.attachedRequired: Invalid value: false: field is immutable"),
+        (
+            json!({"volumeLifecycleModes": ["Ephemeral"]}),
+            "spec.volumeLifecycleModes: Invalid value: [\"Ephemeral\"]: field is immutable",
+        ),
+    ];
+    for (new, problems) in cases {
+        assert_eq!(change_refusals("storage.k8s.io/v1", "CSIDriver", [&json!({}), &new]), problems);
+    }
+}
