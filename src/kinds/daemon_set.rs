@@ -4,7 +4,7 @@ use super::omit::default_text;
 use super::pod::defaults;
 use super::pod::spec::check_template;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, selector, shapes, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, selector, shapes, typed, workload};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -16,6 +16,7 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     merge_rules: &merge_rules::WORKLOAD,
     shape: &shapes::WORKLOAD,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<DaemonSet>("daemonsets.apps", "v1", "DaemonSet", &view::daemon_set::VIEW)
 };
 
@@ -70,6 +71,24 @@ impl Typed for DaemonSet {
             workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
         }
     }
+}
+
+fn check_status(new: &DaemonSet, old: &DaemonSet, errors: &mut FieldErrors) {
+    let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
+    let path = FieldPath::root("status");
+    let counts = [
+        ("currentNumberScheduled", Some(new.current_number_scheduled.into())),
+        ("numberMisscheduled", Some(new.number_misscheduled.into())),
+        ("desiredNumberScheduled", Some(new.desired_number_scheduled.into())),
+        ("numberReady", Some(new.number_ready.into())),
+        ("observedGeneration", new.observed_generation),
+        ("updatedNumberScheduled", new.updated_number_scheduled.map(i64::from)),
+        ("numberAvailable", new.number_available.map(i64::from)),
+        ("numberUnavailable", new.number_unavailable.map(i64::from)),
+        ("collisionCount", new.collision_count.map(i64::from)),
+    ];
+    workload::check_counts(&counts, &path, errors);
+    workload::check_collisions(new.collision_count, old.collision_count, &path, errors);
 }
 
 /// Checks the selector. Unlike for other workloads, the error of mismatching labels comes first.

@@ -4,7 +4,7 @@ use super::omit::default_text;
 use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, shapes, typed};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
@@ -19,6 +19,7 @@ pub const KIND: Kind = Kind {
     merge_rules: &MERGE_RULES,
     shape: &shapes::WORKLOAD,
     status_metadata: &["annotations", "finalizers", "ownerReferences"],
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<Deployment>("deployments.apps", "v1", "Deployment", &view::deployment::VIEW)
 };
 
@@ -84,6 +85,26 @@ impl Typed for Deployment {
             workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
         }
     }
+}
+
+fn check_status(new: &Deployment, old: &Deployment, errors: &mut FieldErrors) {
+    let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
+    let path = FieldPath::root("status");
+    let counts = [
+        ("observedGeneration", new.observed_generation),
+        ("replicas", new.replicas.map(i64::from)),
+        ("updatedReplicas", new.updated_replicas.map(i64::from)),
+        ("readyReplicas", new.ready_replicas.map(i64::from)),
+        ("availableReplicas", new.available_replicas.map(i64::from)),
+        ("unavailableReplicas", new.unavailable_replicas.map(i64::from)),
+        ("collisionCount", new.collision_count.map(i64::from)),
+    ];
+    workload::check_counts(&counts, &path, errors);
+    let available = ("availableReplicas", new.available_replicas);
+    let parts = [("updatedReplicas", new.updated_replicas), ("readyReplicas", new.ready_replicas), available];
+    workload::check_at_most(&parts, (new.replicas.unwrap_or(0), "status.replicas"), &path, errors);
+    workload::check_at_most(&[available], (new.ready_replicas.unwrap_or(0), "readyReplicas"), &path, errors);
+    workload::check_collisions(new.collision_count, old.collision_count, &path, errors);
 }
 
 fn check_strategy(strategy: &DeploymentStrategy, path: &FieldPath, errors: &mut FieldErrors) {

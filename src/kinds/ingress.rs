@@ -1,10 +1,12 @@
 //! Ingress (networking.k8s.io/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, load_balancer, names, omit, shapes, typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
-use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressRule, IngressServiceBackend};
+use k8s_openapi::api::networking::v1::{
+    HTTPIngressPath, Ingress, IngressBackend, IngressLoadBalancerIngress, IngressRule, IngressServiceBackend,
+};
 use serde_json::{Value, json};
 
 /// The catalogue's entry.
@@ -12,6 +14,7 @@ pub const KIND: Kind = Kind {
     short: &["ing"],
     warnings,
     shape: &SHAPE,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<Ingress>("ingresses.networking.k8s.io", "v1", "Ingress", &view::ingress::VIEW)
 };
 
@@ -82,6 +85,21 @@ impl Typed for Ingress {
             errors.each_invalid(&path.child("ingressClassName"), class.as_str(), names::subdomain(class));
         }
     }
+}
+
+fn check_status(new: &Ingress, old: &Ingress, errors: &mut FieldErrors) {
+    let path = FieldPath::root("status").child("loadBalancer").child("ingress");
+    let known: Vec<&str> = ingress_points(old).filter_map(|point| point.ip.as_deref()).collect();
+    for (index, point) in ingress_points(new).enumerate() {
+        let path = path.index(index);
+        load_balancer::check_address(point.ip.as_deref(), &known, &path, errors);
+        load_balancer::check_host_name(point.hostname.as_deref(), &path, errors);
+    }
+}
+
+fn ingress_points(ingress: &Ingress) -> impl Iterator<Item = &IngressLoadBalancerIngress> {
+    let balancer = ingress.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    balancer.into_iter().flat_map(|balancer| balancer.ingress.iter().flatten())
 }
 
 fn check_rule(rule: &IngressRule, path: &FieldPath, errors: &mut FieldErrors) {

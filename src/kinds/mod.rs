@@ -9,6 +9,7 @@ mod admission_policy;
 pub mod amount;
 pub mod certificate_conditions;
 pub mod certificate_request;
+mod conditions;
 pub mod custom;
 pub mod default_class;
 pub mod device;
@@ -16,6 +17,7 @@ pub mod field;
 mod flow_control;
 pub mod go;
 mod key_pair;
+mod load_balancer;
 pub mod manifest_folder;
 pub mod merge_rules;
 pub mod metadata;
@@ -170,6 +172,8 @@ pub struct Kind {
     pub validate: fn(&Object, Option<&Object>) -> Vec<FieldError>,
     /// Checks the object by rules that only one version of the kind has; the version is the first argument.
     pub validate_version: fn(&str, &Object, Option<&Object>) -> Vec<FieldError>,
+    /// Checks an object with another status against its old form.
+    pub validate_status: fn(&Object, &Object) -> Vec<FieldError>,
     /// The definition of a custom resource, which then decodes and validates.
     pub custom: Option<&'static custom::CustomDefinition>,
     /// Its columns and its description.
@@ -217,6 +221,7 @@ impl Kind {
             set_times: |_, _| {},
             validate: typed::validate::<T>,
             validate_version: |_, _, _| Vec::new(),
+            validate_status: |_, _| Vec::new(),
             custom: None,
             view,
             merge_rules: &merge_rules::OBJECT,

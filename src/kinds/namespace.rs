@@ -1,7 +1,7 @@
 //! Namespace (core/v1).
 
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, merge_rules, metadata, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, merge_rules, metadata, omit, typed};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ pub const KIND: Kind = Kind {
     selectable: &["status.phase"],
     merge_rules: &merge_rules::WITH_CONDITIONS,
     returns_deleted: true,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<Namespace>("namespaces", "v1", "Namespace", &view::namespace::VIEW)
 };
 
@@ -51,5 +52,16 @@ impl Typed for Namespace {
         let finalizers = self.spec.as_ref().and_then(|spec| spec.finalizers.as_deref()).unwrap_or_default();
         let path = FieldPath::root("spec").child("finalizers");
         finalizers.iter().for_each(|name| metadata::check_finalizer(name, &path, errors));
+    }
+}
+
+fn check_status(new: &Namespace, _old: &Namespace, errors: &mut FieldErrors) {
+    let phase = new.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let (wanted, detail) = match new.metadata.deletion_timestamp {
+        None => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
+        Some(_) => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    };
+    if phase != wanted {
+        errors.invalid(&FieldPath::root("status").child("Phase"), phase, detail);
     }
 }

@@ -2,7 +2,9 @@
 
 use super::go::{self, GoField, GoShape};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, selector, shapes};
+use super::{
+    FieldErrors, FieldPath, Kind, Typed, amount, conditions, merge_rules, omit, selector, shapes, typed, workload,
+};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
@@ -15,6 +17,7 @@ pub const KIND: Kind = Kind {
     unconditional_update: false,
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<PodDisruptionBudget>(
         "poddisruptionbudgets.policy",
         "v1",
@@ -80,4 +83,16 @@ impl Typed for PodDisruptionBudget {
             errors.unsupported(&path.child("unhealthyPodEvictionPolicy"), other, &policies);
         }
     }
+}
+
+fn check_status(new: &PodDisruptionBudget, _old: &PodDisruptionBudget, errors: &mut FieldErrors) {
+    let (Some(status), path) = (&new.status, FieldPath::root("status")) else { return };
+    conditions::check_conditions(status.conditions.as_deref().unwrap_or_default(), &path.child("conditions"), errors);
+    let counts = [
+        ("disruptionsAllowed", status.disruptions_allowed),
+        ("currentHealthy", status.current_healthy),
+        ("desiredHealthy", status.desired_healthy),
+        ("expectedPods", status.expected_pods),
+    ];
+    workload::check_counts(&counts.map(|(field, count)| (field, count.map(i64::from))), &path, errors);
 }

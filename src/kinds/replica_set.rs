@@ -3,7 +3,7 @@
 use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, typed};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
@@ -17,6 +17,7 @@ pub const KIND: Kind = Kind {
     selectable: &["status.replicas"],
     merge_rules: &merge_rules::WORKLOAD,
     shape: &shapes::WORKLOAD,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<ReplicaSet>("replicasets.apps", "v1", "ReplicaSet", &view::replica_set::VIEW)
 };
 
@@ -50,4 +51,13 @@ impl Typed for ReplicaSet {
             workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
         }
     }
+}
+
+fn check_status(new: &ReplicaSet, _old: &ReplicaSet, errors: &mut FieldErrors) {
+    let Some(status) = &new.status else { return };
+    let [labelled, ready, available] =
+        [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas]
+            .map(Option::unwrap_or_default);
+    let counts = [status.replicas, labelled, ready, available];
+    workload::check_replica_status(counts, status.observed_generation, errors);
 }

@@ -3,7 +3,7 @@
 use super::pod::defaults;
 use super::pod::spec::check_template;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, typed, workload};
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Selector};
 use k8s_openapi::api::core::v1::ReplicationController;
@@ -17,6 +17,7 @@ pub const KIND: Kind = Kind {
     selectable: &["status.replicas"],
     merge_rules: &merge_rules::WORKLOAD,
     shape: &SHAPE,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<ReplicationController>(
         "replicationcontrollers",
         "v1",
@@ -64,4 +65,13 @@ impl Typed for ReplicationController {
         check_template(template, &path, errors);
         workload::check_replaced(template, "ReplicationController", &path, errors);
     }
+}
+
+fn check_status(new: &ReplicationController, _old: &ReplicationController, errors: &mut FieldErrors) {
+    let Some(status) = &new.status else { return };
+    let [labelled, ready, available] =
+        [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas]
+            .map(Option::unwrap_or_default);
+    let counts = [status.replicas, labelled, ready, available];
+    workload::check_replica_status(counts, status.observed_generation, errors);
 }

@@ -2,11 +2,13 @@
 
 use super::amount::quantity;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names, shapes, typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -14,6 +16,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     shape: &SHAPE,
     returns_deleted: true,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<ResourceQuota>("resourcequotas", "v1", "ResourceQuota", &view::resource_quota::VIEW)
 };
 
@@ -40,24 +43,35 @@ impl Typed for ResourceQuota {
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
         let path = FieldPath::root("spec");
-        for (name, amount) in spec.hard.iter().flatten() {
-            let path = path.child("hard").key(name);
-            resource_names::check(name, &path, errors);
-            if !name.contains('/') && !resource_names::is_quota(name) {
-                errors.invalid(&path, name.as_str(), "must be a standard resource for quota");
-            }
-            let exact = quantity(amount);
-            if exact.is_negative() {
-                errors.invalid(&path, amount.0.as_str(), "must be greater than or equal to 0");
-            }
-            if resource_names::is_integer(name) && exact.milli() % 1000 != 0 {
-                errors.invalid(&path, amount.0.as_str(), "must be an integer");
-            }
-        }
+        check_amounts(spec.hard.as_ref(), &path.child("hard"), errors);
         check_scopes(spec, &path.child("scopes"), errors);
         check_selector(spec, &path.child("scopeSelector").child("matchExpressions"), errors);
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             errors.immutable(&path.child("scopes"), &spec.scopes, &old.scopes);
+        }
+    }
+}
+
+fn check_status(new: &ResourceQuota, _old: &ResourceQuota, errors: &mut FieldErrors) {
+    let (Some(status), path) = (&new.status, FieldPath::root("status")) else { return };
+    check_amounts(status.hard.as_ref(), &path.child("hard"), errors);
+    check_amounts(status.used.as_ref(), &path.child("used"), errors);
+}
+
+/// Checks amounts of resources that a quota may limit.
+fn check_amounts(amounts: Option<&BTreeMap<String, Quantity>>, path: &FieldPath, errors: &mut FieldErrors) {
+    for (name, amount) in amounts.into_iter().flatten() {
+        let path = path.key(name);
+        resource_names::check(name, &path, errors);
+        if !name.contains('/') && !resource_names::is_quota(name) {
+            errors.invalid(&path, name.as_str(), "must be a standard resource for quota");
+        }
+        let exact = quantity(amount);
+        if exact.is_negative() {
+            errors.invalid(&path, amount.0.as_str(), "must be greater than or equal to 0");
+        }
+        if resource_names::is_integer(name) && exact.milli() % 1000 != 0 {
+            errors.invalid(&path, amount.0.as_str(), "must be an integer");
         }
     }
 }

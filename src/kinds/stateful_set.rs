@@ -5,7 +5,9 @@ use super::persistent_volume_claim::{check_spec, default_spec};
 use super::pod::defaults;
 use super::view;
 use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, amount, merge_rules, names, omit, pod, selector, shapes};
+use super::{
+    FieldErrors, FieldPath, Kind, NameRule, Typed, amount, merge_rules, names, omit, pod, selector, shapes, typed,
+};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -21,6 +23,7 @@ pub const KIND: Kind = Kind {
     name_rule: NameRule::Label,
     merge_rules: &merge_rules::WORKLOAD,
     shape: &shapes::WORKLOAD,
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<StatefulSet>("statefulsets.apps", "v1", "StatefulSet", &view::stateful_set::VIEW)
 };
 
@@ -76,6 +79,26 @@ impl Typed for StatefulSet {
             None => check_claims(spec, &path.child("volumeClaimTemplates"), errors),
         }
     }
+}
+
+fn check_status(new: &StatefulSet, old: &StatefulSet, errors: &mut FieldErrors) {
+    let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
+    let path = FieldPath::root("status");
+    let available = ("availableReplicas", new.available_replicas);
+    let parts = [
+        ("readyReplicas", new.ready_replicas),
+        ("currentReplicas", new.current_replicas),
+        ("updatedReplicas", new.updated_replicas),
+        available,
+    ];
+    workload::check_counts(&[("replicas", Some(new.replicas.into()))], &path, errors);
+    workload::check_counts(&parts.map(|(field, count)| (field, count.map(i64::from))), &path, errors);
+    let others =
+        [("observedGeneration", new.observed_generation), ("collisionCount", new.collision_count.map(i64::from))];
+    workload::check_counts(&others, &path, errors);
+    workload::check_at_most(&parts, (new.replicas, "status.replicas"), &path, errors);
+    workload::check_at_most(&[available], (new.ready_replicas.unwrap_or(0), "status.readyReplicas"), &path, errors);
+    workload::check_collisions(new.collision_count, old.collision_count, &path, errors);
 }
 
 /// Checks the template, including the volumes for its claims (Kubernetes 1.34). An unchanged template that is already

@@ -26,3 +26,15 @@ pub fn refusals(mut body: Value) -> Vec<String> {
     errors.extend((kind.validate)(&object, None));
     errors.iter().map(ToString::to_string).collect()
 }
+
+/// Returns the errors of a new status of an object, one line each. The patches are merged into a minimal object; the second one makes the new
+/// form of the first.
+pub fn status_refusals(mut body: Value, before: &Value, after: &Value) -> Vec<String> {
+    let kind = by_kind(body["apiVersion"].as_str().unwrap(), body["kind"].as_str().unwrap()).unwrap();
+    let normalized =
+        |body: &Value| Object((kind.normalize)(body, &mut |field| panic!("{}", field.complaint())).unwrap());
+    json_patch::merge(&mut body, before);
+    let old = normalized(&body);
+    json_patch::merge(&mut body, after);
+    (kind.validate_status)(&normalized(&body), &old).iter().map(ToString::to_string).collect()
+}

@@ -1,8 +1,212 @@
-//! Tests of changes of objects.
+//! Tests of the rules for statuses, and of other changes of objects.
 
+use super::testing::status_refusals;
 use super::{Kind, by_kind};
 use crate::object::Object;
 use serde_json::{Value, json};
+
+/// The errors of the status `after` of an object that had the status `before`.
+fn refusals(api_version: &str, kind: &str, before: &Value, after: &Value) -> String {
+    let body = json!({"apiVersion": api_version, "kind": kind});
+    status_refusals(body, &json!({"status": before}), &json!({"status": after})).join("; ")
+}
+
+#[test]
+fn statuses_of_workloads_have_consistent_counts() {
+    const NEGATIVE: &str = "must be greater than or equal to 0";
+    let all = "cannot be greater than status.replicas";
+    let cases = [
+        (
+            "apps/v1",
+            "Deployment",
+            json!({"replicas": 2, "updatedReplicas": 1, "readyReplicas": 2, "availableReplicas": 2}),
+            String::new(),
+        ),
+        ("apps/v1", "Deployment", json!({"replicas": -5}), format!("status.replicas: Invalid value: -5: {NEGATIVE}")),
+        (
+            "apps/v1",
+            "Deployment",
+            json!({"replicas": 1, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 3}),
+            format!(
+                "status.updatedReplicas: Invalid value: 2: {all}; status.readyReplicas: Invalid value: 2: {all}; \
+                 status.availableReplicas: Invalid value: 3: {all}; \
+                 status.availableReplicas: Invalid value: 3: cannot be greater than readyReplicas"
+            ),
+        ),
+        ("apps/v1", "StatefulSet", json!({"replicas": 1, "currentReplicas": 1, "readyReplicas": 1}), String::new()),
+        (
+            "apps/v1",
+            "StatefulSet",
+            json!({"replicas": 1, "currentReplicas": 2, "availableReplicas": 1, "observedGeneration": -1}),
+            format!(
+                "status.observedGeneration: Invalid value: -1: {NEGATIVE}; status.currentReplicas: Invalid value: 2: {all}; \
+                 status.availableReplicas: Invalid value: 1: cannot be greater than status.readyReplicas"
+            ),
+        ),
+        ("apps/v1", "DaemonSet", json!({"numberReady": 3, "desiredNumberScheduled": 2}), String::new()),
+        (
+            "apps/v1",
+            "DaemonSet",
+            json!({"numberReady": -1, "numberAvailable": -2}),
+            format!(
+                "status.numberReady: Invalid value: -1: {NEGATIVE}; status.numberAvailable: Invalid value: -2: {NEGATIVE}"
+            ),
+        ),
+        (
+            "apps/v1",
+            "ReplicaSet",
+            json!({"replicas": 1, "fullyLabeledReplicas": 2, "readyReplicas": -1}),
+            format!(
+                "status.readyReplicas: Invalid value: -1: {NEGATIVE}; status.fullyLabeledReplicas: Invalid value: 2: {all}; \
+                     status.availableReplicas: Invalid value: 0: cannot be greater than readyReplicas"
+            ),
+        ),
+        (
+            "v1",
+            "ReplicationController",
+            json!({"replicas": 1, "readyReplicas": 2}),
+            format!("status.readyReplicas: Invalid value: 2: {all}"),
+        ),
+        (
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            json!({"currentReplicas": -1, "desiredReplicas": -2}),
+            format!(
+                "status.currentReplicas: Invalid value: -1: {NEGATIVE}; status.desiredReplicas: Invalid value: -2: {NEGATIVE}"
+            ),
+        ),
+        (
+            "policy/v1",
+            "PodDisruptionBudget",
+            json!({"disruptionsAllowed": -1, "expectedPods": 2}),
+            format!("status.disruptionsAllowed: Invalid value: -1: {NEGATIVE}"),
+        ),
+    ];
+    for (api_version, kind, status, problems) in cases {
+        assert_eq!(refusals(api_version, kind, &json!({}), &status), problems, "{kind} {status}");
+    }
+}
+
+#[test]
+fn count_of_collisions_does_not_fall() {
+    let problem = |count: i32| format!("status.collisionCount: Invalid value: {count}: cannot be decremented");
+    for kind in ["Deployment", "StatefulSet", "DaemonSet"] {
+        let change = |before: Value, after: Value| {
+            refusals("apps/v1", kind, &json!({"collisionCount": before}), &json!({"collisionCount": after}))
+        };
+        assert_eq!(change(json!(null), json!(1)), "");
+        assert_eq!(change(json!(2), json!(1)), problem(1));
+        assert_eq!(change(json!(2), json!(null)), problem(0));
+    }
+}
+
+#[test]
+fn amounts_of_a_quota_status_are_checked() {
+    let status = json!({"hard": {"pods": "1.5", "odd": "1"}, "used": {"pods": "-1", "cpu": "500m"}});
+    let found = refusals("v1", "ResourceQuota", &json!({}), &status);
+    for problem in [
+        "status.hard[pods]: Invalid value: \"1500m\": must be an integer",
+        "status.hard[odd]: Invalid value: \"odd\": must be a standard resource for quota",
+        "status.used[pods]: Invalid value: \"-1\": must be greater than or equal to 0",
+    ] {
+        assert!(found.contains(problem), "{found}");
+    }
+    assert!(!found.contains("cpu"), "{found}");
+}
+
+#[test]
+fn phase_of_a_namespace_follows_its_deletion() {
+    let body =
+        |deletion: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"deletionTimestamp": deletion}});
+    let phase = |deletion: Value, phase: &str| {
+        status_refusals(body(deletion), &json!({}), &json!({"status": {"phase": phase}})).join("; ")
+    };
+    let now = json!("2026-01-01T00:00:00Z");
+    assert_eq!(phase(json!(null), "Active") + &phase(now.clone(), "Terminating"), "");
+    assert_eq!(
+        phase(json!(null), "Terminating"),
+        "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+    );
+    assert_eq!(
+        phase(now, "Active"),
+        "status.Phase: Invalid value: \"Active\": may only be 'Terminating' if `deletionTimestamp` is not empty"
+    );
+}
+
+#[test]
+fn points_of_ingress_are_checked() {
+    let ip = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    let service = |kind: &str| json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": kind}});
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress"});
+    let point = |field: &str, text: &str| {
+        (format!("status.loadBalancer.ingress[0].{field}: Invalid value: {text:?}: "), json!({field: text}))
+    };
+    let (at_ip, bad_ip) = point("ip", "bad");
+    let (at_name, address) = point("hostname", "10.0.0.1");
+    let mode = "status.loadBalancer.ingress[0].ipMode";
+    let only = "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'";
+    let cases = [
+        (service("LoadBalancer"), json!({"ip": "10.0.0.1"}), String::new()),
+        (service("LoadBalancer"), bad_ip.clone(), format!("{at_ip}{ip}")),
+        (service("LoadBalancer"), address.clone(), format!("{at_name}must be a DNS name, not an IP address")),
+        (
+            service("LoadBalancer"),
+            json!({"ip": "10.0.0.1", "ipMode": "Odd"}),
+            format!("{mode}: Unsupported value: \"Odd\": supported values: \"Proxy\", \"VIP\""),
+        ),
+        (
+            service("LoadBalancer"),
+            json!({"hostname": "a.b", "ipMode": "VIP"}),
+            format!("{mode}: Forbidden: may not be specified when `ip` is not set"),
+        ),
+        (service("ClusterIP"), json!({"ip": "10.0.0.1"}), only.to_owned()),
+        (ingress.clone(), json!({"ip": "10.0.0.1", "hostname": "a.b"}), String::new()),
+        (ingress.clone(), bad_ip.clone(), format!("{at_ip}{ip}")),
+        (ingress.clone(), address, format!("{at_name}must be a DNS name, not an IP address")),
+    ];
+    let status = |point: &Value| json!({"status": {"loadBalancer": {"ingress": [point]}}});
+    for (body, point, problems) in cases {
+        assert_eq!(status_refusals(body, &json!({}), &status(&point)).join("; "), problems, "{point}");
+    }
+    for body in [service("LoadBalancer"), ingress] {
+        assert_eq!(status_refusals(body, &status(&bad_ip), &json!({})), [""; 0], "a known address may stay");
+    }
+}
+
+#[test]
+fn conditions_of_a_disruption_budget_are_checked() {
+    let good = json!({"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let with = |patch: Value| {
+        let mut condition = good.clone();
+        json_patch::merge(&mut condition, &patch);
+        condition
+    };
+    let at = "status.conditions[0]";
+    let cases = [
+        (json!([good]), String::new()),
+        (json!([good, good]), "status.conditions[1]: Duplicate value: \"A\"".to_owned()),
+        (json!([with(json!({"type": ""}))]), format!("{at}.type: Required value: is required")),
+        (
+            json!([with(json!({"status": "x"}))]),
+            format!("{at}.status: Unsupported value: \"x\": supported values: \"False\", \"True\", \"Unknown\""),
+        ),
+        (json!([with(json!({"reason": ""}))]), format!("{at}.reason: Required value")),
+    ];
+    for (conditions, problems) in cases {
+        let found = refusals("policy/v1", "PodDisruptionBudget", &json!({}), &json!({"conditions": conditions}));
+        assert_eq!(found, problems, "{conditions}");
+    }
+    let odd = refusals(
+        "policy/v1",
+        "PodDisruptionBudget",
+        &json!({}),
+        &json!({"conditions": [with(json!({"reason": "a b"}))]}),
+    );
+    assert!(
+        odd.starts_with("status.conditions[0].reason: Invalid value: \"a b\": a condition reason must start with"),
+        "{odd}"
+    );
+}
 
 /// The errors of an update of one field of an object.
 fn change_refusals(api_version: &str, kind: &str, specs: [&Value; 2]) -> String {

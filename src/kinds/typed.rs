@@ -73,10 +73,26 @@ pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
 
 /// Checks an object against its kind's rules.
 pub fn validate<T: Typed>(new: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    check(new, old, |new: &T, old, errors| new.validate(old, errors))
+}
+
+/// The rules for the status of a kind: they compare an object with its old form.
+pub type StatusRules<T> = fn(&T, &T, &mut FieldErrors);
+
+/// Checks an object with another status against these rules.
+pub fn validate_status<T: Typed>(new: &Object, old: &Object, rules: StatusRules<T>) -> Vec<FieldError> {
+    check(new, Some(old), |new, old: Option<&T>, errors| old.iter().for_each(|old| rules(new, old, errors)))
+}
+
+fn check<T: Typed>(
+    new: &Object,
+    old: Option<&Object>,
+    rules: impl FnOnce(&T, Option<&T>, &mut FieldErrors),
+) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
     let decoded = view::<T>(new).and_then(|new| Ok((new, old.map(view::<T>).transpose()?)));
     match decoded {
-        Ok((new, old)) => new.validate(old.as_ref(), &mut errors),
+        Ok((new, old)) => rules(&new, old.as_ref(), &mut errors),
         Err(error) => errors.invalid(&super::FieldPath::root(&error.path), Value::Null, &error.message),
     }
     errors.0

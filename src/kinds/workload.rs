@@ -113,6 +113,51 @@ pub fn check_counts(counts: &[(&str, Option<i64>)], path: &FieldPath, errors: &m
     }
 }
 
+/// Checks that none of these counts of pods is greater than another count of the status.
+pub fn check_at_most(
+    counts: &[(&str, Option<i32>)],
+    (most, limit): (i32, &str),
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    for (field, count) in counts {
+        if let Some(count) = count.filter(|count| *count > most) {
+            errors.invalid(&path.child(field), count, &format!("cannot be greater than {limit}"));
+        }
+    }
+}
+
+/// Checks that the number of collisions of generated names does not fall.
+pub fn check_collisions(new: Option<i32>, old: Option<i32>, path: &FieldPath, errors: &mut FieldErrors) {
+    if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
+        errors.invalid(&path.child("collisionCount"), new.unwrap_or(0), "cannot be decremented");
+    }
+}
+
+/// Checks the counts in the status of a ReplicaSet or ReplicationController: all pods, the fully labelled, the ready and the available ones.
+pub fn check_replica_status(
+    [all, labelled, ready, available]: [i32; 4],
+    observed: Option<i64>,
+    errors: &mut FieldErrors,
+) {
+    let path = FieldPath::root("status");
+    let counts = [
+        ("replicas", Some(all.into())),
+        ("fullyLabeledReplicas", Some(labelled.into())),
+        ("readyReplicas", Some(ready.into())),
+        ("availableReplicas", Some(available.into())),
+        ("observedGeneration", observed),
+    ];
+    check_counts(&counts, &path, errors);
+    let parts = [
+        ("fullyLabeledReplicas", Some(labelled)),
+        ("readyReplicas", Some(ready)),
+        ("availableReplicas", Some(available)),
+    ];
+    check_at_most(&parts, (all, "status.replicas"), &path, errors);
+    check_at_most(&parts[2..], (ready, "readyReplicas"), &path, errors);
+}
+
 /// Whether a number or percentage is zero.
 pub fn is_nothing(value: &IntOrString) -> bool {
     match value {

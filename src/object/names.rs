@@ -48,6 +48,23 @@ pub fn label_1035(name: &str) -> Vec<String> {
     problems
 }
 
+/// Validates the reason of a condition.
+pub fn condition_reason(reason: &str) -> Vec<String> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_inner = |byte: u8| is_word(byte) || matches!(byte, b',' | b':');
+    let bytes = reason.as_bytes();
+    let fits = bytes.iter().all(|byte| is_inner(*byte))
+        && bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.last().is_some_and(|byte| is_word(*byte));
+    if fits {
+        return Vec::new();
+    }
+    let rule = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric \
+                characters or '_,:', and must end with an alphanumeric character or '_'";
+    let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
+    vec![with_regex(rule, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
+}
+
 /// Validates a path segment of a URL.
 pub fn path_segment(name: &str) -> Vec<String> {
     match name {

@@ -28,6 +28,7 @@ fn a_status_patch_changes_the_metadata_that_the_kind_allows() {
     let deployment = json!({"metadata": {"name": "x"}, "spec": spec});
     let definition: Value = serde_yaml::from_str(include_str!("boats.yaml")).expect("a definition");
     let boats = "/apis/example.com/v1/namespaces/default/boats";
+    let boat = json!({"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "x"}});
     let (yes, no) = (json!({"a": "1"}), Value::Null);
     let labelled = json!({"l": "1"});
     with_server(|server| {
@@ -39,7 +40,7 @@ fn a_status_patch_changes_the_metadata_that_the_kind_allows() {
         for (path, body, status, annotations, labels) in [
             (PODS, &pod, &message, &yes, &labelled),
             (DEPLOYMENTS, &deployment, &json!({"observedGeneration": 7}), &yes, &no),
-            (boats, &json!({"metadata": {"name": "x"}}), &json!({"crew": 1}), &no, &no),
+            (boats, &boat, &json!({"crew": 1}), &no, &no),
         ] {
             let (code, made) = server.ask("POST", path, JSON, &body.to_string());
             assert_eq!(code, 201, "{path}: {made}");
@@ -230,4 +231,43 @@ fn observed_generation_follows_many_updates_of_a_pod() {
     }
     cluster.until_reads("pod/p", "{.status.observedGeneration}", &(updates + 1).to_string());
     assert_eq!(cluster.read("pod/p", "{.status.containerStatuses[0].restartCount}"), "0");
+}
+
+#[test]
+fn invalid_statuses_are_refused() {
+    let template =
+        json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "sh"}]}});
+    let deployment = json!({"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template});
+    let points = json!({"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}});
+    with_server(|server| {
+        for (path, spec, status, problem) in [
+            (
+                DEPLOYMENTS,
+                &deployment,
+                json!({"replicas": -5}),
+                "status.replicas: Invalid value: -5: must be greater than",
+            ),
+            (
+                "/api/v1/namespaces/default/services",
+                &json!({"ports": [{"port": 80}]}),
+                points.clone(),
+                "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'",
+            ),
+            (
+                "/api/v1/namespaces/default/resourcequotas",
+                &json!({"hard": {"pods": "1"}}),
+                json!({"used": {"pods": "-1"}}),
+                "status.used[pods]: Invalid value: \"-1\": must be greater than or equal to 0",
+            ),
+        ] {
+            let body = json!({"metadata": {"name": "checked"}, "spec": spec});
+            let (code, made) = server.ask("POST", path, JSON, &body.to_string());
+            assert_eq!(code, 201, "{made}");
+            let place = format!("{path}/checked/status");
+            let (code, refused) = server.ask("PATCH", &place, MERGE, &json!({"status": status}).to_string());
+            let message = refused["message"].as_str().unwrap_or_default();
+            assert!(code == 422 && message.contains(problem), "{place}: {code} {refused}");
+            assert_eq!(server.get(&format!("{path}/checked"))["status"], made["status"], "nothing was changed");
+        }
+    });
 }

@@ -207,7 +207,9 @@ fn update_status(
         None => drop(object.unset(&["status"])),
     }
     let mut object = admitted_part(txn, target, object, &old, &mut warnings, with_status)?;
-    refuse(kind, &object, &kinds::metadata::validate_metadata(&object, Some(&old), kind))?;
+    let mut errors = kinds::metadata::validate_metadata(&object, Some(&old), kind);
+    errors.extend((kind.validate_status)(&object, &old));
+    refuse(kind, &object, &errors)?;
     managed_fields::update::record_update(kind, &old, &mut object, manager.as_ref(), txn.now());
     put_update(txn, (kind, key), object, old, warnings)
 }

@@ -177,7 +177,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     let first = served.into_iter().next()?;
     let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
     let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
-    let custom = CustomDefinition {
+    let custom: &'static CustomDefinition = Box::leak(Box::new(CustomDefinition {
         definition,
         mark,
         singular: leak_text(singular),
@@ -187,8 +187,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         deprecations,
         conversion,
         schemas: OnceLock::new(),
-    };
-    let custom: &'static CustomDefinition = Box::leak(Box::new(custom));
+    }));
     let kind = Kind {
         resource,
         version: leak_text(first.name.clone()),
@@ -211,6 +210,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         set_times: |_, _| {},
         validate: |_, _| Vec::new(),
         validate_version: |_, _, _| Vec::new(),
+        validate_status: |_, _| Vec::new(),
         custom: Some(custom),
         merge_rules: &merge_rules::OBJECT,
         shape: &shapes::OBJECT,

@@ -1,10 +1,10 @@
 //! Validation of autoscalers (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
 
 use crate::kinds::amount::quantity;
-use crate::kinds::{FieldErrors, FieldPath, names, resource_names};
+use crate::kinds::{FieldErrors, FieldPath, names, resource_names, workload};
 use k8s_openapi::api::autoscaling::v2::{
-    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricIdentifier, MetricSpec,
-    MetricTarget,
+    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec,
+    MetricIdentifier, MetricSpec, MetricTarget,
 };
 use serde_json::json;
 
@@ -48,6 +48,16 @@ pub fn check_spec(
             }
         }
     }
+}
+
+/// Checks a status.
+pub fn check_status(new: &HorizontalPodAutoscaler, _old: &HorizontalPodAutoscaler, errors: &mut FieldErrors) {
+    let Some(status) = &new.status else { return };
+    let counts = [
+        ("currentReplicas", status.current_replicas.map(i64::from)),
+        ("desiredReplicas", Some(status.desired_replicas.into())),
+    ];
+    workload::check_counts(&counts, &FieldPath::root("status"), errors);
 }
 
 fn check_target(target: &CrossVersionObjectReference, known_version: bool, path: &FieldPath, errors: &mut FieldErrors) {

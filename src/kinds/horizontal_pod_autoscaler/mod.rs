@@ -18,6 +18,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     also: &["autoscaling/v1"],
     normalize,
+    validate_status: |new, old| typed::validate_status(new, old, check::check_status),
     merge_rules: &merge_rules::WITH_CONDITIONS,
     shape: &SHAPE,
     ..Kind::new::<HorizontalPodAutoscaler>(

@@ -5,9 +5,10 @@
 
 pub mod check;
 mod policy;
+mod status;
 
 use super::pod::defaults;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, typed};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
@@ -20,6 +21,7 @@ pub const KIND: Kind = Kind {
     selectable: &["status.successful"],
     merge_rules: &merge_rules::WORKLOAD,
     shape: &SHAPE,
+    validate_status: |new, old| typed::validate_status(new, old, status::check_status),
     ..Kind::new::<Job>("jobs.batch", "v1", "Job", &view::job::VIEW)
 };
 

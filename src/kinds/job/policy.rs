@@ -147,7 +147,7 @@ fn check_success_rule(rule: &SuccessPolicyRule, completions: i32, path: &FieldPa
 }
 
 /// Counts the completion indexes in a list such as `0,2-5`, which must rise and be below `completions`.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut previous) = (0, None);
     for interval in text.split(',').filter(|_| !text.is_empty()) {
         let (first, last) = parse_interval(interval, completions)?;
@@ -161,7 +161,7 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
 }
 
 /// Parses `3` or `2-5`.
-fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
+pub fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
     let parse = |text: &str| match text.parse::<i64>() {
         Err(_) => Err(format!("cannot convert string to integer for index: {text:?}")),
         Ok(index) if index >= completions => Err(format!("too large index: {text:?}")),

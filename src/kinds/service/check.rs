@@ -3,8 +3,8 @@
 use super::{HEADLESS, is_external};
 use crate::kinds::address::{self, LoopbackRule};
 use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::{FieldErrors, FieldPath, metadata, names};
-use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
+use crate::kinds::{FieldErrors, FieldPath, load_balancer, metadata, names};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -263,6 +263,38 @@ pub fn check_class_change(new: &ServiceSpec, old: &ServiceSpec, errors: &mut Fie
     if is_balancer(new) && is_balancer(old) && new.load_balancer_class != old.load_balancer_class {
         let path = FieldPath::root("spec").child("loadBalancerClass");
         errors.invalid(&path, json!(new.load_balancer_class), "may not change once set");
+    }
+}
+
+/// Checks the points of ingress in a status, which only a load balancer has.
+pub fn check_status(new: &Service, old: &Service, errors: &mut FieldErrors) {
+    let path = FieldPath::root("status").child("loadBalancer").child("ingress");
+    let kind = new.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    if kind != Some("LoadBalancer") && ingress_points(new).next().is_some() {
+        return errors.forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'");
+    }
+    let known: Vec<&str> = ingress_points(old).filter_map(|point| point.ip.as_deref()).collect();
+    for (index, point) in ingress_points(new).enumerate() {
+        let path = path.index(index);
+        load_balancer::check_address(point.ip.as_deref(), &known, &path, errors);
+        check_ip_mode(point, &path.child("ipMode"), errors);
+        load_balancer::check_host_name(point.hostname.as_deref(), &path, errors);
+    }
+}
+
+fn ingress_points(service: &Service) -> impl Iterator<Item = &LoadBalancerIngress> {
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    balancer.into_iter().flat_map(|balancer| balancer.ingress.iter().flatten())
+}
+
+fn check_ip_mode(point: &LoadBalancerIngress, path: &FieldPath, errors: &mut FieldErrors) {
+    let has_address = point.ip.as_deref().is_some_and(|ip| !ip.is_empty());
+    match point.ip_mode.as_deref() {
+        None if has_address => errors.required(path, "must be specified when `ip` is set"),
+        None => {}
+        Some(_) if !has_address => errors.forbidden(path, "may not be specified when `ip` is not set"),
+        Some("VIP" | "Proxy") => {}
+        Some(other) => errors.unsupported(path, other, &["Proxy", "VIP"]),
     }
 }
 

@@ -6,7 +6,7 @@
 mod carry;
 mod check;
 
-use super::{FieldErrors, Kind, NameRule, Typed, merge_rules, omit, shapes};
+use super::{FieldErrors, Kind, NameRule, Typed, merge_rules, omit, shapes, typed};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
@@ -27,6 +27,7 @@ pub const KIND: Kind = Kind {
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
     returns_deleted: true,
+    validate_status: |new, old| typed::validate_status(new, old, check::check_status),
     ..Kind::new::<Service>("services", "v1", "Service", &view::service::VIEW)
 };
 
@@ -110,7 +111,12 @@ impl Typed for Service {
         if kind == "LoadBalancer" {
             spec.allocate_load_balancer_node_ports.get_or_insert(true);
         }
-        self.status.get_or_insert_default().load_balancer.get_or_insert_default();
+        let balancer = self.status.get_or_insert_default().load_balancer.get_or_insert_default();
+        for point in
+            balancer.ingress.iter_mut().flatten().filter(|point| point.ip.as_deref().is_some_and(|ip| !ip.is_empty()))
+        {
+            point.ip_mode.get_or_insert_with(|| "VIP".to_owned());
+        }
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
