@@ -126,6 +126,12 @@ pub(super) fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOpt
     }
 }
 
+/// Returns the propagation policy that a kind has for clients, where neither the request nor the object's finalizers name one.
+pub fn default_propagation(kind: &Kind, object: &Object) -> Option<Propagation> {
+    let is_named = object.finalizers().iter().any(|finalizer| [FOREGROUND, ORPHAN].contains(finalizer));
+    (kind.orphans_dependents && !is_named).then_some(Propagation::Orphan)
+}
+
 /// Replaces the finalizers of foreground and orphan deletion by the one that was asked for. The garbage collector removes it.
 fn set_propagation(object: &mut Object, propagation: Propagation) {
     let mut finalizers = object.finalizers();

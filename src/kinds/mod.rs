@@ -185,6 +185,9 @@ pub struct Kind {
     /// Whether its deletion is answered with the object's last state rather than a Status (`ReturnDeletedObject` of
     /// Kubernetes' registries).
     pub returns_deleted: bool,
+    /// Whether a deletion by a client that names no propagation policy keeps the dependents (`DefaultGarbageCollectionPolicy` of
+    /// Kubernetes' strategies).
+    pub orphans_dependents: bool,
     /// The fields of metadata that a client may change when it writes the status; Kubernetes' strategies differ.
     pub status_metadata: &'static [&'static str],
     /// The fields for field selectors besides name and namespace.
@@ -227,6 +230,7 @@ impl Kind {
             merge_rules: &merge_rules::OBJECT,
             shape: &shapes::OBJECT,
             returns_deleted: false,
+            orphans_dependents: false,
             status_metadata: &["annotations", "finalizers", "ownerReferences", "labels"],
             selectable: &[],
         }

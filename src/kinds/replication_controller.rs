@@ -15,6 +15,7 @@ pub const KIND: Kind = Kind {
     categories: &["all"],
     scale: true,
     selectable: &["status.replicas"],
+    orphans_dependents: true,
     merge_rules: &merge_rules::WORKLOAD,
     shape: &SHAPE,
     validate_status: |new, old| typed::validate_status(new, old, check_status),

@@ -6,10 +6,35 @@ use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};
-use crate::apiserver::delete::{DeleteOptions, delete};
+use crate::apiserver::delete::{DeleteOptions, default_propagation, delete};
 use crate::apiserver::rules::names::key_of;
-use crate::apiserver::{Api, WriteReply, read};
-use crate::object::{Object, Reason, Status};
+use crate::apiserver::{Api, ApiResult, Transaction, WriteReply, read};
+use crate::kinds::{Kind, job};
+use crate::object::{Key, Object, Reason, Status};
+
+/// The warning for clients that rely on the default propagation policy of Jobs.
+const JOBS_KEEP_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
+                              set propagationPolicy=Orphan to suppress this warning";
+
+/// Returns the warnings about the options of a deletion.
+fn warnings(kind: &Kind, deletion: &DeleteOptions) -> Vec<String> {
+    let is_unsaid = kind.resource == job::KIND.resource && deletion.propagation.is_none();
+    is_unsaid.then(|| JOBS_KEEP_PODS.to_owned()).into_iter().collect()
+}
+
+/// Deletes an object for a client. The kind may have a propagation policy for requests without one; the control loops' deletions do not use it.
+fn delete_for_client(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    key: &Key,
+    mut deletion: DeleteOptions,
+) -> ApiResult<WriteReply> {
+    if deletion.propagation.is_none() && kind.orphans_dependents {
+        let stored = txn.get_shared(key)?;
+        deletion.propagation = stored.and_then(|object| default_propagation(kind, &object));
+    }
+    delete(txn, kind, key, &deletion)
+}
 
 /// Deletes one object.
 pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
@@ -18,11 +43,12 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
     let deletion = DeleteOptions { api_version: Some(asked.api_version.clone()), ..deletion };
     let key = asked.key();
     let (is_gone, reply) = api.write(dry_run, |txn| {
-        let reply = delete(txn, asked.kind, &key, &deletion)?;
+        let reply = delete_for_client(txn, asked.kind, &key, deletion.clone())?;
         Ok((!txn.exists(&key)?, reply))
     })?;
     let object = show.converted_object(api, Object::clone(&reply.object))?;
-    Ok(answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply }))
+    let answer = answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply });
+    Ok(answer.warning(&warnings(asked.kind, &deletion)))
 }
 
 fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, reply: WriteReply) -> HttpAnswer {
@@ -47,7 +73,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
         let done = api.write_next(dry_run, &mut rest, |txn, object| {
             let api_version = Some(asked.api_version.clone());
             let own = DeleteOptions { uid: Some(object.uid().to_owned()), api_version, ..deletion.clone() };
-            delete(txn, asked.kind, &key_of(asked.kind, object), &own)
+            delete_for_client(txn, asked.kind, &key_of(asked.kind, object), own)
         });
         for (_, outcome) in done {
             match outcome {
@@ -59,5 +85,81 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
         }
     }
     let revision = api.read(|snapshot| snapshot.revision())?;
-    Ok(show.list(deleted, revision))
+    Ok(show.list(deleted, revision).warning(&warnings(asked.kind, &deletion)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apiserver::Api;
+    use crate::serve::{AnswerBody, ApiRequest, answer};
+    use serde_json::{Value, json};
+
+    /// The code, the document and the warnings of an answer.
+    fn ask(api: &mut Api, method: &str, target: &str, body: &Value) -> (u16, Value, Vec<String>) {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
+        let answer = answer(api, &ApiRequest { body, ..ApiRequest::new(method, target) });
+        let AnswerBody::Whole(bytes) = answer.body else { panic!("{target}: not a whole answer") };
+        let warnings = answer.headers.into_iter().filter(|(name, _)| *name == "Warning").map(|(_, text)| text);
+        (answer.code, serde_json::from_slice(&bytes).unwrap(), warnings.collect())
+    }
+
+    fn template(policy: &str) -> Value {
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]}})
+    }
+
+    #[test]
+    fn deletion_without_a_policy_keeps_the_pods_of_jobs_and_replication_controllers() {
+        let mut api = Api::in_memory("test").unwrap();
+        let jobs = "/apis/batch/v1/namespaces/default/jobs";
+        let controllers = "/api/v1/namespaces/default/replicationcontrollers";
+        let sets = "/apis/apps/v1/namespaces/default/replicasets";
+        let job = json!({"template": template("Never")});
+        let controller = json!({"selector": {"a": "b"}, "template": template("Always")});
+        let set = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template("Always")});
+        let options = |field: &str, value: Value| json!({field: value});
+        let kept = json!({"finalizers": ["foregroundDeletion"]});
+        // The kind, its metadata, the options, the finalizers that stay, and whether the client is warned.
+        let cases = [
+            (jobs, &job, json!({}), Value::Null, json!(["orphan"]), true),
+            (jobs, &job, json!({}), options("propagationPolicy", json!("Background")), Value::Null, false),
+            (jobs, &job, json!({}), options("propagationPolicy", json!("Orphan")), json!(["orphan"]), false),
+            (jobs, &job, json!({}), options("orphanDependents", json!(false)), Value::Null, false),
+            (jobs, &job, json!({}), options("gracePeriodSeconds", json!(0)), json!(["orphan"]), true),
+            (jobs, &job, kept, Value::Null, json!(["foregroundDeletion"]), true),
+            (controllers, &controller, json!({}), Value::Null, json!(["orphan"]), false),
+            (
+                controllers,
+                &controller,
+                json!({}),
+                options("propagationPolicy", json!("Background")),
+                Value::Null,
+                false,
+            ),
+            (sets, &set, json!({}), Value::Null, Value::Null, false),
+        ];
+        for (number, (path, spec, mut metadata, options, finalizers, is_warned)) in cases.into_iter().enumerate() {
+            metadata["name"] = format!("n{number}").into();
+            let made = ask(&mut api, "POST", path, &json!({"metadata": metadata, "spec": spec}));
+            assert_eq!(made.0, 201, "{made:?}");
+            let one = format!("{path}/n{number}");
+            let (code, deleted, warnings) = ask(&mut api, "DELETE", &one, &options);
+            assert_eq!(code, 200, "{deleted}");
+            let left = ask(&mut api, "GET", &one, &Value::Null).1;
+            assert_eq!(left["metadata"]["finalizers"], finalizers, "{number}: {options}");
+            let is_told = warnings.iter().any(|text| text.contains("child pods are preserved by default"));
+            assert_eq!(is_told, is_warned, "{number}: {options} {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn deletion_of_a_collection_without_a_policy_keeps_pods() {
+        let mut api = Api::in_memory("test").unwrap();
+        let jobs = "/apis/batch/v1/namespaces/default/jobs";
+        let body = json!({"metadata": {"name": "a"}, "spec": {"template": template("Never")}});
+        assert_eq!(ask(&mut api, "POST", jobs, &body).0, 201);
+        let (code, _, warnings) = ask(&mut api, "DELETE", jobs, &Value::Null);
+        assert_eq!((code, warnings.len()), (200, 1), "{warnings:?}");
+        let left = ask(&mut api, "GET", &format!("{jobs}/a"), &Value::Null).1;
+        assert_eq!(left["metadata"]["finalizers"], json!(["orphan"]));
+    }
 }

@@ -216,6 +216,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         shape: &shapes::OBJECT,
         view: &view::generic::VIEW,
         returns_deleted: false,
+        orphans_dependents: false,
         status_metadata: &[],
         selectable: &[],
     };

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 pub const KIND: Kind = Kind {
     categories: &["all"],
     selectable: &["status.successful"],
+    orphans_dependents: true,
     merge_rules: &merge_rules::WORKLOAD,
     shape: &SHAPE,
     validate_status: |new, old| typed::validate_status(new, old, status::check_status),
