@@ -407,7 +407,8 @@ fn tables_and_custom_kinds_are_served() {
          scope: Namespaced\n  names: {plural: boats, kind: Boat, singular: boat, listKind: BoatList}\n  versions:\n  - name: v1\n    served: true\n    \
          storage: true\n    subresources: {status: {}}\n    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}\n",
     );
-    let (code, boat) = server.ask("POST", boats, JSON, r#"{"metadata":{"generateName":"b-"},"spec":{"size":3}}"#);
+    let body = r#"{"apiVersion":"sea.dev/v1","kind":"Boat","metadata":{"generateName":"b-"},"spec":{"size":3}}"#;
+    let (code, boat) = server.ask("POST", boats, JSON, body);
     assert_eq!((code, &boat["kind"], &boat["apiVersion"]), (201, &json!("Boat"), &json!("sea.dev/v1")), "{boat}");
     let list = server.get(boats);
     assert_eq!((&list["kind"], &list["items"][0]["spec"]["size"]), (&json!("BoatList"), &json!(3)));

@@ -147,7 +147,28 @@ pub fn duplicates(
 
 /// Returns the object in the body of a request: fills in its kind and namespace from the path, or checks them.
 pub fn object(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<Object> {
-    check_object(value(request, (&asked.api_version, asked.kind.kind))?, asked)
+    let body = value(request, (&asked.api_version, asked.kind.kind))?;
+    if asked.kind.custom.is_some() {
+        check_type_is_named(request, &body, asked)?;
+    }
+    check_object(body, asked)
+}
+
+/// Refuses a custom resource whose body leaves out its kind or version: there is no typed form that would provide them.
+fn check_type_is_named(request: &ApiRequest, body: &Value, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
+    let has = |field: &str| body[field].as_str().is_some_and(|text| !text.is_empty());
+    if !has("kind") {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&request.body));
+        return Err(unrecognized(&request.body, asked.kind.kind, &why));
+    }
+    if has("apiVersion") { Ok(()) } else { Err(other_version("", asked)) }
+}
+
+fn other_version(found: &str, asked: &ResolvedTarget<'_>) -> Status {
+    let expected = &asked.api_version;
+    Status::bad_request(format!(
+        "the API version in the data ({found}) does not match the expected API version ({expected})"
+    ))
 }
 
 /// Like [`object`], for a body that was read already.
@@ -172,11 +193,7 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
         return Ok(());
     }
     if found.1 == kind.kind {
-        let text = "the API version in the data";
-        return Err(Status::bad_request(format!(
-            "{text} ({}) does not match the expected API version ({})",
-            found.0, asked.api_version
-        )));
+        return Err(other_version(found.0, asked));
     }
     let version = found.0.rsplit('/').next().unwrap_or_default();
     let why = kinds::wrong_kind(kind, found.0, found.1);

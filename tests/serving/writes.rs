@@ -132,7 +132,9 @@ fn scale_of_a_custom_resource_is_of_the_autoscaling_group() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     assert_eq!(server.ask("POST", definitions, JSON, &definition.to_string()).0, 201);
     let boats = "/apis/example.com/v1/namespaces/default/boats";
-    let boat = json!({"metadata": {"name": "ann"}, "spec": {"crew": 3}, "status": {"crew": 9}});
+    let boat = json!({
+        "apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "ann"}, "spec": {"crew": 3}, "status": {"crew": 9},
+    });
     let (code, made) = server.ask("POST", boats, JSON, &boat.to_string());
     assert_eq!((code, made.get("status")), (201, None), "only /status writes the status");
     let scale = server.get(&format!("{boats}/ann/scale"));
@@ -141,6 +143,34 @@ fn scale_of_a_custom_resource_is_of_the_autoscaling_group() {
     let (code, scaled) = server.ask("PATCH", &format!("{boats}/ann/scale"), MERGE, r#"{"spec":{"replicas":5}}"#);
     assert_eq!((code, &scaled["apiVersion"]), (200, &json!("autoscaling/v1")), "{scaled}");
     assert_eq!(server.get(&format!("{boats}/ann"))["spec"]["crew"], json!(5));
+}
+
+#[test]
+fn custom_resources_name_their_version_and_kind() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let definition: Value = serde_yaml::from_str(include_str!("boats.yaml")).expect("a definition");
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.ask("POST", definitions, JSON, &definition.to_string()).0, 201);
+    let boats = "/apis/example.com/v1/namespaces/default/boats";
+    let whole = r#"{"apiVersion":"example.com/v1","kind":"Boat","metadata":{"name":"ann"}}"#;
+    assert_eq!(server.ask("POST", boats, JSON, whole).0, 201);
+    let missing = |body: &str| {
+        format!(
+            "the object provided is unrecognized (must be of type Boat): Object 'Kind' is missing in '{body}' ({body})"
+        )
+    };
+    let unversioned = "the API version in the data () does not match the expected API version (example.com/v1)";
+    for (body, message) in [
+        (r#"{"metadata":{"name":"ann"}}"#, missing(r#"{"metadata":{"name":"ann"}}"#)),
+        (r#"{"kind":"","metadata":{"name":"ann"}}"#, missing(r#"{"kind":"","metadata":{"name":"ann"}}"#)),
+        (r#"{"kind":"Boat","metadata":{"name":"ann"}}"#, unversioned.to_owned()),
+    ] {
+        for (method, path) in [("POST", boats.to_owned()), ("PUT", format!("{boats}/ann"))] {
+            let (code, status) = server.ask(method, &path, JSON, body);
+            assert_eq!((code, &status["message"]), (400, &json!(message)), "{method} {body}");
+        }
+    }
 }
 
 #[test]
@@ -155,7 +185,8 @@ fn whole_numbers_of_a_custom_resource_have_no_fraction() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     assert_eq!(server.ask("POST", definitions, JSON, &definition.to_string()).0, 201);
     let boats = "/apis/example.com/v1/namespaces/default/boats";
-    let body = r#"{"metadata": {"name": "ann"}, "spec": {"crew": 1e3, "size": 1000.0, "other": -0, "half": 0.5}}"#;
+    let body = r#"{"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "ann"},
+        "spec": {"crew": 1e3, "size": 1000.0, "other": -0, "half": 0.5}}"#;
     let (code, made) = server.ask("POST", boats, JSON, body);
     let expected = json!({"crew": 1000, "size": 1000, "other": 0, "half": 0.5});
     assert_eq!((code, &made["spec"]), (201, &expected), "{made}");
