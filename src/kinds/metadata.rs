@@ -1,6 +1,6 @@
 //! Checks of metadata, the same for every kind (`apimachinery/pkg/api/validation/objectmeta.go`).
 
-use super::{FieldError, FieldErrors, FieldPath, Kind, names};
+use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, names};
 use crate::object::Object;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,19 +14,40 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
     let mut errors = FieldErrors::default();
     let path = FieldPath::root("metadata");
     match old {
-        Some(old) => check_change(new, old, &path, &mut errors),
-        None => check_name(new, kind, &path, &mut errors),
+        Some(old) => {
+            check_change(new, old, &path, &mut errors);
+            check_maps_and_owners(new, &path, &mut errors);
+        }
+        None => check_new(new, (kind.name_rule, kind.namespaced), &path, &mut errors),
     }
+    errors.0
+}
+
+/// Checks the metadata of a new object, which is at this path.
+pub fn check_new(
+    new: &Object,
+    (name_rule, is_namespaced): (NameRule, bool),
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    check_name(new, name_rule, path, errors);
+    match (is_namespaced, new.namespace()) {
+        (true, "") => errors.required(&path.child("namespace"), ""),
+        (true, namespace) => errors.each_invalid(&path.child("namespace"), namespace, names::label(namespace)),
+        (false, "") => {}
+        (false, _) => errors.forbidden(&path.child("namespace"), "not allowed on this type"),
+    }
+    check_maps_and_owners(new, path, errors);
+    check_finalizers(&new.finalizers(), &path.child("finalizers"), errors);
+}
+
+fn check_maps_and_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     let map = |name: &str| -> BTreeMap<String, String> {
         new.pairs(&["metadata", name]).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     };
-    check_labels(&map("labels"), &path.child("labels"), &mut errors);
-    check_annotations(&map("annotations"), &path.child("annotations"), &mut errors);
-    check_owners(new, &path.child("ownerReferences"), &mut errors);
-    if old.is_none() {
-        check_finalizers(&new.finalizers(), &path.child("finalizers"), &mut errors);
-    }
-    errors.0
+    check_labels(&map("labels"), &path.child("labels"), errors);
+    check_annotations(&map("annotations"), &path.child("annotations"), errors);
+    check_owners(new, &path.child("ownerReferences"), errors);
 }
 
 /// Checks keys and values of labels, or of a map of required labels.
@@ -37,20 +58,14 @@ pub fn check_labels(labels: &BTreeMap<String, String>, path: &FieldPath, errors:
     }
 }
 
-fn check_name(new: &Object, kind: &Kind, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_name(new: &Object, rule: NameRule, path: &FieldPath, errors: &mut FieldErrors) {
     let prefix = new.text(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() {
-        errors.each_invalid(&path.child("generateName"), prefix, names::check_name_prefix(kind.name_rule, prefix));
+        errors.each_invalid(&path.child("generateName"), prefix, names::check_name_prefix(rule, prefix));
     }
     match new.name() {
         "" => errors.required(&path.child("name"), "name or generateName is required"),
-        name => errors.each_invalid(&path.child("name"), name, names::check_name(kind.name_rule, name)),
-    }
-    match (kind.namespaced, new.namespace()) {
-        (true, "") => errors.required(&path.child("namespace"), ""),
-        (true, namespace) => errors.each_invalid(&path.child("namespace"), namespace, names::label(namespace)),
-        (false, "") => {}
-        (false, _) => errors.forbidden(&path.child("namespace"), "not allowed on this type"),
+        name => errors.each_invalid(&path.child("name"), name, names::check_name(rule, name)),
     }
 }
 

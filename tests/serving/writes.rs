@@ -174,6 +174,43 @@ fn custom_resources_name_their_version_and_kind() {
 }
 
 #[test]
+fn metadata_of_embedded_resources_is_pruned_and_checked() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let mut definition: Value = serde_yaml::from_str(include_str!("boats.yaml")).expect("a definition");
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {
+        "type": "object", "properties": {"pod": {
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+        }},
+    }});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.ask("POST", definitions, JSON, &definition.to_string()).0, 201);
+    let boats = "/apis/example.com/v1/namespaces/default/boats";
+    let create = |metadata: Value, validation: &str| {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+        let boat = json!({
+            "apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"generateName": "b-"}, "spec": {"pod": pod},
+        });
+        server.ask("POST", &format!("{boats}?fieldValidation={validation}"), JSON, &boat.to_string())
+    };
+    let (code, made) = create(json!({"name": "p", "extra": 1}), "Warn");
+    assert_eq!((code, &made["spec"]["pod"]["metadata"]), (201, &json!({"name": "p"})), "{made}");
+    for (metadata, code, problem) in [
+        (json!({"extra": 1}), 400, "strict decoding error: unknown field \"spec.pod.metadata.extra\""),
+        (
+            json!({"labels": {"a": 1}}),
+            400,
+            "spec.pod.metadata: Invalid value: {\"labels\":{\"a\":1}}: json: cannot unmarshal",
+        ),
+        (json!({"labels": {"a": "b c"}}), 422, "spec.pod.metadata.labels: Invalid value: \"b c\""),
+    ] {
+        let (found, status) = create(metadata.clone(), "Strict");
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(found == code && message.contains(problem), "{metadata}: {found} {status}");
+    }
+}
+
+#[test]
 fn whole_numbers_of_a_custom_resource_have_no_fraction() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);

@@ -3,8 +3,8 @@
 
 use super::ScalePaths;
 use super::check::{check_unique, key_of};
-use super::schema::has_flag;
-use crate::kinds::names::label_1035;
+use super::embedded;
+use super::schema::visit_parts;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Object;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub fn check(
     if let Some(scale) = scale {
         check_scale(scale, object, errors);
     }
-    check_embedded(schema, &object.0, &FieldPath::default(), errors);
+    embedded::check(schema, &object.0, &FieldPath::default(), errors);
     let had_duplicates = old.is_some_and(|old| {
         let mut known = FieldErrors::default();
         check_lists(schema, &old.0, &FieldPath::default(), &mut known);
@@ -31,26 +31,6 @@ pub fn check(
     }
 }
 
-/// Calls a function for the parts of a value that have a schema.
-fn visit_parts(schema: &Value, value: &Value, path: &FieldPath, visitor: &mut dyn FnMut(&Value, &Value, &FieldPath)) {
-    match value {
-        Value::Array(items) if schema["items"].is_object() => {
-            items.iter().enumerate().for_each(|(index, item)| visitor(&schema["items"], item, &path.index(index)));
-        }
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let others = &schema["additionalProperties"];
-                match schema["properties"].get(name) {
-                    Some(schema) => visitor(schema, field, &path.child(name)),
-                    None if others.is_object() => visitor(others, field, &path.key(name)),
-                    None => {}
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
 fn check_lists(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     visit_parts(schema, value, path, &mut |schema, value, path| check_lists(schema, value, path, errors));
     let Some(items) = value.as_array() else { return };
@@ -58,37 +38,6 @@ fn check_lists(schema: &Value, value: &Value, path: &FieldPath, errors: &mut Fie
         Some("set") => check_unique(items.iter().cloned(), path, errors),
         Some("map") => check_unique(items.iter().map(|item| key_of(schema, item)), path, errors),
         _ => {}
-    }
-}
-
-/// Checks that each embedded object has a version and a kind.
-fn check_embedded(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    visit_parts(schema, value, path, &mut |schema, value, path| check_embedded(schema, value, path, errors));
-    if !has_flag(schema, "x-kubernetes-embedded-resource") || !value.is_object() {
-        return;
-    }
-    for name in ["apiVersion", "kind"] {
-        let path = path.child(name);
-        match value.get(name) {
-            None => errors.required(&path, ""),
-            Some(Value::String(text)) if text.is_empty() => errors.invalid(&path, "", "must not be empty"),
-            Some(Value::String(text)) => check_type(name, text, &path, errors),
-            Some(other) => errors.invalid(&path, other.clone(), "must be a string"),
-        }
-    }
-}
-
-fn check_type(name: &str, text: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if name == "apiVersion" {
-        if text.matches('/').count() > 1 {
-            errors.invalid(path, text, &format!("unexpected GroupVersion string: {text}"));
-        }
-        return;
-    }
-    let problems = label_1035(&text.to_lowercase());
-    if !problems.is_empty() {
-        let detail = format!("may have mixed case, but should otherwise match: {}", problems.join(","));
-        errors.invalid(path, text, &detail);
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod check;
 mod declared;
+mod embedded;
 mod invariants;
 mod open_api;
 mod pattern;
@@ -80,6 +81,7 @@ struct Schemas {
 struct VersionSchema {
     schema: Value,
     has_rules: bool,
+    has_embedded: bool,
     rules: OnceLock<Option<RuleTree>>,
 }
 
@@ -212,9 +214,9 @@ impl CustomDefinition {
         let versions = definition.items(&["spec", "versions"]).iter();
         let schema = |version: &Value| {
             let schema = version["schema"]["openAPIV3Schema"].clone();
-            let has_rules = has_rules(&schema);
-            let rules = OnceLock::new();
-            Some((version["name"].as_str()?.to_owned(), VersionSchema { schema, has_rules, rules }))
+            let (has_rules, has_embedded) = (has_rules(&schema), schema::contains_flag(&schema, embedded::EMBEDDED));
+            let parts = VersionSchema { schema, has_rules, has_embedded, rules: OnceLock::new() };
+            Some((version["name"].as_str()?.to_owned(), parts))
         };
         self.schemas.get_or_init(|| Schemas {
             versions: versions.filter_map(schema).collect(),
@@ -258,10 +260,13 @@ impl CustomDefinition {
             map.values_mut().for_each(whole_number::make_whole);
             let mut head: ObjectHead = super::typed::read(&Value::Object(head), unknown)?;
             omit::metadata(&mut head.metadata);
-            if let Some(schema) = self.schema(&head.api_version) {
+            if let Some(VersionSchema { schema, has_embedded, .. }) = self.version(&head.api_version) {
                 schema::drop_nulls(schema, &mut new);
                 schema::fill_in(schema, &mut new);
                 schema::prune(schema, &mut new, unknown);
+                if *has_embedded {
+                    embedded::coerce(schema, &mut new, &FieldPath::default(), unknown)?;
+                }
             }
             let head = serde_json::to_value(&head);
             let head = head.map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;

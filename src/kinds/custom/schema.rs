@@ -1,7 +1,7 @@
 //! Pruning and defaulting by a structural schema. (k8s.io/apiextensions-apiserver/pkg/apiserver/schema)
 
-use crate::kinds::UnknownField;
 use crate::kinds::read::nearest;
+use crate::kinds::{FieldPath, UnknownField};
 use serde_json::{Map, Value};
 
 /// Fields of every object, even if the schema does not list them.
@@ -10,6 +10,40 @@ const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
 /// Whether a schema sets a keyword to true.
 pub fn has_flag(schema: &Value, word: &str) -> bool {
     schema[word] == true
+}
+
+/// Whether a schema, or a schema in it, sets a keyword to true.
+pub fn contains_flag(schema: &Value, word: &str) -> bool {
+    match schema {
+        Value::Object(fields) => has_flag(schema, word) || fields.values().any(|inner| contains_flag(inner, word)),
+        Value::Array(items) => items.iter().any(|inner| contains_flag(inner, word)),
+        _ => false,
+    }
+}
+
+/// Calls a function for the parts of a value that have a schema.
+pub fn visit_parts(
+    schema: &Value,
+    value: &Value,
+    path: &FieldPath,
+    visitor: &mut dyn FnMut(&Value, &Value, &FieldPath),
+) {
+    match value {
+        Value::Array(items) if schema["items"].is_object() => {
+            items.iter().enumerate().for_each(|(index, item)| visitor(&schema["items"], item, &path.index(index)));
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let others = &schema["additionalProperties"];
+                match schema["properties"].get(name) {
+                    Some(schema) => visitor(schema, field, &path.child(name)),
+                    None if others.is_object() => visitor(others, field, &path.key(name)),
+                    None => {}
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Drops the fields that are not in a schema, and reports each by its path.
