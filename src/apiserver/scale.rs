@@ -26,6 +26,12 @@ pub fn scale(kind: &Kind, object: &Object) -> Object {
     Object(scale)
 }
 
+/// Returns the path of the number of replicas of a custom resource that lacks it: its Scale cannot be read.
+pub fn missing_replicas(kind: &Kind, object: &Object) -> Option<String> {
+    let steps = kind.scale_paths.map(|_| kind.replicas().0)?;
+    object.int(&steps).is_none().then(|| format!(".{}", steps.join(".")))
+}
+
 /// The number of replicas that a Scale asks for.
 pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
     let replicas = match scale.value_at(&["spec", "replicas"]) {

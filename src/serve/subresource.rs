@@ -24,7 +24,7 @@ use crate::apiserver::object_parts::{self, ObjectPart};
 use crate::apiserver::patch::patched;
 use crate::apiserver::read::exact;
 use crate::apiserver::rescale::rescale;
-use crate::apiserver::scale::{desired_replicas, scale};
+use crate::apiserver::scale::{desired_replicas, missing_replicas, scale};
 use crate::apiserver::tokens;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::update::{UpdatePart, update};
@@ -223,6 +223,10 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
         _ => {
             let object = api.read_view(|txn| exact(txn, &key))?;
             let object = show.converted_object(api, object)?;
+            if let Some(path) = missing_replicas(asked.kind, &object) {
+                let text = format!("Internal error occurred: the spec replicas field {path:?} does not exist");
+                return Err(Status::new(Reason::InternalError, text));
+            }
             return Ok(show.answer_object(200, scale(asked.kind, &object)));
         }
     };
@@ -237,8 +241,13 @@ fn answer_scale(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>)
             ScaleUpdate::Whole(requested) => requested.clone(),
             ScaleUpdate::Change((language, change)) => {
                 let stored = exact(txn, &key)?;
-                let now = scale(asked.kind, convert(txn, asked.kind, &stored, &asked.api_version)?.as_ref());
-                Object(patched(asked.kind, &now, *language, change)?)
+                let stored = convert(txn, asked.kind, &stored, &asked.api_version)?;
+                let patched = Object(patched(asked.kind, &scale(asked.kind, &stored), *language, change)?);
+                let is_unset = patched.value_at(&["spec", "replicas"]).is_none_or(Value::is_null);
+                if let Some(path) = missing_replicas(asked.kind, &stored).filter(|_| is_unset) {
+                    return Err(Status::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+                }
+                patched
             }
         };
         rescale(txn, (asked.kind, &asked.api_version), &key, &requested, &options)

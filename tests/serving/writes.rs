@@ -143,6 +143,18 @@ fn scale_of_a_custom_resource_is_of_the_autoscaling_group() {
     let (code, scaled) = server.ask("PATCH", &format!("{boats}/ann/scale"), MERGE, r#"{"spec":{"replicas":5}}"#);
     assert_eq!((code, &scaled["apiVersion"]), (200, &json!("autoscaling/v1")), "{scaled}");
     assert_eq!(server.get(&format!("{boats}/ann"))["spec"]["crew"], json!(5));
+    let empty = r#"{"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "empty"}}"#;
+    assert_eq!(server.ask("POST", boats, JSON, empty).0, 201);
+    let scale = format!("{boats}/empty/scale");
+    let missing = "Internal error occurred: the spec replicas field \".spec.crew\" does not exist";
+    for (method, body, code, message) in
+        [("GET", "", 500, missing), ("PATCH", "{}", 400, "the spec replicas field \".spec.crew\" cannot be empty")]
+    {
+        let (found, status) = server.ask(method, &scale, MERGE, body);
+        assert_eq!((found, &status["message"]), (code, &json!(message)), "{method}");
+    }
+    let (code, scaled) = server.ask("PATCH", &scale, MERGE, r#"{"spec":{"replicas":2}}"#);
+    assert_eq!((code, &scaled["spec"]["replicas"]), (200, &json!(2)), "{scaled}");
 }
 
 #[test]
