@@ -200,14 +200,15 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
         let misfit = Some(error.path.clone()).filter(|path| !path.is_empty());
         Status { misfit, ..refuse(error.to_string()) }
     })?);
+    let duplicates = options.duplicate_fields.iter().map(|path| format!("duplicate field {path:?}"));
+    let complaints: Vec<String> = duplicates.chain(unknown.iter().map(UnknownField::complaint)).collect();
     match options.field_validation {
-        FieldValidation::Strict if !unknown.is_empty() => {
-            let complaints: Vec<String> = unknown.iter().map(UnknownField::complaint).collect();
+        FieldValidation::Strict if !complaints.is_empty() => {
             let mut status = refuse(format!("strict decoding error: {}", complaints.join(", ")));
             status.unknown = unknown.into_iter().map(|field| (field.path, field.nearest)).collect();
             return Err(status);
         }
-        FieldValidation::Warn => warnings.extend(unknown.iter().map(UnknownField::complaint)),
+        FieldValidation::Warn => warnings.extend(complaints),
         _ => {}
     }
     metadata::drop_empty(&mut object);

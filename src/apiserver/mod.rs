@@ -118,6 +118,8 @@ pub struct WriteOptions {
     pub manager: Option<FieldManager>,
     /// The `apiVersion` that a patch is made in; none for the kind's newest.
     pub api_version: Option<String>,
+    /// Paths of the fields that the body contains twice, which count as unknown fields do.
+    pub duplicate_fields: Vec<String>,
 }
 
 impl WriteOptions {

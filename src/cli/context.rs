@@ -117,7 +117,8 @@ impl CommandContext {
     /// The options of a write.
     pub fn options(&self, validation: FieldValidation, dry_run: DryRun) -> WriteOptions {
         let manager = Some(self.manager.clone());
-        WriteOptions { field_validation: validation, dry_run: dry_run != DryRun::None, manager, api_version: None }
+        let dry_run = dry_run != DryRun::None;
+        WriteOptions { field_validation: validation, dry_run, manager, ..WriteOptions::default() }
     }
 
     /// The namespace of `--namespace`, else the default namespace.

@@ -122,27 +122,15 @@ fn shown(body: &[u8]) -> String {
     if body.len() > SHOWN { format!("{text} ...") } else { text }
 }
 
-/// Checks for fields that a body contains twice, of which the last one counts: returns warnings or an error, as for unknown fields.
-pub fn duplicates(
-    request: &ApiRequest,
-    asked: &ResolvedTarget<'_>,
-    validation: FieldValidation,
-) -> ServeResult<Vec<String>> {
+/// Returns the paths of the fields that a body contains twice, of which the last one counts.
+pub fn duplicates(request: &ApiRequest, validation: FieldValidation) -> Vec<String> {
     // In protobuf, repeated fields are valid: the last value counts.
     if validation == FieldValidation::Ignore || media_type(request) == PROTOBUF {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let document = yaml::decode_bytes(&request.body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
     let twice = document.map(|document| document.duplicates).unwrap_or_default();
-    let duplicates: Vec<String> = twice.into_iter().map(|(path, _)| format!("duplicate field {path:?}")).collect();
-    if validation == FieldValidation::Warn || duplicates.is_empty() {
-        return Ok(duplicates);
-    }
-    let (kind, version) = (asked.kind.kind, asked.api_version.rsplit('/').next().unwrap_or_default());
-    let duplicates = duplicates.join(", ");
-    Err(Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {duplicates}"
-    )))
+    twice.into_iter().map(|(path, _)| path).collect()
 }
 
 /// Returns the object in the body of a request: fills in its kind and namespace from the path, or checks them.

@@ -40,7 +40,14 @@ pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions
         dry_run: dry_run(request, of, None)?,
         manager: Some(manager(request)),
         api_version: None,
+        duplicate_fields: Vec::new(),
     })
+}
+
+/// Like [`write_options`], for a request whose body is the object.
+pub fn body_write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions> {
+    let options = write_options(request, of)?;
+    Ok(WriteOptions { duplicate_fields: body::duplicates(request, options.field_validation), ..options })
 }
 
 /// Returns the field manager: `fieldManager`, else the client's user agent, else `unknown` (`managedfields/internal/buildmanagerinfo.go`).

@@ -29,11 +29,10 @@ pub fn written(show: &ReadPresentation, code: u16, reply: WriteReply) -> HttpAns
 /// Creates an object.
 pub fn create(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let options = options::write_options(request, "CreateOptions")?;
+    let options = options::body_write_options(request, "CreateOptions")?;
     let object = body::object(request, asked)?;
-    let twice = body::duplicates(request, asked, options.field_validation)?;
     let reply = api.write(options.dry_run, |txn| make(txn, asked.kind, &object, &options))?;
-    Ok(written(&show, 201, reply).warning(&twice))
+    Ok(written(&show, 201, reply))
 }
 
 /// Replaces an object.
@@ -44,15 +43,14 @@ pub fn replace(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) 
 /// Replaces a part of an object.
 pub fn replace_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: UpdatePart) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let options = options::write_options(request, "UpdateOptions")?;
+    let options = options::body_write_options(request, "UpdateOptions")?;
     let object = body::object(request, asked)?;
     check_name(&object, asked.name)?;
-    let twice = body::duplicates(request, asked, options.field_validation)?;
     let (existed, reply) = api.write(options.dry_run, |txn| {
         let existed = txn.exists(&asked.key())?;
         Ok((existed, update(txn, asked.kind, &object, part, &options)?))
     })?;
-    Ok(written(&show, if existed { 200 } else { 201 }, reply).warning(&twice))
+    Ok(written(&show, if existed { 200 } else { 201 }, reply))
 }
 
 /// Checks that the body has the name of the path.

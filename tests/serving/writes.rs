@@ -223,6 +223,22 @@ fn metadata_of_embedded_resources_is_pruned_and_checked() {
 }
 
 #[test]
+fn strict_decoding_names_duplicate_and_unknown_fields() {
+    with_server(|server, one| {
+        let body = r#"{"metadata": {"name": "NAME"}, "data": {"a": "1", "a": "2"}, "sort": 1}"#;
+        let problem = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: duplicate field \"data.a\", \
+                       unknown field \"sort\"";
+        for (method, path, name) in [("POST", MAPS, "two"), ("PUT", one, "one")] {
+            let path = format!("{path}?fieldValidation=Strict");
+            let (code, status) = server.ask(method, &path, JSON, &body.replace("NAME", name));
+            assert_eq!((code, &status["message"]), (400, &json!(problem)), "{method}");
+        }
+        assert_eq!(server.get(one)["data"], json!({"a": "1"}), "nothing was changed");
+        assert_eq!(server.ask("POST", MAPS, JSON, &body.replace("NAME", "two")).0, 201);
+    });
+}
+
+#[test]
 fn whole_numbers_of_a_custom_resource_have_no_fraction() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
