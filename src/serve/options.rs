@@ -119,8 +119,10 @@ pub enum ListMoment {
     At(u64),
 }
 
-/// Returns the selectors of a list, a watch or a deletion. Fields have the names of the requested version.
+/// Returns the selectors of a list, a watch or a deletion. Fields have the names of the requested version. Refuses a timeout that is not a number,
+/// although only watches use it.
 pub fn list_selection(request: &ApiRequest, api_version: &str) -> ServeResult<ListSelection> {
+    request.number("timeoutSeconds")?;
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
     let fields = fields.map_err(|error| Status::bad_request(error.to_string()))?;

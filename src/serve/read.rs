@@ -121,6 +121,18 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_a_list_are_checked() {
+        let mut api = Api::in_memory("test").unwrap();
+        for (method, parameter) in [("GET", "limit"), ("GET", "timeoutSeconds"), ("DELETE", "timeoutSeconds")] {
+            let target = |value: &str| format!("/api/v1/namespaces/default/configmaps?{parameter}={value}");
+            assert_eq!(ask(&mut api, method, &target("5"), &json!({})).0, 200, "{method} {parameter}");
+            let (code, status) = ask(&mut api, method, &target("abc"), &json!({}));
+            let message = json!("strconv.ParseInt: parsing \"abc\": invalid syntax");
+            assert_eq!((code, &status["message"]), (400, &message), "{method} {parameter}");
+        }
+    }
+
+    #[test]
     fn expired_list_continues_at_the_current_revision() {
         let maps = "/api/v1/namespaces/default/configmaps";
         let mut api = Api::in_memory("test").unwrap();
