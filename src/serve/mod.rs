@@ -40,6 +40,7 @@ mod remove;
 mod request;
 mod resolve;
 pub mod resource_metrics;
+mod review_selectors;
 mod reviews;
 mod spool;
 mod streaming;

@@ -7,6 +7,7 @@ use super::body;
 use super::form::AnswerForm;
 use super::path::PathTarget;
 use super::request::ApiRequest;
+use super::review_selectors::check_selectors;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::Api;
 use crate::apiserver::Transaction;
@@ -242,6 +243,7 @@ fn check_namespace(_: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<(
 fn check_attributes(review: &Review, spec: &Value, _: &ReviewRequest) -> ServeResult<()> {
     let mut errors = FieldErrors::default();
     find_attribute_errors(spec, &mut errors);
+    check_selectors(&spec["resourceAttributes"], &FieldPath::root("spec").child("resourceAttributes"), &mut errors);
     review.refuse(errors)
 }
 
@@ -259,9 +261,14 @@ fn read_field_selector(selector: &Value) -> String {
 
 fn find_attribute_errors(spec: &Value, errors: &mut FieldErrors) {
     const ONE: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-    if spec["resourceAttributes"].is_null() == spec["nonResourceAttributes"].is_null() {
-        let shown = spec["resourceAttributes"].clone();
-        errors.invalid(&FieldPath::root("spec").child("resourceAttributes"), shown, ONE);
+    let path = FieldPath::root("spec");
+    match (&spec["resourceAttributes"], &spec["nonResourceAttributes"]) {
+        (Value::Null, Value::Null) => errors.invalid(&path.child("resourceAttributes"), Value::Null, ONE),
+        (Value::Null, _) | (_, Value::Null) => {}
+        (_, other) => {
+            let detail = "cannot be specified in combination with resourceAttributes";
+            errors.invalid(&path.child("nonResourceAttributes"), other.clone(), detail);
+        }
     }
 }
 
@@ -276,6 +283,7 @@ fn check_subject(review: &Review, spec: &Value, request: &ReviewRequest) -> Serv
     if spec["user"].as_str().unwrap_or_default().is_empty() && !has_groups {
         errors.invalid(&path.child("user"), "", "at least one of user or group must be specified");
     }
+    check_selectors(&spec["resourceAttributes"], &path.child("resourceAttributes"), &mut errors);
     review.refuse(errors)?;
     let asked = spec["resourceAttributes"]["namespace"].as_str().unwrap_or_default();
     match request.namespace {
@@ -382,6 +390,27 @@ mod tests {
                 "exactly one of nonResourceAttributes or resourceAttributes",
             ),
             ("POST", &subjects, json!({"resourceAttributes": {}}), 422, "at least one of user or group"),
+            (
+                "POST",
+                &subjects,
+                json!({"user": "a", "resourceAttributes": {}, "nonResourceAttributes": {}}),
+                422,
+                "spec.nonResourceAttributes: Invalid value: {}: cannot be specified in combination with resourceAttributes",
+            ),
+            (
+                "POST",
+                &subjects,
+                json!({"user": "a", "resourceAttributes": {"labelSelector": {}}}),
+                422,
+                "spec.resourceAttributes.labelSelector.requirements: Required value",
+            ),
+            (
+                "POST",
+                &format!("{group}/selfsubjectaccessreviews"),
+                json!({"resourceAttributes": {"fieldSelector": {}}}),
+                422,
+                "spec.resourceAttributes.fieldSelector.requirements: Required value",
+            ),
             ("POST", &subjects, json!([]), 400, "spec is not an object"),
             ("POST", &local, elsewhere, 400, "spec.resourceAttributes.namespace must match namespace: web"),
             ("POST", &format!("{group}/selfsubjectaccessreviews"), json!({}), 422, "exactly one of"),
