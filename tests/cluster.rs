@@ -18,7 +18,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between two looks at the files of a cluster.
 const STEP: Duration = Duration::from_millis(20);
 /// Longest time between two questions while no file changes.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// Number, length and time of the last change of a file.
 type FileVersion = (u64, u64, (i64, i64));
@@ -196,7 +196,7 @@ impl Cluster {
     /// Waits for this time, or until the state or the output of a command in the background has changed. A question that starts a program
     /// takes as long as several changes of the state: many tests that ask all the time slow each other down.
     fn pause(&self, time: Duration, files: &[FileVersion]) {
-        let until = Instant::now() + time.clamp(STEP, LONGEST_PAUSE);
+        let until = Instant::now() + time.clamp(STEP, MAX_PAUSE);
         loop {
             std::thread::sleep(STEP);
             if Instant::now() >= until || self.files() != files {

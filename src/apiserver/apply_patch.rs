@@ -19,7 +19,7 @@ use crate::object::{Object, Reason, Status};
 const KEEPER: &str = "kubectl-last-applied";
 
 /// Maximum number of times that the managers of client-side apply are taken over (kubectl: `maxPatchRetry`).
-const MOST_ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over fields of other managers.
 /// Creates a missing object. Ignores the manager in the options. `part` is the object or its status.
@@ -98,7 +98,7 @@ pub fn apply_as_kubectl(
         let options = WriteOptions { manager: None, ..options.clone() };
         match write_update(txn, kind, &moved, UpdatePart::Main, &options) {
             // Others write to a server between two requests.
-            Err(status) if status.reason == Reason::Conflict && attempt < MOST_ATTEMPTS => {
+            Err(status) if status.reason == Reason::Conflict && attempt < MAX_ATTEMPTS => {
                 done.object = read::exact(txn, &key_of(kind, &moved))?;
             }
             written => {

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Seconds that a webhook has for a conversion, as in Kubernetes.
 const TIMEOUT: u64 = 30;
 /// Maximum number of objects in one request.
-const MOST_OBJECTS: usize = 500;
+const MAX_OBJECTS: usize = 500;
 
 /// The webhook that converts objects of a kind.
 pub fn webhook(kind: &Kind) -> Option<&'static ConversionWebhook> {
@@ -146,7 +146,7 @@ impl ConversionQuestion {
 
 /// Splits objects into requests of a bounded size.
 pub fn batches(objects: &[Object]) -> impl Iterator<Item = &[Object]> {
-    objects.chunks(MOST_OBJECTS)
+    objects.chunks(MAX_OBJECTS)
 }
 
 /// Reads the answer: the objects in the wanted version, with the metadata that they had.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum size of all encodings.
 const ROOM: usize = 24 << 20;
 /// Maximum size of one encoding that is kept.
-const LARGEST: usize = 32 << 10;
+const MAX_BYTES: usize = 32 << 10;
 /// Approximate memory for an entry beside its bytes.
 const ENTRY: usize = 64;
 
@@ -55,7 +55,7 @@ impl Kept {
     fn insert(&mut self, revision: u64, bytes: Arc<[u8]>) {
         let size = bytes.len() + ENTRY;
         let is_older = self.by_revision.first_key_value().is_some_and(|(oldest, _)| revision < *oldest);
-        if bytes.len() > LARGEST || is_older && self.size + size > ROOM {
+        if bytes.len() > MAX_BYTES || is_older && self.size + size > ROOM {
             return;
         }
         self.size += size;
@@ -90,15 +90,15 @@ mod tests {
     #[test]
     fn newest_revisions_stay_when_there_is_no_room() {
         let bodies = EncodedBodies::default();
-        let bytes: Arc<[u8]> = vec![0; LARGEST].into();
-        let most = (ROOM / (LARGEST + ENTRY)) as u64;
+        let bytes: Arc<[u8]> = vec![0; MAX_BYTES].into();
+        let most = (ROOM / (MAX_BYTES + ENTRY)) as u64;
         bodies.keep((10..10 + most).map(|revision| (revision, bytes.clone())));
         bodies.keep([(1, bytes.clone())]);
         assert_eq!(revisions(&bodies), Vec::from_iter(10..10 + most), "an older one is not kept");
         bodies.keep([(1000 + most, bytes.clone()), (2000 + most, bytes)]);
         let kept = revisions(&bodies);
         assert_eq!((kept.len() as u64, kept[0], kept.last()), (most, 12, Some(&(2000 + most))));
-        bodies.keep([(5000 + most, vec![0; LARGEST + 1].into())]);
+        bodies.keep([(5000 + most, vec![0; MAX_BYTES + 1].into())]);
         assert_eq!(revisions(&bodies), kept, "it is too large");
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PODS: Resource = Resource("pods");
 /// Entries of the log that are read at once, and after how many all pods are read again instead.
 const BATCH: usize = 1000;
-const MOST_ENTRIES: u64 = 20_000;
+const MAX_ENTRIES: u64 = 20_000;
 
 /// Fields of a pod with the name of a Secret, and with that of a ConfigMap.
 const SECRET_FIELDS: [&str; 6] =
@@ -62,7 +62,7 @@ impl KnownPods {
 
     fn catch_up(mut self, read: &dyn StoreRead) -> StoreResult<KnownPods> {
         let newest = read.revision()?;
-        if newest.saturating_sub(self.revision) > MOST_ENTRIES {
+        if newest.saturating_sub(self.revision) > MAX_ENTRIES {
             return KnownPods::load(read);
         }
         while self.revision < newest {

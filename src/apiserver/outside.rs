@@ -40,9 +40,9 @@ pub enum Asked {
 }
 
 /// Maximum number of bytes of the answers that one write keeps.
-const MOST_ANSWER_BYTES: usize = 256 << 20;
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 /// Maximum number of annotations of one request.
-const MOST_ANNOTATIONS: usize = 256;
+const MAX_ANNOTATIONS: usize = 256;
 
 /// An annotation of a request's event in the audit log.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ impl WriteInputs {
     /// Adds an annotation; the first one with a key stays.
     pub fn annotate(&mut self, annotation: AuditAnnotation) {
         let is_repeated = self.annotations.iter().any(|earlier| earlier.key == annotation.key);
-        if !is_repeated && self.annotations.len() < MOST_ANNOTATIONS {
+        if !is_repeated && self.annotations.len() < MAX_ANNOTATIONS {
             self.annotations.push(annotation);
         }
     }
@@ -159,7 +159,7 @@ impl WriteInputs {
     /// again.
     pub fn put(&mut self, id: QuestionId, answer: Answer) {
         let bytes = answer.as_ref().map_or(0, |reply| reply.body.len());
-        if self.answer_bytes + bytes > MOST_ANSWER_BYTES {
+        if self.answer_bytes + bytes > MAX_ANSWER_BYTES {
             self.answers.clear();
             self.answer_bytes = 0;
         }

@@ -7,7 +7,7 @@ use crate::runtime::https::{HttpsClient, HttpsPost};
 use std::sync::mpsc::channel;
 
 /// Maximum number of bytes of an answer.
-const MOST_BYTES: usize = 3 << 20;
+const MAX_BYTES: usize = 3 << 20;
 
 /// Asks webhooks.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl OutsideClient {
     /// Asks a question; `done` is called from another thread.
     pub fn start(&self, id: QuestionId, question: WebhookQuestion, done: Box<dyn FnOnce(Answer) + Send>) {
         let (target, timeout) = (question.target.clone(), question.timeout);
-        let post = HttpsPost { target, body: question.into_body(&id), timeout, most_bytes: MOST_BYTES };
+        let post = HttpsPost { target, body: question.into_body(&id), timeout, most_bytes: MAX_BYTES };
         self.https.post(post, done);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const MAX_OBJECTS: usize = 100;
 
 /// Maximum number of objects in such a list.
-const MOST_IN_LIST: usize = 8;
+const MAX_IN_LIST: usize = 8;
 
 /// The resource and the namespace of a list.
 type ListKey = (Resource, Option<Str>);
@@ -62,7 +62,7 @@ impl SeenObjects {
     /// Remembers a list if it has no objects, or few of a kind that is read for many writes.
     pub fn remember_list(&self, resource: Resource, namespace: Option<&str>, list: &[Object]) {
         let mut lists = self.lists.borrow_mut();
-        let is_short = list.is_empty() || is_read_often(resource) && list.len() <= MOST_IN_LIST;
+        let is_short = list.is_empty() || is_read_often(resource) && list.len() <= MAX_IN_LIST;
         if is_short && lists.len() < MAX_OBJECTS {
             lists.insert((resource, namespace.map(Str::from)), list.to_vec());
         }

@@ -29,7 +29,7 @@ pub(super) const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which no further write joins a transaction, so that other processes get the lock.
 const HOLD: Duration = Duration::from_millis(5);
 /// Maximum number of writes in a transaction.
-const MOST_WRITES: usize = 64;
+const MAX_WRITES: usize = 64;
 
 /// The writer of a process, shared by its threads.
 pub struct SharedWriter {
@@ -205,7 +205,7 @@ impl WriterQueue {
 impl Writer {
     /// Whether the open transaction may take further writes.
     fn is_joinable(&self) -> bool {
-        let has_room = |batch: &WriteBatch| batch.writes < MOST_WRITES && batch.begun.elapsed() < HOLD;
+        let has_room = |batch: &WriteBatch| batch.writes < MAX_WRITES && batch.begun.elapsed() < HOLD;
         self.batch.as_ref().is_some_and(|batch| !batch.is_spoiled && has_room(batch))
     }
 

@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Patterns that are compiled ahead of one write at most: all of them are still kept when it is made again.
-const MOST_DEFERRED: usize = 1000;
+const MAX_DEFERRED: usize = 1000;
 
 /// Objects per page of a list: few, so that their memory is used again for the next page.
 const PAGE: usize = 100;
@@ -434,7 +434,7 @@ impl Transaction for WriteTxn<'_> {
     }
 
     fn defer_compilation(&mut self, needed: Vec<Uncompiled>) -> bool {
-        let is_deferred = self.defers && needed.len() <= MOST_DEFERRED;
+        let is_deferred = self.defers && needed.len() <= MAX_DEFERRED;
         self.uncompiled = if is_deferred { needed } else { Vec::new() };
         is_deferred
     }

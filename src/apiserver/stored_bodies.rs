@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Maximum size of all bodies with their encodings.
 const ROOM: usize = 16 << 20;
 /// Maximum size of a body that is kept.
-const LARGEST: usize = 32 << 10;
+const MAX_BYTES: usize = 32 << 10;
 /// Approximate memory for an entry beside its bytes.
 const ENTRY: usize = 80;
 
@@ -78,7 +78,7 @@ impl StoredBodies {
     }
 
     fn keep(&self, sum: i64, read: StoredBody) {
-        if read.body.len() > LARGEST {
+        if read.body.len() > MAX_BYTES {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn newest_revisions_stay_when_there_is_no_room() {
         let bodies = StoredBodies::default();
-        let body: Arc<str> = "x".repeat(LARGEST).into();
-        let most = (ROOM / (2 * LARGEST + ENTRY)) as u64;
+        let body: Arc<str> = "x".repeat(MAX_BYTES).into();
+        let most = (ROOM / (2 * MAX_BYTES + ENTRY)) as u64;
         (0..most + 2).for_each(|revision| bodies.keep(0, StoredBody::new(revision, body.clone())));
         assert_eq!((bodies.find(1, 0).is_none(), bodies.find(2, 0).is_some()), (true, true));
-        bodies.keep(0, StoredBody::new(most + 5, "x".repeat(LARGEST + 1).into()));
+        bodies.keep(0, StoredBody::new(most + 5, "x".repeat(MAX_BYTES + 1).into()));
         assert!(bodies.find(most + 5, 0).is_none() && bodies.find(2, 0).is_some(), "it is too large");
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Attempts after which validation compiles missing definitions itself, under the lock.
 const COMPILE_ATTEMPTS: u32 = 3;
 /// Maximum number of attempts: each mutating webhook takes one, and a change of an object that webhooks have seen starts them again.
-const MOST_ATTEMPTS: u32 = 128;
+const MAX_ATTEMPTS: u32 = 128;
 /// Time limit for all attempts, as for a request to Kubernetes' API server.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -71,7 +71,7 @@ impl WriteRounds {
     pub fn count_attempt(&mut self, needed: &WriteNeeds) -> ApiResult<()> {
         self.attempts += 1;
         self.compile_attempts += u32::from(!needed.uncompiled.is_empty());
-        if self.attempts < MOST_ATTEMPTS && self.begun.elapsed() < WRITE_TIMEOUT {
+        if self.attempts < MAX_ATTEMPTS && self.begun.elapsed() < WRITE_TIMEOUT {
             return Ok(());
         }
         let text = "Timeout: request did not complete within requested timeout - context deadline exceeded";

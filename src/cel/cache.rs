@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of kept programs, and of the bytes of their expressions.
-const MOST_KEPT: usize = 4096;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_KEPT: usize = 4096;
+const MAX_BYTES: usize = 8 << 20;
 
 /// A program, or the issues of its expression.
 pub type Compiled = Result<Arc<Program>, Arc<str>>;
@@ -57,7 +57,7 @@ pub fn compile_and_keep(text: &str, declared: &Declarations) -> Compiled {
     }
     let compiled = compile(text, declared, None).map(Arc::new).map_err(|issues| Arc::from(issues.to_string().as_str()));
     let mut kept = kept();
-    if kept.programs.len() >= MOST_KEPT || kept.bytes + key.size() > MOST_BYTES {
+    if kept.programs.len() >= MAX_KEPT || kept.bytes + key.size() > MAX_BYTES {
         *kept = ProgramCache::default();
     }
     kept.bytes += key.size();

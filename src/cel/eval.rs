@@ -20,7 +20,7 @@ pub const VARIABLES: &str = "variables";
 const VARIABLE_PREFIX: &str = "variables.";
 /// Maximum depth of an expression with the variables below it: its evaluation has to fit the stacks of the threads that serve
 /// requests, which are 2 MiB.
-const MOST_DEPTH: usize = 500;
+const MAX_DEPTH: usize = 500;
 
 /// The values of an expression's variables, and what its evaluation has cost so far.
 #[derive(Default)]
@@ -90,8 +90,8 @@ impl<'v> Context<'v> {
         self.cost.set(0);
         self.limit.set(limit);
         self.limits.reset();
-        if self.depth_with_variables(program) > MOST_DEPTH {
-            let result = fail(format!("the expression and its variables are nested too deeply: limit {MOST_DEPTH}"));
+        if self.depth_with_variables(program) > MAX_DEPTH {
+            let result = fail(format!("the expression and its variables are nested too deeply: limit {MAX_DEPTH}"));
             return Outcome { result, cost: 0 };
         }
         let result = self.eval(&program.node, &mut Vec::new());

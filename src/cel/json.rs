@@ -8,13 +8,13 @@ use super::value::{EvalError, Map, MapKey, Value, fail};
 use serde_json::{Map as JsonMap, Value as Json};
 
 /// Maximum number of bytes of the JSON of one value. The largest request has three million.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Bytes that each value counts besides its text.
 const VALUE_BYTES: usize = 16;
 
 /// Converts a value to JSON; fails for values that JSON does not have, and for those that are too large.
 pub fn to_json(value: &Value) -> Result<Json, EvalError> {
-    let mut left = MOST_BYTES;
+    let mut left = MAX_BYTES;
     convert(value, &mut left)
 }
 

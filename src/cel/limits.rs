@@ -11,15 +11,15 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// Maximum number of elementary steps of one evaluation.
-const MOST_WORK: u64 = 20_000_000;
+const MAX_WORK: u64 = 20_000_000;
 /// Maximum number of bytes of the texts that one evaluation computes.
-const MOST_ROOM: usize = 64 << 20;
+const MAX_MEMORY: usize = 64 << 20;
 /// Bytes that a text in a list takes besides its letters.
 pub const ITEM_BYTES: usize = 48;
 /// Number of letters that are read in one step.
 const LETTERS_PER_STEP: usize = 64;
 /// Maximum size of all patterns that one context compiles, in states.
-const MOST_PATTERNS: usize = 250_000;
+const MAX_PATTERNS: usize = 250_000;
 
 /// A pattern by its text, or the reason why it is none.
 type Pattern = (String, Result<Arc<Regex>, String>);
@@ -54,13 +54,13 @@ impl<'v> WorkLimits<'v> {
     /// Counts elementary steps; fails when there are too many.
     pub fn count_steps(&self, steps: u64) -> Result<(), EvalError> {
         self.work.set(self.work.get().saturating_add(steps));
-        if self.work.get() > MOST_WORK { Err(EvalError::Costly) } else { Ok(()) }
+        if self.work.get() > MAX_WORK { Err(EvalError::Costly) } else { Ok(()) }
     }
 
     /// Counts bytes that are about to be computed.
     pub fn reserve_bytes(&self, bytes: usize) -> Result<(), EvalError> {
         self.room.set(self.room.get().saturating_add(bytes));
-        if self.room.get() > MOST_ROOM { Err(EvalError::Costly) } else { Ok(()) }
+        if self.room.get() > MAX_MEMORY { Err(EvalError::Costly) } else { Ok(()) }
     }
 
     /// Asks the authorizer.
@@ -76,7 +76,7 @@ impl<'v> WorkLimits<'v> {
         if let Some((_, earlier)) = self.patterns.borrow().iter().find(|(pattern, _)| pattern == text) {
             return Ok(earlier.clone());
         }
-        if self.pattern_states.get() > MOST_PATTERNS {
+        if self.pattern_states.get() > MAX_PATTERNS {
             return Err(EvalError::Costly);
         }
         let compiled = regexp::compile(text);

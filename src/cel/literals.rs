@@ -70,7 +70,7 @@ impl Literals<'_> {
         let fits = match function {
             "duration" => time::parse_duration(text).is_ok(),
             "timestamp" => time::parse_rfc3339(text).is_ok(),
-            "matches" => regexp::translate(text).is_ok_and(|pattern| pattern.states <= regexp::MOST_STATES),
+            "matches" => regexp::translate(text).is_ok_and(|pattern| pattern.states <= regexp::MAX_STATES),
             _ => true,
         };
         if !fits {

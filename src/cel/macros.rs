@@ -7,7 +7,7 @@ use super::tree::Parser;
 use std::sync::Arc;
 
 /// Maximum number of nodes: nested `optMap` copies its target each time.
-const MOST_NODES: usize = 500_000;
+const MAX_NODES: usize = 500_000;
 
 /// Rewrites a call of a macro; any other call stays as it is.
 pub fn expand_or_call(
@@ -268,7 +268,7 @@ fn sort_by(parser: &mut Parser, at: usize, target: Expr, args: Vec<Expr>) -> Exp
 /// Copies a tree with numbers of its own.
 fn renumber(parser: &mut Parser, expr: &Expr) -> Expr {
     let at = position(parser, expr);
-    if parser.source.positions.len() > MOST_NODES {
+    if parser.source.positions.len() > MAX_NODES {
         if parser.tokens.issues.is_empty() {
             parser.tokens.report(at, "the expression is too large after macros have been expanded");
         }

@@ -11,9 +11,9 @@ use super::tree::{Parsed, Parser};
 use std::sync::Arc;
 
 /// Maximum number of letters of an expression.
-const MOST_LETTERS: usize = 100_000;
+const MAX_LETTERS: usize = 100_000;
 /// Maximum depth of an expression.
-const MOST_NESTED: usize = 250;
+const MAX_NESTED: usize = 250;
 /// Words that cannot be names of variables.
 const RESERVED: [&str; 18] = [
     "as",
@@ -40,8 +40,8 @@ const RESERVED: [&str; 18] = [
 pub fn parse(text: &str) -> Result<(Expr, Source), Issues> {
     let mut issues = Vec::new();
     let length = text.chars().count();
-    if length > MOST_LETTERS {
-        let message = format!("expression code point size exceeds limit: size: {length}, limit {MOST_LETTERS}");
+    if length > MAX_LETTERS {
+        let message = format!("expression code point size exceeds limit: size: {length}, limit {MAX_LETTERS}");
         return Err(Issues(format!("ERROR: <input>:-1:0: {message}")));
     }
     let source = Source::new(text);
@@ -76,8 +76,8 @@ impl Parser {
     /// Counts the depth of a part while a rule reads it.
     fn count_depth<T>(&mut self, by: usize, rule: impl FnOnce(&mut Parser) -> Result<T, GaveUp>) -> Result<T, GaveUp> {
         self.depth += by;
-        if self.depth > MOST_NESTED {
-            return self.tokens.give_up(format!("expression recursion limit exceeded: {MOST_NESTED}"));
+        if self.depth > MAX_NESTED {
+            return self.tokens.give_up(format!("expression recursion limit exceeded: {MAX_NESTED}"));
         }
         let parsed = rule(self);
         self.depth -= by;

@@ -36,11 +36,11 @@ pub const OPERATORS: Set = TokenKind::Relation.bit()
     | TokenKind::Product.bit();
 
 /// Maximum number of errors after which the parser goes on.
-const MOST_RECOVERIES: usize = 30;
+const MAX_RECOVERIES: usize = 30;
 /// Maximum number of tokens that are skipped after one error.
-const MOST_SKIPPED: usize = 512;
+const MAX_SKIPPED: usize = 512;
 /// Maximum number of syntax errors that are reported.
-const MOST_REPORTS: usize = 100;
+const MAX_REPORTS: usize = 100;
 
 /// The parser gives up; the reason is among the issues.
 pub struct GaveUp;
@@ -252,8 +252,8 @@ impl Tokens {
             if self.is_at(TokenKind::End) || self.is_in(set) {
                 break;
             }
-            if skipped == MOST_SKIPPED {
-                return self.give_up(format!("error recovery token lookahead limit exceeded: {MOST_SKIPPED}"));
+            if skipped == MAX_SKIPPED {
+                return self.give_up(format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}"));
             }
             self.at += 1;
         }
@@ -262,8 +262,8 @@ impl Tokens {
 
     fn count_recovery(&mut self) -> Result<(), GaveUp> {
         self.recoveries += 1;
-        if self.recoveries > MOST_RECOVERIES {
-            let message = format!("error recovery attempt limit exceeded: {MOST_RECOVERIES}");
+        if self.recoveries > MAX_RECOVERIES {
+            let message = format!("error recovery attempt limit exceeded: {MAX_RECOVERIES}");
             self.syntax_error(message)?;
             return Err(GaveUp);
         }
@@ -283,8 +283,8 @@ impl Tokens {
 
     fn syntax_error_at(&mut self, position: usize, message: String) -> Result<(), GaveUp> {
         self.reports += 1;
-        let is_last = self.reports > MOST_REPORTS;
-        let message = if is_last { format!("More than {MOST_REPORTS} syntax errors") } else { message };
+        let is_last = self.reports > MAX_REPORTS;
+        let message = if is_last { format!("More than {MAX_REPORTS} syntax errors") } else { message };
         self.report(position, format!("Syntax error: {message}"));
         if is_last { Err(GaveUp) } else { Ok(()) }
     }

@@ -5,9 +5,9 @@
 use std::fmt;
 
 /// Maximum number of errors that are printed.
-const MOST_ERRORS: usize = 100;
+const MAX_ERRORS: usize = 100;
 /// Maximum length of a line that is printed below an error.
-const LONGEST_LINE: usize = 16384;
+const MAX_LINE_LENGTH: usize = 16384;
 
 /// The text of an expression and the positions of its nodes.
 #[derive(Default)]
@@ -33,8 +33,8 @@ impl Source {
     /// Returns the errors as they are printed.
     pub fn print_issues(&self, mut issues: Vec<Issue>) -> Issues {
         issues.sort_by_key(|issue| issue.position.map_or(-1, |position| position as i64));
-        let cut = issues.len().saturating_sub(MOST_ERRORS);
-        let mut lines: Vec<String> = issues.iter().take(MOST_ERRORS).map(|issue| self.print(issue)).collect();
+        let cut = issues.len().saturating_sub(MAX_ERRORS);
+        let mut lines: Vec<String> = issues.iter().take(MAX_ERRORS).map(|issue| self.print(issue)).collect();
         if cut > 0 {
             lines.push(format!("{cut} more errors were truncated"));
         }
@@ -52,7 +52,7 @@ impl Source {
         let head = format!("ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.message);
         let snippet: String =
             self.text[start..end].iter().map(|letter| if *letter == '\t' { ' ' } else { *letter }).collect();
-        if snippet.len() > LONGEST_LINE {
+        if snippet.len() > MAX_LINE_LENGTH {
             return head;
         }
         let mark = |letter: char, narrow: char, wide: char| if letter.len_utf8() > 1 { wide } else { narrow };

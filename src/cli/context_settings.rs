@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The longest name of a context, in bytes.
-pub const LONGEST_NAME: usize = 253;
+pub const MAX_NAME_LENGTH: usize = 253;
 
 /// The namespace that commands use without `--namespace`, as set by `config set-context`.
 pub fn default_namespace(state: &Path) -> String {
@@ -36,7 +36,7 @@ pub fn set_context_name(state: &Path, name: &str) -> anyhow::Result<()> {
 
 /// Whether a context can have this name: one short line.
 pub fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= LONGEST_NAME && name.trim() == name && !name.contains(char::is_control)
+    !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.trim() == name && !name.contains(char::is_control)
 }
 
 /// The name of a context that was not renamed: the stem of the state file, or the name of its

@@ -6,11 +6,11 @@ use std::path::Path;
 
 /// The largest file for one object, in bytes. The API accepts objects up to 3 MiB and ConfigMap
 /// data up to 1 MiB.
-const LARGEST: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a whole file. Fails if it is larger than any object can be.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
-    bounded(File::open(path)?, LARGEST)
+    bounded(File::open(path)?, MAX_BYTES)
 }
 
 /// Reads a UTF-8 file like [`read`].

@@ -14,9 +14,9 @@ use std::sync::{Mutex, PoisonError};
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Most files read for one kustomization. A file counts each time that it is read.
-const MOST_READS: usize = 10_000;
+const MAX_READS: usize = 10_000;
 /// Most bytes read for one kustomization, 64 MiB.
-const MOST_READ: u64 = 64 << 20;
+const MAX_READ: u64 = 64 << 20;
 
 /// Build a kustomization target from a directory.
 ///
@@ -103,7 +103,7 @@ impl DiskFiles {
         DiskFiles {
             unrestricted,
             folders: RefCell::default(),
-            remaining: Cell::new((MOST_READS, MOST_READ)),
+            remaining: Cell::new((MAX_READS, MAX_READ)),
             progress: RefCell::new(ProgressLine::new()),
         }
     }
@@ -136,11 +136,11 @@ impl FileAccess for DiskFiles {
         let remaining = files.checked_sub(1).zip(bytes.checked_sub(meta.len()));
         self.remaining.set(remaining.ok_or_else(|| {
             format!(
-                "the kustomization reads more than {MOST_READS} files or {} MiB (a file counts each time it is named)",
-                MOST_READ >> 20
+                "the kustomization reads more than {MAX_READS} files or {} MiB (a file counts each time it is named)",
+                MAX_READ >> 20
             )
         })?);
-        let read = MOST_READS - files + 1;
+        let read = MAX_READS - files + 1;
         self.progress.borrow_mut().show(|| format!("kustomize: {read} files read"));
         std::fs::read(path).map_err(failed)
     }

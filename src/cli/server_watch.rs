@@ -18,7 +18,7 @@ const MAX_EVENT_WAIT: Duration = Duration::from_secs(3600);
 /// The wait before a list after a watch that failed.
 const RELIST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of objects whose revisions are remembered, by which a list after a watch reports only what has changed.
-const MOST_REMEMBERED: usize = 1_000_000;
+const MAX_REMEMBERED: usize = 1_000_000;
 
 /// The objects of a watch.
 pub struct WatchedObjects {
@@ -56,7 +56,7 @@ pub fn run(
         if !is_first || !changes_only {
             report_difference(&known, &objects, is_first, context, report)?;
         }
-        known = objects.into_iter().take(MOST_REMEMBERED).map(|object| (object.uid().to_owned(), object)).collect();
+        known = objects.into_iter().take(MAX_REMEMBERED).map(|object| (object.uid().to_owned(), object)).collect();
         is_first = false;
         if follow(watched, revision, until, &mut known, context, report)? {
             return Ok(());
@@ -151,7 +151,7 @@ fn report_line(
     report(context, event, std::slice::from_ref(&object))?;
     match event {
         EventKind::Deleted => drop(known.remove(object.uid())),
-        _ if known.len() < MOST_REMEMBERED => drop(known.insert(object.uid().to_owned(), object)),
+        _ if known.len() < MAX_REMEMBERED => drop(known.insert(object.uid().to_owned(), object)),
         _ => {}
     }
     Ok(revision)

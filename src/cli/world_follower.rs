@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Maximum number of changes in one message, and of messages that wait.
 const BATCH: usize = 256;
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 /// Longest wait for changes at once.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Kinds that only clutter: the heartbeats of nodes and leaders.
@@ -56,7 +56,7 @@ impl WorldFollower {
         }
         let listed = context.copy_server_objects()?;
         let kinds = listed.iter().map(|(kind, _)| (kind.resource.0, *kind)).collect();
-        let (sender, batches) = sync_channel(MOST_WAITING);
+        let (sender, batches) = sync_channel(MAX_WAITING);
         let reflectors = start_watches(context, &listed);
         let carry = move || {
             if let Some(reflectors) = reflectors {
@@ -131,7 +131,7 @@ impl ServerChanges {
     /// Takes the changes that have come into the copy.
     fn store(&mut self, context: &mut CommandContext) -> CliResult {
         let mut changes: BTreeMap<Arc<str>, Vec<ReflectedContent>> = BTreeMap::new();
-        for change in self.batches.try_iter().take(MOST_WAITING).flatten() {
+        for change in self.batches.try_iter().take(MAX_WAITING).flatten() {
             if let ReflectedContent::Failed(error) = &change.content {
                 self.failure = Some(error.to_string());
             }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn quiet_watches_do_not_fill_the_channel() {
         let change = ReflectedChange { source: "pods".into(), content: ReflectedContent::Replaced(Vec::new()) };
-        let quiet = std::iter::repeat_with(Vec::new).take(3 * MOST_WAITING);
+        let quiet = std::iter::repeat_with(Vec::new).take(3 * MAX_WAITING);
         let (sender, inbox) = sync_channel(1);
         let woken = Cell::new(0);
         // Nobody receives before it has ended: an empty batch in the channel would block it.

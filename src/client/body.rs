@@ -22,9 +22,9 @@ use tokio::time::timeout;
 /// Time limit for the head of the answer.
 const HEAD: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of an error.
-const MOST_ERROR: usize = 1 << 20;
+const MAX_ERROR: usize = 1 << 20;
 /// Maximum number of pieces that wait for their reader.
-const MOST_PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
 /// The pieces of a body, which ends when it is dropped.
 pub struct ClientBody {
@@ -58,7 +58,7 @@ pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<O
     let (response, lease) = opened.map_err(|_| late())??;
     let code = response.status();
     if !code.is_success() {
-        let body = timeout(HEAD, read_body(connections, response, MOST_ERROR)).await.map_err(|_| late())??;
+        let body = timeout(HEAD, read_body(connections, response, MAX_ERROR)).await.map_err(|_| late())??;
         lease.give_back();
         return Err(Status::from_answer(code.as_u16(), &body).into());
     }
@@ -68,7 +68,7 @@ pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<O
 impl OpenBody {
     /// Reads on for a thread that waits for pieces.
     pub fn start(mut self, transfers: &Arc<TransferThread>) -> ClientBody {
-        let (sender, pieces) = channel(MOST_PIECES);
+        let (sender, pieces) = channel(MAX_PIECES);
         transfers.spawn(async move {
             while let Some(frame) = self.body.frame().await {
                 let piece = match frame {

@@ -30,9 +30,9 @@ const CONNECT: Duration = Duration::from_secs(15);
 const PING: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of requests and watches on one connection of HTTP/2; servers allow 100 to 250.
-const MOST_STREAMS: usize = 90;
+const MAX_STREAMS: usize = 90;
 /// Maximum number of idle connections of HTTP/1.1 that are kept.
-const MOST_IDLE: usize = 16;
+const MAX_IDLE: usize = 16;
 /// Bytes of a stream and of a connection that the server may send before they are read.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
@@ -186,7 +186,7 @@ impl ServerConnections {
         }
         open.shared.retain(|shared| !shared.sender.is_closed());
         // The count includes the reference in the list itself.
-        if let Some(shared) = open.shared.iter().find(|shared| Arc::strong_count(&shared.users) <= MOST_STREAMS) {
+        if let Some(shared) = open.shared.iter().find(|shared| Arc::strong_count(&shared.users) <= MAX_STREAMS) {
             return Some(RequestSender::Shared(shared.clone()));
         }
         while let Some(idle) = open.idle.pop() {
@@ -237,7 +237,7 @@ impl ConnectionLease {
     pub fn give_back(self) {
         let RequestSender::Own(sender) = self.sender else { return };
         let mut open = lock(&self.open);
-        if open.idle.len() < MOST_IDLE {
+        if open.idle.len() < MAX_IDLE {
             open.idle.push(sender);
         }
     }

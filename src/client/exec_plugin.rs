@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between looks whether a plugin that has closed its output has ended; most end at once.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of bytes that a plugin may print.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// The versions of `ExecCredential`.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 /// The variable by which a plugin learns about the cluster.
@@ -164,7 +164,7 @@ fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), 
     let (sender, read) = channel();
     let reader = move || {
         let mut bytes = Vec::new();
-        let read = output.take(MOST_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes);
+        let read = output.take(MAX_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes);
         // Nobody waits any more once the time is over.
         let _ = sender.send(read);
     };
@@ -175,14 +175,14 @@ fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), 
     };
     let late = || format!("it did not end within {} s", limit.as_secs());
     let problem = match read {
-        Ok(Ok(bytes)) if bytes.len() as u64 <= MOST_BYTES => {
+        Ok(Ok(bytes)) if bytes.len() as u64 <= MAX_BYTES => {
             // It may have closed its output without an end.
             match wait_until(child, deadline).map_err(io_error_text)? {
                 Some(status) => return Ok((bytes, status)),
                 None => late(),
             }
         }
-        Ok(Ok(_)) => format!("it printed more than {MOST_BYTES} bytes"),
+        Ok(Ok(_)) => format!("it printed more than {MAX_BYTES} bytes"),
         Ok(Err(error)) => io_error_text(error),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => late(),
     };

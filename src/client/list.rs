@@ -14,10 +14,10 @@ const PAGE: &str = "500";
 /// Time limit of a page.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of objects of a list.
-const MOST_OBJECTS: usize = 2_000_000;
+const MAX_OBJECTS: usize = 2_000_000;
 
 /// Maximum number of pages that follow each other without an object.
-const MOST_EMPTY_PAGES: usize = 100;
+const MAX_EMPTY_PAGES: usize = 100;
 
 /// The objects of a list at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,8 +60,8 @@ pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<L
             return Ok(listed);
         }
         empty = if listed.items.len() == before { empty + 1 } else { 0 };
-        if empty > MOST_EMPTY_PAGES {
-            let why = format!("the list goes on after {MOST_EMPTY_PAGES} pages without an object");
+        if empty > MAX_EMPTY_PAGES {
+            let why = format!("the list goes on after {MAX_EMPTY_PAGES} pages without an object");
             return Err(ClientError::Malformed { server: connections.authority(), why });
         }
     }
@@ -82,8 +82,8 @@ impl ListedObjects {
             _ => return Err(malformed("its items are not a list".to_owned())),
         }
         match self.items.len() {
-            ..=MOST_OBJECTS => Ok(()),
-            _ => Err(malformed(format!("the list has more than {MOST_OBJECTS} objects"))),
+            ..=MAX_OBJECTS => Ok(()),
+            _ => Err(malformed(format!("the list has more than {MAX_OBJECTS} objects"))),
         }
     }
 }

@@ -20,13 +20,13 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 /// Maximum number of changes that wait for their reader.
-const MOST_CHANGES: usize = 256;
+const MAX_CHANGES: usize = 256;
 /// Shortest and longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause while the client may not read the collection, or the server does not know it. Rights that follow from other objects arrive
 /// soon, such as a node's for the Secrets of its pods.
-const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(60);
+const MAX_REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// A watch that ends sooner, without an event, has failed (client-go: errVeryShortWatch).
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Shortest time of one watch, in seconds; a random time is added, so that watches do not end together.
@@ -64,7 +64,7 @@ pub struct Reflectors {
 impl Reflectors {
     /// Makes reflectors, none of which runs yet.
     pub fn new(connections: Arc<ServerConnections>, transfers: Arc<TransferThread>) -> Reflectors {
-        let (sender, changes) = channel(MOST_CHANGES);
+        let (sender, changes) = channel(MAX_CHANGES);
         let changes = Arc::new(Mutex::new(changes));
         Reflectors { connections, transfers, sender, changes, running: HashMap::new() }
     }
@@ -147,7 +147,7 @@ impl ReflectorPauses {
             None if is_fruitful => Duration::ZERO,
             error => {
                 let is_refused = error.is_some_and(|error| !error.is_temporary() && error.code() != 410);
-                let longest = if is_refused { LONGEST_REFUSED_PAUSE } else { LONGEST_PAUSE };
+                let longest = if is_refused { MAX_REFUSED_PAUSE } else { MAX_PAUSE };
                 let pause = self.next.min(longest);
                 self.next = (pause * 2).min(longest);
                 pause
@@ -243,11 +243,11 @@ mod tests {
         for _ in 0..20 {
             pauses.next_pause(false, None);
         }
-        assert_eq!(pauses.next_pause(false, Some(&gone)), LONGEST_PAUSE);
+        assert_eq!(pauses.next_pause(false, Some(&gone)), MAX_PAUSE);
         for _ in 0..20 {
             pauses.next_pause(false, Some(&refused));
         }
-        assert_eq!(pauses.next_pause(false, Some(&refused)), LONGEST_REFUSED_PAUSE);
+        assert_eq!(pauses.next_pause(false, Some(&refused)), MAX_REFUSED_PAUSE);
         assert_eq!(pauses.next_pause(true, Some(&gone)), FIRST_PAUSE);
     }
 }

@@ -20,14 +20,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// Time limit of a request that names none.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of an answer, where the request names none.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 /// Maximum number of bytes of the body of an error.
-const MOST_ERROR_BYTES: usize = 3 << 20;
+const MAX_ERROR_BYTES: usize = 3 << 20;
 /// Maximum number of times that a busy server is asked again, and of seconds that it may ask for.
-const MOST_RETRIES: usize = 10;
-const MOST_RETRY_SECONDS: u64 = 30;
+const MAX_RETRIES: usize = 10;
+const MAX_RETRY_SECONDS: u64 = 30;
 /// Maximum number of warnings of an answer that are kept.
-const MOST_WARNINGS: usize = 64;
+const MAX_WARNINGS: usize = 64;
 
 /// Bytes that stay as they are in a parameter or in one part of a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -85,7 +85,7 @@ impl ClientRequest {
             accept: "application/json".to_owned(),
             body: Bytes::new(),
             timeout: TIMEOUT,
-            most_bytes: MOST_BYTES,
+            most_bytes: MAX_BYTES,
         }
     }
 
@@ -181,7 +181,7 @@ pub async fn send(connections: &ServerConnections, request: ClientRequest) -> Cl
         let pause = retry_after(reply.code, &headers).filter(|pause| Instant::now() + *pause < deadline);
         match pause {
             _ if reply.code < 300 => return Ok(reply),
-            Some(pause) if retries < MOST_RETRIES => {
+            Some(pause) if retries < MAX_RETRIES => {
                 retries += 1;
                 sleep(pause).await;
             }
@@ -194,7 +194,7 @@ pub async fn send(connections: &ServerConnections, request: ClientRequest) -> Cl
 /// Returns the pause that a busy server asks for.
 fn retry_after(code: u16, headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER).filter(|_| code == 429 || code >= 500)?.to_str().ok()?.parse().ok()?;
-    (seconds <= MOST_RETRY_SECONDS).then(|| Duration::from_secs(seconds))
+    (seconds <= MAX_RETRY_SECONDS).then(|| Duration::from_secs(seconds))
 }
 
 async fn exchange(connections: &ServerConnections, request: &ClientRequest) -> ClientResult<(ClientReply, HeaderMap)> {
@@ -203,7 +203,7 @@ async fn exchange(connections: &ServerConnections, request: &ClientRequest) -> C
         head = head.header(CONTENT_TYPE, request.content_type);
     }
     let (response, lease) = connections.exchange(head, &request.path, request.body.clone()).await?;
-    let most = if response.status().is_success() { request.most_bytes } else { MOST_ERROR_BYTES };
+    let most = if response.status().is_success() { request.most_bytes } else { MAX_ERROR_BYTES };
     let (code, headers) = (response.status().as_u16(), response.headers().clone());
     let body = read_body(connections, response, most).await?;
     lease.give_back();
@@ -211,7 +211,7 @@ async fn exchange(connections: &ServerConnections, request: &ClientRequest) -> C
     let warnings = headers.get_all(WARNING).iter().filter_map(|value| parse_warning(value.to_str().ok()?));
     let reply = ClientReply {
         code,
-        warnings: warnings.take(MOST_WARNINGS).collect(),
+        warnings: warnings.take(MAX_WARNINGS).collect(),
         content_type: text(CONTENT_TYPE),
         body,
         server: connections.authority(),

@@ -36,10 +36,10 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Interval between pings, which keep proxies from closing the connection.
 const PING: Duration = Duration::from_secs(20);
 /// Maximum number of bytes of a received message, and of an error.
-const LARGEST_MESSAGE: usize = 4 << 20;
-const MOST_ERROR: usize = 1 << 20;
+const MAX_MESSAGE: usize = 4 << 20;
+const MAX_ERROR: usize = 1 << 20;
 /// Maximum number of messages that wait in each direction.
-const MOST_MESSAGES: usize = 32;
+const MAX_MESSAGES: usize = 32;
 /// Time limit for the last message.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The text that RFC 6455 adds to a key.
@@ -133,7 +133,7 @@ async fn shake_hands(connections: &ServerConnections, path: &str, protocols: &[S
     let response = sender.send_request(request).await.map_err(failed)?;
     let code = response.status();
     if code != StatusCode::SWITCHING_PROTOCOLS {
-        let body = read_body(connections, response, MOST_ERROR).await?;
+        let body = read_body(connections, response, MAX_ERROR).await?;
         return Err(Status::from_answer(code.as_u16(), &body).into());
     }
     let malformed = |why: &str| ClientError::Malformed { server: connections.authority(), why: why.to_owned() };
@@ -145,7 +145,7 @@ async fn shake_hands(connections: &ServerConnections, path: &str, protocols: &[S
         return Err(malformed(&format!("it speaks none of the protocols {}", protocols.join(", "))));
     }
     let upgraded = hyper::upgrade::on(response).await.map_err(failed)?;
-    let limits = Limits::default().max_payload_len(Some(LARGEST_MESSAGE));
+    let limits = Limits::default().max_payload_len(Some(MAX_MESSAGE));
     let stream = ClientBuilder::new().limits(limits).take_over(TokioIo::new(upgraded));
     Ok(OpenSocket { server: connections.authority(), protocol, stream })
 }
@@ -168,8 +168,8 @@ fn accepted_key(key: &str) -> String {
 impl OpenSocket {
     /// Passes messages to and from blocking threads.
     pub fn start(self, transfers: &Arc<TransferThread>) -> ChannelSocket {
-        let (outgoing, unsent) = channel(MOST_MESSAGES);
-        let (received, incoming) = channel(MOST_MESSAGES);
+        let (outgoing, unsent) = channel(MAX_MESSAGES);
+        let (received, incoming) = channel(MAX_MESSAGES);
         let protocol = self.protocol.clone();
         transfers.spawn(pass_messages(self, unsent, received));
         ChannelSocket { protocol, outgoing, incoming: Arc::new(Mutex::new(incoming)), transfers: transfers.clone() }

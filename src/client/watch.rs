@@ -25,11 +25,11 @@ const HEAD: Duration = Duration::from_secs(60);
 /// Time after which a watch without an event or bookmark is over. Servers send a bookmark every minute, and end watches after minutes.
 const SILENCE: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of bytes of a line.
-const MOST_LINE: usize = 32 << 20;
+const MAX_LINE: usize = 32 << 20;
 /// Maximum number of bytes of an error.
-const MOST_ERROR: usize = 1 << 20;
+const MAX_ERROR: usize = 1 << 20;
 /// Maximum number of lines that wait for their reader.
-const MOST_LINES: usize = 64;
+const MAX_LINES: usize = 64;
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +83,7 @@ pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<O
     let (response, lease) = opened.map_err(|_| ClientError::Late { server: connections.authority() })??;
     let code = response.status();
     if !code.is_success() {
-        let body = timeout(HEAD, read_body(connections, response, MOST_ERROR)).await;
+        let body = timeout(HEAD, read_body(connections, response, MAX_ERROR)).await;
         let body = body.map_err(|_| ClientError::Late { server: connections.authority() })??;
         lease.give_back();
         return Err(Status::from_answer(code.as_u16(), &body).into());
@@ -95,7 +95,7 @@ pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<O
 impl OpenWatch {
     /// Reads on for a thread that waits for lines.
     pub fn start(mut self, transfers: &Arc<TransferThread>) -> ClientWatch {
-        let (sender, lines) = channel(MOST_LINES);
+        let (sender, lines) = channel(MAX_LINES);
         transfers.spawn(async move {
             while let Some(line) = self.next().await {
                 if sender.send(line).await.is_err() {
@@ -115,8 +115,8 @@ impl OpenWatch {
                 return Some(self.parse(&line));
             }
             self.searched = self.buffer.len();
-            if self.searched > MOST_LINE {
-                return Some(Err(self.malformed(format!("an event is longer than {MOST_LINE} bytes"))));
+            if self.searched > MAX_LINE {
+                return Some(Err(self.malformed(format!("an event is longer than {MAX_LINE} bytes"))));
             }
             match timeout(SILENCE, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => self.buffer.extend(frame.into_data().unwrap_or_default()),

@@ -22,7 +22,7 @@ pub const ORPHAN: &str = "orphan";
 /// Maximum number of dependents that one plan releases from their owner.
 const RELEASES: usize = 50;
 /// Maximum number of owners of owners that one plan looks at for a circle.
-const LONGEST_CIRCLE: usize = 1000;
+const MAX_CIRCLE: usize = 1000;
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -178,7 +178,7 @@ fn owners_in_circle<'w>(world: &'w World, row: &'w Row) -> impl Iterator<Item = 
     let mut seen = HashSet::new();
     let mut next = Some(row);
     for index in 0.. {
-        let Some(row) = next.filter(|_| found.len() < LONGEST_CIRCLE) else { break };
+        let Some(row) = next.filter(|_| found.len() < MAX_CIRCLE) else { break };
         let owners =
             row.owners.iter().filter(|owner| owner.block_owner_deletion).filter_map(|owner| world.by_uid(&owner.uid));
         found.extend(owners.filter(|owner| waits_for_dependents(owner) && seen.insert(&owner.key)));

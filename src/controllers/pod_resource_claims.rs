@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const ROOT: &str = "pods";
 
 /// Maximum length of a generated name before its random letters.
-const LONGEST_BASE: usize = 57;
+const MAX_BASE_LENGTH: usize = 57;
 
 /// The loop of pods with device claims.
 pub const LOOP: Loop = Loop { name: "resource_claim", root: ROOT, concerns, plan, ..Loop::BASE };
@@ -110,10 +110,10 @@ fn new_claim(world: &World, row: &Row, (name, slot): (&str, usize), template: &O
 /// `POD-CLAIM-`, both cut where they are too long.
 fn base_name(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
-    if whole.len() <= LONGEST_BASE {
+    if whole.len() <= MAX_BASE_LENGTH {
         return whole;
     }
-    let cut = |text: &str| text.get(..(LONGEST_BASE - 2) / 2).unwrap_or(text).to_owned();
+    let cut = |text: &str| text.get(..(MAX_BASE_LENGTH - 2) / 2).unwrap_or(text).to_owned();
     format!("{}-{}-", cut(pod), cut(claim))
 }
 

@@ -145,10 +145,10 @@ fn count_node_ports(service: &Object) -> i64 {
 
 /// The devices of a class that a ResourceClaim may get: of alternatives the most, and of a request for all devices the most that a claim can get.
 fn count_devices(claim: &Object, class: &str) -> i64 {
-    const MOST_RESULTS: i64 = 32;
+    const MAX_RESULTS: i64 = 32;
     let count = |request: &Value| match request["deviceClassName"] == class {
         false => 0,
-        true if request["allocationMode"] == "All" => MOST_RESULTS,
+        true if request["allocationMode"] == "All" => MAX_RESULTS,
         true => request["count"].as_i64().unwrap_or(1),
     };
     let of_request = |request: &Value| {

@@ -28,7 +28,7 @@ pub const LOOP: Loop = Loop {
 };
 
 /// Maximum number of policies whose warnings are kept.
-const MOST_KEPT: usize = 64;
+const MAX_KEPT: usize = 64;
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
@@ -58,7 +58,7 @@ fn prepare(world: &World, key: &Key) {
     }
     let warnings = find_warnings(world, &object);
     world.remembering(|TypeChecks(known): &mut TypeChecks| {
-        if known.len() >= MOST_KEPT {
+        if known.len() >= MAX_KEPT {
             known.clear();
         }
         known.insert(state, warnings);

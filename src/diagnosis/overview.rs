@@ -42,7 +42,7 @@ const GRPC_ROUTES: &str = "grpcroutes.gateway.networking.k8s.io";
 const DEPTH: usize = 6;
 
 /// Most objects that one leads to.
-const MOST_LINKS: usize = 50;
+const MAX_LINKS: usize = 50;
 
 /// A row of the overview.
 #[derive(Clone, Debug)]
@@ -382,7 +382,7 @@ fn event_line(event: &Object, now: Time) -> EventLine {
     }
 }
 
-/// Returns the objects that a Service, an Ingress or a route leads to: workloads without owners, or Services. At most [`MOST_LINKS`].
+/// Returns the objects that a Service, an Ingress or a route leads to: workloads without owners, or Services. At most [`MAX_LINKS`].
 pub fn links(world: &World, key: &Key) -> Vec<Key> {
     let Some(row) = world.get(key) else { return Vec::new() };
     let mut found: Vec<Key> = match key.resource.0 {
@@ -400,7 +400,7 @@ pub fn links(world: &World, key: &Key) -> Vec<Key> {
     };
     found.sort();
     found.dedup();
-    found.truncate(MOST_LINKS);
+    found.truncate(MAX_LINKS);
     found
 }
 

@@ -8,11 +8,11 @@
 use regex::{Regex, RegexBuilder};
 
 /// Maximum estimated size of one pattern's program, in states: about 5 MB and some hundredths of a second to compile.
-pub const MOST_STATES: usize = 50_000;
+pub const MAX_STATES: usize = 50_000;
 /// Go's maximum count of a repetition, and of the product of nested repetitions.
-const MOST_REPEATS: usize = 1000;
+const MAX_REPEATS: usize = 1000;
 /// Maximum depth of groups: Go allows 1000, the `regex` crate a quarter of that.
-const MOST_NESTED: usize = 200;
+const MAX_NESTED: usize = 200;
 /// Estimated states of a class from Unicode tables.
 const TABLE_STATES: usize = 600;
 /// Estimated states of a negated class or `.`, which match multi-byte UTF-8.
@@ -35,10 +35,10 @@ pub struct Translated {
     pub states: usize,
 }
 
-/// Compiles a pattern of at most [`MOST_STATES`], and tells its size; the error has Go's wording.
+/// Compiles a pattern of at most [`MAX_STATES`], and tells its size; the error has Go's wording.
 pub fn compile(pattern: &str) -> Result<(Regex, usize), String> {
     let translated = translate(pattern)?;
-    if translated.states > MOST_STATES {
+    if translated.states > MAX_STATES {
         return wrong("expression too large", pattern);
     }
     let built = RegexBuilder::new(&translated.text).size_limit(64 << 20).build();
@@ -176,7 +176,7 @@ impl<'p> Parser<'p> {
         self.out.push_str(if text.ends_with('>') { "(" } else { text });
         self.last = Last::Nothing;
         if !text.ends_with(')') {
-            if self.groups.len() > MOST_NESTED {
+            if self.groups.len() > MAX_NESTED {
                 let part = start.char_indices().nth(20).map_or(start, |(at, _)| &start[..at]);
                 return wrong("expression nests too deeply", part);
             }
@@ -203,7 +203,7 @@ impl<'p> Parser<'p> {
 
     fn count(&mut self, length: usize, least: usize, most: Option<usize>) -> Result<(), String> {
         let part = &self.rest[..length];
-        if least > MOST_REPEATS || most.is_some_and(|most| most > MOST_REPEATS || most < least) {
+        if least > MAX_REPEATS || most.is_some_and(|most| most > MAX_REPEATS || most < least) {
             return wrong("invalid repeat count", part);
         }
         let text = match most {
@@ -230,7 +230,7 @@ impl<'p> Parser<'p> {
             Last::Part(size) => size,
         };
         let repeats = size.repeats.saturating_mul(times.max(1));
-        if repeats > MOST_REPEATS {
+        if repeats > MAX_REPEATS {
             return wrong("invalid repeat count", operator);
         }
         self.out.push_str(&text);
@@ -550,10 +550,10 @@ mod tests {
     fn size_of_a_program_is_estimated_before_compilation() {
         let states = |pattern: &str| translate(pattern).unwrap().states;
         assert!(states(r"^(\w{100})$") < 1000);
-        assert!(states(r"\pL{1000}") > MOST_STATES);
-        assert!(states(r"(\pL{30}){30}") > MOST_STATES);
+        assert!(states(r"\pL{1000}") > MAX_STATES);
+        assert!(states(r"(\pL{30}){30}") > MAX_STATES);
         assert!(states("((((a?){9}){9}){9})") < 10_000);
-        assert!(states(r"[^\pL\pN]{100}") > MOST_STATES);
+        assert!(states(r"[^\pL\pN]{100}") > MAX_STATES);
         assert!(compile(r"\pL{1000}").is_err() && compile("^a$").is_ok());
     }
 }

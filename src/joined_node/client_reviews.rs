@@ -24,7 +24,7 @@ const TOKEN_TIME: Duration = Duration::from_secs(120);
 const GRANT_TIME: Duration = Duration::from_secs(300);
 const REFUSAL_TIME: Duration = Duration::from_secs(30);
 /// Maximum number of answers of a kind that are remembered.
-const MOST_ANSWERS: usize = 1024;
+const MAX_ANSWERS: usize = 1024;
 
 /// The answers of the API server.
 pub struct ClientReviews {
@@ -118,7 +118,7 @@ impl<Q: Eq + Hash, A: Clone> Answers<Q, A> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         known.retain(|_, (_, until)| *until > now);
-        if known.len() >= MOST_ANSWERS {
+        if known.len() >= MAX_ANSWERS {
             known.clear();
         }
         known.insert(question, (answer, now + time));
@@ -135,10 +135,10 @@ mod tests {
         answers.remember(0, 'a', Duration::from_secs(60));
         answers.remember(1, 'b', Duration::ZERO);
         assert_eq!((answers.find(&0), answers.find(&1), answers.find(&2)), (Some('a'), None, None));
-        for question in 2..10 * MOST_ANSWERS {
+        for question in 2..10 * MAX_ANSWERS {
             answers.remember(question, 'c', Duration::from_secs(60));
         }
-        assert!(answers.0.lock().unwrap().len() <= MOST_ANSWERS);
+        assert!(answers.0.lock().unwrap().len() <= MAX_ANSWERS);
     }
 
     #[test]

@@ -31,7 +31,7 @@ const SIGNATURE_TIMEOUT: Duration = Duration::from_secs(90);
 const TELL_AFTER: Duration = Duration::from_secs(5);
 /// Shortest and longest pause between two looks at a request.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// A certificate to request.
 pub struct NodeCertificateRequest<'a> {
@@ -130,7 +130,7 @@ fn wait_for_certificate(client: &ApiClient, name: &str, wait: &WaitForSignature<
             is_told = true;
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
     Err(format!(
         "the request {name} for the node's certificate was not approved and signed within {} s: a control plane has to run at the \

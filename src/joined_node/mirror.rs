@@ -20,7 +20,7 @@ const MAX_CHANGE_WAIT: Duration = Duration::from_millis(250);
 const BATCH: usize = 256;
 /// First and longest pause after changes could not be written. Each pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Time after which the next failure is another one. In between, changes that need no write succeed while all others fail.
 const FAILURE_IS_OVER: Duration = Duration::from_secs(120);
 
@@ -85,7 +85,7 @@ impl Mirror {
         if last.as_ref().is_none_or(|last| last.reason != reason) {
             self.context.log(&format!("cannot copy the server's objects: {reason}"));
         }
-        let pause = last.map_or(FIRST_PAUSE, |last| (last.pause * 2).min(LONGEST_PAUSE));
+        let pause = last.map_or(FIRST_PAUSE, |last| (last.pause * 2).min(MAX_PAUSE));
         let start = Instant::now();
         while !self.context.is_stopping() && start.elapsed() < pause {
             std::thread::sleep(MAX_CHANGE_WAIT.min(pause.saturating_sub(start.elapsed())));
@@ -117,10 +117,10 @@ mod tests {
         assert!(start.elapsed() >= FIRST_PAUSE * 7);
         assert_eq!(*lines.lock().unwrap(), ["cannot copy the server's objects: the disk is full"]);
         context.stop();
-        mirror.failure.as_mut().unwrap().pause = LONGEST_PAUSE;
+        mirror.failure.as_mut().unwrap().pause = MAX_PAUSE;
         let start = Instant::now();
         mirror.retry_later("the state is locked".into());
-        assert!(start.elapsed() < LONGEST_PAUSE, "the end of the node ends the pause");
+        assert!(start.elapsed() < MAX_PAUSE, "the end of the node ends the pause");
         assert_eq!(lines.lock().unwrap().len(), 2);
     }
 }

@@ -33,7 +33,7 @@ const NEEDED_OBJECTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the write lock.
 const LOCK: Duration = Duration::from_secs(30);
 /// Maximum number of Secrets and ConfigMaps that are watched one by one.
-const MOST_REFERENCES: usize = 5000;
+const MAX_REFERENCES: usize = 5000;
 
 /// Watches of collections at the server.
 pub trait CollectionWatches {
@@ -105,7 +105,7 @@ impl NodeCopy {
     }
 
     fn start_references(&mut self, watches: &mut dyn CollectionWatches) {
-        let needed: BTreeSet<&PodReference> = self.references.values().flatten().take(MOST_REFERENCES).collect();
+        let needed: BTreeSet<&PodReference> = self.references.values().flatten().take(MAX_REFERENCES).collect();
         let names: HashSet<String> = needed.iter().map(|needed| reflector_name(needed)).collect();
         let is_single = |name: &str| name.contains('/');
         let outdated = watches.running().into_iter().filter(|name| is_single(name) && !names.contains(name));

@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries of the log that are read at once.
 const BATCH: usize = 1000;
 /// Maximum number of events that wait for the server; older ones are dropped.
-const MOST_EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
 
 const PODS: Resource = Resource("pods");
 const EVENTS: Resource = Resource("events");
@@ -87,7 +87,7 @@ impl NodeReports {
                     self.events.extend(serde_json::from_str(&stored.body).ok().map(Object));
                 }
             }
-            while self.events.len() > MOST_EVENTS {
+            while self.events.len() > MAX_EVENTS {
                 self.events.pop_front();
             }
         }
@@ -189,7 +189,7 @@ impl NodeReports {
     }
 
     fn note_sent(&mut self, event: &Object) {
-        if self.sent_events.len() >= MOST_EVENTS {
+        if self.sent_events.len() >= MAX_EVENTS {
             self.sent_events.clear();
         }
         self.sent_events.insert(event.name().to_owned());

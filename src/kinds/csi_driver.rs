@@ -6,9 +6,9 @@ use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
 use std::collections::BTreeSet;
 
-const MOST_NAME_BYTES: usize = 63;
+const MAX_NAME_BYTES: usize = 63;
 const LEAST_TOKEN_SECONDS: i64 = 600;
-const MOST_TOKEN_SECONDS: i64 = 1 << 32;
+const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -28,8 +28,8 @@ pub fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if name.is_empty() {
         return errors.required(path, "");
     }
-    if name.len() > MOST_NAME_BYTES {
-        errors.too_long(path, MOST_NAME_BYTES);
+    if name.len() > MAX_NAME_BYTES {
+        errors.too_long(path, MAX_NAME_BYTES);
     }
     errors.each_invalid(path, name, names::subdomain(&name.to_lowercase()));
 }
@@ -48,7 +48,7 @@ fn check_token_requests(requests: &[TokenRequest], path: &FieldPath, errors: &mu
             Some(seconds) if seconds < LEAST_TOKEN_SECONDS => {
                 errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
             }
-            Some(seconds) if seconds > MOST_TOKEN_SECONDS => {
+            Some(seconds) if seconds > MAX_TOKEN_SECONDS => {
                 errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
             }
             _ => {}
@@ -72,8 +72,8 @@ impl Typed for CSIDriver {
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let (spec, path) = (&self.spec, FieldPath::root("spec"));
-        if self.metadata.name.as_deref().is_some_and(|name| name.len() > MOST_NAME_BYTES) {
-            errors.too_long(&FieldPath::root("metadata").child("name"), MOST_NAME_BYTES);
+        if self.metadata.name.as_deref().is_some_and(|name| name.len() > MAX_NAME_BYTES) {
+            errors.too_long(&FieldPath::root("metadata").child("name"), MAX_NAME_BYTES);
         }
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
         if let Some(other) = spec.fs_group_policy.as_deref().filter(|text| !policies.contains(text)) {

@@ -1,6 +1,6 @@
 //! DeviceClass (resource.k8s.io/v1).
 
-use super::device::{MOST_ITEMS, check_configuration, check_items, check_selectors};
+use super::device::{MAX_ITEMS, check_configuration, check_items, check_selectors};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names};
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassConfiguration};
@@ -24,7 +24,7 @@ impl Typed for DeviceClass {
         let (spec, path) = (&self.spec, FieldPath::root("spec"));
         check_selectors(spec.selectors.as_deref().unwrap_or_default(), &path.child("selectors"), errors);
         let (config, at) = (spec.config.as_deref().unwrap_or_default(), path.child("config"));
-        check_items(config, MOST_ITEMS, &at, errors, |config: &DeviceClassConfiguration, path, errors| {
+        check_items(config, MAX_ITEMS, &at, errors, |config: &DeviceClassConfiguration, path, errors| {
             check_configuration(config.opaque.as_ref(), path, errors);
         });
         if let Some(name) = spec.extended_resource_name.as_deref().filter(|name| !resource_names::is_extended(name)) {

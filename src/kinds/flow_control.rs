@@ -10,8 +10,8 @@ use serde_json::json;
 const VERBS: &[&str] = &["get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"];
 /// The name of the FlowSchema and of the priority level for requests that never wait.
 const EXEMPT: &str = "exempt";
-const MOST_PRECEDENCE: i32 = 10_000;
-const MOST_QUEUES: i32 = 10_000_000;
+const MAX_PRECEDENCE: i32 = 10_000;
+const MAX_QUEUES: i32 = 10_000_000;
 /// Bits of a flow's hash, which select its queues.
 const HASH_BITS: f64 = 60.0;
 
@@ -22,8 +22,8 @@ pub fn check_schema(name: &str, spec: &FlowSchemaSpec, path: &FieldPath, errors:
     if precedence <= 0 {
         errors.invalid(&at, precedence, "must be a positive value");
     }
-    if precedence > MOST_PRECEDENCE {
-        errors.invalid(&at, precedence, &format!("must not be greater than {MOST_PRECEDENCE}"));
+    if precedence > MAX_PRECEDENCE {
+        errors.invalid(&at, precedence, &format!("must not be greater than {MAX_PRECEDENCE}"));
     }
     if precedence == 1 && name != EXEMPT {
         errors.invalid(&at, precedence, "only the schema named 'exempt' may have matchingPrecedence 1");
@@ -245,8 +245,8 @@ fn check_queuing(queuing: &QueuingConfiguration, path: &FieldPath, errors: &mut 
     }
     if queues <= 0 {
         errors.invalid(&path.child("queues"), queues, "must be positive");
-    } else if queues > MOST_QUEUES {
-        errors.invalid(&path.child("queues"), queues, &format!("must not be greater than {MOST_QUEUES}"));
+    } else if queues > MAX_QUEUES {
+        errors.invalid(&path.child("queues"), queues, &format!("must not be greater than {MAX_QUEUES}"));
     }
     let at = path.child("handSize");
     if hand <= 0 {

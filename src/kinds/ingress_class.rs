@@ -4,7 +4,7 @@ use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
 use k8s_openapi::api::networking::v1::IngressClass;
 
-const MOST_CONTROLLER_BYTES: usize = 250;
+const MAX_CONTROLLER_BYTES: usize = 250;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -30,8 +30,8 @@ impl Typed for IngressClass {
             errors.immutable(&path.child("controller"), &spec.controller, &old.controller);
         }
         let controller = spec.controller.as_deref().unwrap_or_default();
-        if controller.len() > MOST_CONTROLLER_BYTES {
-            errors.too_long(&path.child("controller"), MOST_CONTROLLER_BYTES);
+        if controller.len() > MAX_CONTROLLER_BYTES {
+            errors.too_long(&path.child("controller"), MAX_CONTROLLER_BYTES);
         }
         check_domain_path(controller, &path.child("controller"), errors);
         if let Some(parameters) = &spec.parameters {

@@ -5,7 +5,7 @@ use crate::object::Object;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 /// Kubernetes' finalizers without a domain.
 const PLAIN_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
@@ -101,8 +101,8 @@ pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &FieldPat
         errors.each_invalid(path, key.as_str(), names::qualified(&key.to_lowercase()));
     }
     let bytes: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-    if bytes > MOST_ANNOTATION_BYTES {
-        errors.too_long(path, MOST_ANNOTATION_BYTES);
+    if bytes > MAX_ANNOTATION_BYTES {
+        errors.too_long(path, MAX_ANNOTATION_BYTES);
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn annotations_have_a_size_limit() {
-        let heavy = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(MOST_ANNOTATION_BYTES)}});
+        let heavy = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(MAX_ANNOTATION_BYTES)}});
         let limit = "metadata.annotations: Too long: may not be more than 262144 bytes";
         assert_eq!(messages(heavy, None), [limit]);
     }

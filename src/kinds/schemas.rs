@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 const PACKED: &[u8] = include_bytes!("schema.json.gz");
 
 /// Maximum number of schemas inside each other.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -89,7 +89,7 @@ impl KindSchemas {
         match schema {
             Value::Object(map) => {
                 match map.get("$ref").and_then(Value::as_str).and_then(|name| name.rsplit('/').next()) {
-                    Some(name) if inside.contains(&name) || inside.len() == DEEPEST => Value::Null,
+                    Some(name) if inside.contains(&name) || inside.len() == MAX_DEPTH => Value::Null,
                     Some(name) => {
                         inside.push(name);
                         let expanded = self.definition(name).map(|found| self.expand_inside(found, inside));

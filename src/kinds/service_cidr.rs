@@ -18,7 +18,7 @@ pub const KIND: Kind = Kind {
 /// The range that every cluster has.
 pub const DEFAULT: &str = "kubernetes";
 
-const MOST_RANGES: usize = 2;
+const MAX_RANGES: usize = 2;
 
 /// Warns of a range that no Service gets an address from.
 fn warnings(range: &Object) -> Vec<String> {
@@ -46,7 +46,7 @@ impl Typed for ServiceCIDR {
         });
         if old.is_some() {
             // A second family may be added to the first.
-            let is_upgrade = before.len() == 1 && ranges.len() == MOST_RANGES && ranges[0] == before[0];
+            let is_upgrade = before.len() == 1 && ranges.len() == MAX_RANGES && ranges[0] == before[0];
             if !is_upgrade {
                 return errors.immutable(&path, &ranges, &before);
             }

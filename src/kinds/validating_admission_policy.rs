@@ -98,7 +98,7 @@ fn check_validation(
 }
 
 /// Maximum number of annotations of one policy.
-const MOST_ANNOTATIONS: usize = 20;
+const MAX_ANNOTATIONS: usize = 20;
 
 fn check_annotations(
     annotations: &[api::AuditAnnotation],
@@ -106,8 +106,8 @@ fn check_annotations(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    if annotations.len() > MOST_ANNOTATIONS {
-        let detail = format!("must not have more than {MOST_ANNOTATIONS} auditAnnotations");
+    if annotations.len() > MAX_ANNOTATIONS {
+        let detail = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
         errors.invalid(path, annotations.len(), &detail);
     }
     let mut seen = BTreeSet::new();

@@ -21,8 +21,8 @@ pub const KIND: Kind = Kind {
     )
 };
 
-const MOST_PARAMETERS: usize = 512;
-const MOST_PARAMETER_BYTES: usize = 256 * 1024;
+const MAX_PARAMETERS: usize = 512;
+const MAX_PARAMETER_BYTES: usize = 256 * 1024;
 
 impl Typed for VolumeAttributesClass {
     fn default(&mut self) {
@@ -48,13 +48,13 @@ impl Typed for VolumeAttributesClass {
         let pairs = self.parameters.iter().flatten();
         match pairs.clone().count() {
             0 => errors.required(&parameters, "must contain at least one key/value pair"),
-            count if count > MOST_PARAMETERS => errors.too_long(&parameters, MOST_PARAMETERS),
+            count if count > MAX_PARAMETERS => errors.too_long(&parameters, MAX_PARAMETERS),
             _ => {
                 for (key, _) in pairs.clone().filter(|(key, _)| key.is_empty()) {
                     errors.invalid(&parameters, key.as_str(), "field must not be empty.");
                 }
-                if pairs.map(|(key, value)| key.len() + value.len()).sum::<usize>() > MOST_PARAMETER_BYTES {
-                    errors.too_long(&parameters, MOST_PARAMETER_BYTES);
+                if pairs.map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_PARAMETER_BYTES {
+                    errors.too_long(&parameters, MAX_PARAMETER_BYTES);
                 }
             }
         }
@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn classes_are_checked() {
         assert_eq!(wrong(json!({}), None), Vec::<String>::new());
-        let many: Value = (0..=MOST_PARAMETERS).map(|number| (format!("k{number}"), json!("v"))).collect();
+        let many: Value = (0..=MAX_PARAMETERS).map(|number| (format!("k{number}"), json!("v"))).collect();
         let cases = [
             (json!({"driverName": ""}), "driverName: Required value"),
             (json!({"driverName": "a b"}), "driverName: Invalid value: \"a b\": "),
             (json!({"parameters": null}), "parameters: Required value: must contain at least one key/value pair"),
             (json!({"parameters": {"": "v"}}), "parameters: Invalid value: \"\": field must not be empty."),
             (json!({"parameters": many}), "parameters: Too long: may not be more than 512 bytes"),
-            (json!({"parameters": {"k": "v".repeat(MOST_PARAMETER_BYTES)}}), "parameters: Too long: "),
+            (json!({"parameters": {"k": "v".repeat(MAX_PARAMETER_BYTES)}}), "parameters: Too long: "),
         ];
         for (patch, start) in cases {
             let found = wrong(patch, None);

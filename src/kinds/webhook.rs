@@ -201,13 +201,13 @@ fn check_versions(versions: &[String], path: &FieldPath, errors: &mut FieldError
 }
 
 /// Maximum number of conditions.
-const MOST_CONDITIONS: usize = 64;
+const MAX_CONDITIONS: usize = 64;
 
 /// Checks the names of conditions and compiles their expressions.
 pub fn check_conditions(conditions: &[MatchCondition], has_params: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let expressions = PolicyCheck::new(has_params, false);
-    if conditions.len() > MOST_CONDITIONS {
-        errors.too_many(path, conditions.len(), MOST_CONDITIONS);
+    if conditions.len() > MAX_CONDITIONS {
+        errors.too_many(path, conditions.len(), MAX_CONDITIONS);
     }
     let mut seen = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {

@@ -32,16 +32,16 @@ fn overrides(pod: &LocalPod) -> bool {
 }
 
 /// The kernel takes so many bytes of a name.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// Why the pod cannot have the name that it wants.
 pub fn unnameable(pod: &LocalPod) -> Option<StartFailure> {
     let name = hostname(pod);
-    (name.len() > LONGEST_NAME).then(|| StartFailure {
+    (name.len() > MAX_NAME_LENGTH).then(|| StartFailure {
         reason: "FailedCreatePodSandBox",
         message: format!(
             "Failed to create pod sandbox: failed to construct FQDN from Pod hostname and cluster domain, FQDN {name} is too long \
-             ({LONGEST_NAME} characters is the max, {} characters requested)",
+             ({MAX_NAME_LENGTH} characters is the max, {} characters requested)",
             name.len()
         ),
     })

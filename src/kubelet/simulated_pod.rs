@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::{
 const CRASHES: i32 = 3;
 
 /// Greatest number of restarts that a status can show.
-const MOST_RESTARTS: u32 = i32::MAX as u32;
+const MAX_RESTARTS: u32 = i32::MAX as u32;
 
 /// Annotation of a node: with `ignore` its pods start even if ConfigMaps or Secrets are missing, as in the recordings.
 const MISSING: &str = "kloop.dev/simulate-missing";
@@ -128,7 +128,7 @@ fn crashed(world: &World, spec: &PodSpec, start_time: Time) -> ContainerFacts {
             if pause > 0 && pause == last_pause { world.now.duration_since(end.finished).as_secs() / pause } else { 1 };
         let after = |count: i64| end.finished.later(SignedDuration::from_secs(pause.saturating_mul(count)));
         (last, end) = (Some(ended(after(count - 1))), ended(after(count)));
-        attempt = attempt.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)).min(MOST_RESTARTS);
+        attempt = attempt.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)).min(MAX_RESTARTS);
         last_pause = pause;
     }
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Maximum depth of nested kustomizations.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The version of kustomize in kubectl 1.36.
 pub const VERSION: &str = "v5.8.1";
@@ -165,8 +165,8 @@ impl<'f> Layer<'f> {
 
     fn enter(&self, path: &str, warnings: &mut Vec<String>) -> BuildResult<Layer<'f>> {
         let root = self.root.enter(self.files, path)?;
-        if self.depth == DEEPEST {
-            return Err(format!("kustomizations are nested more than {DEEPEST} deep"));
+        if self.depth == MAX_DEPTH {
+            return Err(format!("kustomizations are nested more than {MAX_DEPTH} deep"));
         }
         let at = root.at.display().to_string();
         let mut layer = Layer::load(self.files, root, warnings)

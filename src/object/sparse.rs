@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Levels of objects and lists that are looked into: masks lead into few, but lists may contain lists.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The part of a JSON object that a reader needs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl FieldMask {
 /// Reads only the wanted fields of a JSON object. Others are skipped without a look at what they contain.
 pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
     let start = skip_blanks(text.as_bytes(), 0);
-    if let Some((value, end)) = scan_value(text, start, mask, DEEPEST)
+    if let Some((value, end)) = scan_value(text, start, mask, MAX_DEPTH)
         && skip_blanks(text.as_bytes(), end) == text.len()
     {
         return Ok(value);

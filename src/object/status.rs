@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::fmt;
 
 /// Maximum number of bytes of a body without a `Status` that an error shows.
-const MOST_SAID: usize = 2048;
+const MAX_MESSAGE: usize = 2048;
 
 /// The reason of an error, which determines the HTTP code (Kubernetes: `metav1.StatusReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +210,7 @@ impl Status {
         if let Some(status) = serde_json::from_slice(body).ok().and_then(|body| Status::from_value(&body, code)) {
             return status;
         }
-        let said = String::from_utf8_lossy(&body[..body.len().min(MOST_SAID)]).trim().to_owned();
+        let said = String::from_utf8_lossy(&body[..body.len().min(MAX_MESSAGE)]).trim().to_owned();
         let text = match code {
             401 => "the server has asked for the client to provide credentials",
             403 if said.is_empty() => "unknown",

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_millis(5);
 
 /// Longest pause after failures.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(1000);
+const MAX_PAUSE: SignedDuration = SignedDuration::from_secs(1000);
 
 /// Maximum number of keys that enter the queue at once. More of them wait in a backlog, so that the change of one object that concerns
 /// many neither takes long nor delays the keys of others.
@@ -44,7 +44,7 @@ pub struct Fault {
 }
 
 /// Most panics that are kept until they are logged.
-const MOST_FAULTS: usize = 100;
+const MAX_FAULTS: usize = 100;
 
 /// Selects due keys.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +116,7 @@ impl WorkQueue {
 
     /// Notes a panic about a key, to be logged with the next tick. The first are kept.
     pub fn note_fault(&mut self, fault: Fault) {
-        if self.faults.len() < MOST_FAULTS {
+        if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
     }
@@ -129,7 +129,7 @@ impl WorkQueue {
     /// Queues a key again after it failed, later with each failure in a row. True for the first in a row.
     pub fn add_failed(&mut self, item: Item, now: Time) -> bool {
         let failures = self.failures.entry(item.clone()).or_default();
-        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(20)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(20)).min(MAX_PAUSE);
         *failures += 1;
         let is_first = *failures == 1;
         self.add(item, now + pause);

@@ -36,7 +36,7 @@ const MOMENT: SignedDuration = SignedDuration::from_millis(10);
 const COMPILE_ROUNDS: u8 = 2;
 
 /// Number of questions to webhooks after which no further write of a plan is looked at.
-const MOST_QUESTIONS: usize = 64;
+const MAX_QUESTIONS: usize = 64;
 
 /// Limits of one tick.
 #[derive(Clone, Copy, Debug)]
@@ -357,7 +357,7 @@ impl Tick<'_> {
             match contain(|| self.stage(&write.verb, (&user, inputs.as_mut()), &mut staged.attempts, caches)) {
                 Ok(Ok(())) => {}
                 // The questions of further writes are asked at the same time.
-                Ok(Err(_)) if missing(inputs) > 0 && missing(inputs) < MOST_QUESTIONS => {}
+                Ok(Err(_)) if missing(inputs) > 0 && missing(inputs) < MAX_QUESTIONS => {}
                 Ok(Err(_)) if missing(inputs) > 0 => break,
                 Ok(Err(status)) => {
                     let refused = RefusedWrite { why: write.why.to_string(), status: status.into() };

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The first pause after a failed attempt, doubled with each, and the longest (kube-scheduler: `podInitialBackoffSeconds`,
 /// `podMaxBackoffSeconds`).
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+const MAX_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Longest wait of a pod, after which it is tried again in any case (kube-scheduler: `podMaxInUnschedulablePodsDuration`).
 const LEFT_OVER: SignedDuration = SignedDuration::from_mins(5);
@@ -39,7 +39,7 @@ struct SchedulingAttempts {
 impl SchedulingAttempts {
     /// When it may be tried again.
     fn next_try(&self) -> Time {
-        let pause = FIRST_PAUSE.saturating_mul(1 << (self.number - 1).min(4)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << (self.number - 1).min(4)).min(MAX_PAUSE);
         self.last.saturating_add(pause).unwrap_or(self.last)
     }
 }

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use jiff::SignedDuration;
 
 /// Maximum number of plans that wait.
-const MOST_PLANS: usize = 4096;
+const MAX_PLANS: usize = 4096;
 /// Time after which a plan is made anew, with the present time, though its first attempt still waits for further answers.
 const REPLAN_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
@@ -71,7 +71,7 @@ impl WaitingPlans {
 
     /// Sets a key aside whose writes need answers. Returns false when too many wait.
     pub fn set_aside(&mut self, item: &Item, mut inputs: WriteInputs, revision: u64) -> bool {
-        let Some(asker) = self.asker.as_ref().filter(|_| self.plans.len() < MOST_PLANS) else { return false };
+        let Some(asker) = self.asker.as_ref().filter(|_| self.plans.len() < MAX_PLANS) else { return false };
         let missing = inputs.take_missing();
         let open = missing.len();
         for (id, question) in missing {

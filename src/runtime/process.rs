@@ -50,11 +50,11 @@ pub fn boot_id() -> String {
 }
 
 /// Maximum length of `/proc/pid/stat`: 52 numbers and a name.
-const LONGEST_STAT: usize = 2048;
+const MAX_STAT_LENGTH: usize = 2048;
 
 /// Reads `/proc/pid/stat`.
 pub fn stat(pid: i32) -> Option<ProcessStat> {
-    let mut line = [0; LONGEST_STAT];
+    let mut line = [0; MAX_STAT_LENGTH];
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut line)).ok()?;
     parse_stat(pid, &line[..read])
 }

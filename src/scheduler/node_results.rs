@@ -30,7 +30,7 @@ const MAX_CACHED_RESULTS: usize = 1 << 20;
 const MAX_CACHED_SIGNATURES: usize = 1024;
 
 /// Length in bytes up to which the constraints of a signature are kept. The results of longer ones are computed again each time.
-const LONGEST_CONSTRAINTS: usize = 16 << 10;
+const MAX_CONSTRAINTS: usize = 16 << 10;
 
 /// The requirements of a pod that decide the results.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -145,7 +145,7 @@ impl NodeResultCache {
             node_results.verdicts.push(Vec::new());
         }
         let answer = within(&mut node_results);
-        if signature.node_constraints.len() > LONGEST_CONSTRAINTS {
+        if signature.node_constraints.len() > MAX_CONSTRAINTS {
             return answer;
         }
         query.world.remembering(|known: &mut NodeCaches| {

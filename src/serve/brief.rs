@@ -14,7 +14,7 @@ use crate::apiserver::{Api, is_stored};
 use crate::object::Object;
 
 /// Maximum size of the stored object.
-const LARGEST: usize = 32 << 10;
+const MAX_BYTES: usize = 32 << 10;
 
 /// Answers a request for one small object as it is stored; `None` for every other request.
 pub fn answer_brief(api: &Api, request: &ApiRequest, requested: &RequestedPath) -> Option<HttpAnswer> {
@@ -28,7 +28,7 @@ pub fn answer_brief(api: &Api, request: &ApiRequest, requested: &RequestedPath) 
     let asked = resolve::resolve_target(kind, named).ok().filter(|_| kind.deprecated.is_none())?;
     let show = ReadPresentation::from_request(request, &asked).ok()?;
     let stored = api.get_stored(&asked.key()).ok()??;
-    (stored.body.len() <= LARGEST).then(|| answer_stored(api, &show, stored))?
+    (stored.body.len() <= MAX_BYTES).then(|| answer_stored(api, &show, stored))?
 }
 
 /// Answers with a stored object, whose text is copied where that is the answer.
@@ -91,7 +91,7 @@ mod tests {
             let map = json!({"metadata": {"name": name}, "data": {"a": "x".repeat(length)}});
             answer(api, &ApiRequest { body: map.to_string().into(), ..ApiRequest::new("POST", maps) }).code
         };
-        assert_eq!((create(&mut api, "a", 1), create(&mut api, "large", LARGEST)), (201, 201));
+        assert_eq!((create(&mut api, "a", 1), create(&mut api, "large", MAX_BYTES)), (201, 201));
         let is_brief = |method: &str, target: &str| answer_brief(&api, &request(method, target, "")).is_some();
         assert!(is_brief("GET", &format!("{maps}/a")));
         for target in ["large", "missing", "a?pretty=true", "a?watch=true", ""] {

@@ -21,7 +21,7 @@ const CHECKS: [HealthCheck; 3] = [
 ];
 
 /// Maximum number of excluded checks that the answer names.
-const MOST_EXCLUDED: usize = 20;
+const MAX_EXCLUDED: usize = 20;
 
 /// Answers one endpoint, or one of its checks (`apiserver/pkg/server/healthz`).
 pub fn answer(api: &Api, request: &ApiRequest, endpoint: &str, name: Option<&str>) -> ServeResult {
@@ -53,7 +53,7 @@ pub fn answer(api: &Api, request: &ApiRequest, endpoint: &str, name: Option<&str
         let _ = writeln!(text, "[{sign}]{} {result}", check.name);
     }
     if !excluded.is_empty() {
-        excluded.truncate(MOST_EXCLUDED);
+        excluded.truncate(MAX_EXCLUDED);
         let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
         let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {}", names.join(", "));
     }

@@ -16,7 +16,7 @@ use std::path::Path;
 const FIRST_LINE: &str = "# Written by `kloop serve`; the token is the administrator's.\n";
 const MARK: &str = "# Written by `kloop serve`;";
 /// Maximum number of bytes that are read to identify a file.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The name of the cluster, the context and the user in it.
 pub const NAME: &str = "kloop";
@@ -63,7 +63,7 @@ pub struct CertifiedAccess<'a> {
 
 /// Returns the address in a file that [`write`](fn@write) wrote.
 pub fn find_server(path: &Path) -> Option<String> {
-    let start = File::open(path).and_then(|file| std::io::read_to_string(file.take(MOST_BYTES)));
+    let start = File::open(path).and_then(|file| std::io::read_to_string(file.take(MAX_BYTES)));
     let text = start.ok().filter(|text| is_text_of_ours(text))?;
     let config: Value = serde_yaml::from_str(&text).ok()?;
     Some(config.pointer("/clusters/0/cluster/server")?.as_str()?.to_owned())

@@ -27,10 +27,10 @@ const MIN_LINE_INTERVAL: Duration = Duration::from_millis(100);
 const SHARE: u32 = 5;
 
 /// Most rows that are sent.
-const MOST_ROWS: usize = 50_000;
+const MAX_ROWS: usize = 50_000;
 
 /// Most events that are sent.
-const MOST_EVENTS: usize = 200;
+const MAX_EVENTS: usize = 200;
 
 /// The overview of one client.
 pub struct OverviewFeed {
@@ -154,7 +154,7 @@ impl OverviewFeed {
         for node in &self.overview.nodes {
             owners.extend(node.children.iter().map(|child| (*child, &node.key)));
         }
-        let nodes = self.overview.nodes.iter().enumerate().take(MOST_ROWS);
+        let nodes = self.overview.nodes.iter().enumerate().take(MAX_ROWS);
         nodes.map(|(place, node)| (id(&node.key), self.row(node, owners.get(&place).copied()).to_string())).collect()
     }
 
@@ -189,7 +189,7 @@ impl OverviewFeed {
 
     /// The newest events.
     fn events(&self) -> Value {
-        let events = overview::events(&self.world, None, None, MOST_EVENTS);
+        let events = overview::events(&self.world, None, None, MAX_EVENTS);
         let event = |event: &overview::EventLine| {
             json!({"seen": event.seen, "warning": event.is_warning, "reason": event.reason, "about": event.about,
                 "namespace": event.namespace, "message": event.message})

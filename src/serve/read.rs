@@ -31,7 +31,7 @@ impl ReadPresentation {
 }
 
 /// Maximum number of items on a page; the client gets a token for the rest.
-const MOST_ITEMS: usize = 1000;
+const MAX_ITEMS: usize = 1000;
 
 /// Answers with one object.
 pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
@@ -49,7 +49,7 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let show = ReadPresentation::from_request(request, asked)?;
     let wanted = options::list_selection(request, &asked.api_version)?;
     let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-    let limit = limit.map(|limit| limit.min(MOST_ITEMS));
+    let limit = limit.map(|limit| limit.min(MAX_ITEMS));
     let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;
     let at = match (&token, options::moment(request)?) {
         (Some(_), ListMoment::Since(_) | ListMoment::At(_)) => {

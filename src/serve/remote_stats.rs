@@ -18,13 +18,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Number of kubelets that are asked at the same time.
-const MOST_AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 16;
 /// Time limit for the answer of one kubelet.
 const KUBELET_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time after which no further kubelet is asked.
 const ALL_KUBELETS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of a summary: several thousand pods.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// The nodes on other machines, and the kubelets that measure them.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl RemoteKubelets {
             samples
         };
         thread::scope(|scope| {
-            let threads = 0..MOST_AT_ONCE.min(self.kubelets.len());
+            let threads = 0..MAX_AT_ONCE.min(self.kubelets.len());
             let spawn = |_| thread::Builder::new().name("stats".to_owned()).spawn_scoped(scope, ask).ok();
             let threads: Vec<_> = threads.filter_map(spawn).collect();
             threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
@@ -105,7 +105,7 @@ impl RemoteKubelets {
 
 fn sample_node(server: &ServerConfig) -> Option<NodeSample> {
     let request =
-        ClientRequest { timeout: KUBELET_TIMEOUT, most_bytes: MOST_BYTES, ..ClientRequest::get("/stats/summary") };
+        ClientRequest { timeout: KUBELET_TIMEOUT, most_bytes: MAX_BYTES, ..ClientRequest::get("/stats/summary") };
     let reply = ApiClient::new(server.clone()).ok()?.send(request).ok()?;
     Some(read_summary(&serde_json::from_slice(&reply.body).ok()?, Time::now()))
 }

@@ -17,7 +17,7 @@ const MAX_CHANGES: usize = 200;
 const MAX_VALUE_CHARACTERS: usize = 60;
 
 /// Deepest field that is compared by itself.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Metadata that every write changes, or that repeats other fields.
 const BOOKKEEPING: [&str; 6] =
@@ -88,10 +88,10 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, depth: usi
         return;
     }
     match (before, after) {
-        (Some(Value::Object(before)), Some(Value::Object(after))) if depth < DEEPEST => {
+        (Some(Value::Object(before)), Some(Value::Object(after))) if depth < MAX_DEPTH => {
             compare_maps(path, before, after, depth, changes);
         }
-        (Some(Value::Array(before)), Some(Value::Array(after))) if depth < DEEPEST => {
+        (Some(Value::Array(before)), Some(Value::Array(after))) if depth < MAX_DEPTH => {
             compare_lists(path, (before, after), (changes, depth));
         }
         _ => changes.push(FieldChange { path: path.to_owned(), before: before.map(shown), after: after.map(shown) }),

@@ -13,7 +13,7 @@ pub(super) const BATCH_FORMAT: u64 = 1;
 const COMPRESSED_FROM: usize = 96 << 10;
 
 /// Maximum length of a batch after decompression.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Changes of one transaction under construction.
 #[derive(Clone, Debug, Default)]
@@ -235,9 +235,9 @@ pub(super) fn compress(bytes: &[u8]) -> Vec<u8> {
 pub(super) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut unpacked = Vec::new();
-    let mut decoder = flate2::read::DeflateDecoder::new(bytes).take(MOST_BYTES + 1);
+    let mut decoder = flate2::read::DeflateDecoder::new(bytes).take(MAX_BYTES + 1);
     let length = decoder.read_to_end(&mut unpacked).ok()?;
-    (length as u64 <= MOST_BYTES).then_some(unpacked)
+    (length as u64 <= MAX_BYTES).then_some(unpacked)
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ const ROWS: i64 = 200;
 const KEPT_BATCHES: u64 = 500;
 
 /// A snapshot is written after so many batches, or bytes of batches of this process, or after this time.
-const MOST_BATCHES: u64 = 5_000;
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BATCHES: u64 = 5_000;
+const MAX_BYTES: usize = 64 << 20;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Time for one chunk.
@@ -58,7 +58,7 @@ impl Store {
         let tail = replica.read_tail(u64::MAX - 1)?;
         let is_old = replica.trimmed_at.is_some_and(|at| at.elapsed() >= SNAPSHOT_INTERVAL);
         let batches = tail.head.saturating_sub(tail.oldest.saturating_sub(1));
-        if batches < MOST_BATCHES && replica.appended < MOST_BYTES && !is_old {
+        if batches < MAX_BATCHES && replica.appended < MAX_BYTES && !is_old {
             replica.trimmed_at.get_or_insert_with(Instant::now);
             return Ok(());
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) const SIDECAR: &str = ".wake";
 
 /// Maximum polling interval when the file cannot be watched; the interval starts at 1 ms.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// Receives hints of new commits in a store.
 pub struct WakeHint {
@@ -117,7 +117,7 @@ impl DataVersionPoll {
             let mut pause = Duration::from_millis(1);
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::park_timeout(pause);
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_PAUSE);
                 // An unreadable store also wakes the watcher, which then gets the error itself.
                 let now = store.data_version().unwrap_or(seen + 1);
                 if now != seen {

@@ -27,7 +27,7 @@ pub const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 pub const EXTENDED_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// Maximum number of pods that a claim is reserved for.
-const MOST_CONSUMERS: usize = 256;
+const MAX_CONSUMERS: usize = 256;
 
 /// Whether a pod names claims, or one was made for its extended resources.
 pub fn has_claims(pod: &Row) -> bool {
@@ -103,7 +103,7 @@ pub fn is_reserved_for(claim: &Object, uid: &str) -> bool {
 
 /// Whether one more pod may use an allocated claim.
 pub fn can_be_reserved(claim: &Object) -> bool {
-    claim.items(&["status", "reservedFor"]).len() < MOST_CONSUMERS
+    claim.items(&["status", "reservedFor"]).len() < MAX_CONSUMERS
 }
 
 /// Returns a claim's status with one more pod that may use it.

@@ -18,6 +18,9 @@ const NAMELESS: [&str; 36] = [
 /// Names of constants without a noun: they do not say what the value limits.
 const NAMELESS_CONSTANTS: [&str; 6] = ["LONGEST", "LOOK", "MOST", "OTHERS", "PATIENCE", "PAUSE"];
 
+/// Other beginnings for the name of a maximum, which is `MAX_`.
+const OTHER_MAXIMA: [&str; 5] = ["DEEPEST", "GREATEST", "LARGEST", "LONGEST_", "MOST_"];
+
 /// Beginnings of imports of the crate's own items.
 const OWN_PATHS: [&str; 2] = ["crate::", "super::"];
 
@@ -87,9 +90,10 @@ fn constants_name_the_thing_that_they_limit() {
     for source in sources_and_tests() {
         for (index, line) in source.text.lines().enumerate() {
             let name = line.split_once("const ").and_then(|(_, rest)| rest.split_once(':')).map(|(name, _)| name);
-            wrong.extend(
-                name.filter(|name| NAMELESS_CONSTANTS.contains(name)).map(|name| source.locate(index + 1, name)),
-            );
+            let is_wrong = |name: &&str| {
+                NAMELESS_CONSTANTS.contains(name) || OTHER_MAXIMA.iter().any(|word| name.starts_with(word))
+            };
+            wrong.extend(name.filter(is_wrong).map(|name| source.locate(index + 1, name)));
         }
     }
     assert_none(&wrong, "see CONTRIBUTING, Words");

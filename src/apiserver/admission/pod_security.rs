@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum number of pods that a change of a namespace's labels checks.
-const MOST_CHECKED: usize = 3000;
+const MAX_CHECKED: usize = 3000;
 
 const NAMESPACES: Resource = Resource("namespaces");
 
@@ -94,16 +94,16 @@ fn check_namespace(txn: &dyn Transaction, request: &mut AdmissionRequest<'_>) ->
 fn warn_about_pods(namespace: &str, enforce: PolicyLevel, pods: &[Object]) -> Vec<String> {
     let mut by_reasons = BTreeMap::<String, Vec<&str>>::new();
     let checked = one_per_controller_first(pods);
-    for pod in checked.iter().take(MOST_CHECKED) {
+    for pod in checked.iter().take(MAX_CHECKED) {
         let violations = evaluate(enforce, &pod.0);
         if !violations.is_empty() {
             by_reasons.entry(list_reasons(&violations)).or_default().push(pod.name());
         }
     }
     let mut warnings = Vec::new();
-    if checked.len() > MOST_CHECKED {
+    if checked.len() > MAX_CHECKED {
         warnings.push(format!(
-            "new PodSecurity enforce level only checked against the first {MOST_CHECKED} of {} existing pods",
+            "new PodSecurity enforce level only checked against the first {MAX_CHECKED} of {} existing pods",
             checked.len()
         ));
     }

@@ -25,7 +25,7 @@ pub const API_SERVICES: Resource = Resource("apiservices.apiregistration.k8s.io"
 /// Port of a Service that names none.
 const HTTPS: u64 = 443;
 /// Maximum number of APIServices with a Service that are asked and shown.
-pub const MOST_EXTENSIONS: usize = 256;
+pub const MAX_EXTENSIONS: usize = 256;
 
 /// An APIService whose version an extension server answers.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ pub fn extensions(txn: &dyn Transaction) -> ApiResult<Vec<Extension>> {
 /// Returns the extensions among APIServices.
 pub fn select_extensions(objects: &[Object]) -> Vec<Extension> {
     let found = objects.iter().filter_map(Extension::read).filter(|one| may_be_extended(&one.group));
-    found.take(MOST_EXTENSIONS).collect()
+    found.take(MAX_EXTENSIONS).collect()
 }
 
 /// The state of an APIService: its condition `Available`.

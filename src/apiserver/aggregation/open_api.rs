@@ -11,7 +11,7 @@ const DEFINITION: &str = "#/definitions/";
 const PARAMETER: &str = "#/parameters/";
 const REFERENCE: &str = "$ref";
 /// Maximum number of bytes of the parameters that are written out.
-const MOST_PARAMETERS: usize = 4 << 20;
+const MAX_PARAMETERS: usize = 4 << 20;
 
 /// The paths and definitions of one version of an extension server.
 #[derive(Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl OpenApiPart {
             .filter(|(path, _)| path.starts_with(&own))
             .map(|(path, item)| (path.clone(), item.clone()))
             .collect();
-        let mut left = MOST_PARAMETERS;
+        let mut left = MAX_PARAMETERS;
         paths.values_mut().try_for_each(|item| insert_parameters(item, &document["parameters"], &mut left))?;
         let (mut waiting, mut definitions) = (Vec::new(), Map::new());
         paths.values().for_each(|item| collect_definitions(item, &mut waiting));
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(OpenApiPart::select(&document, "/apis/sea.dev/v1"), None, "{lost}");
         }
         let mut large = document();
-        large["parameters"]["limit-1"]["description"] = "x".repeat(MOST_PARAMETERS).into();
+        large["parameters"]["limit-1"]["description"] = "x".repeat(MAX_PARAMETERS).into();
         assert_eq!(OpenApiPart::select(&large, "/apis/sea.dev/v1"), None);
     }
 

@@ -15,7 +15,7 @@ pub const PATHS: [&str; 2] = ["/api", "/apis"];
 pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 /// Maximum number of versions whose documents are read one by one.
-const MOST_VERSIONS: usize = 500;
+const MAX_VERSIONS: usize = 500;
 
 /// A resource in one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,7 @@ fn read_each(cluster: &RemoteCluster, body: &Value) -> Vec<DiscoveredResource> {
         })
     });
     let mut resources = Vec::new();
-    for (path, api_version, is_preferred) in core.chain(named).take(MOST_VERSIONS) {
+    for (path, api_version, is_preferred) in core.chain(named).take(MAX_VERSIONS) {
         let Ok(list) = read_document(cluster, &path) else { continue };
         let own = items(&list["resources"]).filter(|resource| !text(&resource["name"]).contains('/'));
         resources.extend(own.map(|resource| DiscoveredResource {

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 const LIST_A: Sig = Sig::List(&Sig::A);
 const LIST_DYN: Sig = Sig::List(&Sig::Dyn);
 /// Maximum number of items of a list that a function creates.
-const MOST_ITEMS: i64 = 1_000_000;
+const MAX_ITEMS: i64 = 1_000_000;
 
 const INTS: Sig = Sig::List(&Sig::Int);
 const UINTS: Sig = Sig::List(&Sig::Uint);
@@ -121,7 +121,7 @@ pub const FUNCTIONS: &[Function] = &[
     ),
     function("lists.range", &[global(&[Sig::Int], INTS)], |context, args| {
         let count = number(&args[0])?;
-        if count > MOST_ITEMS {
+        if count > MAX_ITEMS {
             return Err(EvalError::Costly);
         }
         context.count_steps(count.max(0) as u64)?;

@@ -8,7 +8,7 @@ use crate::cel::show::{format_seconds, format_value};
 use crate::cel::value::{EvalError, List, Value, fail};
 
 /// Maximum number of decimals.
-const MOST_DECIMALS: usize = 100;
+const MAX_DECIMALS: usize = 100;
 
 /// Writes a list into the places of a text.
 pub fn format(context: &WorkLimits, pattern: &str, list: &List) -> Result<String, EvalError> {
@@ -45,7 +45,7 @@ fn format_clause<'t>(context: &WorkLimits, rest: &'t str, value: &Value) -> Resu
         Some(rest) => {
             let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
             match rest[..end].parse::<usize>() {
-                Ok(decimals) if decimals <= MOST_DECIMALS => (decimals, &rest[end..]),
+                Ok(decimals) if decimals <= MAX_DECIMALS => (decimals, &rest[end..]),
                 _ => return wrong("error while parsing precision: error while converting precision to integer"),
             }
         }

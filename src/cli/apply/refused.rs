@@ -40,7 +40,7 @@ pub fn patch(
 }
 
 /// The longest patch, in bytes, that the message quotes.
-const LONGEST_QUOTE: usize = 120;
+const MAX_QUOTE_LENGTH: usize = 120;
 
 /// Shortens the error of an unknown field. The API server quotes the whole patch, which contains the
 /// manifest a second time in the last-applied annotation. This removes the annotation, and the whole
@@ -63,7 +63,7 @@ fn shortened(status: Status, change: &Value) -> Status {
         }
     }
     let prefix = quoted(&trimmed);
-    let message = if prefix.len() <= LONGEST_QUOTE { format!("{prefix}{why}") } else { format!("patch: {why}") };
+    let message = if prefix.len() <= MAX_QUOTE_LENGTH { format!("{prefix}{why}") } else { format!("patch: {why}") };
     Status { message, ..status }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         let with = |spec: Value| json!({"metadata": {"annotations": {LAST_APPLIED: "all of it"}}, "spec": spec});
         let short = message_of(with(json!({"replcias": 3})), true);
         assert_eq!(short, format!("patch: Invalid value: \"map[spec:map[replcias:3]]\": {why}"));
-        let long = message_of(with(json!({"replcias": 3, "paused": "x".repeat(LONGEST_QUOTE)})), true);
+        let long = message_of(with(json!({"replcias": 3, "paused": "x".repeat(MAX_QUOTE_LENGTH)})), true);
         assert_eq!(long, format!("patch: {why}"));
         assert!(
             message_of(with(json!({"replcias": 3})), false).contains("all of it"),

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The most objects whose conditions are read for one completion.
-const MOST_READ: usize = 100;
+const MAX_READ: usize = 100;
 
 /// Types with a pod template, or with containers.
 const WITH_TEMPLATES: [&str; 7] =
@@ -214,7 +214,7 @@ impl CompletionState {
         let namespace = kind.namespaced.then(|| self.namespace());
         let Some(api) = self.open() else { return Vec::new() };
         let found = api.read(|snapshot| snapshot.list(kind.resource, namespace.as_deref())).unwrap_or_default();
-        let objects = found.into_iter().take(MOST_READ).filter_map(|stored| serde_json::from_str(&stored.body).ok());
+        let objects = found.into_iter().take(MAX_READ).filter_map(|stored| serde_json::from_str(&stored.body).ok());
         let names = |object: Object| -> Vec<String> {
             let conditions = object.items(&["status", "conditions"]).iter();
             conditions.filter_map(|condition| condition["type"].as_str()).map(str::to_owned).collect()

@@ -186,7 +186,7 @@ fn check_name(name: &str) -> CliResult {
     }
     Err(Failure::plain(format!(
         "invalid context name {name:?}: it is one line of at most {} bytes",
-        context_settings::LONGEST_NAME
+        context_settings::MAX_NAME_LENGTH
     )))
 }
 

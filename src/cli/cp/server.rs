@@ -20,7 +20,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes of an archive that are sent at once.
 const PIECE: usize = 32 << 10;
 /// Maximum number of bytes of a command's errors that are kept.
-const MOST_ERRORS: usize = 64 << 10;
+const MAX_ERRORS: usize = 64 << 10;
 
 /// A command in a container, whose output is read.
 struct TarCommand<'a> {
@@ -56,7 +56,7 @@ impl<'a> TarCommand<'a> {
                         return Ok(true);
                     }
                     Some(Channel::Stderr) => {
-                        let room = MOST_ERRORS.saturating_sub(self.errors.len());
+                        let room = MAX_ERRORS.saturating_sub(self.errors.len());
                         self.errors.extend_from_slice(&message.bytes[..message.bytes.len().min(room)]);
                     }
                     Some(Channel::Status) => self.end = Some(read_end(&message.bytes)),

@@ -23,7 +23,7 @@ const PROTOCOL: &str = "v4.channel.k8s.io";
 const DATA: u8 = 0;
 const ERROR: u8 = 1;
 /// Maximum number of connections at once; more wait until one has ended.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// The wait between two looks at the local client.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time without an answer after which a connection ends whose local client has ended its part.
@@ -49,7 +49,7 @@ pub async fn serve(target: Rc<Target>, word: String, remote: u16, here: SocketAd
             failed("the pod is not running");
             continue;
         };
-        while open.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
+        while open.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let (client, count) = (client.clone(), ConnectionSlot::new(&open));

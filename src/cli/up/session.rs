@@ -37,7 +37,7 @@ const FOLLOW_LOGS_AFTER: Duration = Duration::from_secs(10);
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The most logs that are followed at once.
-const MOST_LOGS: usize = 100;
+const MAX_LOGS: usize = 100;
 
 /// Events that a run waits for.
 pub enum UpEvent {
@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
         self.view.mark_shown(&self.progress, &namespace);
         let place = LogPlace::from_context(self.context)?;
         let options = LogOptions { follow: true, since: Some(self.started_at), ..LogOptions::default() };
-        let mut streams = LogStreams::new(place, options, LineStyle::default(), PrefixForm::Column, MOST_LOGS);
+        let mut streams = LogStreams::new(place, options, LineStyle::default(), PrefixForm::Column, MAX_LOGS);
         let mut seen: HashMap<Key, u64> = HashMap::new();
         loop {
             self.refresh()?;

@@ -38,7 +38,7 @@ const STOP: SignedDuration = SignedDuration::from_millis(200);
 const FOLLOWED: usize = 50;
 
 /// Maximum number of ticks; more mean that a loop never comes to rest.
-const MOST_TICKS: usize = 200_000;
+const MAX_TICKS: usize = 200_000;
 
 /// Fixed random seed, so that two previews of one state are equal.
 const SEED: u64 = 5;
@@ -178,7 +178,7 @@ impl Preview {
         has_converged: &mut dyn FnMut(&mut World) -> bool,
     ) -> anyhow::Result<()> {
         let end = self.simulation.now() + at_most;
-        for _ in 0..MOST_TICKS {
+        for _ in 0..MAX_TICKS {
             while !self.simulation.mail.is_empty() {
                 self.simulation.deliver(0);
             }

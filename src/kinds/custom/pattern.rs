@@ -4,14 +4,14 @@
 //! Start reading at [`matches()`].
 
 use crate::go::regexp;
-pub use crate::go::regexp::{MOST_STATES, translate};
+pub use crate::go::regexp::{MAX_STATES, translate};
 use regex::Regex;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Maximum estimated size of all patterns of one schema, in states. The first write of an object compiles the patterns
 /// that it needs, without the write lock, in at most about a tenth of a second.
-pub const MOST_STATES_OF_A_SCHEMA: usize = 250_000;
+pub const MAX_STATES_OF_A_SCHEMA: usize = 250_000;
 /// Maximum number of cached compiled patterns.
 const MAX_CACHED: usize = 4096;
 

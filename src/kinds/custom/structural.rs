@@ -2,7 +2,7 @@
 //! restrict values, so that pruning and defaulting are well defined
 //! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
 
-use super::pattern::{self, MOST_STATES, MOST_STATES_OF_A_SCHEMA};
+use super::pattern::{self, MAX_STATES, MAX_STATES_OF_A_SCHEMA};
 use super::schema::has_flag;
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
@@ -24,9 +24,9 @@ pub fn check(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let mut states = 0;
     node(schema, Level::Root, path, &mut states, &mut found);
     check_complete(schema, schema, path, path, &mut found);
-    if states > MOST_STATES_OF_A_SCHEMA {
+    if states > MAX_STATES_OF_A_SCHEMA {
         let detail = format!(
-            "its patterns are too large together (about {states} states, at most {MOST_STATES_OF_A_SCHEMA}): repeat less, or use maxLength"
+            "its patterns are too large together (about {states} states, at most {MAX_STATES_OF_A_SCHEMA}): repeat less, or use maxLength"
         );
         found.forbidden(path, &detail);
     }
@@ -180,9 +180,9 @@ fn values(
             Err(why) => {
                 errors.invalid(&path, text, &format!("must be a valid regular expression, but isn't: {why}"));
             }
-            Ok(known) if known.states > MOST_STATES => {
+            Ok(known) if known.states > MAX_STATES => {
                 let detail = format!(
-                    "is too large to be matched (about {} states, at most {MOST_STATES}): repeat less, or use maxLength",
+                    "is too large to be matched (about {} states, at most {MAX_STATES}): repeat less, or use maxLength",
                     known.states
                 );
                 errors.invalid(&path, text, &detail);

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-const MOST_SELECTABLE: usize = 8;
+const MAX_SELECTABLE: usize = 8;
 
 /// Checks a definition.
 pub fn check(
@@ -358,8 +358,8 @@ fn selectable(
             false => known.push(text),
         }
     }
-    if known.len() > MOST_SELECTABLE && !is_kept {
-        errors.too_many(path, known.len(), MOST_SELECTABLE);
+    if known.len() > MAX_SELECTABLE && !is_kept {
+        errors.too_many(path, known.len(), MAX_SELECTABLE);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::claim::RequestNames;
 use super::{
-    MOST_ITEMS, check_binding, check_configuration, check_items, check_label, check_pool, check_raw, check_tolerations,
+    MAX_ITEMS, check_binding, check_configuration, check_items, check_label, check_pool, check_raw, check_tolerations,
     check_unique,
 };
 use crate::kinds::{FieldErrors, FieldPath, csi_driver, selector};
@@ -14,12 +14,12 @@ use k8s_openapi::api::resource::v1::{
 };
 use std::collections::BTreeSet;
 
-const MOST_CONSUMERS: usize = 256;
-const MOST_CONDITIONS: usize = 8;
-const MOST_DATA_BYTES: usize = 10 * 1024;
-const MOST_ADDRESSES: usize = 16;
-const MOST_INTERFACE_BYTES: usize = 256;
-const MOST_HARDWARE_BYTES: usize = 128;
+const MAX_CONSUMERS: usize = 256;
+const MAX_CONDITIONS: usize = 8;
+const MAX_DATA_BYTES: usize = 10 * 1024;
+const MAX_ADDRESSES: usize = 16;
+const MAX_INTERFACE_BYTES: usize = 256;
+const MAX_HARDWARE_BYTES: usize = 128;
 
 /// Identity of a device: driver, pool, name, and its share where several claims have the same one.
 type DeviceId<'s> = (&'s str, &'s str, &'s str, Option<&'s str>);
@@ -57,7 +57,7 @@ pub fn check(change: &StatusChange, path: &FieldPath, errors: &mut FieldErrors) 
 fn check_consumers(change: &StatusChange, path: &FieldPath, errors: &mut FieldErrors) {
     let list = |status: &ResourceClaimStatus| status.reserved_for.clone().unwrap_or_default();
     let (consumers, before) = (list(change.new), list(change.old));
-    check_items(&consumers, MOST_CONSUMERS, path, errors, |consumer: &ResourceClaimConsumerReference, path, errors| {
+    check_items(&consumers, MAX_CONSUMERS, path, errors, |consumer: &ResourceClaimConsumerReference, path, errors| {
         for (field, text) in [("resource", &consumer.resource), ("name", &consumer.name), ("uid", &consumer.uid)] {
             if text.is_empty() {
                 errors.required(&path.child(field), "");
@@ -103,17 +103,17 @@ fn check_device(
         errors.invalid(path, id_text(id), "must be an allocated device in the claim");
     }
     let conditions = device.conditions.as_ref().map_or(0, Vec::len);
-    if conditions > MOST_CONDITIONS {
-        errors.too_many(&path.child("conditions"), conditions, MOST_CONDITIONS);
+    if conditions > MAX_CONDITIONS {
+        errors.too_many(&path.child("conditions"), conditions, MAX_CONDITIONS);
     }
     if let Some(data) = &device.data {
-        check_raw(&data.0, MOST_DATA_BYTES, &path.child("data"), errors);
+        check_raw(&data.0, MAX_DATA_BYTES, &path.child("data"), errors);
     }
     let Some(network) = &device.network_data else { return };
     let path = path.child("networkData");
     let texts = [
-        ("interfaceName", &network.interface_name, MOST_INTERFACE_BYTES),
-        ("hardwareAddress", &network.hardware_address, MOST_HARDWARE_BYTES),
+        ("interfaceName", &network.interface_name, MAX_INTERFACE_BYTES),
+        ("hardwareAddress", &network.hardware_address, MAX_HARDWARE_BYTES),
     ];
     for (field, text, most) in texts {
         if text.as_ref().is_some_and(|text| text.len() > most) {
@@ -121,8 +121,8 @@ fn check_device(
         }
     }
     let addresses = network.ips.as_deref().unwrap_or_default();
-    if addresses.len() > MOST_ADDRESSES {
-        errors.too_many(&path.child("ips"), addresses.len(), MOST_ADDRESSES);
+    if addresses.len() > MAX_ADDRESSES {
+        errors.too_many(&path.child("ips"), addresses.len(), MAX_ADDRESSES);
     }
 }
 
@@ -140,7 +140,7 @@ fn check_allocation(
     let results = devices.results.as_deref().unwrap_or_default();
     check_items(
         results,
-        MOST_ITEMS,
+        MAX_ITEMS,
         &path.child("results"),
         errors,
         |result: &DeviceRequestAllocationResult, path, errors| {
@@ -154,7 +154,7 @@ fn check_allocation(
         },
     );
     let config = devices.config.as_deref().unwrap_or_default();
-    let most = 2 * MOST_ITEMS;
+    let most = 2 * MAX_ITEMS;
     check_items(config, most, &path.child("config"), errors, |config: &DeviceAllocationConfiguration, path, errors| {
         match config.source.as_str() {
             "" => errors.required(&path.child("source"), ""),

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 /// Maximum number of amounts in a list (`CapacityRequestPolicyDiscreteMaxOptions`).
-const MOST_VALUES: usize = 10;
+const MAX_VALUES: usize = 10;
 
 /// Checks the policy of a capacity; only devices that several claims can have may have one.
 pub fn check(capacity: &DeviceCapacity, is_shared: bool, path: &FieldPath, errors: &mut FieldErrors) {
@@ -61,19 +61,19 @@ fn check_values(
     for (index, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0] > pair[1]) {
         errors.invalid(&path.index(index + 1), pair[1].to_string(), "values must be sorted in ascending order");
     }
-    check_items(&amounts, MOST_VALUES, path, errors, |amount, path, errors| {
+    check_items(&amounts, MAX_VALUES, path, errors, |amount, path, errors| {
         if *amount > most {
             errors.invalid(path, amount.to_string(), &format!("option is larger than capacity value: {most}"));
         }
     });
-    if amounts.len() <= MOST_VALUES {
+    if amounts.len() <= MAX_VALUES {
         let mut seen = BTreeSet::new();
         for (index, amount) in amounts.iter().enumerate().filter(|(_, amount)| !seen.insert(amount.value())) {
             errors.duplicate(&path.index(index), json!(amount.value().to_string()));
         }
     }
     // An amount beyond the limit is not looked at.
-    if !amounts.iter().take(MOST_VALUES).any(|amount| *amount == default) {
+    if !amounts.iter().take(MAX_VALUES).any(|amount| *amount == default) {
         errors.invalid(path, default.to_string(), "default value is not valid according to the requestPolicy");
     }
 }

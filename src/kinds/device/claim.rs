@@ -3,7 +3,7 @@
 //! Never: looks at a device or a class; the scheduler does. Start reading at [`check`].
 
 use super::{
-    MOST_ITEMS, check_configuration, check_items, check_label, check_qualified, check_selectors, check_tolerations,
+    MAX_ITEMS, check_configuration, check_items, check_label, check_qualified, check_selectors, check_tolerations,
     check_unique, default_tolerations,
 };
 use crate::kinds::{FieldErrors, FieldPath, names, omit};
@@ -13,7 +13,7 @@ use k8s_openapi::api::resource::v1::{
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-const MOST_ALTERNATIVES: usize = 8;
+const MAX_ALTERNATIVES: usize = 8;
 const UNKNOWN: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 
@@ -47,8 +47,8 @@ impl<'c> RequestNames<'c> {
     /// Checks a list of references.
     pub fn check_all(&self, names: Option<&[String]>, path: &FieldPath, errors: &mut FieldErrors) {
         let (names, path) = (names.unwrap_or_default(), path.child("requests"));
-        check_items(names, MOST_ITEMS, &path, errors, |name, path, errors| self.check(name, path, errors));
-        if names.len() <= MOST_ITEMS {
+        check_items(names, MAX_ITEMS, &path, errors, |name, path, errors| self.check(name, path, errors));
+        if names.len() <= MAX_ITEMS {
             check_unique(names, String::clone, &path, errors);
         }
     }
@@ -94,17 +94,17 @@ pub fn check(spec: &ResourceClaimSpec, path: &FieldPath, errors: &mut FieldError
     let (path, empty) = (path.child("devices"), DeviceClaim::default());
     let (devices, names) = (spec.devices.as_ref().unwrap_or(&empty), RequestNames::from_claim(spec));
     let requests = devices.requests.as_deref().unwrap_or_default();
-    check_items(requests, MOST_ITEMS, &path.child("requests"), errors, check_request);
-    if requests.len() <= MOST_ITEMS {
+    check_items(requests, MAX_ITEMS, &path.child("requests"), errors, check_request);
+    if requests.len() <= MAX_ITEMS {
         check_unique(requests, |request| request.name.clone(), &path.child("requests"), errors);
     }
     let constraints = devices.constraints.as_deref().unwrap_or_default();
-    check_items(constraints, MOST_ITEMS, &path.child("constraints"), errors, |constraint, path, errors| {
+    check_items(constraints, MAX_ITEMS, &path.child("constraints"), errors, |constraint, path, errors| {
         names.check_all(constraint.requests.as_deref(), path, errors);
         check_constraint(constraint, path, errors);
     });
     let config = devices.config.as_deref().unwrap_or_default();
-    check_items(config, MOST_ITEMS, &path.child("config"), errors, |config, path, errors| {
+    check_items(config, MAX_ITEMS, &path.child("config"), errors, |config, path, errors| {
         names.check_all(config.requests.as_deref(), path, errors);
         check_configuration(config.opaque.as_ref(), path, errors);
     });
@@ -128,7 +128,7 @@ fn check_request(request: &DeviceRequest, path: &FieldPath, errors: &mut FieldEr
         (Some(_), _) => errors.invalid(path, Value::Null, &format!("{ONE}, but multiple fields are set")),
         (None, parts) => {
             let path = path.child("firstAvailable");
-            check_items(parts, MOST_ALTERNATIVES, &path, errors, |part, path, errors| {
+            check_items(parts, MAX_ALTERNATIVES, &path, errors, |part, path, errors| {
                 check_label(&part.name, &path.child("name"), errors);
                 let query = DeviceQuery {
                     class: &part.device_class_name,
@@ -139,7 +139,7 @@ fn check_request(request: &DeviceRequest, path: &FieldPath, errors: &mut FieldEr
                 };
                 query.check(path, errors);
             });
-            if parts.len() <= MOST_ALTERNATIVES {
+            if parts.len() <= MAX_ALTERNATIVES {
                 check_unique(parts, |part| part.name.clone(), &path, errors);
             }
         }

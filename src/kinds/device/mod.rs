@@ -23,12 +23,12 @@ pub static CLAIM_SPEC_SHAPE: StructShape =
     StructShape::new(&[("devices", shapes::in_place(shapes::map(&shapes::ANY)))]);
 
 /// The most selectors, configurations, constraints and results.
-pub const MOST_ITEMS: usize = 32;
-const MOST_EXPRESSION_BYTES: usize = 10 * 1024;
-const MOST_PARAMETER_BYTES: usize = 10 * 1024;
-const MOST_POOL_BYTES: usize = 253;
-const MOST_ID_BYTES: usize = 32;
-const MOST_CONDITIONS: usize = 4;
+pub const MAX_ITEMS: usize = 32;
+const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
+const MAX_PARAMETER_BYTES: usize = 10 * 1024;
+const MAX_POOL_BYTES: usize = 253;
+const MAX_ID_BYTES: usize = 32;
+const MAX_CONDITIONS: usize = 4;
 const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
 /// Warns about a field of slices that the scheduler ignores.
@@ -76,8 +76,8 @@ pub fn check_pool(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if name.is_empty() {
         return errors.required(path, "");
     }
-    if name.len() > MOST_POOL_BYTES {
-        errors.too_long(path, MOST_POOL_BYTES);
+    if name.len() > MAX_POOL_BYTES {
+        errors.too_long(path, MAX_POOL_BYTES);
     }
     name.split('/').for_each(|part| errors.each_invalid(path, part, names::subdomain(part)));
 }
@@ -85,8 +85,8 @@ pub fn check_pool(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
 /// Checks the name of an attribute or a capacity, `model` or `gpu.example.com/model`.
 pub fn check_qualified(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let identifier = |text: &str, errors: &mut FieldErrors| {
-        if text.len() > MOST_ID_BYTES {
-            errors.too_long(path, MOST_ID_BYTES);
+        if text.len() > MAX_ID_BYTES {
+            errors.too_long(path, MAX_ID_BYTES);
         }
         errors.each_invalid(path, text, names::c_identifier(text));
     };
@@ -108,11 +108,11 @@ pub fn check_qualified(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// Checks the selectors of a request or a class.
 pub fn check_selectors(selectors: &[DeviceSelector], path: &FieldPath, errors: &mut FieldErrors) {
-    check_items(selectors, MOST_ITEMS, path, errors, |selector, path, errors| {
+    check_items(selectors, MAX_ITEMS, path, errors, |selector, path, errors| {
         let Some(cel) = &selector.cel else { return errors.required(&path.child("cel"), "") };
         let path = path.child("cel").child("expression");
-        if cel.expression.len() > MOST_EXPRESSION_BYTES {
-            errors.too_long(&path, MOST_EXPRESSION_BYTES);
+        if cel.expression.len() > MAX_EXPRESSION_BYTES {
+            errors.too_long(&path, MAX_EXPRESSION_BYTES);
         } else if cel.expression.trim().is_empty() {
             errors.invalid(&path, cel.expression.as_str(), "compilation failed: the expression is empty");
         } else if let Err(why) = DeviceSelection::compile(&cel.expression) {
@@ -126,7 +126,7 @@ pub fn check_configuration(opaque: Option<&OpaqueDeviceConfiguration>, path: &Fi
     let path = path.child("opaque");
     let Some(opaque) = opaque else { return errors.required(&path, "") };
     csi_driver::check_name(&opaque.driver, &path.child("driver"), errors);
-    check_raw(&opaque.parameters.0, MOST_PARAMETER_BYTES, &path.child("parameters"), errors);
+    check_raw(&opaque.parameters.0, MAX_PARAMETER_BYTES, &path.child("parameters"), errors);
 }
 
 /// Checks an object of any fields, which may have at most so many bytes as JSON.
@@ -189,7 +189,7 @@ pub fn check_binding(wanted: &[String], failures: &[String], path: &FieldPath, e
         let label = |name: &String, path: &FieldPath, errors: &mut FieldErrors| {
             errors.each_invalid(path, name.as_str(), names::qualified(name));
         };
-        check_items(list, MOST_CONDITIONS, &at, errors, label);
+        check_items(list, MAX_CONDITIONS, &at, errors, label);
         check_unique(list, String::clone, &at, errors);
         if list.is_empty() && !other.is_empty() {
             let needed = if field == "bindingConditions" { "bindingFailureConditions" } else { "bindingConditions" };

@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-const MOST_DEVICES: usize = 128;
+const MAX_DEVICES: usize = 128;
 /// The most devices of a slice that has taints, counters or lists of attributes.
-const MOST_ADVANCED_DEVICES: usize = 64;
-const MOST_ATTRIBUTES: usize = 32;
-const MOST_ATTRIBUTE_VALUES: usize = 48;
-const MOST_VALUE_BYTES: usize = 64;
-const MOST_TAINTS: usize = 16;
-const MOST_COUNTER_SETS: usize = 8;
-const MOST_CONSUMPTIONS: usize = 2;
-const MOST_COUNTERS: usize = 32;
+const MAX_ADVANCED_DEVICES: usize = 64;
+const MAX_ATTRIBUTES: usize = 32;
+const MAX_ATTRIBUTE_VALUES: usize = 48;
+const MAX_VALUE_BYTES: usize = 64;
+const MAX_TAINTS: usize = 16;
+const MAX_COUNTER_SETS: usize = 8;
+const MAX_CONSUMPTIONS: usize = 2;
+const MAX_COUNTERS: usize = 32;
 
 /// A version as semver.org defines it.
 static VERSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -37,17 +37,17 @@ pub fn check(spec: &ResourceSliceSpec, path: &FieldPath, errors: &mut FieldError
         errors.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed");
     }
     let devices = spec.devices.as_deref().unwrap_or_default();
-    let most = if devices.iter().any(is_advanced) { MOST_ADVANCED_DEVICES } else { MOST_DEVICES };
+    let most = if devices.iter().any(is_advanced) { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
     let (at, own_nodes) = (path.child("devices"), spec.per_device_node_selection == Some(true));
     check_items(devices, most, &at, errors, |device, path, errors| check_device(device, own_nodes, path, errors));
     if devices.len() <= most {
         check_unique(devices, |device| device.name.clone(), &at, errors);
     }
     let (at, sets) = (path.child("sharedCounters"), spec.shared_counters.as_deref().unwrap_or_default());
-    check_items(sets, MOST_COUNTER_SETS, &at, errors, |set: &CounterSet, path, errors| {
+    check_items(sets, MAX_COUNTER_SETS, &at, errors, |set: &CounterSet, path, errors| {
         check_counters("name", &set.name, &set.counters, path, errors);
     });
-    if sets.len() <= MOST_COUNTER_SETS {
+    if sets.len() <= MAX_COUNTER_SETS {
         check_unique(sets, |set| set.name.clone(), &at, errors);
     }
 }
@@ -72,7 +72,7 @@ fn check_device(device: &Device, own_nodes: bool, path: &FieldPath, errors: &mut
     let total = attributes.clone().count() + device.capacity.as_ref().map_or(0, BTreeMap::len);
     let values: usize = attributes.clone().map(|(_, value)| count_values(value).max(1)).sum();
     for (count, most, items) in
-        [(total, MOST_ATTRIBUTES, "attributes and capacities"), (values, MOST_ATTRIBUTE_VALUES, "attribute values")]
+        [(total, MAX_ATTRIBUTES, "attributes and capacities"), (values, MAX_ATTRIBUTE_VALUES, "attribute values")]
     {
         if count > most {
             errors.invalid(path, json!(count), &format!("the total number of {items} must not exceed {most}"));
@@ -89,11 +89,11 @@ fn check_device(device: &Device, own_nodes: bool, path: &FieldPath, errors: &mut
         capacity_policy::check(capacity, device.allow_multiple_allocations == Some(true), &path, errors);
     }
     let taints = device.taints.as_deref().unwrap_or_default();
-    check_items(taints, MOST_TAINTS, &path.child("taints"), errors, |taint: &DeviceTaint, path, errors| {
+    check_items(taints, MAX_TAINTS, &path.child("taints"), errors, |taint: &DeviceTaint, path, errors| {
         check_taint(&taint.key, taint.value.as_deref(), &taint.effect, path, errors);
     });
     let (at, uses) = (path.child("consumesCounters"), device.consumes_counters.as_deref().unwrap_or_default());
-    check_items(uses, MOST_CONSUMPTIONS, &at, errors, |used: &DeviceCounterConsumption, path, errors| {
+    check_items(uses, MAX_CONSUMPTIONS, &at, errors, |used: &DeviceCounterConsumption, path, errors| {
         check_counters("counterSet", &used.counter_set, &used.counters, path, errors);
     });
     check_unique(uses, |used| used.counter_set.clone(), &at, errors);
@@ -123,8 +123,8 @@ fn check_attribute(value: &DeviceAttribute, path: &FieldPath, errors: &mut Field
         if is_version && VERSION.as_ref().is_some_and(|version| !version.is_match(text)) {
             errors.invalid(&path, text, "must be a string compatible with semver.org spec 2.0.0");
         }
-        if text.len() > MOST_VALUE_BYTES {
-            errors.too_long(&path, MOST_VALUE_BYTES);
+        if text.len() > MAX_VALUE_BYTES {
+            errors.too_long(&path, MAX_VALUE_BYTES);
         }
     }
     let scalars = [value.bool.is_some(), value.int.is_some(), value.string.is_some(), value.version.is_some()];
@@ -151,7 +151,7 @@ fn check_counters(
     let path = path.child("counters");
     match counters.len() {
         0 => errors.required(&path, ""),
-        count if count > MOST_COUNTERS => errors.too_many(&path, count, MOST_COUNTERS),
+        count if count > MAX_COUNTERS => errors.too_many(&path, count, MAX_COUNTERS),
         _ => counters.keys().for_each(|name| check_label(name, &path.key(name), errors)),
     }
 }

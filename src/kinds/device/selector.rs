@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Maximum cost of the evaluation for one device (`CELSelectorExpressionMaxCost`).
-const MOST_COST: u64 = 1_000_000;
+const MAX_COST: u64 = 1_000_000;
 
 fn declarations() -> Declarations {
     Declarations::default().declare("device", Type::Dyn)
@@ -65,7 +65,7 @@ impl DeviceSelection {
         let fields = fields.into_iter().map(|(name, value)| (MapKey::String(name.into()), value)).collect();
         let mut context = Context::default();
         context.bind("device", Value::Map(Map::Owned(Arc::new(fields))));
-        let outcome = context.evaluate(&self.program, MOST_COST);
+        let outcome = context.evaluate(&self.program, MAX_COST);
         let result = outcome.result.map_err(|error| error.to_string())?;
         let is_selected =
             result.as_bool().ok_or_else(|| format!("expression returned {}, not a bool", result.type_name()))?;

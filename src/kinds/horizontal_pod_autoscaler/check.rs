@@ -8,8 +8,8 @@ use k8s_openapi::api::autoscaling::v2::{
 };
 use serde_json::json;
 
-const MOST_PERIOD_SECONDS: i32 = 1800;
-const MOST_WINDOW_SECONDS: i32 = 3600;
+const MAX_PERIOD_SECONDS: i32 = 1800;
+const MAX_WINDOW_SECONDS: i32 = 3600;
 
 /// Checks a spec.
 pub fn check_spec(
@@ -199,8 +199,8 @@ fn check_rules(rules: &HPAScalingRules, path: &FieldPath, errors: &mut FieldErro
         Some(seconds) if seconds < 0 => {
             errors.invalid(&window, seconds, "must be greater than or equal to zero");
         }
-        Some(seconds) if seconds > MOST_WINDOW_SECONDS => {
-            errors.invalid(&window, seconds, &format!("must be less than or equal to {MOST_WINDOW_SECONDS}"));
+        Some(seconds) if seconds > MAX_WINDOW_SECONDS => {
+            errors.invalid(&window, seconds, &format!("must be less than or equal to {MAX_WINDOW_SECONDS}"));
         }
         _ => {}
     }
@@ -223,8 +223,8 @@ fn check_rules(rules: &HPAScalingRules, path: &FieldPath, errors: &mut FieldErro
         if policy.period_seconds <= 0 {
             errors.invalid(&path.child("periodSeconds"), policy.period_seconds, "must be greater than zero");
         }
-        if policy.period_seconds > MOST_PERIOD_SECONDS {
-            let detail = format!("must be less than or equal to {MOST_PERIOD_SECONDS}");
+        if policy.period_seconds > MAX_PERIOD_SECONDS {
+            let detail = format!("must be less than or equal to {MAX_PERIOD_SECONDS}");
             errors.invalid(&path.child("periodSeconds"), policy.period_seconds, &detail);
         }
     }

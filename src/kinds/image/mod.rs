@@ -20,7 +20,7 @@ pub const KIND: Kind =
     Kind { namespaced: false, ..Kind::new::<Image>(RESOURCE, "v1alpha1", "Image", &view::image::VIEW) };
 
 /// Maximum number of entries of `programs`, `path` and `volumes`, which every start looks for or mounts.
-const MOST_PLACES: usize = 32;
+const MAX_PLACES: usize = 32;
 
 /// The resource's name.
 pub const RESOURCE: &str = "images.kloop.dev";
@@ -279,8 +279,8 @@ impl Image {
             [("programs", &self.spec.programs), ("path", &self.spec.path), ("volumes", &self.spec.volumes)]
         {
             let count = list.as_ref().map_or(0, Vec::len);
-            if count > MOST_PLACES {
-                errors.too_many(&path.child(field), count, MOST_PLACES);
+            if count > MAX_PLACES {
+                errors.too_many(&path.child(field), count, MAX_PLACES);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
-const MOST_RULES: usize = 20;
+const MAX_RULES: usize = 20;
 const MESSAGE_POLICIES: [&str; 2] = ["FallbackToLogsOnError", "File"];
 
 /// Checks the containers of a pod.
@@ -75,8 +75,8 @@ fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErro
         _ => {}
     }
     let path = path.child("restartPolicyRules");
-    if rules.len() > MOST_RULES {
-        errors.too_many(&path, rules.len(), MOST_RULES);
+    if rules.len() > MAX_RULES {
+        errors.too_many(&path, rules.len(), MAX_RULES);
     }
     for (index, rule) in rules.iter().enumerate() {
         let path = path.index(index);

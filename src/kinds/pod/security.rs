@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1::{
 };
 use std::collections::BTreeSet;
 
-const MOST_ID: i64 = 2_147_483_647;
-const MOST_PROFILE_BYTES: usize = 4095;
+const MAX_ID: i64 = 2_147_483_647;
+const MAX_PROFILE_BYTES: usize = 4095;
 const SYSCTL: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 fn check_id(id: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(id) = id {
-        errors.each_invalid(path, id, names::in_range(id, 0, MOST_ID));
+        errors.each_invalid(path, id, names::in_range(id, 0, MAX_ID));
     }
 }
 
@@ -67,7 +67,7 @@ fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, errors: 
             errors.invalid(&at, name, "must not be padded with whitespace");
         }
         ("Localhost", None | Some("")) => errors.required(&at, "must be set when AppArmor type is Localhost"),
-        ("Localhost", Some(name)) if name.len() > MOST_PROFILE_BYTES => errors.too_long(&at, MOST_PROFILE_BYTES),
+        ("Localhost", Some(name)) if name.len() > MAX_PROFILE_BYTES => errors.too_long(&at, MAX_PROFILE_BYTES),
         ("RuntimeDefault" | "Unconfined", Some(name)) => {
             errors.invalid(&at, name, "can only be set when AppArmor type is Localhost");
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum number of kinds that one rule makes a policy be checked against.
-const MOST_KINDS: usize = 10;
+const MAX_KINDS: usize = 10;
 
 /// Group, version and kind.
 pub type GroupVersionKind = (String, String, String);
@@ -98,7 +98,7 @@ fn matched_kinds(spec: &Value, schemas: &dyn SchemaSource) -> BTreeSet<GroupVers
                 kinds.insert((group.to_owned(), version.to_owned(), kind));
                 count += 1;
             }
-            if count == MOST_KINDS {
+            if count == MAX_KINDS {
                 return kinds;
             }
         }

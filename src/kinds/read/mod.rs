@@ -62,9 +62,9 @@ impl UnknownField {
 }
 
 /// Maximum number of reported unknown fields of one body (sigs.k8s.io/json drops further strict errors).
-const MOST_UNKNOWN: usize = 100;
+const MAX_UNKNOWN: usize = 100;
 /// Maximum length of a name to compare with known fields, all of which are much shorter; comparing long names is slow.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_LENGTH: usize = 100;
 
 /// Receives each unknown field.
 pub struct UnknownFieldSink<'u> {
@@ -79,7 +79,7 @@ impl<'u> UnknownFieldSink<'u> {
     }
 
     fn report(&self, field: impl FnOnce() -> UnknownField) {
-        if self.reported.get() < MOST_UNKNOWN {
+        if self.reported.get() < MAX_UNKNOWN {
             self.reported.set(self.reported.get() + 1);
             (self.callback.borrow_mut())(field());
         }
@@ -390,7 +390,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         self.unknown.report(|| {
             let nearest = match self.at {
-                PathStep::Field { known, name, .. } if name.len() <= LONGEST_NAME => nearest(name, known),
+                PathStep::Field { known, name, .. } if name.len() <= MAX_NAME_LENGTH => nearest(name, known),
                 _ => None,
             };
             UnknownField { path: self.at.path(), nearest }

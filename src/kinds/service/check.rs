@@ -10,7 +10,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 const KUBELET_PORT: i32 = 10_250;
-const MOST_AFFINITY_SECONDS: i32 = 86_400;
+const MAX_AFFINITY_SECONDS: i32 = 86_400;
 
 const PORT: &[GoField] = &[
     ("Name", "name", GoShape::Text),
@@ -157,9 +157,9 @@ fn check_affinity(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors
             let path = config.child("clientIP").child("timeoutSeconds");
             match client.and_then(|client| client.timeout_seconds) {
                 None => errors.required(&config, "when session affinity type is ClientIP"),
-                Some(seconds) if (1..=MOST_AFFINITY_SECONDS).contains(&seconds) => {}
+                Some(seconds) if (1..=MAX_AFFINITY_SECONDS).contains(&seconds) => {}
                 Some(seconds) => {
-                    let detail = format!("must be greater than 0 and less than {MOST_AFFINITY_SECONDS}");
+                    let detail = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
                     errors.invalid(&path, seconds, &detail);
                 }
             }

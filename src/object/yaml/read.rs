@@ -25,7 +25,7 @@ const MAP: usize = FIRST * (size_of::<String>() + size_of::<Value>());
 const ENTRY: usize = 72;
 /// Maximum length of a key. go-yaml does not limit keys on one line, and JSON's keys may be long. But the parser
 /// buffers tokens of a hundred bytes each until a key ends, and a bracket may also begin a key.
-const LONGEST_KEY: usize = 64 * 1024;
+const MAX_KEY_LENGTH: usize = 64 * 1024;
 const MAX_DUPLICATES: usize = 100;
 const MAX_REPAIRS: usize = 16;
 
@@ -196,7 +196,7 @@ impl<'a> YamlReader<'a> {
     }
 
     fn run(&mut self) -> Result<(), ReadFailure> {
-        let options = granit_parser::options! { simple_key_max_lookahead: LONGEST_KEY };
+        let options = granit_parser::options! { simple_key_max_lookahead: MAX_KEY_LENGTH };
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, span) = event.map_err(|error| self.failure(&error))?;
             self.event(event, span)?;

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 /// Levels that are entered at most. Each takes some memory, and a pod chooses how many there are.
-const DEEPEST: usize = 65_536;
+const MAX_DEPTH: usize = 65_536;
 /// Bytes of one read of a folder's entries. Names of its subfolders are kept until they are entered, at most as many bytes.
 const BLOCK: usize = 8 * 1024;
 /// As [`BLOCK`], below [`SHALLOW`] levels, so that all levels together stay small. The longest entry has 280 bytes.
@@ -53,7 +53,7 @@ impl Cursor {
 
     /// Enters a subfolder. `EXDEV` for a mount that is to be skipped, `ENAMETOOLONG` below 65,536 levels.
     fn enter(&mut self, name: &CStr) -> Result<()> {
-        if self.above.len() >= DEEPEST {
+        if self.above.len() >= MAX_DEPTH {
             return Err(Errno::NAMETOOLONG);
         }
         let inner = open_folder(&self.at, name)?;

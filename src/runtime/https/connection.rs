@@ -22,11 +22,11 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
 /// Maximum number of requests that one server gets at the same time.
-const MOST_PER_SERVER: usize = 64;
+const MAX_PER_SERVER: usize = 64;
 /// Maximum number of idle connections to one server.
-const MOST_IDLE: usize = 8;
+const MAX_IDLE: usize = 8;
 /// Number of servers whose connections and authorities are remembered; all are forgotten when there are more.
-const MOST_SERVERS: usize = 256;
+const MAX_SERVERS: usize = 256;
 
 /// Identity of a server, whose requests share connections: host, port, address and authorities.
 type Server = (String, u16, Option<SocketAddr>, Option<Arc<[u8]>>);
@@ -68,13 +68,13 @@ impl ConnectionPool {
     fn server(&self, target: &HttpsTarget) -> Arc<ServerConnections> {
         let key = (target.host.clone(), target.port, target.place, target.authorities.clone());
         let mut servers = lock(&self.servers);
-        if servers.len() >= MOST_SERVERS && !servers.contains_key(&key) {
+        if servers.len() >= MAX_SERVERS && !servers.contains_key(&key) {
             servers.clear();
         }
         let authorities = target.authorities.as_deref();
         let open = || {
             let tls = Trust::new(authorities).and_then(|trust| trust.connector(&[]));
-            Arc::new(ServerConnections { tls, idle: Mutex::default(), turns: Semaphore::new(MOST_PER_SERVER) })
+            Arc::new(ServerConnections { tls, idle: Mutex::default(), turns: Semaphore::new(MAX_PER_SERVER) })
         };
         servers.entry(key).or_insert_with(open).clone()
     }
@@ -110,7 +110,7 @@ impl ServerConnections {
             }
         })?;
         let mut idle = lock(&self.idle);
-        if idle.len() < MOST_IDLE {
+        if idle.len() < MAX_IDLE {
             idle.push(sender);
         }
         Ok(HttpsReply { status, body: body.to_bytes().into() })

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Maximum number of requests that a client makes at the same time or keeps waiting.
-const MOST_REQUESTS: usize = 1024;
+const MAX_REQUESTS: usize = 1024;
 
 /// The server and the path of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +89,7 @@ fn start() -> std::io::Result<UnboundedSender<(HttpsPost, ReplyHandler)>> {
 /// Makes requests until the client is dropped.
 async fn run(mut requests: UnboundedReceiver<(HttpsPost, ReplyHandler)>) {
     let connections = Arc::new(ConnectionPool::default());
-    let places = Arc::new(tokio::sync::Semaphore::new(MOST_REQUESTS));
+    let places = Arc::new(tokio::sync::Semaphore::new(MAX_REQUESTS));
     while let Some((post, done)) = requests.recv().await {
         let Ok(place) = places.clone().try_acquire_owned() else {
             done(Err("too many requests wait for webhooks".to_owned()));

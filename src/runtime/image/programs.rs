@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 /// Folders in which Debian and others install servers; PATH in containers includes them.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// Maximum number of entries of a folder that are compared with a pattern.
-const MOST_ENTRIES: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 /// Maximum number of folders that one pattern may match.
-const MOST_FOLDERS: usize = 16;
+const MAX_FOLDERS: usize = 16;
 
 /// Appends the folders of system programs to a PATH.
 pub fn with_system_folders(path: &str) -> String {
@@ -34,7 +34,7 @@ fn folders_of(name: &str) -> Vec<PathBuf> {
         found = if part.contains('*') {
             let mut all: Vec<PathBuf> = found.iter().flat_map(|folder| entries(folder, part)).collect();
             all.sort_by_cached_key(|folder| std::cmp::Reverse(version(folder)));
-            all.truncate(MOST_FOLDERS);
+            all.truncate(MAX_FOLDERS);
             all
         } else {
             found.into_iter().map(|folder| folder.join(part)).collect()
@@ -46,7 +46,7 @@ fn folders_of(name: &str) -> Vec<PathBuf> {
 
 /// Returns the entries of a folder whose names match a pattern.
 fn entries(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let all = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let all = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
     let named = all.filter(|entry| entry.file_name().to_str().is_some_and(|name| glob(pattern, name)));
     named.map(|entry| entry.path()).collect()
 }

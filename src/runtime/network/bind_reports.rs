@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Maximum number of ports bound elsewhere to report in that time: clients of RPC bind a new one for each connection (bindresvport(3)).
-const MOST_MOVED: usize = 8;
+const MAX_MOVED: usize = 8;
 
 /// The result of a bind, by which reports are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ impl RecentBinds {
     pub fn is_news(&mut self, result: BindResult, now: Instant) -> bool {
         self.0.retain(|_, told| now.duration_since(*told) < QUIET);
         let moved = self.0.keys().filter(|told| told.is_bound).count();
-        !(self.0.contains_key(&result) || result.is_bound && moved >= MOST_MOVED)
+        !(self.0.contains_key(&result) || result.is_bound && moved >= MAX_MOVED)
     }
 
     /// Notes that a result was reported.
@@ -59,7 +59,7 @@ mod tests {
         assert!(!is_news(53, false, false, 59));
         assert!(is_news(53, false, false, 62));
         let moved = (600..620).filter(|port| is_news(*port, false, true, 62)).count();
-        assert_eq!(moved, MOST_MOVED);
+        assert_eq!(moved, MAX_MOVED);
         assert!(is_news(700, false, false, 62), "failures are not counted");
         assert!(is_news(620, false, true, 123));
     }

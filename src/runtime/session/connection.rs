@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A shim that has not read a request within this time is stopped or frozen.
 const SHIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest pause between checks whether it has.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the shim of a pod.
 pub struct ShimConnection {
@@ -40,7 +40,7 @@ impl ShimConnection {
                 }
                 // The shim's accept queue is full.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
-                    std::thread::sleep(LONGEST_PAUSE);
+                    std::thread::sleep(MAX_PAUSE);
                 }
                 shim => {
                     let mut shim = shim?;
@@ -97,7 +97,7 @@ impl ShimConnection {
                 // The shim has answered or exited: reading its answers shows which.
                 found => return found.map(|_| ()).map_err(io::Error::from),
             }
-            pause = LONGEST_PAUSE.min(pause * 2);
+            pause = MAX_PAUSE.min(pause * 2);
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ const DENIED: usize = 64;
 /// First and longest pause between checks of killed processes that still exist. The exit of each wakes the shim anyway; a thousand shims
 /// that check all the time would slow the kernel down in ending them.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_KILL_PAUSE: Duration = Duration::from_millis(320);
+const MAX_KILL_PAUSE: Duration = Duration::from_millis(320);
 
 /// Runs the shim of the pod whose folder is the working folder, in a process of its own.
 fn serve(leader: OwnedFd, base_mounts: BaseMountsState) -> io::Result<()> {
@@ -208,7 +208,7 @@ impl Shim {
             }
             self.report_denials();
             self.report_binds();
-            self.kill_pause = if self.is_killing() { LONGEST_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
+            self.kill_pause = if self.is_killing() { MAX_KILL_PAUSE.min(self.kill_pause * 2) } else { KILL_PAUSE };
             self.reap_children();
             self.meet_deadlines();
             self.check_stops();

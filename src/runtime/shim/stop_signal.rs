@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Pause between the first two checks; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Longest pause between two checks: a process that waits for signals on purpose is checked until the end of its grace period.
-const LONGEST_PAUSE: Duration = Duration::from_millis(256);
+const MAX_PAUSE: Duration = Duration::from_millis(256);
 
 /// Number of checks for which a running thread counts as one that may wait for the signal. They take a quarter of a second; after that, a
 /// process that never sleeps is killed.
@@ -90,7 +90,7 @@ impl LiveContainer {
             return;
         }
         let pid = self.process.pid;
-        let pause = LONGEST_PAUSE.min(stop.pause * 2);
+        let pause = MAX_PAUSE.min(stop.pause * 2);
         // A program that caught the signal may take its handler away and clean up: only another program is a new case.
         let is_open = stop.is_blocked || running_program(pid) != stop.program;
         match delivery(pid, stop.signal) {
@@ -98,7 +98,7 @@ impl LiveContainer {
             Delivery::Unclear if is_open && stop.doubts == 0 => self.end_for(stop.signal),
             Delivery::Normal if is_open && !is_pending(pid, stop.signal) => self.send_stop(stop.signal, pause),
             // After half a second without a change the program has the signal.
-            found if is_open || stop.pause < LONGEST_PAUSE => {
+            found if is_open || stop.pause < MAX_PAUSE => {
                 let doubts = stop.doubts - u32::from(found == Delivery::Unclear && stop.doubts > 0);
                 self.sent_stop = Some(SentStop { is_blocked: is_open, doubts, pause, next_look: now + pause, ..stop });
             }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Maximum number of parsed slices that are kept.
-const MOST_SLICES: usize = 4096;
+const MAX_SLICES: usize = 4096;
 
 /// Identity of a device: driver, pool and name.
 pub type DeviceId = (String, String, String);
@@ -50,7 +50,7 @@ struct SliceCache(LruCache<Key, (String, i64, Arc<ResourceSliceSpec>)>);
 
 impl Default for SliceCache {
     fn default() -> SliceCache {
-        SliceCache(LruCache::new(MOST_SLICES))
+        SliceCache(LruCache::new(MAX_SLICES))
     }
 }
 

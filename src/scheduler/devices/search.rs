@@ -14,11 +14,11 @@ use k8s_openapi::api::resource::v1::{
 use std::collections::HashMap;
 
 /// Maximum number of devices that one claim gets (`AllocationResultsMaxSize`).
-const MOST_RESULTS: usize = 32;
+const MAX_RESULTS: usize = 32;
 /// Maximum number of tried devices for one node.
-const MOST_STEPS: usize = 50_000;
+const MAX_STEPS: usize = 50_000;
 /// Maximum cost of all selectors for one node.
-const MOST_COST: u64 = 20_000_000;
+const MAX_COST: u64 = 20_000_000;
 
 /// A device that was chosen for a request.
 #[derive(Clone, Copy)]
@@ -161,12 +161,12 @@ impl<'a> Search<'a> {
     /// Chooses a candidate if that is possible beside those that were chosen already.
     fn choose(&mut self, claim: usize, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
         self.steps += 1;
-        if self.steps > MOST_STEPS {
-            return Err(format!("no devices were found for the claims within {MOST_STEPS} steps"));
+        if self.steps > MAX_STEPS {
+            return Err(format!("no devices were found for the claims within {MAX_STEPS} steps"));
         }
         let Candidate { pool, slice, device } = self.candidates[index];
         let choice = ChosenDevice { wanted, pool, slice, device };
-        let fits = self.chosen[claim].len() < MOST_RESULTS
+        let fits = self.chosen[claim].len() < MAX_RESULTS
             && self.is_available(claim, &choice)
             && self.is_match(wanted, index)?
             && self.has_capacity(&choice)
@@ -192,7 +192,7 @@ impl<'a> Search<'a> {
             let (is_selected, cost) = evaluated.map_err(|why| format!("{place}: CEL runtime error: {why}"))?;
             is_match = is_selected;
             self.cost = self.cost.saturating_add(cost);
-            if self.cost > MOST_COST {
+            if self.cost > MAX_COST {
                 return Err(format!("{place}: the selectors cost too much for the devices of this node"));
             }
             if !is_match {

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Maximum number of events that wait to be written.
 const WAITING: usize = 10_000;
 /// Size of a file at which the next one begins, and the number of files that are kept beside it.
-const LARGEST: u64 = 100 << 20;
+const MAX_FILE_BYTES: u64 = 100 << 20;
 const KEPT: usize = 10;
 /// Time for the last events when the server ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl AuditLog {
     /// Opens the log, which is continued, and starts its thread.
     pub fn open(path: &Path, policy: AuditPolicy) -> Result<AuditLog> {
         let counts = Arc::new(AuditCounts::default());
-        let file = LogFile::open(path, LARGEST, KEPT)
+        let file = LogFile::open(path, MAX_FILE_BYTES, KEPT)
             .map_err(|error| anyhow::anyhow!("cannot write {}: {}", path.display(), io_error_text(error)))?;
         let (queue, entries) = sync_channel(WAITING);
         let own = counts.clone();

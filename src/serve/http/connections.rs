@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::task::{AbortHandle, JoinHandle};
 
 /// Maximum number of connections of unauthenticated clients, which also is at most a quarter of all.
-const MOST_UNKNOWN: usize = 128;
+const MAX_UNKNOWN: usize = 128;
 
 /// A client, for shares: who it is, and where its connection comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ pub struct ActiveRequest(Arc<Connection>);
 impl Connections {
     /// Makes a registry for at most this many connections, authenticated or not.
     pub fn new(most: usize) -> Arc<Connections> {
-        let most_unknown = MOST_UNKNOWN.min(most / 4).max(1);
+        let most_unknown = MAX_UNKNOWN.min(most / 4).max(1);
         let most_authenticated = most.saturating_sub(most_unknown).max(1);
         Arc::new(Connections {
             most_unknown,
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn oldest_unknown_connection_is_closed_when_there_are_too_many() {
         let (all, runtime) = (Connections::new(1000), runtime());
-        let mut kept: Vec<_> = (0..MOST_UNKNOWN).map(|_| open(&runtime, &all, NEIGHBOUR)).collect();
+        let mut kept: Vec<_> = (0..MAX_UNKNOWN).map(|_| open(&runtime, &all, NEIGHBOUR)).collect();
         kept[0].connection.mark_authenticated("ann").unwrap();
         kept.push(open(&runtime, &all, NEIGHBOUR));
         assert!(ended(&runtime, &kept).is_empty());
@@ -310,10 +310,10 @@ mod tests {
     fn peer_with_many_unknown_connections_loses_its_own() {
         let (all, runtime) = (Connections::new(1000), runtime());
         let mut few = vec![open(&runtime, &all, OTHER)];
-        let many: Vec<_> = (0..2 * MOST_UNKNOWN).map(|_| open(&runtime, &all, NEIGHBOUR)).collect();
+        let many: Vec<_> = (0..2 * MAX_UNKNOWN).map(|_| open(&runtime, &all, NEIGHBOUR)).collect();
         few.push(open(&runtime, &all, OTHER));
         assert!(ended(&runtime, &few).is_empty(), "the oldest connection belongs to another peer");
-        assert_eq!(ended(&runtime, &many).len(), MOST_UNKNOWN + 2);
+        assert_eq!(ended(&runtime, &many).len(), MAX_UNKNOWN + 2);
     }
 
     #[test]

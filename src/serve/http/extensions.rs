@@ -41,9 +41,9 @@ const AGAIN_UNAVAILABLE: Duration = Duration::from_secs(2);
 /// Time limit of a question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of a document.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of resources of a version that discovery shows.
-const MOST_RESOURCES: usize = 2000;
+const MAX_RESOURCES: usize = 2000;
 /// Lifetime of the client certificate of this server in seconds, and the time after which a new one is issued.
 const CERTIFICATE: i64 = 365 * 24 * 3600;
 const RENEWAL: Duration = Duration::from_secs(24 * 3600);
@@ -205,7 +205,7 @@ async fn ask(shared: &Arc<ServerState>, extension: Extension, server: ExtensionS
 
 fn read_resources(body: &[u8]) -> Vec<Value> {
     let list: Value = serde_json::from_slice(body).unwrap_or_default();
-    list["resources"].as_array().into_iter().flatten().take(MOST_RESOURCES).cloned().collect()
+    list["resources"].as_array().into_iter().flatten().take(MAX_RESOURCES).cloned().collect()
 }
 
 /// Returns the hash of a version's OpenAPI document in version 3.
@@ -252,7 +252,7 @@ async fn get(
         set_headers(request.headers_mut(), &user);
         let response = sender.send_request(request).await.map_err(failed)?;
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MOST_BYTES).collect().await.map_err(|error| error.to_string())?;
+        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await.map_err(|error| error.to_string())?;
         Ok((status, body.to_bytes().to_vec()))
     };
     let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 /// Maximum number of requests of one client that wait.
-const MOST_QUEUED: usize = 1000;
+const MAX_QUEUED: usize = 1000;
 
 /// Turns for work of which a limited number is done at the same time.
 pub struct FairTurns(Mutex<Queues>);
@@ -35,7 +35,7 @@ impl FairTurns {
 
     /// Waits for a turn. An error is the answer when too many requests of the client wait already.
     pub async fn wait_for(self: &Arc<FairTurns>, client: &Arc<Client>) -> Result<FairTurn, Status> {
-        self.join(client, MOST_QUEUED)?.wait().await
+        self.join(client, MAX_QUEUED)?.wait().await
     }
 
     /// Like [`FairTurns::wait_for`], for work that has begun and is not refused any more.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn queue(turns: &Arc<FairTurns>, user: &str) -> Receiver<FairTurn> {
-        match turns.join(&client(user), MOST_QUEUED) {
+        match turns.join(&client(user), MAX_QUEUED) {
             Ok(Place::Queue(told)) => told,
             _ => panic!("{user} does not wait"),
         }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn clients_take_turns_in_rotation() {
         let turns = FairTurns::new(1);
-        let Ok(Place::Turn(held)) = turns.join(&client("ann"), MOST_QUEUED) else { panic!("it is not free") };
+        let Ok(Place::Turn(held)) = turns.join(&client("ann"), MAX_QUEUED) else { panic!("it is not free") };
         let mut waiting: Vec<_> = ["ann", "ann", "ann", "bob", "bob"].iter().map(|user| queue(&turns, user)).collect();
         let mut held = Some(held);
         for next in [0, 3, 1, 4, 2] {
@@ -157,13 +157,13 @@ mod tests {
             assert_eq!(got, [next]);
         }
         drop(held);
-        assert!(matches!(turns.join(&client("bob"), MOST_QUEUED), Ok(Place::Turn(_))), "it is free again");
+        assert!(matches!(turns.join(&client("bob"), MAX_QUEUED), Ok(Place::Turn(_))), "it is free again");
     }
 
     #[test]
     fn turn_of_an_ended_request_goes_to_the_next() {
         let turns = FairTurns::new(1);
-        let Ok(Place::Turn(held)) = turns.join(&client("ann"), MOST_QUEUED) else { panic!("it is not free") };
+        let Ok(Place::Turn(held)) = turns.join(&client("ann"), MAX_QUEUED) else { panic!("it is not free") };
         let (ended, told, mut last) = (queue(&turns, "ann"), queue(&turns, "bob"), queue(&turns, "ann"));
         drop(ended);
         drop(held);
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn queue_of_a_client_has_a_bound() {
         let turns = FairTurns::new(0);
-        let waiting: Vec<_> = (0..MOST_QUEUED).map(|_| queue(&turns, "ann")).collect();
-        assert!(turns.join(&client("ann"), MOST_QUEUED).is_err_and(|status| status.code() == 429));
+        let waiting: Vec<_> = (0..MAX_QUEUED).map(|_| queue(&turns, "ann")).collect();
+        assert!(turns.join(&client("ann"), MAX_QUEUED).is_err_and(|status| status.code() == 429));
         assert!(turns.join(&client("ann"), usize::MAX).is_ok(), "work that has begun is not refused");
         drop((waiting, queue(&turns, "bob")));
     }

@@ -48,7 +48,7 @@ pub enum Access {
 }
 
 /// Maximum length of a service account's token that is verified.
-const LONGEST_TOKEN: usize = 16 << 10;
+const MAX_TOKEN_LENGTH: usize = 16 << 10;
 
 impl AccessGuard {
     /// Replaces the path of this server by the path of the API that is meant; an unknown one where there is none.
@@ -125,7 +125,7 @@ fn shows_account_token(headers: &HeaderMap) -> bool {
     let shown =
         headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|words| words.split_once(' '));
     shown.is_some_and(|(scheme, token)| {
-        let is_account = || token.len() <= LONGEST_TOKEN && token.matches('.').count() == 2;
+        let is_account = || token.len() <= MAX_TOKEN_LENGTH && token.matches('.').count() == 2;
         scheme.eq_ignore_ascii_case("bearer") && (is_account() || bootstrap::split(token.trim()).is_some())
     })
 }

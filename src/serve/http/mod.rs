@@ -91,7 +91,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for a client to authenticate, from its connection on.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections, which also is at most a quarter of this process's descriptors, because pods need some.
-const MOST_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: usize = 4096;
 /// Maximum number of concurrent requests.
 const MAX_REQUESTS: usize = 16;
 /// Maximum number of concurrent requests of unauthenticated clients.
@@ -104,7 +104,7 @@ const MAX_DOCUMENT_REQUESTS: usize = 2;
 const MAX_LIST_THREADS: usize = 4;
 /// Maximum number of headers of a request, such as those that name the groups of an impersonated user. The table for them is filled anew for
 /// each request.
-const MOST_HEADERS: usize = 256;
+const MAX_HEADERS: usize = 256;
 /// Size of the cache of each connection to the state that only reads: the system keeps the file in memory, too.
 const CACHE: usize = 2 << 20;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
@@ -114,7 +114,7 @@ const UNREAD: usize = 256 << 10;
 /// Time for running requests when the server ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a body in bytes, as in Kubernetes.
-const LARGEST: usize = yaml::MAX_BYTES;
+const MAX_BODY_BYTES: usize = yaml::MAX_BYTES;
 /// The writer's name in the log of the store.
 const ACTOR: &str = "serve";
 /// The first byte of a TLS handshake.
@@ -227,7 +227,7 @@ impl HttpServer {
 
 /// Accepts connections, each of which is a task of its own.
 fn accept_clients(listener: TcpListener, shared: Arc<ServerState>) -> JoinHandle<()> {
-    let connections = Connections::new(MOST_CONNECTIONS.min(descriptors::soft_limit() / 4));
+    let connections = Connections::new(MAX_CONNECTIONS.min(descriptors::soft_limit() / 4));
     let peers = Peers::open();
     tokio::spawn(accept(listener, move |client, from| {
         let _ = client.set_nodelay(true);
@@ -291,7 +291,7 @@ async fn serve_connection(
         Box::pin(server.serve_connection(TokioIo::new(stream), service))
     } else {
         let mut server = hyper::server::conn::http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_headers(MOST_HEADERS);
+        server.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_headers(MAX_HEADERS);
         Box::pin(server.serve_connection(TokioIo::new(stream), service).with_upgrades())
     };
     let mut conversation = pin!(conversation);
@@ -466,8 +466,8 @@ impl ServerState {
             measuring: FairTurns::new(MAX_MEASUREMENTS),
             documents: FairTurns::new(MAX_DOCUMENT_REQUESTS),
             extensions: Extensions::default(),
-            extension_requests: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
-            streams: Arc::new(Semaphore::new(streams::MOST_STREAMS.min(descriptors::soft_limit() / 16))),
+            extension_requests: Arc::new(Semaphore::new(streams::MAX_STREAMS.min(descriptors::soft_limit() / 16))),
+            streams: Arc::new(Semaphore::new(streams::MAX_STREAMS.min(descriptors::soft_limit() / 16))),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum number of buffers that are kept.
 const MAX_BUFFERS: usize = 16;
 /// Maximum size of a buffer that is kept; pieces with long objects are larger than usual.
-const LARGEST: usize = 1 << 20;
+const MAX_BUFFER_BYTES: usize = 1 << 20;
 
 /// Buffers that are not in use.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl PieceBuffers {
 
     fn give_back(&self, mut piece: Vec<u8>) {
         let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if unused.len() < MAX_BUFFERS && piece.capacity() <= LARGEST {
+        if unused.len() < MAX_BUFFERS && piece.capacity() <= MAX_BUFFER_BYTES {
             piece.clear();
             unused.push(piece);
         }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn few_buffers_of_usual_size_are_kept() {
         let buffers = Arc::new(PieceBuffers::default());
-        drop(buffers.make_bytes(vec![0; LARGEST + 1]));
+        drop(buffers.make_bytes(vec![0; MAX_BUFFER_BYTES + 1]));
         assert_eq!(buffers.take_buffer().capacity(), 0);
         drop((0..=MAX_BUFFERS).map(|_| buffers.make_bytes(vec![0; 8])).collect::<Vec<_>>());
         assert_eq!((0..=MAX_BUFFERS).filter(|_| buffers.take_buffer().capacity() > 0).count(), MAX_BUFFERS);

@@ -7,7 +7,7 @@ use super::client_certificate::ClientIdentity;
 use super::connections::Connection;
 use super::guard::{self, Access};
 use super::kubelet_guard::KubeletGuard;
-use super::{ClientFacts, LARGEST, REQUEST_TIMEOUT, ServerState};
+use super::{ClientFacts, MAX_BODY_BYTES, REQUEST_TIMEOUT, ServerState};
 use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::apiserver::tokens::bootstrap::authenticate_bootstrap;
 use crate::apiserver::tokens::keys::ClusterKeys;
@@ -24,7 +24,7 @@ use hyper::{HeaderMap, Uri, Version};
 use std::sync::Arc;
 
 /// Maximum size of a body that is read, whether it is kept or not.
-const MOST_DRAINED: usize = 16 << 20;
+const MAX_DRAINED: usize = 16 << 20;
 
 /// Returns a request without its body.
 pub fn read_head(head: &Parts) -> ApiRequest {
@@ -142,7 +142,7 @@ fn has_valid_escapes(path: &str) -> bool {
 /// Reads a body. One that is too large is refused at once in HTTP/1, and what the client still sends is dropped. In HTTP/2 it is read first,
 /// because clients take an answer before the end of what they send for a failure of the connection.
 async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
-    let most = if version == Version::HTTP_2 { MOST_DRAINED } else { LARGEST };
+    let most = if version == Version::HTTP_2 { MAX_DRAINED } else { MAX_BODY_BYTES };
     if body.size_hint().lower() > most as u64 {
         drain(body, version);
         return Err(too_large());
@@ -152,7 +152,7 @@ async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Stat
         let error = |error| Status::new(Reason::BadRequest, format!("error reading the body: {error}"));
         let Ok(data) = frame.map_err(error)?.into_data() else { continue };
         length += data.len();
-        if length <= LARGEST {
+        if length <= MAX_BODY_BYTES {
             bytes.extend_from_slice(&data);
         } else if length <= most {
             bytes = Vec::new();
@@ -161,7 +161,7 @@ async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Stat
             break;
         }
     }
-    if length > LARGEST { Err(too_large()) } else { Ok(bytes) }
+    if length > MAX_BODY_BYTES { Err(too_large()) } else { Ok(bytes) }
 }
 
 /// Reads the rest of a refused body for a while, beside the answer. A client of HTTP/1 that has not finished sending would find the connection
@@ -171,7 +171,7 @@ fn drain(mut body: Incoming, version: Version) {
         return;
     }
     tokio::spawn(tokio::time::timeout(REQUEST_TIMEOUT, async move {
-        let mut left = MOST_DRAINED;
+        let mut left = MAX_DRAINED;
         while let Some(Ok(frame)) = body.frame().await {
             let length = frame.data_ref().map_or(0, |data| data.len());
             match left.checked_sub(length) {
@@ -183,7 +183,7 @@ fn drain(mut body: Incoming, version: Version) {
 }
 
 fn too_large() -> Status {
-    Status::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {LARGEST}"))
+    Status::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {MAX_BODY_BYTES}"))
 }
 
 /// Returns the request with the user who makes it, if that user may: that of the client's certificate, the service account whose token

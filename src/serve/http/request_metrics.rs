@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const BUCKETS: [f64; 16] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 8.0, 15.0, 20.0, 30.0, 60.0];
 
 /// Maximum number of label combinations, because custom kinds are added and removed.
-const MOST_SERIES: usize = 2000;
+const MAX_SERIES: usize = 2000;
 
 /// Everything that is measured.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl RequestMetrics {
     /// Records the answer of a request.
     pub fn record(&self, request: &MeasuredRequest, labels: RequestLabels, code: u16) {
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_room = all.len() < MOST_SERIES || all.contains_key(&labels);
+        let is_room = all.len() < MAX_SERIES || all.contains_key(&labels);
         let labels = if is_room { labels } else { RequestLabels { verb: labels.verb, ..RequestLabels::default() } };
         let series = all.entry(labels).or_default();
         *series.codes.entry(code).or_default() += 1;
@@ -293,10 +293,10 @@ mod tests {
     fn number_of_series_has_a_bound() {
         let metrics = RequestMetrics::default();
         let started = metrics.begin("GET");
-        for number in 0..MOST_SERIES + 10 {
+        for number in 0..MAX_SERIES + 10 {
             let resource: &'static str = Box::leak(number.to_string().into_boxed_str());
             metrics.record(&started, RequestLabels { verb: "GET", resource, ..RequestLabels::default() }, 200);
         }
-        assert_eq!(metrics.series.lock().unwrap().len(), MOST_SERIES + 1);
+        assert_eq!(metrics.series.lock().unwrap().len(), MAX_SERIES + 1);
     }
 }

@@ -12,14 +12,14 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of requests that wait for webhooks.
-const MOST_WAITING: usize = 112;
+const MAX_WAITING: usize = 112;
 
 /// Returns the runtime of a server: the calling thread for connections, and threads for so many requests that work and for those that
 /// wait.
 pub fn make_runtime(working: usize) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(working + MOST_WAITING)
+        .max_blocking_threads(working + MAX_WAITING)
         .on_thread_start(use_mimalloc)
         .build()
 }
@@ -33,7 +33,7 @@ pub struct Turns {
 impl Turns {
     /// Lets so many threads work.
     pub fn new(count: usize) -> Turns {
-        Turns { working: FairTurns::new(count), waiting: Arc::new(Semaphore::new(MOST_WAITING)) }
+        Turns { working: FairTurns::new(count), waiting: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
     /// Waits for a turn of a client. An error is the answer when too many of its requests wait already.

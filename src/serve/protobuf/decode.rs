@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
 
 /// Maximum number of values in a body: objects made of them need no more memory than those of the largest JSON body.
-const MOST_VALUES: usize = 500_000;
+const MAX_VALUES: usize = 500_000;
 
 /// Reads the messages of one document.
 pub struct Decoder<'t> {
@@ -28,7 +28,7 @@ pub struct Decoder<'t> {
 impl<'t> Decoder<'t> {
     /// Makes a decoder for messages of this table.
     pub fn new(table: &'t MessageTable) -> Decoder<'t> {
-        Decoder { table, left: MOST_VALUES, depth: 0 }
+        Decoder { table, left: MAX_VALUES, depth: 0 }
     }
 
     /// Reads the fields of an object into it.
@@ -250,7 +250,7 @@ impl<'t> Decoder<'t> {
     }
 
     fn count_value(&mut self) -> Result<(), String> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| format!("exceeded {MOST_VALUES} values"))?;
+        self.left = self.left.checked_sub(1).ok_or_else(|| format!("exceeded {MAX_VALUES} values"))?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ const END: &str = "unexpected EOF";
 /// Maximum length of a varint, in bytes.
 const MAX_VARINT_BYTES: usize = 10;
 /// Maximum nesting of skipped groups; Kubernetes has none.
-const MOST_GROUPS: usize = 16;
+const MAX_GROUPS: usize = 16;
 
 /// Encoding of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl<'a> WireReader<'a> {
 
     /// Skips the value of an unknown field.
     pub fn skip(&mut self, wire: WireType) -> Result<(), String> {
-        self.skip_within(wire, MOST_GROUPS)
+        self.skip_within(wire, MAX_GROUPS)
     }
 
     fn skip_within(&mut self, wire: WireType, groups: usize) -> Result<(), String> {

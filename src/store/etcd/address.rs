@@ -14,7 +14,7 @@ const SCHEME: &str = "etcd://";
 const PORT: u16 = 2379;
 
 /// Maximum number of members, and of bytes of an address.
-const MOST_MEMBERS: usize = 16;
+const MAX_MEMBERS: usize = 16;
 const MAX_ADDRESS_BYTES: usize = 1024;
 
 /// The address of a state on etcd.
@@ -63,8 +63,8 @@ impl EtcdAddress {
         for host in hosts.split(',') {
             address.members.push(parse_member(host).ok_or_else(|| wrong(form()))?);
         }
-        if address.members.len() > MOST_MEMBERS {
-            return Err(wrong(format!("it names more than {MOST_MEMBERS} members")));
+        if address.members.len() > MAX_MEMBERS {
+            return Err(wrong(format!("it names more than {MAX_MEMBERS} members")));
         }
         address.prefix = format!("/{}", prefix.trim_matches('/'));
         if address.prefix == "/" {

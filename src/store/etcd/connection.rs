@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Maximum number of bytes of an answer, or of a message of a watch.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Bytes that a member may send before they are read.
 const WINDOW: u32 = 4 << 20;
@@ -203,8 +203,8 @@ impl EtcdStream {
         loop {
             if let Some(head) = self.pending.first_chunk::<5>() {
                 let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-                if length > MOST_BYTES {
-                    return Err(EtcdError::Unanswered(format!("its answer is longer than {MOST_BYTES} bytes")));
+                if length > MAX_BYTES {
+                    return Err(EtcdError::Unanswered(format!("its answer is longer than {MAX_BYTES} bytes")));
                 }
                 if self.pending.len() >= 5 + length {
                     let message = self.pending.split_to(5 + length);

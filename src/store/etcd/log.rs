@@ -29,14 +29,14 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Time in which a member has to answer about the leader's claim, which is renewed four times a second.
 const CLAIM_ATTEMPT: Duration = Duration::from_millis(400);
 
-/// Batches that are read at once, each of at most [`MOST_BYTES`].
+/// Batches that are read at once, each of at most [`MAX_BYTES`].
 const AT_ONCE: u64 = 16;
 
 /// Number of etcd's latest revisions whose history is kept at a compaction, for other programs that watch it.
 const KEPT_HISTORY: u64 = 10_000;
 
 /// Maximum length of a batch in bytes. etcd takes requests of 1.5 MiB by default.
-const MOST_BYTES: usize = (3 << 19) - 4096;
+const MAX_BYTES: usize = (3 << 19) - 4096;
 
 /// The log of a cluster.
 #[derive(Clone)]
@@ -170,9 +170,9 @@ impl SharedLog for EtcdLog {
     }
 
     fn append(&mut self, after: u64, id: u64, batch: &[u8], patience: Duration) -> Result<AppendOutcome, LogError> {
-        if batch.len() > MOST_BYTES {
+        if batch.len() > MAX_BYTES {
             return Err(LogError::Refused(format!(
-                "a change of {} bytes is more than etcd takes at once ({MOST_BYTES} bytes): make it in smaller parts",
+                "a change of {} bytes is more than etcd takes at once ({MAX_BYTES} bytes): make it in smaller parts",
                 batch.len()
             )));
         }

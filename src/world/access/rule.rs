@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 /// Maximum number of simple rules that rules are split into.
-const MOST_SIMPLE: usize = 10_000;
+const MAX_SIMPLE: usize = 10_000;
 /// The wildcard of verbs, groups and resources.
 const ALL: &str = "*";
 
@@ -80,7 +80,7 @@ impl AccessRule {
         let mut simple = Vec::new();
         for rule in rules {
             match rule.count_simple() {
-                count if simple.len().saturating_add(count) <= MOST_SIMPLE => simple.extend(rule.split()),
+                count if simple.len().saturating_add(count) <= MAX_SIMPLE => simple.extend(rule.split()),
                 _ => simple.push(rule.clone()),
             }
         }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Maximum number of policies and bindings that are kept.
-const MOST_KEPT: usize = 2000;
+const MAX_KEPT: usize = 2000;
 
 /// A policy.
 pub struct PolicyDefinition {
@@ -82,7 +82,7 @@ fn read(txn: &dyn Transaction, resource: Resource, parse: fn(&Object) -> Read) -
             None => {
                 let read = parse(&object()?);
                 let mut kept = kept();
-                if kept.len() >= MOST_KEPT {
+                if kept.len() >= MAX_KEPT {
                     kept.clear();
                 }
                 kept.insert(key, read.clone());

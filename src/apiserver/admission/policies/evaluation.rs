@@ -17,11 +17,11 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
 /// Maximum length of a computed message.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 /// Maximum length of the value of an annotation.
-const LONGEST_ANNOTATION: usize = 10 * 1024;
+const MAX_ANNOTATION_LENGTH: usize = 10 * 1024;
 /// Maximum number of failures in the audit log of one request.
-const MOST_FAILURES: usize = 50;
+const MAX_FAILURES: usize = 50;
 
 /// A refusal by a policy.
 pub struct Denial {
@@ -48,7 +48,7 @@ impl Findings {
     /// The annotations for the audit log.
     pub fn audit_annotations(&self) -> Vec<AuditAnnotation> {
         let computed = self.annotations.iter().map(|(key, values)| AuditAnnotation::new(key, values.join(", ")));
-        let failures = &self.failures[..self.failures.len().min(MOST_FAILURES)];
+        let failures = &self.failures[..self.failures.len().min(MAX_FAILURES)];
         let key = "validation.policy.admission.k8s.io/validation_failure";
         let failed = (!failures.is_empty()).then(|| AuditAnnotation::new(key, json!(failures).to_string()));
         computed.chain(failed).collect()
@@ -80,7 +80,7 @@ impl Findings {
     /// Takes the value of an annotation.
     fn take_annotation(&mut self, invocation: &Invocation, key: &str, value: &str) {
         let value = value.trim();
-        let value = &value[..value.floor_char_boundary(LONGEST_ANNOTATION)];
+        let value = &value[..value.floor_char_boundary(MAX_ANNOTATION_LENGTH)];
         if value.is_empty() {
             return;
         }
@@ -277,7 +277,7 @@ fn message(validation: &Validation, context: &Context, budget: &mut u64) -> Stri
     }
     if let Some(Ok(Value::String(text))) = computed {
         let text = text.trim();
-        if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+        if !text.is_empty() && text.len() <= MAX_MESSAGE_LENGTH && !text.contains('\n') {
             return text.to_owned();
         }
     }

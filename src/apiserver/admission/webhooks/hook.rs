@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 /// Number of configurations that are kept as they were read; all are forgotten when there are more.
-const MOST_KEPT: usize = 256;
+const MAX_KEPT: usize = 256;
 
 /// A webhook.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl HookCache {
         }
         let hooks = Arc::new(Hook::read_all(&read()?));
         let mut kept = kept();
-        if kept.len() >= MOST_KEPT {
+        if kept.len() >= MAX_KEPT {
             kept.clear();
         }
         kept.insert(key, hooks.clone());

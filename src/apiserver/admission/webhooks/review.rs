@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 /// Maximum number of warnings of one answer that reach the client.
-const MOST_WARNINGS: usize = 64;
+const MAX_WARNINGS: usize = 64;
 
 /// The answer of a webhook.
 #[derive(Debug, Default, PartialEq)]
@@ -97,7 +97,7 @@ pub fn read_answer(hook: &Hook, url: &str, answer: &Answer, uid: &str, is_mutati
     let response = &review["response"];
     check_review(hook, &review, uid, is_mutating).map_err(invalid)?;
     let warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let warnings = warnings.take(MOST_WARNINGS).map(str::to_owned).collect();
+    let warnings = warnings.take(MAX_WARNINGS).map(str::to_owned).collect();
     let refusal = (response["allowed"] != true).then(|| refusal(&hook.name, &response["status"]));
     let patch = match response["patch"].as_str().filter(|patch| is_mutating && !patch.is_empty()) {
         Some(patch) => Some(read_patch(hook, response, patch)?),

@@ -8,7 +8,7 @@ use super::{DashModel, DashScreen};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Longest text that can be typed.
-const LONGEST_TEXT: usize = 1000;
+const MAX_TEXT_LENGTH: usize = 1000;
 
 impl DashModel {
     /// Handles a key.
@@ -150,7 +150,7 @@ impl DashModel {
                 return None;
             }
             KeyCode::Backspace => drop(prompt.text.pop()),
-            KeyCode::Char(letter) if prompt.text.len() < LONGEST_TEXT => prompt.text.push(letter),
+            KeyCode::Char(letter) if prompt.text.len() < MAX_TEXT_LENGTH => prompt.text.push(letter),
             _ => return None,
         }
         if prompt.purpose == PromptPurpose::Search {

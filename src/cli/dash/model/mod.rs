@@ -25,10 +25,10 @@ use window::{Areas, ListWindow};
 const OPEN_UP_TO: usize = 10;
 
 /// Most events of the whole cluster that are shown.
-const MOST_EVENTS: usize = 500;
+const MAX_EVENTS: usize = 500;
 
 /// Most events of the selected object that are shown.
-const MOST_OWN_EVENTS: usize = 20;
+const MAX_OWN_EVENTS: usize = 20;
 
 /// A screen of the dashboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,7 +248,7 @@ impl DashModel {
     }
 
     fn read_events(&mut self) {
-        self.events = events(&self.world, self.namespace.as_deref(), None, MOST_EVENTS);
+        self.events = events(&self.world, self.namespace.as_deref(), None, MAX_EVENTS);
         self.side.set_count(self.events().len());
     }
 
@@ -276,7 +276,7 @@ impl DashModel {
         let wanted = self.selected.as_ref().map(|(key, _)| (key.clone(), self.world.revision));
         if self.own_events.0 != wanted {
             let key = wanted.as_ref().map(|(key, _)| key);
-            let found = key.map(|key| events(&self.world, None, Some(key), MOST_OWN_EVENTS)).unwrap_or_default();
+            let found = key.map(|key| events(&self.world, None, Some(key), MAX_OWN_EVENTS)).unwrap_or_default();
             self.own_events = (wanted, found);
         }
     }

@@ -6,10 +6,10 @@ use crate::show::escape;
 use std::collections::VecDeque;
 
 /// Most lines that are kept.
-const MOST_LINES: usize = 10_000;
+const MAX_LINES: usize = 10_000;
 
 /// Most characters of a line.
-const MOST_CHARACTERS: usize = 4_000;
+const MAX_CHARACTERS: usize = 4_000;
 
 /// Columns that one key moves the text sideways.
 const SIDEWAYS: usize = 20;
@@ -43,9 +43,9 @@ impl TextPane {
     /// Adds lines at the end, without control characters.
     pub fn add(&mut self, text: &str) {
         for line in text.lines() {
-            let line: String = line.chars().take(MOST_CHARACTERS).collect();
+            let line: String = line.chars().take(MAX_CHARACTERS).collect();
             self.lines.push_back(escape::text(&line.replace('\t', "    ")));
-            if self.lines.len() > MOST_LINES {
+            if self.lines.len() > MAX_LINES {
                 self.lines.pop_front();
                 self.top = self.top.saturating_sub(1);
             }
@@ -79,7 +79,7 @@ impl TextPane {
     /// Moves the visible part sideways.
     pub fn scroll_sideways(&mut self, is_right: bool) {
         self.left =
-            if is_right { (self.left + SIDEWAYS).min(MOST_CHARACTERS) } else { self.left.saturating_sub(SIDEWAYS) };
+            if is_right { (self.left + SIDEWAYS).min(MAX_CHARACTERS) } else { self.left.saturating_sub(SIDEWAYS) };
     }
 
     /// Goes to the next line that contains the searched text, or to the previous one; false when there is none.
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn text_is_bounded() {
         let mut pane = TextPane::new("logs".into(), false, 5);
-        pane.add(&"line\n".repeat(MOST_LINES + 5));
-        assert_eq!(pane.position(), (5, MOST_LINES));
+        pane.add(&"line\n".repeat(MAX_LINES + 5));
+        assert_eq!(pane.position(), (5, MAX_LINES));
     }
 
     #[test]

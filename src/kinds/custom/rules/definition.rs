@@ -12,15 +12,15 @@ use serde_json::Value;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Maximum cost of one rule.
-const MOST_OF_A_RULE: u64 = 10_000_000;
+const MAX_RULE_COST: u64 = 10_000_000;
 /// Maximum cost of all rules of a schema.
-const MOST_OF_A_SCHEMA: u64 = 100_000_000;
+const MAX_SCHEMA_COST: u64 = 100_000_000;
 /// Number of rules that are named when all together cost too much.
 const NAMED: usize = 4;
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Maximum number of schemas whose errors are kept.
-const MOST_KEPT: usize = 16;
+const MAX_KEPT: usize = 16;
 
 /// The text of a schema with its path, and whether it is unchanged.
 type Checked = (String, bool);
@@ -55,7 +55,7 @@ pub fn errors(schema: &Value, path: &FieldPath, is_unchanged: bool) -> Vec<Field
     let mut errors = FieldErrors::default();
     check(schema, path, is_unchanged, &mut errors);
     let mut kept = kept();
-    if kept.len() >= MOST_KEPT {
+    if kept.len() >= MAX_KEPT {
         kept.remove(0);
     }
     kept.push((key, errors.0.clone()));
@@ -74,11 +74,11 @@ pub fn check(schema: &Value, path: &FieldPath, is_unchanged: bool, errors: &mut 
     walk.visit(schema, Place { is_root: true, most: Some(1), ..Place::default() }, path);
     errors.extend(std::mem::take(&mut walk.form.0));
     errors.extend(std::mem::take(&mut walk.errors.0));
-    if walk.total > MOST_OF_A_SCHEMA {
+    if walk.total > MAX_SCHEMA_COST {
         let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
         walk.costly.iter().for_each(|(path, _)| errors.forbidden(path, detail));
         let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        errors.forbidden(path, &over_budget(name, walk.total, MOST_OF_A_SCHEMA));
+        errors.forbidden(path, &over_budget(name, walk.total, MAX_SCHEMA_COST));
     }
 }
 
@@ -251,11 +251,11 @@ impl Walk {
     }
 
     fn add_cost(&mut self, name: &str, cost: u64, path: &FieldPath) {
-        if cost > MOST_OF_A_RULE && !self.is_unchanged {
-            self.errors.forbidden(path, &over_budget(name, cost, MOST_OF_A_RULE));
+        if cost > MAX_RULE_COST && !self.is_unchanged {
+            self.errors.forbidden(path, &over_budget(name, cost, MAX_RULE_COST));
         }
         self.total = self.total.saturating_add(cost);
-        if cost >= MOST_OF_A_SCHEMA / 100 {
+        if cost >= MAX_SCHEMA_COST / 100 {
             self.costly.push((path.clone(), cost));
             self.costly.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
             self.costly.truncate(NAMED);

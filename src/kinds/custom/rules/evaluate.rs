@@ -6,7 +6,7 @@ use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value as Json;
 
 /// Maximum length of a computed message.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 const NO_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The value before a write and the new one, where they correspond.
@@ -241,7 +241,7 @@ fn message(rule: &Rule, context: &Context, found: &mut Findings) -> Result<Optio
         }
         Ok(Value::String(text)) => {
             let text = text.trim();
-            let is_usable = !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n');
+            let is_usable = !text.is_empty() && text.len() <= MAX_MESSAGE_LENGTH && !text.contains('\n');
             Ok(is_usable.then(|| text.to_owned()))
         }
         _ => Ok(None),

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// Pause between two searches.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of groups. Further attempts are tried again after their backoff.
-const MOST_GROUPS: usize = 256;
+const MAX_GROUPS: usize = 256;
 /// Maximum number of attempts of one group.
-const MOST_ATTEMPTS: usize = 4096;
+const MAX_ATTEMPTS: usize = 4096;
 
 /// An attempt: pod, container, number.
 pub type Attempt = (Str, Str, u32);
@@ -41,9 +41,9 @@ impl MissingPrograms {
                 == (&start.image, &start.args, &start.requested_image, &start.manifest_dir)
                 && path(known) == path(start)
         };
-        let has_room = self.groups.len() < MOST_GROUPS;
+        let has_room = self.groups.len() < MAX_GROUPS;
         match self.groups.iter_mut().find(is_same) {
-            Some(group) if group.attempts.len() < MOST_ATTEMPTS => group.attempts.push(attempt),
+            Some(group) if group.attempts.len() < MAX_ATTEMPTS => group.attempts.push(attempt),
             None if has_room => {
                 self.groups.push(Group { start: start.clone(), attempts: vec![attempt] });
             }

@@ -43,9 +43,9 @@ pub enum Carried {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause before a broken link is made again.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Longest reason of a refusal that is read.
-const LONGEST_REASON: usize = 1024;
+const MAX_REASON_LENGTH: usize = 1024;
 
 /// Another machine, and the connection to it. Dropped, it closes the connection.
 pub struct LinkedPeer {
@@ -152,7 +152,7 @@ async fn keep_connected(
             Err(why) => note(Some(why)),
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
@@ -206,7 +206,7 @@ async fn check_answer(mut response: Response<Incoming>) -> Result<Response<Incom
     if response.status() == StatusCode::OK {
         return Ok(response);
     }
-    let body = Limited::new(response.body_mut(), LONGEST_REASON).collect().await;
+    let body = Limited::new(response.body_mut(), MAX_REASON_LENGTH).collect().await;
     let reason = body.map(|body| body.to_bytes()).unwrap_or_default();
     Err(String::from_utf8_lossy(&reason).into_owned())
 }

@@ -16,7 +16,7 @@ pub const CHANNELS: &str = "v4.channel.k8s.io";
 /// The same channels, as text: a digit, and bytes in base64.
 pub const TEXT_CHANNELS: &str = "v4.base64.channel.k8s.io";
 /// Maximum number of error streams whose data stream has not arrived yet.
-const MOST_HALF_OPEN: usize = 1024;
+const MAX_HALF_OPEN: usize = 1024;
 
 /// An event from a client.
 #[derive(Debug, PartialEq)]
@@ -214,7 +214,7 @@ impl Tunnel {
         let refused = || Ok(vec![ForwardingEvent::Answer(FrameWriter::encode_refusal(id))]);
         let Some(port) = port else { return refused() };
         let opened = match header("streamtype") {
-            Some("error") if self.errors.len() < MOST_HALF_OPEN => {
+            Some("error") if self.errors.len() < MAX_HALF_OPEN => {
                 self.errors.insert(request.to_owned(), id);
                 None
             }

@@ -33,10 +33,10 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// Maximum number of open streams and forwarded connections, which also is at most a sixteenth of this process's descriptors.
-pub const MOST_STREAMS: usize = 1024;
+pub const MAX_STREAMS: usize = 1024;
 
 /// Number of channels that one byte can address.
-const MOST_CHANNELS: usize = 256;
+const MAX_CHANNELS: usize = 256;
 
 /// The subprotocol that both sides speak, and the answer that announces it.
 type SwitchedProtocol = (Option<&'static str>, Response<AnswerStream>);
@@ -130,7 +130,7 @@ fn switch(target: &StreamTarget, asked: &UpgradeRequest) -> Result<SwitchedProto
     if let StreamTarget::Ports(target) = target
         && asked.protocol == UpgradeProtocol::WebSocket
         && found != Some(forwarding::TUNNEL)
-        && !(1..=MOST_CHANNELS / 2).contains(&target.ports.len())
+        && !(1..=MAX_CHANNELS / 2).contains(&target.ports.len())
     {
         return Err(Status::new(Reason::BadRequest, "query parameter \"ports\" is required"));
     }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, interval, sleep_until};
 /// Maximum bytes per read of an output.
 const AT_ONCE: usize = 32 << 10;
 /// Maximum buffered input for a command that does not read it.
-const MOST_INPUT: usize = 1 << 20;
+const MAX_INPUT: usize = 1 << 20;
 /// Interval of pings to the client, which detect a lost connection.
 const PING: Duration = Duration::from_secs(10);
 /// Idle time after which a session is ended (kubelet: `streamingConnectionIdleTimeout`).
@@ -91,7 +91,7 @@ async fn copy(session: RemoteSession, channels: &mut SessionChannels) -> io::Res
         let mut is_active = true;
         select! {
             end = control.wait_for_end() => break end,
-            message = channels.receive(), if pending.len() < MOST_INPUT => match message.ok_or_else(gone)? {
+            message = channels.receive(), if pending.len() < MAX_INPUT => match message.ok_or_else(gone)? {
                 ClientMessage::Input(bytes) if input.is_some() && !input_has_ended => pending.extend_from_slice(&bytes),
                 ClientMessage::InputEnd => input_has_ended = true,
                 ClientMessage::Resize(size) => control.resize(size)?,

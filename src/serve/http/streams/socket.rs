@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
 
 /// Maximum length of a received message, in bytes.
-const LARGEST_MESSAGE: usize = 1 << 20;
+const MAX_MESSAGE: usize = 1 << 20;
 /// Time limit for a client to confirm the closing.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,7 +33,7 @@ pub enum MessageSocket {
 impl MessageSocket {
     /// Takes over a connection after the handshake of WebSocket.
     pub fn web_socket(connection: Upgraded) -> MessageSocket {
-        let limits = Limits::default().max_payload_len(Some(LARGEST_MESSAGE));
+        let limits = Limits::default().max_payload_len(Some(MAX_MESSAGE));
         // Each message is one frame, so that clients need not join frames.
         let config = Config::default().frame_size(usize::MAX);
         let stream = ServerBuilder::new().config(config).limits(limits).serve(TokioIo::new(connection));

@@ -8,9 +8,9 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use std::io;
 
 /// Maximum length of a received frame, in bytes.
-const LONGEST_FRAME: usize = 1 << 20;
+const MAX_FRAME_LENGTH: usize = 1 << 20;
 /// Maximum length of an unpacked header block.
-const LONGEST_HEADERS: usize = 64 << 10;
+const MAX_HEADERS: usize = 64 << 10;
 /// Flag of the last frame of a sender on a stream.
 const FIN: u8 = 1;
 const CONTROL: u16 = 1 << 15;
@@ -119,7 +119,7 @@ impl FrameReader {
         let (mut first, length) = (&head[..4], u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize);
         let flags = head[4];
         let (start, low) = (u16::from_be_bytes([first[0], first[1]]), u16::from_be_bytes([first[2], first[3]]));
-        if length > LONGEST_FRAME {
+        if length > MAX_FRAME_LENGTH {
             return Err(malformed("too long"));
         }
         let word = first.get_u32();
@@ -162,7 +162,7 @@ impl FrameReader {
             self.headers = Some(if has_dictionary { with_dictionary()? } else { Decompress::new(false) });
         }
         let Some(inflater) = &mut self.headers else { return Err(malformed("no headers")) };
-        let mut plain = Vec::with_capacity(LONGEST_HEADERS);
+        let mut plain = Vec::with_capacity(MAX_HEADERS);
         let before = inflater.total_in();
         inflater.decompress_vec(packed, &mut plain, FlushDecompress::Sync).map_err(io::Error::other)?;
         if inflater.total_in() - before < packed.len() as u64 || plain.len() == plain.capacity() {
