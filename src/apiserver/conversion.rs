@@ -68,6 +68,24 @@ fn change_version(txn: &mut dyn Transaction, kind: &Kind, object: &Object, api_v
     Ok(converted.pop().unwrap_or_else(|| object.clone()))
 }
 
+/// Returns an object of a request in another version. Without a webhook, only the `apiVersion` differs.
+pub fn in_version<'o>(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    object: &'o Object,
+    api_version: &str,
+) -> ApiResult<Cow<'o, Object>> {
+    if object.kind() != kind.kind || object.api_version() == api_version {
+        return Ok(Cow::Borrowed(object));
+    }
+    if webhook(kind).is_some() {
+        return change_version(txn, kind, object, api_version).map(Cow::Owned);
+    }
+    let mut seen = object.clone();
+    seen.set(&["apiVersion"], api_version);
+    Ok(Cow::Owned(seen))
+}
+
 /// Whether a stored object is as it would be stored now. A write that changes nothing else brings it into that form: so objects migrate.
 pub fn is_in_storage_form(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<bool> {
     let Some(custom) = kind.custom else { return Ok(true) };

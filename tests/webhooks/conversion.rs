@@ -1,6 +1,7 @@
 //! Conversion of custom resources by a webhook.
 
-use super::server::HookServer;
+use super::server::{HookServer, patch};
+use super::{MUTATING, VALIDATING, client_config, configuration};
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 
@@ -162,4 +163,44 @@ fn webhook_that_changes_the_name_is_refused() {
     let why =
         "conversion webhook for sea.dev/v2, Kind=Boat returned invalid object: must have the same name: new != other";
     assert!(refused.code == 1 && refused.err.contains(why), "{}", refused.err);
+}
+
+#[test]
+fn admission_sees_an_object_in_the_version_of_its_rule() {
+    let server = HookServer::start(|path, review| match path {
+        "/convert" => convert(review),
+        "/grow" => patch(json!([{"op": "replace", "path": "/spec/size", "value": 9}])),
+        _ => json!({"allowed": true}),
+    });
+    let cluster = Cluster::new();
+    cluster.apply(&definition(&server).to_string());
+    let rule = |operations: Value| json!({"apiGroups": ["sea.dev"], "apiVersions": ["v1"], "operations": operations, "resources": ["boats"]});
+    let hook = |kind: &str, name: &str, operations: Value| {
+        let rules = json!({"rules": [rule(operations)]});
+        configuration(kind, name, client_config(&server, &format!("/{name}")), &[], rules).to_string()
+    };
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "sized"}, "spec": {"matchConstraints": {"resourceRules": [rule(json!(["CREATE"]))]},
+            "validations": [{"expression": "object.spec.size == 9 && object.apiVersion == 'sea.dev/v1'"}]}});
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "sized"}, "spec": {"policyName": "sized", "validationActions": ["Deny"]}});
+    let configurations = [
+        hook(MUTATING, "grow", json!(["CREATE"])),
+        hook(VALIDATING, "check", json!(["CREATE", "DELETE"])),
+        policy.to_string(),
+        binding.to_string(),
+    ];
+    cluster.apply(&configurations.join("\n---\n"));
+    cluster.apply(&boat("v2", "new", "length", 7));
+    assert_eq!(server.asked("/grow")[0]["object"]["spec"], json!({"size": 7, "flag": "of v2"}));
+    let path = "/apis/sea.dev/v2/namespaces/default/boats/new";
+    let stored: Value = serde_json::from_str(&cluster.ok(&format!("get --raw {path}"))).expect("JSON");
+    assert_eq!(stored["spec"], json!({"length": 9, "flag": "of v2"}));
+    cluster.ok("delete boat new");
+    let asked = server.asked("/check");
+    let seen = [&asked[0]["object"], &asked.last().expect("asked")["oldObject"]];
+    for object in seen {
+        let found = (&object["apiVersion"], &object["spec"]["size"], object["spec"].get("length"));
+        assert_eq!(found, (&json!("sea.dev/v1"), &json!(9), None), "{object}");
+    }
 }

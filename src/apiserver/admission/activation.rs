@@ -5,7 +5,7 @@
 
 use super::AdmissionRequest;
 use super::matching::MatchedVersion;
-use super::request::{group_version, in_version};
+use super::request::{SeenObjects, group_version};
 use crate::apiserver::ApiResult;
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize};
 use crate::apiserver::transaction::Transaction;
@@ -41,6 +41,7 @@ impl<'a> Activation<'a> {
         txn: &'a dyn Transaction,
         request: &'a AdmissionRequest<'_>,
         version: &MatchedVersion,
+        seen: SeenObjects<'a>,
     ) -> ApiResult<Activation<'a>> {
         let is_namespace = request.kind.resource == "namespaces";
         let namespace = match request.namespace() {
@@ -56,8 +57,7 @@ impl<'a> Activation<'a> {
             name: request.name().to_owned(),
             ..AccessQuestion::default()
         };
-        let see = |object: &'a Object| in_version(object, request, version);
-        let (object, old) = (request.new_object().map(see), request.old.map(see));
+        let SeenObjects { object, old } = seen;
         let requests = describe_versions(request, version);
         Ok(Activation { txn, user: request.user.clone(), object, old, namespace, requests, resource })
     }

@@ -69,6 +69,16 @@ pub enum MatchedVersion {
     Equivalent(String),
 }
 
+impl MatchedVersion {
+    /// Returns the `apiVersion`, for a request in `requested`.
+    pub fn api_version<'v>(&'v self, requested: &'v str) -> &'v str {
+        match self {
+            MatchedVersion::Requested => requested,
+            MatchedVersion::Equivalent(api_version) => api_version,
+        }
+    }
+}
+
 /// The match criteria of one webhook, policy or binding.
 #[derive(Clone, Debug)]
 pub struct MatchCriteria {

@@ -6,7 +6,7 @@
 use super::matching::{MatchedRequest, MatchedVersion, Operation};
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
-use crate::apiserver::{DeleteOptions, WriteOptions};
+use crate::apiserver::{ApiResult, DeleteOptions, WriteOptions, conversion};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Status};
 use serde_json::{Map, Value, json};
@@ -187,18 +187,26 @@ pub fn group_version(last: &str, api_version: &str, name: &str) -> Value {
     value.into()
 }
 
-/// An object in the version in which a webhook or a policy matched.
-pub fn in_version<'o>(object: &'o Object, request: &AdmissionRequest<'_>, version: &MatchedVersion) -> Cow<'o, Object> {
-    let api_version = match version {
-        MatchedVersion::Requested => request.api_version,
-        MatchedVersion::Equivalent(api_version) => api_version,
-    };
-    if object.kind() != request.kind.kind || object.api_version() == api_version {
-        return Cow::Borrowed(object);
+/// The objects of a request in the version in which a webhook or a policy matched.
+pub struct SeenObjects<'r> {
+    /// The new object; none in a deletion.
+    pub object: Option<Cow<'r, Object>>,
+    /// The object as it stands.
+    pub old: Option<Cow<'r, Object>>,
+}
+
+impl<'r> SeenObjects<'r> {
+    /// Converts the objects of a request.
+    pub fn convert(
+        txn: &mut dyn Transaction,
+        request: &'r AdmissionRequest<'_>,
+        version: &MatchedVersion,
+    ) -> ApiResult<SeenObjects<'r>> {
+        let api_version = version.api_version(request.api_version);
+        let mut convert = |object: &'r Object| conversion::in_version(txn, request.kind, object, api_version);
+        let object = request.new_object().map(&mut convert).transpose()?;
+        Ok(SeenObjects { object, old: request.old.map(convert).transpose()? })
     }
-    let mut seen = object.clone();
-    seen.set(&["apiVersion"], api_version);
-    Cow::Owned(seen)
 }
 
 /// The versions that the objects of a kind are served in, as `apiVersion`s.

@@ -3,16 +3,17 @@
 
 use super::invocations::Invocation;
 use super::{MUTATING, VALIDATING, denied_by, patches};
-use crate::apiserver::ApiResult;
 use crate::apiserver::admission::AdmissionRequest;
 use crate::apiserver::admission::activation::{Activation, Stop, evaluate};
 use crate::apiserver::admission::matching::MatchedVersion;
+use crate::apiserver::admission::request::SeenObjects;
 use crate::apiserver::admission::webhooks::keep_identity;
 use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::transaction::Transaction;
+use crate::apiserver::{ApiResult, conversion};
 use crate::cel::{BUDGET, Context, Value};
 use crate::kinds::policy_programs::Validation;
-use crate::object::Object;
+use crate::object::{Object, Status};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -101,6 +102,8 @@ struct Failure {
 pub struct Evaluation<'a> {
     txn: &'a dyn Transaction,
     request: &'a AdmissionRequest<'a>,
+    /// The objects in each version in which no policy was evaluated yet.
+    seen: Vec<(MatchedVersion, SeenObjects<'a>)>,
     /// The request in each version in which it matched so far.
     activations: Vec<(MatchedVersion, Activation<'a>)>,
     /// The decisions.
@@ -108,9 +111,19 @@ pub struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    /// Begins with no decision.
-    pub fn new(txn: &'a dyn Transaction, request: &'a AdmissionRequest<'a>) -> Evaluation<'a> {
-        Evaluation { txn, request, activations: Vec::new(), findings: Findings::default() }
+    /// Begins with no decision, and with the objects in each version in which these policies match.
+    pub fn new(
+        txn: &'a mut dyn Transaction,
+        request: &'a AdmissionRequest<'a>,
+        found: &[Invocation],
+    ) -> ApiResult<Evaluation<'a>> {
+        let mut seen: Vec<(MatchedVersion, SeenObjects)> = Vec::new();
+        for version in found.iter().map(|invocation| &invocation.version) {
+            if seen.iter().all(|(known, _)| known != version) {
+                seen.push((version.clone(), SeenObjects::convert(txn, request, version)?));
+            }
+        }
+        Ok(Evaluation { txn, request, seen, activations: Vec::new(), findings: Findings::default() })
     }
 
     /// Adds the decisions of a policy.
@@ -128,7 +141,11 @@ impl<'a> Evaluation<'a> {
         let place = match known {
             Some(place) => place,
             None => {
-                let activation = Activation::new(self.txn, self.request, &invocation.version)?;
+                let Some(at) = self.seen.iter().position(|(version, _)| *version == invocation.version) else {
+                    return Err(Status::bug("a policy is evaluated in a version that no object was converted to"));
+                };
+                let (version, seen) = self.seen.swap_remove(at);
+                let activation = Activation::new(self.txn, self.request, &version, seen)?;
                 self.activations.push((invocation.version.clone(), activation));
                 self.activations.len() - 1
             }
@@ -209,7 +226,7 @@ fn failures(invocation: &Invocation, context: &Context<'_>) -> Result<Vec<(usize
 
 /// Changes the object of a request by a policy, or adds errors.
 pub fn mutate(
-    txn: &dyn Transaction,
+    txn: &mut dyn Transaction,
     request: &mut AdmissionRequest<'_>,
     invocation: &Invocation,
     errors: &mut Vec<Denial>,
@@ -231,7 +248,9 @@ pub fn mutate(
             match patched(txn, request, invocation, param.as_deref(), index)? {
                 Err(why) => refuse(&why, Some("Invalid")),
                 Ok(None) => break,
-                Ok(Some(mut object)) => {
+                Ok(Some(object)) => {
+                    let converted = conversion::in_version(txn, request.kind, &object, request.api_version)?;
+                    let mut object = converted.into_owned();
                     keep_identity(request.object, &mut object);
                     *request.object = object;
                 }
@@ -241,16 +260,18 @@ pub fn mutate(
     Ok(())
 }
 
-/// The object after one mutation; none when the conditions of the policy, which are evaluated before the first one, do not hold.
+/// The object after one mutation, in the version in which the policy matches; none when the conditions of the policy, which are evaluated before the first one, do not hold.
 fn patched(
-    txn: &dyn Transaction,
+    txn: &mut dyn Transaction,
     request: &AdmissionRequest<'_>,
     invocation: &Invocation,
     params: Option<&Object>,
     index: usize,
 ) -> ApiResult<Result<Option<Object>, String>> {
     let policy = &invocation.policy;
-    let activation = Activation::new(txn, request, &invocation.version)?;
+    let seen = SeenObjects::convert(txn, request, &invocation.version)?;
+    let object = seen.object.as_deref().unwrap_or(&*request.object).clone();
+    let activation = Activation::new(txn, request, &invocation.version, seen)?;
     if index == 0 {
         match activation.matches(&policy.programs().conditions, params, policy.fails) {
             Ok(true) => {}
@@ -266,7 +287,7 @@ fn patched(
     let mutation = &policy.programs().mutations[index];
     let mut budget = BUDGET;
     let value = evaluate(&mutation.expression, &context, &mut budget).map_err(Stop::message);
-    Ok(value.and_then(|value| patches::apply(request.kind, &*request.object, &value, mutation.is_patch).map(Some)))
+    Ok(value.and_then(|value| patches::apply(request.kind, &object, &value, mutation.is_patch).map(Some)))
 }
 
 /// The message of a validation that fails.

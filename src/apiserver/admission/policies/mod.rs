@@ -65,7 +65,7 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
         return Ok(());
     }
     defer_compilation(txn, &found)?;
-    let mut evaluation = Evaluation::new(txn, request);
+    let mut evaluation = Evaluation::new(txn, request, &found)?;
     for invocation in &found {
         evaluation.validate(invocation)?;
     }

@@ -12,11 +12,11 @@ mod tests;
 use super::AdmissionRequest;
 use super::activation::Activation;
 use super::matching::{MatchedVersion, Operation};
-use super::request::served_versions;
+use super::request::{SeenObjects, served_versions};
 use crate::apiserver::hook_client::find_endpoint;
 use crate::apiserver::outside::{self, Answer, Asked, WebhookQuestion};
 use crate::apiserver::transaction::Transaction;
-use crate::apiserver::{ApiResult, custom};
+use crate::apiserver::{ApiResult, conversion, custom};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Resource, Status, patch};
 use hook::{Hook, HookCache};
@@ -88,7 +88,7 @@ pub fn mutate(
         let before = request.object.clone();
         let place = format!("round_{}_index_{index}", u8::from(round.is_second));
         let patch = match call(txn, &invocation, request, &place)? {
-            Some(verdict) => apply(&invocation, request, verdict)?,
+            Some(verdict) => apply(txn, &invocation, request, verdict)?,
             None => None,
         };
         annotations::note_mutation(txn, hook, &place, *request.object != before, patch);
@@ -184,7 +184,8 @@ fn find_version(
     if hook.conditions().is_empty() {
         return Ok(Some(version));
     }
-    match Activation::new(txn, request, &version)?.matches(hook.conditions(), None, !hook.ignores_failure) {
+    let seen = SeenObjects::convert(txn, request, &version)?;
+    match Activation::new(txn, request, &version, seen)?.matches(hook.conditions(), None, !hook.ignores_failure) {
         Ok(holds) => Ok(holds.then_some(version)),
         Err(why) => Err(Status::forbidden(request.kind.resource, request.name(), &why)),
     }
@@ -216,7 +217,8 @@ fn ask(
             return Ok(AskedHook::Called(called));
         }
     };
-    let body = review::write_question(hook, request, version, is_mutating);
+    let seen = SeenObjects::convert(txn, request, version)?;
+    let body = review::write_question(hook, request, (version, &seen), is_mutating);
     let timeout = Duration::from_secs(hook.timeout);
     Ok(match txn.ask(WebhookQuestion { target, timeout, body }) {
         Asked::Answered(answer, uid) => AskedHook::Called(Called { url: endpoint.url, uid, answer }),
@@ -253,6 +255,7 @@ fn call(
 
 /// Applies the answer of a mutating webhook to the object; returns its patch.
 fn apply(
+    txn: &mut dyn Transaction,
     invocation: &Invocation<'_>,
     request: &mut AdmissionRequest<'_>,
     verdict: Verdict,
@@ -272,12 +275,14 @@ fn apply(
         );
         return Err(hook::internal(&text));
     }
-    let sent = review::sent_object(request, version, true);
+    let seen = SeenObjects::convert(txn, request, version)?;
+    let sent = review::sent_object(request, &seen, true);
     let patched = patch::json_patch(&sent, &change).map_err(|error| hook::internal(&error.to_string()))?;
     let mut object = Object(patched);
     let kind = request.kind;
     if object.kind() == kind.kind {
-        object.set(&["apiVersion"], request.api_version);
+        object.set(&["apiVersion"], version.api_version(request.api_version));
+        object = conversion::in_version(txn, kind, &object, request.api_version)?.into_owned();
         let normalized = kind.normalized(&object.0, &mut |_| {});
         object = Object(normalized.map_err(|error| hook::internal(&error.to_string()))?);
     }

@@ -3,7 +3,7 @@
 use super::hook::Hook;
 use crate::apiserver::admission::AdmissionRequest;
 use crate::apiserver::admission::matching::{MatchedVersion, Operation};
-use crate::apiserver::admission::request::{group_version, in_version};
+use crate::apiserver::admission::request::{SeenObjects, group_version};
 use crate::apiserver::outside::Answer;
 use crate::go::json_syntax;
 use crate::object::status::ForeignStatus;
@@ -32,14 +32,11 @@ pub struct Verdict {
 pub fn write_question(
     hook: &Hook,
     request: &AdmissionRequest<'_>,
-    version: &MatchedVersion,
+    (version, seen): (&MatchedVersion, &SeenObjects<'_>),
     is_mutating: bool,
 ) -> Value {
     let (requested_version, requested_kind) = request.requested_kind();
-    let matched_version = match version {
-        MatchedVersion::Requested => request.api_version,
-        MatchedVersion::Equivalent(api_version) => api_version,
-    };
+    let matched_version = version.api_version(request.api_version);
     let kind_version = if request.has_own_kind() { requested_version } else { matched_version };
     let plural = request.kind.resource.plural();
     let mut asked = json!({
@@ -50,8 +47,8 @@ pub fn write_question(
         "requestResource": group_version("resource", request.api_version, plural),
         "operation": request.operation.name(),
         "userInfo": request.user.info(),
-        "object": sent_object(request, version, is_mutating),
-        "oldObject": request.old.map_or(Value::Null, |old| in_version(old, request, version).into_owned().0),
+        "object": sent_object(request, seen, is_mutating),
+        "oldObject": seen.old.as_ref().map_or(Value::Null, |old| old.0.clone()),
         "dryRun": request.dry_run,
         "options": request.options_object(),
     });
@@ -68,9 +65,8 @@ pub fn write_question(
 }
 
 /// The object as a webhook sees it. Mutating webhooks see a new object before it has what the server gives it.
-pub fn sent_object(request: &AdmissionRequest<'_>, version: &MatchedVersion, is_mutating: bool) -> Value {
-    let Some(object) = request.new_object() else { return Value::Null };
-    let mut sent = in_version(object, request, version).into_owned();
+pub fn sent_object(request: &AdmissionRequest<'_>, seen: &SeenObjects<'_>, is_mutating: bool) -> Value {
+    let Some(mut sent) = seen.object.as_deref().cloned() else { return Value::Null };
     if is_mutating && request.operation == Operation::Create && request.subresource.is_empty() {
         for field in ["uid", "creationTimestamp", "generation"] {
             sent.unset(&["metadata", field]);
