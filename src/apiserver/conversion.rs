@@ -9,8 +9,9 @@ use super::custom::load_schemas;
 use super::hook_client::{HookClient, find_endpoint};
 use super::outside::{self, Answer, Asked, WebhookQuestion};
 use super::transaction::Transaction;
+use crate::go::fmt;
 use crate::kinds::custom::ConversionWebhook;
-use crate::kinds::{FieldErrors, FieldPath, Kind, go, metadata};
+use crate::kinds::{FieldErrors, FieldPath, Kind, metadata};
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -263,7 +264,7 @@ fn restored_metadata(before: &Value, converted: Value) -> Result<Value, String> 
     let Value::Object(mut converted) = converted else {
         return Err(match converted {
             Value::Null => "missing metadata in converted object".to_owned(),
-            other => format!("invalid metadata of type {} in converted object", go::type_name(&other)),
+            other => format!("invalid metadata of type {} in converted object", fmt::type_name(&other)),
         });
     };
     let mut metadata = before.clone();
@@ -275,7 +276,7 @@ fn restored_metadata(before: &Value, converted: Value) -> Result<Value, String> 
                 metadata[field] = pairs.into();
             }
             Some(other) => {
-                let found = go::type_name(&other);
+                let found = fmt::type_name(&other);
                 return Err(format!("invalid metadata.{field} of type {found} in converted object"));
             }
         }
@@ -286,7 +287,7 @@ fn restored_metadata(before: &Value, converted: Value) -> Result<Value, String> 
 /// Checks labels or annotations that a webhook has changed.
 fn check_pairs(field: &str, before: &Value, pairs: &Map<String, Value>) -> Result<(), String> {
     if let Some((key, value)) = pairs.iter().find(|(_, value)| !value.is_string()) {
-        let found = go::type_name(value);
+        let found = fmt::type_name(value);
         return Err(format!("metadata.{field}[{key}] must be a string, but is {found} in converted object"));
     }
     if before.as_object() == Some(pairs) {

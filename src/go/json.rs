@@ -64,12 +64,12 @@ impl<F: Formatter> Formatter for GoJsonFormatter<F> {
     }
 }
 
-/// Go's shortest text of a number, with an exponent outside of the limits.
-pub fn go_float(number: f64, least: i32, most: i32) -> String {
+/// Go's shortest text of a number, with an exponent when it is below the minimum, or not below the maximum.
+pub fn go_float(number: f64, min_exponent: i32, max_exponent: i32) -> String {
     let short = format!("{number:e}");
     let (mantissa, exponent) = short.split_once('e').unwrap_or((&short, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if number == 0.0 || (least..most).contains(&exponent) {
+    if number == 0.0 || (min_exponent..max_exponent).contains(&exponent) {
         return number.to_string();
     }
     let sign = if exponent < 0 { '-' } else { '+' };

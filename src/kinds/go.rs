@@ -42,19 +42,6 @@ pub enum GoLayout {
     Map(Vec<(String, GoLayout)>),
 }
 
-/// Returns the name of the Go type that decoded JSON has.
-pub fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
 /// Lays a JSON object out by its table.
 pub fn lay_out(value: &Value, fields: &[GoField]) -> GoLayout {
     GoLayout::Map(fields.iter().map(|(go, json, shape)| ((*go).to_owned(), field(&value[*json], *shape))).collect())

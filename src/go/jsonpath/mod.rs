@@ -44,6 +44,8 @@ enum JsonPathNode {
 #[derive(Clone, Debug, PartialEq)]
 enum JsonPathStep {
     Field(String),
+    /// `range`, `end`, or an unknown word.
+    Keyword(String),
     Slice(JsonPathSlice),
     /// `*`
     Each,

@@ -45,11 +45,10 @@ fn close(open: &mut Open) {
     }
 }
 
-/// Returns the keyword of an action: `range`, `end` or an unknown one. Keywords are stored as fields that start with a
-/// blank, which real fields cannot.
+/// Returns the keyword of an action.
 fn keyword(steps: &[JsonPathStep]) -> Option<&str> {
     match steps.first() {
-        Some(JsonPathStep::Field(word)) => word.strip_prefix(' '),
+        Some(JsonPathStep::Keyword(word)) => Some(word),
         _ => None,
     }
 }
@@ -130,7 +129,7 @@ fn identifier<'a>(text: &'a str, steps: &mut Vec<JsonPathStep>) -> &'a str {
     steps.push(match &text[..end] {
         "true" => JsonPathStep::Literal(Value::Bool(true)),
         "false" => JsonPathStep::Literal(Value::Bool(false)),
-        word => JsonPathStep::Field(format!(" {word}")),
+        word => JsonPathStep::Keyword(word.to_owned()),
     });
     &text[end..]
 }

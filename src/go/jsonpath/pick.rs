@@ -1,6 +1,7 @@
 //! Selects values of a body by nodes.
 
 use super::{FoundValue, JsonPathNode, JsonPathSlice, JsonPathStep, MissingKeys};
+use crate::go::fmt;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -34,11 +35,9 @@ fn expression<'a>(steps: &[JsonPathStep], values: Vec<FoundValue<'a>>, missing: 
 
 fn pick_step<'a>(step: &JsonPathStep, values: Vec<FoundValue<'a>>, missing: MissingKeys) -> PickedValues<'a> {
     match step {
-        JsonPathStep::Field(name) => match name.strip_prefix(' ') {
-            Some("end") => Err("not in range, nothing to end".into()),
-            Some(word) => Err(format!("unrecognized identifier {word}")),
-            None => field(name, values, missing),
-        },
+        JsonPathStep::Field(name) => field(name, values, missing),
+        JsonPathStep::Keyword(word) if word == "end" => Err("not in range, nothing to end".into()),
+        JsonPathStep::Keyword(word) => Err(format!("unrecognized identifier {word}")),
         JsonPathStep::Literal(Value::String(text)) => Ok(vec![Cow::Owned(Value::String(text.clone()))]),
         JsonPathStep::Literal(literal) => Ok(values.iter().map(|_| Cow::Owned(literal.clone())).collect()),
         JsonPathStep::Slice(slice) => pick_each(values, |value| slice_of(slice, value)),
@@ -109,7 +108,7 @@ fn descend<'a>(value: FoundValue<'a>, found: &mut Vec<FoundValue<'a>>) {
 
 fn slice_of<'a>(slice: &JsonPathSlice, value: FoundValue<'a>) -> PickedValues<'a> {
     let Cow::Borrowed(Value::Array(items)) = value else {
-        return Err(format!("{} is not array or slice", go_type(&value)));
+        return Err(format!("{} is not array or slice", if value.is_null() { "nil" } else { fmt::type_name(&value) }));
     };
     let length = items.len() as i64;
     let from = slice.from.unwrap_or(0);
@@ -137,18 +136,6 @@ fn slice_of<'a>(slice: &JsonPathSlice, value: FoundValue<'a>) -> PickedValues<'a
     }
     let taken = items.iter().take(to.max(0) as usize).skip(from.max(0) as usize).step_by(step as usize);
     Ok(taken.map(Cow::Borrowed).collect())
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Object(_) => "map[string]interface {}",
-        Value::Array(_) => "[]interface {}",
-        Value::String(_) => "string",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::Null => "nil",
-    }
 }
 
 fn filter<'a>(

@@ -2,6 +2,7 @@
 
 use super::{GoTemplate, Operand, Pipeline, TemplateNode, TemplatePosition};
 use crate::go::fmt;
+use crate::go::json::go_float;
 use base64::Engine;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -265,25 +266,13 @@ fn truth(value: &Value) -> bool {
     }
 }
 
-/// Formats a value. kubectl decodes numbers as floating point, so that large ones print with an exponent.
+/// Formats a value. kubectl decodes numbers as floating point, so that they print with an exponent from a million on.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".into(),
-        Value::Number(number) => go_number(number.as_f64().unwrap_or(0.0)),
+        Value::Number(number) => go_float(number.as_f64().unwrap_or(0.0), -4, 6),
         other => fmt::plain(other),
     }
-}
-
-/// Go's `%v` of a float: with an exponent from a million on.
-fn go_number(number: f64) -> String {
-    let short = format!("{number:e}");
-    let (mantissa, exponent) = short.split_once('e').unwrap_or((&short, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if number == 0.0 || (-4..6).contains(&exponent) {
-        return number.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
 fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
@@ -387,15 +376,12 @@ fn slice_index(index: &Value, length: usize) -> Result<usize, String> {
     Ok(number as usize)
 }
 
-/// The Go type of a value that kubectl decoded from JSON.
+/// The Go type of a value that kubectl decoded from JSON: its numbers are floats.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "nil",
-        Value::Bool(_) => "bool",
         Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        other => fmt::type_name(other),
     }
 }
 
