@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Path of the pod spec in the kinds that have one.
-const PODS: [(&str, &str); 8] = [
+pub const POD_SPEC_PATHS: [(&str, &str); 8] = [
     ("Pod", "spec"),
     ("Deployment", "spec/template/spec"),
     ("ReplicaSet", "spec/template/spec"),
@@ -102,7 +102,7 @@ pub fn update(resources: &mut [BuildResource], more: &[NameReference]) -> BuildR
             error = error.take().or(named.update(&referrer, kind, value).err());
         };
         let object = &mut resource.object;
-        let spec = PODS.iter().find(|(kind, _)| *kind == object.kind()).map(|(_, spec)| spec);
+        let spec = POD_SPEC_PATHS.iter().find(|(kind, _)| *kind == object.kind()).map(|(_, spec)| spec);
         for ((kind, path), spec) in OF_PODS.iter().flat_map(|of| spec.map(|spec| (of, spec))) {
             visit_path(&mut object.0, &names(&format!("{spec}/{path}")), false, &mut |value| update(kind, value));
         }

@@ -4,23 +4,13 @@ use super::BuildResult;
 use super::field::{names, visit_path};
 use super::file::Var;
 use super::id::ResourceId;
+use super::references::POD_SPEC_PATHS;
 use super::resource::BuildResource;
 use super::resource::BuildResources;
 use super::rules::Rules;
 use crate::object::Object;
 use serde_json::Value;
 use std::collections::HashMap;
-
-/// Path of the pod spec in the kinds whose containers may use variables.
-const PODS: [(&str, &str); 7] = [
-    ("Pod", "spec"),
-    ("Deployment", "spec/template/spec"),
-    ("ReplicaSet", "spec/template/spec"),
-    ("DaemonSet", "spec/template/spec"),
-    ("StatefulSet", "spec/template/spec"),
-    ("Job", "spec/template/spec"),
-    ("CronJob", "spec/jobTemplate/spec/template/spec"),
-];
 
 /// Fields of containers.
 const OF_CONTAINERS: [&str; 4] = ["args", "command", "env/value", "volumeMounts/mountPath"];
@@ -116,7 +106,8 @@ fn paths(object: &Object) -> Vec<String> {
         .filter(|(reference, _)| reference.is_empty() || *reference == kind)
         .map(|(_, path)| (*path).to_owned())
         .collect();
-    if let Some((_, spec)) = PODS.iter().find(|(reference, _)| *reference == kind) {
+    let has_variables = |known: &str| known == kind && known != "ReplicationController";
+    if let Some((_, spec)) = POD_SPEC_PATHS.iter().find(|(known, _)| has_variables(known)) {
         let containers = ["containers", "initContainers"];
         let fields = containers.iter().flat_map(|list| OF_CONTAINERS.map(|field| format!("{spec}/{list}/{field}")));
         paths.extend(fields);
