@@ -36,6 +36,8 @@ enum LinkMessage {
     Blocked(Key, bool),
     /// The connection of this number has ended.
     Lost(u64),
+    /// The link is dropped.
+    Stop,
 }
 
 /// The link to the gateway. The thread ends when this is dropped; the gateway does not.
@@ -69,7 +71,7 @@ impl GatewayLink {
 impl Drop for GatewayLink {
     fn drop(&mut self) {
         // The thread itself keeps a sender for its readers, so the channel does not close.
-        let _ = self.0.send(LinkMessage::Lost(u64::MAX));
+        let _ = self.0.send(LinkMessage::Stop);
     }
 }
 
@@ -172,7 +174,7 @@ impl GatewayConnection {
                     LinkMessage::Order(command) => unsent.push(command),
                     LinkMessage::Blocked(key, true) => drop(self.sent.blocked.insert(key)),
                     LinkMessage::Blocked(key, false) => drop(self.sent.blocked.remove(&key)),
-                    LinkMessage::Lost(u64::MAX) => return,
+                    LinkMessage::Stop => return,
                     LinkMessage::Lost(number) if number == self.number => self.stream = None,
                     LinkMessage::Lost(_) => {}
                 }
