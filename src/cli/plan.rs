@@ -191,8 +191,8 @@ fn value(result: &PreviewResult, steps: &[PlanStep], now: crate::object::Time) -
         .iter()
         .map(|step| json!({"after": seconds(step.after), "loop": step.by, "about": step.about, "what": step.what}));
     json!({
-        "standing": result.state().word(), "after": seconds(result.stuck.unwrap_or(result.took)),
-        "until": seconds(result.took), "film": steps.collect::<Vec<_>>(),
+        "state": result.state().word(), "after": seconds(result.stuck.unwrap_or(result.took)),
+        "until": seconds(result.took), "steps": steps.collect::<Vec<_>>(),
         "created": names(&result.created), "changed": names(&result.changed), "deleted": names(&result.deleted),
         "besides": result.besides,
         "why": result.answers.iter().map(|answer| why::answer_value(answer, now + result.took)).collect::<Vec<_>>(),

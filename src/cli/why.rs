@@ -471,13 +471,13 @@ pub fn answer_value(answer: &CauseChain, now: Time) -> Value {
         let last =
             last.map(|activity| json!({"reason": activity.reason, "message": activity.message, "at": time::rfc3339(activity.at)}));
         json!({
-            "what": link.what, "standing": link.state.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
+            "what": link.what, "state": link.state.word(), "wanted": link.wanted, "seen": link.seen, "loop": link.by,
             "error": link.error, "wake": link.wake.filter(|wake| *wake > now).map(time::rfc3339), "next": link.next, "more": link.more,
             "last": last,
         })
     };
     json!({
-        "about": answer.about, "standing": answer.state().word(), "cause": answer.root_cause().map(|link| &link.what),
+        "about": answer.about, "state": answer.state().word(), "cause": answer.root_cause().map(|link| &link.what),
         "next": answer.next(), "links": answer.links.iter().map(link).collect::<Vec<_>>(),
     })
 }

@@ -459,7 +459,7 @@ fn why_names_the_cause_and_its_component() {
     let said = cluster.kloop("why deployment/web");
     assert!(said.code == 1 && said.out.contains("its processes are gone"), "{said:?}");
     let said: serde_json::Value = serde_json::from_str(&cluster.kloop("why pod/crash -o json").out).expect("JSON");
-    assert_eq!((&said["standing"], &said["about"]), (&"stuck".into(), &"pod/crash".into()), "{said}");
+    assert_eq!((&said["state"], &said["about"]), (&"stuck".into(), &"pod/crash".into()), "{said}");
 }
 
 #[test]

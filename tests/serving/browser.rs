@@ -184,7 +184,7 @@ fn page_shows_changes_and_changes_the_cluster() {
     browser.value(&click("#deeds button", "Delete"));
     browser.until("document.getElementById('ask').open");
     browser.value(&click("#ask button", "Cancel"));
-    // The graph, and the film of a plan.
+    // The graph, and the steps of a plan.
     browser.value(&click("header button", "Graph"));
     browser.until("document.querySelectorAll('#graph rect').length >= 1");
     browser.value(&click("header button", "Plan"));

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_film_goes_on_until_pods_of_nodes_that_pretend_have_ended() {
+    fn a_preview_goes_on_until_pods_of_nodes_that_pretend_have_ended() {
         let mut api = Api::in_memory("user").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let node = node::additional(&machine(), node::SIMULATED, now);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_film_goes_from_causes_to_what_they_lead_to() {
+    fn a_preview_goes_from_causes_to_what_they_lead_to() {
         let mut api = Api::in_memory("user").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let node = node::additional(&machine(), node::SIMULATED, now);
@@ -428,12 +428,12 @@ mod tests {
             let kind = kinds::by_name("deployments").unwrap();
             let apply = crate::apiserver::apply::apply;
             preview.write(|txn| apply(txn, kind, &deployment, true, &WriteOptions::default()).map(|_| ())).unwrap();
-            let mut film = Vec::new();
-            let mut tell = |_, line: &LogLine| film.push(line.text.clone());
+            let mut steps = Vec::new();
+            let mut tell = |_, line: &LogLine| steps.push(line.text.clone());
             preview.run(std::slice::from_ref(&key), SignedDuration::from_mins(15), &mut tell).unwrap();
-            let over = film.iter().position(|text| text.starts_with("rolled out")).expect("a rollout");
-            let bound = film.iter().rposition(|text| text.starts_with("bound to")).expect("pods");
-            assert!(bound < over, "{film:#?}");
+            let over = steps.iter().position(|text| text.starts_with("rolled out")).expect("a rollout");
+            let bound = steps.iter().rposition(|text| text.starts_with("bound to")).expect("pods");
+            assert!(bound < over, "{steps:#?}");
         }
     }
 
@@ -447,16 +447,16 @@ mod tests {
         }));
         let keys = [("deployments.apps", "web"), ("cronjobs.batch", "tick")];
         let keys = keys.map(|(resource, name)| Key::new(Resource(resource), "default", name));
-        let film = |applied: &[Key]| {
+        let steps = |applied: &[Key]| {
             let mut preview = written(None, "100m", "no-such-program-at-all");
             let kind = kinds::by_name("cronjobs").unwrap();
             preview.write(|txn| create(txn, kind, &cron, &WriteOptions::default())).unwrap();
             preview.run(applied, SignedDuration::from_mins(15), &mut |_, _| {}).unwrap()
         };
-        let result = film(&keys[..1]);
+        let result = steps(&keys[..1]);
         assert!(result.besides > 30, "{result:#?}");
         assert_eq!((result.answers.len(), result.created.len()), (1, 4), "{result:#?}");
-        let result = film(&keys);
+        let result = steps(&keys);
         assert!(result.besides == 0 && result.created.len() > 5, "{result:#?}");
     }
 

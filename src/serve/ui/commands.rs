@@ -1,4 +1,4 @@
-//! Texts of commands for the page: `describe` and `why` of an object, and the film of a `plan`.
+//! Texts of commands for the page: `describe` and `why` of an object, and the steps of a `plan`.
 //!
 //! Each is the output of the command itself, run as a process with a limited time and output, as the user who asks.
 //! Start reading at [`run`].
@@ -42,7 +42,7 @@ pub fn text(api: &Api, request: &ApiRequest) -> ServeResult {
     Ok(HttpAnswer::text(text))
 }
 
-/// Answers with the film of a plan of the manifests in the body.
+/// Answers with the steps of a plan of the manifests in the body.
 pub fn plan(api: &Api, request: &ApiRequest) -> ServeResult {
     let arguments = ["plan", "--filename=-", "--output=json"].map(str::to_owned);
     let (output, errors) = run(api, request, &arguments, &request.body)?;
