@@ -79,8 +79,8 @@ fn carry_out(
         PatchType::Strategic => fmt::plain(patch),
         PatchType::Merge | PatchType::Json => new.0.to_string(),
     };
-    if kind_of_patch != PatchType::Strategic && new.kind() != base.kind() {
-        return Err(patch_error(&shown, &kinds::wrong_kind(kind, new.api_version(), new.kind())));
+    if let Some(why) = find_wrong_type(kind, &new, kind_of_patch) {
+        return Err(patch_error(&shown, &why));
     }
     // A strategic patch cannot change the type of an object.
     for field in ["apiVersion", "kind"] {
@@ -105,6 +105,19 @@ fn carry_out(
             None => status,
         }
     })
+}
+
+/// Returns why the result of a merge or JSON patch is not an object of its kind; a missing kind is filled in.
+fn find_wrong_type(kind: &Kind, new: &Object, kind_of_patch: PatchType) -> Option<String> {
+    if !new.0.is_object() {
+        let fields = r#"APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"""#;
+        let what = json_type(&new.0);
+        return Some(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ {fields} }}"
+        ));
+    }
+    let is_other = kind_of_patch != PatchType::Strategic && !new.kind().is_empty() && new.kind() != kind.kind;
+    is_other.then(|| kinds::wrong_kind(kind, new.api_version(), new.kind()))
 }
 
 /// Refuses a patch that changes the name, the namespace or the uid.
@@ -183,11 +196,15 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
 
 /// Go's error for a patch that is not a map.
 fn unmarshal_error(patch: &Value) -> String {
-    let what = match patch {
+    format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(patch))
+}
+
+/// The type of a value in Go's errors of decoding.
+fn json_type(value: &Value) -> &'static str {
+    match value {
         Value::Array(_) => "array",
         Value::String(_) => "string",
         Value::Bool(_) => "bool",
         _ => "number",
-    };
-    format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}")
+    }
 }
