@@ -55,7 +55,12 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
+    // The managers were just recorded: checks need not read them, which takes a twentieth of a create.
+    let managers = object.0["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
     check(txn, kind, body.api_version(), &object, None)?;
+    if let Some(managers) = managers {
+        object.set(&["metadata", "managedFields"], managers);
+    }
     admit(txn, target, &mut object, &mut warnings, admission::validate)?;
     check_free(txn, kind, &key)?;
     warn(kind, body.api_version(), &object, &mut warnings);
