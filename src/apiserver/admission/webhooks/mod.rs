@@ -75,6 +75,9 @@ pub fn mutate(
     round: &mut WebhookRound,
 ) -> ApiResult<bool> {
     let hooks = find_hooks(txn, request.kind, MUTATING)?;
+    if hooks.is_empty() {
+        return Ok(false);
+    }
     if round.left.take().is_some_and(|left| left != *request.object) {
         round.ask_again();
     }
