@@ -1,6 +1,6 @@
 //! Receives a request: its head and body, and the user who makes it.
 //!
-//! Never: answers. Start reading at [`listen`].
+//! Never: answers. Start reading at [`receive_request`].
 
 use super::audit_log::AuditExchange;
 use super::client_certificate::ClientIdentity;
