@@ -100,18 +100,14 @@ struct Failure {
 
 /// Evaluates validating policies about one request.
 pub struct Evaluation<'a> {
-    txn: &'a dyn Transaction,
-    request: &'a AdmissionRequest<'a>,
-    /// The objects in each version in which no policy was evaluated yet.
-    seen: Vec<(MatchedVersion, SeenObjects<'a>)>,
-    /// The request in each version in which it matched so far.
+    /// The request in each version in which a policy matches.
     activations: Vec<(MatchedVersion, Activation<'a>)>,
     /// The decisions.
     pub findings: Findings,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Begins with no decision, and with the objects in each version in which these policies match.
+    /// Begins with no decision, and with the request in each version in which these policies match.
     pub fn new(
         txn: &'a mut dyn Transaction,
         request: &'a AdmissionRequest<'a>,
@@ -123,7 +119,13 @@ impl<'a> Evaluation<'a> {
                 seen.push((version.clone(), SeenObjects::convert(txn, request, version)?));
             }
         }
-        Ok(Evaluation { txn, request, seen, activations: Vec::new(), findings: Findings::default() })
+        let txn: &'a dyn Transaction = txn;
+        let activate = |(version, seen)| {
+            let activation = Activation::new(txn, request, &version, seen)?;
+            Ok((version, activation))
+        };
+        let activations = seen.into_iter().map(activate).collect::<ApiResult<_>>()?;
+        Ok(Evaluation { activations, findings: Findings::default() })
     }
 
     /// Adds the decisions of a policy.
@@ -137,20 +139,9 @@ impl<'a> Evaluation<'a> {
                 return Ok(());
             }
         };
-        let known = self.activations.iter().position(|(version, _)| *version == invocation.version);
-        let place = match known {
-            Some(place) => place,
-            None => {
-                let Some(at) = self.seen.iter().position(|(version, _)| *version == invocation.version) else {
-                    return Err(Status::bug("a policy is evaluated in a version that no object was converted to"));
-                };
-                let (version, seen) = self.seen.swap_remove(at);
-                let activation = Activation::new(self.txn, self.request, &version, seen)?;
-                self.activations.push((invocation.version.clone(), activation));
-                self.activations.len() - 1
-            }
+        let Some((_, activation)) = self.activations.iter().find(|(version, _)| *version == invocation.version) else {
+            return Err(Status::bug("a policy is evaluated in a version in which none matched"));
         };
-        let activation = &self.activations[place].1;
         params.iter().for_each(|param| judge(activation, invocation, param.as_deref(), &mut self.findings));
         Ok(())
     }
