@@ -2,7 +2,7 @@
 //!
 //! Knows: custom resources are stored in the storage version, and clients see the one that they ask for. Of metadata, a webhook may change
 //! labels and annotations only. Without a webhook, versions differ in `apiVersion` and in the fields that their schemas know.
-//! Never: converts built-in kinds. Start reading at [`convert`].
+//! Built-in kinds convert themselves ([`Kind::to_version`]). Start reading at [`convert`].
 
 use super::ApiResult;
 use super::custom::load_schemas;
@@ -69,7 +69,7 @@ fn change_version(txn: &mut dyn Transaction, kind: &Kind, object: &Object, api_v
     Ok(converted.pop().unwrap_or_else(|| object.clone()))
 }
 
-/// Returns an object of a request in another version. Without a webhook, only the `apiVersion` differs.
+/// Returns an object of a request in another version. Of a custom resource without a webhook, only the `apiVersion` differs.
 pub fn in_version<'o>(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -82,9 +82,20 @@ pub fn in_version<'o>(
     if webhook(kind).is_some() {
         return change_version(txn, kind, object, api_version).map(Cow::Owned);
     }
+    if kind.custom.is_none() {
+        return in_version_of_built_in(kind, object, api_version).map(Cow::Owned);
+    }
     let mut seen = object.clone();
     seen.set(&["apiVersion"], api_version);
     Ok(Cow::Owned(seen))
+}
+
+fn in_version_of_built_in(kind: &Kind, object: &Object, api_version: &str) -> ApiResult<Object> {
+    if api_version != kind.api_version() {
+        return Ok(kind.to_version(object.clone(), api_version));
+    }
+    let stored = kind.normalized(&object.0, &mut |_| {});
+    stored.map(Object).map_err(|error| Status::new(Reason::BadRequest, error.to_string()))
 }
 
 /// Whether a stored object is as it would be stored now. A write that changes nothing else brings it into that form: so objects migrate.

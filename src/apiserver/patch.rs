@@ -10,7 +10,7 @@ use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::client::PatchFormat;
 use crate::go::fmt;
 use crate::kinds::merge_rules;
-use crate::kinds::{self, Kind, event};
+use crate::kinds::{self, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Status, merge, patch};
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn carry_out(
     let old = read::exact(txn, key)?;
     let newest = kind.api_version();
     let old = conversion::convert(txn, kind, &old, options.api_version.as_deref().unwrap_or(&newest))?.into_owned();
-    let base = in_version_of_patch(&old, options);
+    let base = in_version_of_patch(kind, &old, options);
     let mut new = Object(patched(kind, &base, kind_of_patch, patch)?);
     // An error of decoding the patched object is one about the patch; Kubernetes shows the patch or that object.
     let shown = match kind_of_patch {
@@ -147,9 +147,11 @@ fn check_identity(kind: &Kind, new: &Object, old: &Object) -> ApiResult<()> {
 }
 
 /// Returns an object with the field names that its patch uses.
-fn in_version_of_patch<'a>(old: &'a Object, options: &WriteOptions) -> Cow<'a, Object> {
-    let is_newer_event = old.kind() == "Event" && options.api_version.as_deref() == Some(event::EVENTS_GROUP);
-    if is_newer_event { Cow::Owned(Object(event::to_events_group(&old.0))) } else { Cow::Borrowed(old) }
+fn in_version_of_patch<'a>(kind: &Kind, old: &'a Object, options: &WriteOptions) -> Cow<'a, Object> {
+    match options.api_version.as_deref().filter(|version| kind.also.contains(version)) {
+        Some(version) => Cow::Owned(kind.to_version(old.clone(), version)),
+        None => Cow::Borrowed(old),
+    }
 }
 
 /// The error about a patch, which makes an object that does not fit its kind.

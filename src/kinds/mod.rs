@@ -139,6 +139,8 @@ pub struct Kind {
     pub short: &'static [&'static str],
     /// Other `apiVersion`s that serve the same objects.
     pub also: &'static [&'static str],
+    /// Converts a stored object to the version in `also`.
+    pub to_also: fn(Object) -> Object,
     /// Whether its objects live in a namespace.
     pub namespaced: bool,
     /// Categories such as `all`.
@@ -208,6 +210,7 @@ impl Kind {
             kind,
             short: &[],
             also: &[],
+            to_also: |object| object,
             namespaced: true,
             categories: &[],
             status: true,
@@ -252,6 +255,12 @@ impl Kind {
     /// Whether the definition of this name declares it.
     pub fn is_declared_by(&self, definition: &str) -> bool {
         self.custom.is_some_and(|custom| custom.definition == definition)
+    }
+
+    /// Returns a stored object of a built-in kind in one of its versions.
+    pub fn to_version(&self, object: Object, api_version: &str) -> Object {
+        let is_stored = object.kind() == self.kind && object.api_version() != api_version;
+        if is_stored && self.also.contains(&api_version) { (self.to_also)(object) } else { object }
     }
 
     /// Returns the kind in one of its versions: the subresources of a custom resource depend on the version.

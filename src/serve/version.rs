@@ -1,30 +1,16 @@
 //! Conversion of an object to another version of its kind: stored objects have the newest one.
 
 use crate::kinds::Kind;
-use crate::kinds::event::{EVENTS_GROUP, RENAMED, to_events_group};
+use crate::kinds::event::{EVENTS_GROUP, RENAMED};
 use crate::object::Object;
-use serde_json::{Value, json};
 
 /// Returns the object in this version.
 pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
-    // A subresource such as Scale has a version of its own.
-    let is_other_kind = object.kind() != kind.kind;
-    if is_other_kind
-        || kind.custom.is_some_and(|custom| custom.conversion.is_some())
-        || object.api_version() == api_version
-        || (kind.custom.is_none() && !kind.also.contains(&api_version))
-    {
-        return object;
-    }
-    match api_version {
-        EVENTS_GROUP => object.0 = to_events_group(&object.0),
-        "autoscaling/v1" => autoscaler(&mut object),
-        _ => {}
-    }
-    if let Some(custom) = kind.custom {
+    let Some(custom) = kind.custom else { return kind.to_version(object, api_version) };
+    // A subresource such as Scale has a version of its own, and a webhook has converted objects that need one.
+    if object.kind() == kind.kind && custom.conversion.is_none() {
         custom.relabel(&mut object, api_version);
     }
-    object.set(&["apiVersion"], api_version);
     object
 }
 
@@ -42,31 +28,11 @@ pub fn stored_field(api_version: &str, field: &str) -> Option<String> {
     Some(rest.map_or_else(|| stored.to_owned(), |rest| format!("{stored}.{rest}")))
 }
 
-/// Converts to `pkg/apis/autoscaling/v1`, which only has the CPU metric.
-fn autoscaler(object: &mut Object) {
-    let find = |object: &Object, part: &str, list: &str, value: &str| -> Option<Value> {
-        let metrics = object.items(&[part, list]).iter();
-        let resource = metrics.map(|metric| &metric["resource"]).find(|resource| resource["name"] == "cpu")?;
-        resource[value]["averageUtilization"].as_i64().map(Value::from)
-    };
-    if let Some(target) = find(object, "spec", "metrics", "target") {
-        object.set(&["spec", "targetCPUUtilizationPercentage"], target);
-    }
-    if let Some(current) = find(object, "status", "currentMetrics", "current") {
-        object.set(&["status", "currentCPUUtilizationPercentage"], current);
-    }
-    for path in [["spec", "metrics"], ["spec", "behavior"], ["status", "currentMetrics"], ["status", "conditions"]] {
-        object.unset(&path);
-    }
-    if object.value_at(&["status"]).is_none() {
-        object.set(&["status"], json!({}));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kinds;
+    use serde_json::json;
 
     #[test]
     fn selected_fields_of_events_have_the_names_of_their_version() {

@@ -294,3 +294,34 @@ fn events_of_the_newer_group_are_checked_strictly() {
     let message = json!("Event \"e\" is invalid: message: Invalid value: \"other\": field is immutable");
     assert_eq!((code, &status["message"]), (422, &message));
 }
+
+/// A write in autoscaling/v1 changes the CPU's target, and keeps the parts of v2 that v1 shows in annotations.
+#[test]
+fn autoscalers_written_in_the_older_version_keep_their_other_parts() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}});
+    let scaler = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}, "metrics": [memory],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 7}},
+        },
+    });
+    let (older, newer) = ["v1", "v2"]
+        .map(|version| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers"))
+        .into();
+    assert_eq!(server.ask("POST", &newer, JSON, &scaler.to_string()).0, 201);
+    let own = |list: &str| format!("{list}/web");
+    let patch = r#"{"spec": {"targetCPUUtilizationPercentage": 40}}"#;
+    let (code, patched) = server.ask("PATCH", &own(&older), MERGE, patch);
+    assert_eq!((code, &patched["spec"]["targetCPUUtilizationPercentage"]), (200, &json!(40)), "{patched}");
+    let mut replaced = server.get(&own(&older));
+    replaced["spec"]["targetCPUUtilizationPercentage"] = json!(50);
+    assert_eq!(server.ask("PUT", &own(&older), JSON, &replaced.to_string()).0, 200);
+    let stored = server.get(&own(&newer));
+    assert_eq!(stored["spec"]["metrics"][0], memory, "{stored}");
+    assert_eq!(stored["spec"]["metrics"][1]["resource"]["target"]["averageUtilization"], 50, "{stored}");
+    assert_eq!(stored["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"], 7, "{stored}");
+    assert_eq!(stored["metadata"].get("annotations"), None, "{stored}");
+}

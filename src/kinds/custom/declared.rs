@@ -194,6 +194,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         kind: leak_text(names.kind),
         short: leak_texts(names.short_names),
         also: Vec::leak(also),
+        to_also: |object| object,
         namespaced: scope == "Namespaced",
         categories: leak_texts(names.categories),
         status: false,

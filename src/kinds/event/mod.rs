@@ -4,6 +4,7 @@ mod rules;
 
 use super::view;
 use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, shapes, typed};
+use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
@@ -15,6 +16,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     create_on_update: true,
     also: &[EVENTS_GROUP],
+    to_also: to_events_group,
     normalize,
     validate_version: rules::validate_version,
     selectable: &[
@@ -77,12 +79,11 @@ fn from_events_group(body: &Value) -> Value {
 }
 
 /// Returns an Event of core/v1 with the field names of events.k8s.io/v1.
-pub fn to_events_group(event: &Value) -> Value {
-    let mut event = event.clone();
-    event["apiVersion"] = EVENTS_GROUP.into();
+fn to_events_group(mut event: Object) -> Object {
+    event.set(&["apiVersion"], EVENTS_GROUP);
     for (theirs, ours) in RENAMED {
-        if let Some(value) = event.as_object_mut().and_then(|map| map.remove(*ours)) {
-            event[*theirs] = value;
+        if let Some(value) = event.0.as_object_mut().and_then(|map| map.remove(*ours)) {
+            event.set(&[theirs], value);
         }
     }
     event

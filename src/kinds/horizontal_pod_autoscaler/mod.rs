@@ -1,6 +1,7 @@
 //! HorizontalPodAutoscaler (autoscaling/v2; v1 is converted to v2).
 
 mod check;
+mod v1;
 
 use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, merge_rules, omit, shapes, typed};
 use crate::kinds::view;
@@ -16,7 +17,8 @@ pub const KIND: Kind = Kind {
     short: &["hpa"],
     categories: &["all"],
     generation: false,
-    also: &["autoscaling/v1"],
+    also: &[v1::V1],
+    to_also: v1::to_v1,
     normalize,
     validate_status: |new, old| typed::validate_status(new, old, check::check_status),
     merge_rules: &merge_rules::WITH_CONDITIONS,
@@ -37,26 +39,11 @@ const DEFAULT_CPU_PERCENT: i32 = 80;
 
 fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
     let mut autoscaler = match body["apiVersion"].as_str() {
-        Some("autoscaling/v1") => typed::normalize::<HorizontalPodAutoscaler>(&from_v1(body), unknown)?,
+        Some(v1::V1) => typed::normalize::<HorizontalPodAutoscaler>(&v1::from_v1(body), unknown)?,
         _ => typed::normalize::<HorizontalPodAutoscaler>(body, unknown)?,
     };
     omit::null_when_missing(&mut autoscaler["status"], &["currentMetrics"]);
     Ok(autoscaler)
-}
-
-/// Converts v1, whose only metric becomes an item of v2's list.
-fn from_v1(body: &Value) -> Value {
-    let mut body = body.clone();
-    body["apiVersion"] = "autoscaling/v2".into();
-    let remove = |part: &mut Value, field: &str| part.as_object_mut().and_then(|map| map.remove(field));
-    if let Some(percent) = body.get_mut("spec").and_then(|spec| remove(spec, "targetCPUUtilizationPercentage")) {
-        let target = json!({"type": "Utilization", "averageUtilization": percent});
-        body["spec"]["metrics"] = json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]);
-    }
-    if let Some(status) = body.get_mut("status") {
-        remove(status, "currentCPUUtilizationPercentage");
-    }
-    body
 }
 
 impl Typed for HorizontalPodAutoscaler {

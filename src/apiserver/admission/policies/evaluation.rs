@@ -240,7 +240,7 @@ pub fn mutate(
                 Err(why) => refuse(&why, Some("Invalid")),
                 Ok(None) => break,
                 Ok(Some(object)) => {
-                    let converted = conversion::in_version(txn, request.kind, &object, request.api_version)?;
+                    let converted = conversion::in_version(txn, request.kind, &object, request.object.api_version())?;
                     let mut object = converted.into_owned();
                     keep_identity(request.object, &mut object);
                     *request.object = object;

@@ -285,7 +285,7 @@ fn apply(
     let kind = request.kind;
     if object.kind() == kind.kind {
         object.set(&["apiVersion"], version.api_version(request.api_version));
-        object = conversion::in_version(txn, kind, &object, request.api_version)?.into_owned();
+        object = conversion::in_version(txn, kind, &object, request.object.api_version())?.into_owned();
         let normalized = kind.normalized(&object.0, &mut |_| {});
         object = Object(normalized.map_err(|error| hook::internal(&error.to_string()))?);
     }
