@@ -8,8 +8,11 @@ pub fn resolve_percent(value: Option<&Value>, total: i64, round_up: bool) -> Opt
         Value::Number(number) => number.as_i64(),
         Value::String(text) => {
             let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
-            let hundredfold = percent.checked_mul(total)?;
-            Some(if round_up { (hundredfold + 99).div_euclid(100) } else { hundredfold.div_euclid(100) })
+            let hundredfold = i128::from(percent) * i128::from(total);
+            let rounding = if round_up { 99 } else { 0 };
+            // Kubernetes counts in 32 bits, so that sums of results fit in 64.
+            let most = i128::from(i32::MAX);
+            i64::try_from((hundredfold + rounding).div_euclid(100).clamp(-most, most)).ok()
         }
         _ => None,
     }
@@ -28,5 +31,7 @@ mod tests {
             assert_eq!(super::resolve_percent(Some(&value), total, false), Some(down));
         }
         assert_eq!(super::resolve_percent(Some(&json!("x")), 1, true), None);
+        let largest = json!(format!("{}%", i64::MAX));
+        assert_eq!(super::resolve_percent(Some(&largest), 1, true), Some(i64::from(i32::MAX)));
     }
 }

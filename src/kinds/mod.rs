@@ -197,6 +197,41 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// A kind in all namespaces whose objects are kept as they are written, to be refined with `..`.
+    const UNTYPED: Kind = Kind {
+        resource: Resource(""),
+        version: "",
+        kind: "",
+        short: &[],
+        also: &[],
+        to_also: |object| object,
+        namespaced: false,
+        categories: &[],
+        status: false,
+        generation: true,
+        scale: false,
+        scale_paths: None,
+        unconditional_update: false,
+        create_on_update: false,
+        name_rule: field::NameRule::Subdomain,
+        deprecated: None,
+        warnings: |_| Vec::new(),
+        normalize: |body, _| Ok(body.clone()),
+        prepare: |_, _| {},
+        set_times: |_, _| {},
+        validate: |_, _| Vec::new(),
+        validate_version: |_, _, _| Vec::new(),
+        validate_status: |_, _| Vec::new(),
+        custom: None,
+        view: &view::generic::VIEW,
+        merge_rules: &merge_rules::OBJECT,
+        shape: &shapes::OBJECT,
+        returns_deleted: false,
+        orphans_dependents: false,
+        status_metadata: &[],
+        selectable: &[],
+    };
+
     /// A kind with Kubernetes' usual traits (status, generation, unconditional update), to be refined with `..`.
     pub const fn new<T: Typed>(
         resource: &'static str,
@@ -208,34 +243,16 @@ impl Kind {
             resource: Resource(resource),
             version,
             kind,
-            short: &[],
-            also: &[],
-            to_also: |object| object,
             namespaced: true,
-            categories: &[],
             status: true,
-            generation: true,
-            scale: false,
-            scale_paths: None,
             unconditional_update: true,
-            create_on_update: false,
-            name_rule: field::NameRule::Subdomain,
-            deprecated: None,
             warnings: pod::warnings::warn_about_template,
             normalize: typed::normalize::<T>,
             prepare: T::prepare,
-            set_times: |_, _| {},
             validate: typed::validate::<T>,
-            validate_version: |_, _, _| Vec::new(),
-            validate_status: |_, _| Vec::new(),
-            custom: None,
             view,
-            merge_rules: &merge_rules::OBJECT,
-            shape: &shapes::OBJECT,
-            returns_deleted: false,
-            orphans_dependents: false,
             status_metadata: &["annotations", "finalizers", "ownerReferences", "labels"],
-            selectable: &[],
+            ..Kind::UNTYPED
         }
     }
 

@@ -1,9 +1,8 @@
 //! Placeholders for unknown kinds, for commands that change a manifest's text without a cluster (`--local`,
 //! `--dry-run=client`).
 
-use super::{ALL, Kind, UnknownField, typed::DecodeError};
+use super::Kind;
 use crate::object::Resource;
-use serde_json::Value;
 
 /// Creates a kind with this name and leaks it; a command creates one for each manifest of an unknown kind.
 pub fn kind(api_version: &str, name: &str) -> &'static Kind {
@@ -15,20 +14,7 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
         resource: Resource(keep(resource)),
         version: keep(version.to_owned()),
         kind: keep(name.to_owned()),
-        short: &[],
-        also: &[],
-        categories: &[],
-        deprecated: None,
-        scale: false,
-        scale_paths: None,
-        namespaced: false,
-        warnings: |_| Vec::new(),
-        normalize,
-        prepare: |_, _| {},
-        validate: |_, _| Vec::new(),
-        view: &super::view::generic::VIEW,
-        selectable: &[],
-        ..*ALL[0]
+        ..Kind::UNTYPED
     }))
 }
 
@@ -36,10 +22,6 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
 pub fn is_custom(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     group.contains('.') && !group.ends_with(".k8s.io")
-}
-
-fn normalize(body: &Value, _: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
-    Ok(body.clone())
 }
 
 #[cfg(test)]

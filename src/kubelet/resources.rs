@@ -85,7 +85,8 @@ pub fn report_volumes_on_disk(pod: &LocalPod, plan: &mut Plan) {
 fn sum(pod: &LocalPod, limit: fn(&GroupLimits) -> Option<i64>) -> Option<i64> {
     let of = |member: &PodContainer| limit(&caps(member.spec.resources.as_ref()));
     let stays = |member: &&PodContainer| matches!(member.role, ContainerRole::Sidecar | ContainerRole::Main);
-    let together = pod.members.iter().filter(stays).map(of).sum::<Option<i64>>()?;
+    let together =
+        pod.members.iter().filter(stays).map(of).try_fold(0i64, |sum, limit| Some(sum.saturating_add(limit?)))?;
     let initially = pod.with_role(ContainerRole::Init).map(of).collect::<Option<Vec<i64>>>()?;
     Some(initially.into_iter().fold(together, i64::max))
 }

@@ -98,7 +98,7 @@ pub fn propose(
     for pod in std::mem::take(&mut groups.missing) {
         let assumed = match target {
             _ if first >= 1.0 => 0,
-            ResourceTarget::Utilization(percent) => request(&pod) * percent.max(100) / 100,
+            ResourceTarget::Utilization(percent) => percent_of(request(&pod), percent.max(100)),
             ResourceTarget::AverageValue(value) => value,
         };
         groups.metrics.insert(pod, assumed);
@@ -118,10 +118,10 @@ fn ratio(
     requests: &BTreeMap<String, i64>,
     target: ResourceTarget,
 ) -> Result<f64, String> {
-    let used: i64 = metrics.values().sum();
+    let used = total(metrics.values());
     let (all, target) = match target {
         ResourceTarget::Utilization(percent) => {
-            (metrics.keys().filter_map(|pod| requests.get(pod)).sum::<i64>(), percent as f64 / 100.0)
+            (total(metrics.keys().filter_map(|pod| requests.get(pod))), percent as f64 / 100.0)
         }
         ResourceTarget::AverageValue(value) => (metrics.len() as i64, value as f64),
     };
@@ -138,11 +138,21 @@ fn averages(
     requests: &BTreeMap<String, i64>,
     target: ResourceTarget,
 ) -> (i64, Option<i64>) {
-    let used: i64 = metrics.values().sum();
+    let used = total(metrics.values());
     let average = used / (metrics.len() as i64).max(1);
-    let requested: i64 = metrics.keys().filter_map(|pod| requests.get(pod)).sum();
-    let utilization = matches!(target, ResourceTarget::Utilization(_)).then(|| used * 100 / requested.max(1));
-    (average, utilization)
+    let requested = total(metrics.keys().filter_map(|pod| requests.get(pod)));
+    let is_utilization = matches!(target, ResourceTarget::Utilization(_));
+    (average, is_utilization.then(|| used.saturating_mul(100) / requested.max(1)))
+}
+
+/// The sum of amounts, which users choose: the largest number instead of an overflow.
+fn total<'a>(amounts: impl Iterator<Item = &'a i64>) -> i64 {
+    amounts.fold(0, |sum, amount| sum.saturating_add(*amount))
+}
+
+fn percent_of(amount: i64, percent: i64) -> i64 {
+    let product = i128::from(amount) * i128::from(percent) / 100;
+    i64::try_from(product).unwrap_or(i64::MAX)
 }
 
 fn group(world: &World, pods: &[(Arc<Row>, Object)], measured: MeasuredResource) -> PodGroups {
@@ -188,7 +198,7 @@ fn usage(facts: Option<&PodFacts>, measured: MeasuredResource) -> Option<i64> {
         "cpu" => usage.usage.cpu_milli,
         _ => usage.usage.memory,
     };
-    all.map(|(_, usage)| amount(usage)).reduce(|sum, amount| sum + amount)
+    all.map(|(_, usage)| amount(usage)).reduce(i64::saturating_add)
 }
 
 /// Returns the requests of each pod; every container must have one.
@@ -196,7 +206,7 @@ fn requests(pods: &[(Arc<Row>, Object)], measured: MeasuredResource) -> Result<B
     let mut requests = BTreeMap::new();
     for (row, body) in pods {
         let sidecars = body.items(&["spec", "initContainers"]).iter().filter(|one| one["restartPolicy"] == "Always");
-        let mut sum = 0;
+        let mut sum = 0i64;
         for container in body.items(&["spec", "containers"]).iter().chain(sidecars) {
             let name = container["name"].as_str().unwrap_or_default();
             if measured.container.is_some_and(|wanted| wanted != name) {
@@ -209,7 +219,7 @@ fn requests(pods: &[(Arc<Row>, Object)], measured: MeasuredResource) -> Result<B
                     measured.resource, row.key.name
                 ));
             };
-            sum += if measured.resource == "cpu" { amount.milli() } else { amount.value() };
+            sum = sum.saturating_add(if measured.resource == "cpu" { amount.milli() } else { amount.value() });
         }
         requests.insert(row.key.name.to_string(), sum);
     }

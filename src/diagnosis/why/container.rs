@@ -8,6 +8,7 @@ use super::{
 };
 use crate::diagnosis::convergence::STARTING_REASONS;
 use crate::kubelet;
+use crate::object::time::Shift;
 use crate::object::{Object, Time, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
@@ -253,7 +254,7 @@ impl ContainerFinding<'_> {
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
-        let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended + pause);
+        let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended.later(pause));
         let namespace_flag = in_namespace(&self.row.key);
         let logs = match self.plane.pretends {
             // A planned container has no log.

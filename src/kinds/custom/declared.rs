@@ -3,8 +3,8 @@
 //! Never: reads a store; [`super::super::registry`] keeps what is read. Start reading at [`read_definition`].
 
 use super::{ConversionWebhook, CustomDefinition, ScalePaths, VersionParts};
+use crate::kinds::Kind;
 use crate::kinds::view::custom::DefinitionColumns;
-use crate::kinds::{Kind, NameRule, merge_rules, shapes, view};
 use crate::object::{Object, Resource};
 use serde::Deserialize;
 use serde_json::Value;
@@ -194,32 +194,11 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
         kind: leak_text(names.kind),
         short: leak_texts(names.short_names),
         also: Vec::leak(also),
-        to_also: |object| object,
         namespaced: scope == "Namespaced",
         categories: leak_texts(names.categories),
-        status: false,
-        generation: true,
-        scale: false,
-        scale_paths: None,
-        unconditional_update: false,
-        create_on_update: false,
-        name_rule: NameRule::Subdomain,
         deprecated,
-        warnings: |_| Vec::new(),
-        normalize: |body, _| Ok(body.clone()),
-        prepare: |_, _| {},
-        set_times: |_, _| {},
-        validate: |_, _| Vec::new(),
-        validate_version: |_, _, _| Vec::new(),
-        validate_status: |_, _| Vec::new(),
         custom: Some(custom),
-        merge_rules: &merge_rules::OBJECT,
-        shape: &shapes::OBJECT,
-        view: &view::generic::VIEW,
-        returns_deleted: false,
-        orphans_dependents: false,
-        status_metadata: &[],
-        selectable: &[],
+        ..Kind::UNTYPED
     };
     Some(kind_with(&kind, custom.versions.get(&kind.api_version())?))
 }
