@@ -5,6 +5,7 @@ use super::{JSON, Server};
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 
+const MERGE: &str = "application/merge-patch+json";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
 
 /// A cluster whose account `bot` may read pods and write roles.
@@ -112,4 +113,32 @@ fn nobody_gives_rights_that_they_lack() {
     );
     assert_eq!((code, refused["message"].as_str()), (403, Some(text.as_str())));
     assert_eq!(create("less", "pods").0, 201);
+}
+
+/// A label makes a role part of an aggregated one: also an update that leaves the rules alone gives rights.
+#[test]
+fn role_is_labelled_only_by_users_who_hold_its_rights() {
+    let cluster = cluster();
+    let server = Server::start(&cluster, &[]);
+    cluster
+        .ok("create clusterrole role-editor --verb=get,update,patch --resource=clusterroles.rbac.authorization.k8s.io");
+    cluster.ok("create clusterrolebinding ann --clusterrole=role-editor --user=ann");
+    let patch = |role: &str, patch: Value| {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{role}");
+        server.ask_with("PATCH", &path, MERGE, &patch.to_string(), &[("Impersonate-User", "ann")])
+    };
+    let labels = json!({"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}});
+    let (code, refused) = patch("cluster-admin", labels.clone());
+    assert_eq!(code, 403, "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("attempting to grant RBAC permissions not currently held"));
+    let (code, refused) = patch("view", labels.clone());
+    assert_eq!(code, 403, "{refused}");
+    assert_eq!(patch("role-editor", labels).0, 200);
+    // The garbage collector's fields give no rights.
+    assert_eq!(patch("cluster-admin", json!({"metadata": {"finalizers": ["example.com/a"]}})).0, 200);
+    let rule = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}});
+    let (code, refused) = patch("role-editor", rule);
+    let text = "clusterroles.rbac.authorization.k8s.io \"role-editor\" is forbidden: must have cluster-admin privileges to use the \
+                aggregationRule";
+    assert_eq!((code, refused["message"].as_str()), (403, Some(text)));
 }

@@ -10,12 +10,13 @@ use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
+use crate::world::access::index::Grants;
 use crate::world::access::rule::{AccessRule, quote_list};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Refuses a new or changed role or binding that gives rights which the user lacks. A user who may `escalate` the role, or
-/// `bind` the role that a binding refers to, may give all of its rights.
+/// Refuses a new or changed role or binding that gives rights which the user lacks, also if the rights stay the same: labels make a role
+/// part of aggregated ones. A user who may `escalate` the role, or `bind` the role that a binding refers to, may give all of its rights.
 pub fn check_escalation(
     txn: &dyn Transaction,
     user: &User,
@@ -23,13 +24,15 @@ pub fn check_escalation(
     new: &Object,
     old: Option<&Object>,
 ) -> ApiResult<()> {
-    let is_same = |field: &str| old.is_some_and(|old| old.value_at(&[field]) == new.value_at(&[field]));
+    if old.is_some_and(|old| differ_for_garbage_collection_only(new, old)) {
+        return Ok(());
+    }
     let namespace = new.namespace();
     let (verb, resource, name, rules) = match kind.kind {
-        "Role" | "ClusterRole" if !is_same("rules") || !is_same("aggregationRule") => {
+        "Role" | "ClusterRole" => {
             ("escalate", kind.resource.plural(), new.name().to_owned(), AccessRule::read_all(new.value_at(&["rules"])))
         }
-        "RoleBinding" | "ClusterRoleBinding" if !is_same("subjects") || !is_same("roleRef") => {
+        "RoleBinding" | "ClusterRoleBinding" => {
             let text = |field: &str| new.text(&["roleRef", field]).unwrap_or_default();
             let resource = if text("kind") == "Role" { "roles" } else { "clusterroles" };
             let rules = match txn.access_index()?.find_rules(text("kind"), text("name"), namespace) {
@@ -44,32 +47,56 @@ pub fn check_escalation(
     if user.is_administrator() || is_allowed(txn, user, verb, resource, namespace, &name)? {
         return Ok(());
     }
-    // An aggregation rule gives all rights of other roles: only a user who holds everything may write one.
-    let everything = new.value_at(&["aggregationRule"]).filter(|rule| !rule.is_null()).map(|_| AccessRule {
-        verbs: vec!["*".into()],
-        api_groups: vec!["*".into()],
-        resources: vec!["*".into()],
-        ..AccessRule::default()
-    });
-    let wanted: Vec<AccessRule> = AccessRule::split_all(rules.iter().chain(&everything));
+    let refuse = |why: &str| Err(Status::forbidden(kind.resource, new.name(), why));
     let grants = find_grants(txn, user, namespace)?;
-    let lacking: Vec<AccessRule> =
-        wanted.into_iter().filter(|simple| !grants.rules().any(|rule| rule.covers(simple))).collect();
-    if lacking.is_empty() {
-        return Ok(());
+    let lacking = find_lacking(&grants, &rules);
+    if !lacking.is_empty() {
+        let lines: Vec<String> = AccessRule::compact(lacking).iter().map(ToString::to_string).collect();
+        let errors = match grants.errors.is_empty() {
+            true => String::new(),
+            false => format!("; resolution errors: {}", quote_list(&grants.errors)),
+        };
+        return refuse(&format!(
+            "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
+            user.name,
+            quote_list(&user.groups),
+            lines.join("\n")
+        ));
     }
-    let lines: Vec<String> = AccessRule::compact(lacking).iter().map(ToString::to_string).collect();
-    let errors = match grants.errors.is_empty() {
-        true => String::new(),
-        false => format!("; resolution errors: {}", quote_list(&grants.errors)),
+    // An aggregation rule gives all rights of other roles: only a user who holds everything may write, change or remove one.
+    let aggregates = |role: &Object| role.value_at(&["aggregationRule"]).is_some_and(|rule| !rule.is_null());
+    let is_aggregated = aggregates(new) || old.is_some_and(aggregates);
+    if is_aggregated && !find_lacking(&grants, &full_authority()).is_empty() {
+        return refuse("must have cluster-admin privileges to use the aggregationRule");
+    }
+    Ok(())
+}
+
+/// Whether an update changes only fields that the garbage collector writes.
+fn differ_for_garbage_collection_only(new: &Object, old: &Object) -> bool {
+    let rest = |object: &Object| {
+        let mut rest = object.clone();
+        for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+            rest.unset(&["metadata", field]);
+        }
+        rest
     };
-    let text = format!(
-        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{errors}",
-        user.name,
-        quote_list(&user.groups),
-        lines.join("\n")
-    );
-    Err(Status::forbidden(kind.resource, new.name(), &text))
+    rest(new) == rest(old)
+}
+
+/// The simple rules that no grant covers.
+fn find_lacking(grants: &Grants, rules: &[AccessRule]) -> Vec<AccessRule> {
+    let wanted = AccessRule::split_all(rules).into_iter();
+    wanted.filter(|simple| !grants.rules().any(|rule| rule.covers(simple))).collect()
+}
+
+/// The rules of `cluster-admin`.
+fn full_authority() -> [AccessRule; 2] {
+    let all = || vec!["*".to_owned()];
+    [
+        AccessRule { verbs: all(), api_groups: all(), resources: all(), ..AccessRule::default() },
+        AccessRule { verbs: all(), paths: all(), ..AccessRule::default() },
+    ]
 }
 
 fn is_allowed(
