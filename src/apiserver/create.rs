@@ -10,6 +10,7 @@ use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::managed_fields;
+use crate::object::patch::count_values;
 use crate::object::{Key, Object, Reason, Status, format_uid, time};
 use std::sync::Arc;
 
@@ -196,8 +197,15 @@ pub fn misfit_head(kind: &Kind, body: &Object) -> String {
     format!("{0} in version {version:?} cannot be handled as a {0}: ", kind.kind)
 }
 
+/// Maximum number of values in an object, whatever its encoding: each costs time under the write lock, and many times its text in memory.
+pub const MAX_VALUES: usize = 100_000;
+
 /// Decodes strictly, defaults, and says what the writer should know about unknown fields.
 pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut Vec<String>) -> ApiResult<Object> {
+    if count_values(&body.0, MAX_VALUES) > MAX_VALUES {
+        let text = format!("Request entity too large: limit is {MAX_VALUES} values");
+        return Err(Status::new(Reason::RequestEntityTooLarge, text));
+    }
     let mut unknown = Vec::new();
     let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| Status::bad_request(format!("{}{text}", misfit_head(kind, body)));

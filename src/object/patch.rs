@@ -125,7 +125,7 @@ fn spend(steps: &mut usize, count: usize) -> Result<(), PatchError> {
 }
 
 /// Counts the values within a value, itself included, up to more than `limit`.
-fn count_values(value: &Value, limit: usize) -> usize {
+pub fn count_values(value: &Value, limit: usize) -> usize {
     let add = |count: usize, inner: &Value| match count > limit {
         true => count,
         false => count + count_values(inner, limit - count),

@@ -105,7 +105,7 @@ const VALIDATING: &[AdmissionPlugin] = &[
     // The storage of roles and bindings does this in Kubernetes.
     writes("", rbac_escalation::admit),
     all_writes("LimitRanger", limit_ranger::check),
-    writes("ServiceAccount", service_account::check),
+    all_writes("ServiceAccount", service_account::check),
     all_writes("PodSecurity", pod_security::admit),
     writes("Priority", priority::check_class),
     writes("OwnerReferencesPermissionEnforcement", owner_references::admit),

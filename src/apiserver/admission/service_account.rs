@@ -13,6 +13,9 @@ use std::sync::Arc;
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Start of the name of the volume with the token.
 const TOKEN_VOLUME: &str = "kube-api-access-";
+/// The lists of containers, and the words for their items in errors.
+const CONTAINERS: [(&str, &str); 3] =
+    [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")];
 
 /// Gives a new pod its account, the token of it, and its pull secrets. A mirror pod stays as it is.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
@@ -46,9 +49,9 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     check_secrets(&account, request.object).map_err(|why| request.forbidden_early(&why))
 }
 
-/// Checks a valid pod again: policies and webhooks may have changed it.
+/// Checks a valid pod again: policies and webhooks may have changed it. Also checks new ephemeral containers.
 pub fn check(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("pods") {
+    if !request.creates("pods") && (request.kind.resource.0, request.subresource) != ("pods", "ephemeralcontainers") {
         return Ok(());
     }
     if request.object.annotation(MIRROR).is_some() {
@@ -119,20 +122,16 @@ fn check_secrets(account: &Object, pod: &Object) -> Result<(), String> {
             return refuse(format!("volume with secret.secretName={}", quoted(name)), "secret");
         }
     }
-    for (list, word) in [("initContainers", "init container"), ("containers", "container")] {
+    for (list, word) in CONTAINERS {
         for container in pod.items(&["spec", list]) {
-            let variables = container["env"].as_array().into_iter().flatten();
-            for variable in variables.filter(|variable| variable["valueFrom"]["secretKeyRef"].is_object()) {
-                let name = &variable["valueFrom"]["secretKeyRef"]["name"];
-                if !lists("secrets", name) {
-                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                    let (container, variable) = (text(&container["name"]), text(&variable["name"]));
-                    let what = format!(
-                        "{word} {container} with envVar {variable} referencing secret.secretName={}",
-                        quoted(name)
-                    );
-                    return refuse(what, "secret");
-                }
+            let secrets = list_env_secrets(container);
+            if let Some((by, name)) = secrets.iter().find(|(_, name)| !lists("secrets", name)) {
+                let container = container["name"].as_str().unwrap_or_default();
+                let secret = quoted(name);
+                return refuse(
+                    format!("{word} {container} with {by} referencing secret.secretName={secret}"),
+                    "secret",
+                );
             }
         }
     }
@@ -142,6 +141,17 @@ fn check_secrets(account: &Object, pod: &Object) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The secrets of a container's variables: the field that refers to each one, and its name.
+fn list_env_secrets(container: &Value) -> Vec<(String, &Value)> {
+    let items = |field: &str| container[field].as_array().into_iter().flatten();
+    let single = items("env").filter(|variable| variable["valueFrom"]["secretKeyRef"].is_object()).map(|variable| {
+        let name = variable["name"].as_str().unwrap_or_default();
+        (format!("envVar {name}"), &variable["valueFrom"]["secretKeyRef"]["name"])
+    });
+    let whole = items("envFrom").filter(|source| source["secretRef"].is_object());
+    single.chain(whole.map(|source| ("envFrom".to_owned(), &source["secretRef"]["name"]))).collect()
 }
 
 fn quoted(name: &Value) -> String {

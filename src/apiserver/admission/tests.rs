@@ -1,7 +1,7 @@
 //! The built-in plugins by the answers of writes, in memory.
 
 use crate::apiserver::create::create;
-use crate::apiserver::object_parts::RESIZE;
+use crate::apiserver::object_parts::{EPHEMERAL_CONTAINERS, RESIZE};
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, WriteOptions, read};
 use crate::object::{Key, Object, Resource};
@@ -112,7 +112,28 @@ fn service_account_gives_its_pull_secrets_and_restricts_secrets_on_request() {
     let refused = format!(
         "pods \"e\" is forbidden: container c with envVar E referencing secret.secretName=\"other\" {end} secret"
     );
-    assert_eq!(strict("e", json!({"containers": [{"name": "c", "image": "x", "env": [variable]}]})), Err(refused));
+    let env = json!({"containers": [{"name": "c", "image": "x", "env": [variable]}]});
+    assert_eq!(strict("e", env), Err(refused));
+    let all = json!({"secretRef": {"name": "other"}});
+    let refused = format!(
+        "pods \"f\" is forbidden: container c with envFrom referencing secret.secretName=\"other\" {end} secret"
+    );
+    assert_eq!(strict("f", json!({"containers": [{"name": "c", "image": "x", "envFrom": [all]}]})), Err(refused));
+    let mut debugged = pod("b", json!({}));
+    debugged["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "x", "env": [variable]}]);
+    let what = "ephemeral container d with envVar E referencing secret.secretName=\"other\"";
+    let refused = format!("pods \"b\" is forbidden: {what} {end} secret");
+    assert_eq!(cluster.update(debugged, UpdatePart::Of(&EPHEMERAL_CONTAINERS)), Err(refused));
+}
+
+#[test]
+fn objects_of_too_many_values_are_refused() {
+    let mut cluster = Cluster::new("");
+    let containers = |count: usize| vec![json!({}); count];
+    let refused = cluster.create(pod("a", json!({"containers": containers(100_001)}))).unwrap_err();
+    assert_eq!(refused, "Request entity too large: limit is 100000 values");
+    let refused = cluster.create(pod("a", json!({"containers": containers(1001)}))).unwrap_err();
+    assert_eq!(refused, "Pod \"a\" is invalid: spec.containers: Too many: 1001: must have at most 1000 items");
 }
 
 #[test]
