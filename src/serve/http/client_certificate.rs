@@ -1,7 +1,7 @@
 //! Certificates of clients: the common name is the user, the organizations are the groups.
 //!
 //! The handshake admits every certificate whose key the client has; a request with one of another authority is answered 401, as by
-//! Kubernetes' API server. Start reading at [`ClientAuthority::identify`].
+//! Kubernetes' API server. Start reading at [`ClientAuthority::identify_connection`].
 
 use crate::apiserver::user::User;
 use crate::kinds::certificate_request::Subject;
@@ -13,6 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
+use std::time::Duration;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
@@ -26,6 +27,22 @@ pub enum ClientIdentity {
     User(Arc<User>),
     /// The certificate is expired, or of another authority, or for another use.
     Invalid,
+}
+
+/// The user of a connection, for as long as its certificates are valid.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionIdentity {
+    identity: ClientIdentity,
+    /// The time since 1970 at which the first of the certificates expires.
+    expires: Option<Duration>,
+}
+
+impl ConnectionIdentity {
+    /// Returns the user of a request: connections live on when a certificate expires.
+    pub fn identity_at(&self, now: UnixTime) -> ClientIdentity {
+        let is_expired = self.expires.is_some_and(|expires| expires.as_secs() < now.as_secs());
+        if is_expired { ClientIdentity::Invalid } else { self.identity.clone() }
+    }
 }
 
 /// The authority of the clients' certificates.
@@ -48,8 +65,15 @@ impl ClientAuthority {
         Arc::new(HandshakeVerifier(self.0.clone()))
     }
 
+    /// Returns the user of a connection.
+    pub fn identify_connection(&self, certificates: Option<&[CertificateDer<'_>]>) -> ConnectionIdentity {
+        let parsed = certificates.into_iter().flatten().filter_map(|der| Certificate::from_der(der).ok());
+        let ends = parsed.map(|certificate| certificate.tbs_certificate.validity.not_after.to_unix_duration());
+        ConnectionIdentity { identity: self.identify(certificates), expires: ends.min() }
+    }
+
     /// Returns the user whom a client's certificates name; the client's own certificate is first.
-    pub fn identify(&self, certificates: Option<&[CertificateDer<'_>]>) -> ClientIdentity {
+    fn identify(&self, certificates: Option<&[CertificateDer<'_>]>) -> ClientIdentity {
         let Some((own, others)) = certificates.and_then(<[_]>::split_first) else { return ClientIdentity::None };
         if self.0.verify_client_cert(own, others, UnixTime::now()).is_err() {
             return ClientIdentity::Invalid;
@@ -141,6 +165,12 @@ mod tests {
         assert!(matches!(identify(&mut api, &expired), ClientIdentity::Invalid));
         let authority = ClientAuthority::from_pem(api.keys().unwrap().authority.as_bytes()).unwrap();
         assert!(matches!(authority.identify(None), ClientIdentity::None));
+        let certificate = CertificateDer::from_pem_slice(good.as_bytes()).unwrap();
+        let connection = authority.identify_connection(Some(&[certificate]));
+        let now = Duration::from_secs(UnixTime::now().as_secs());
+        let at = |seconds| connection.identity_at(UnixTime::since_unix_epoch(now + Duration::from_secs(seconds)));
+        assert!(matches!(at(3500), ClientIdentity::User(_)));
+        assert!(matches!(at(3700), ClientIdentity::Invalid), "expired since the connection was opened");
     }
 
     #[test]

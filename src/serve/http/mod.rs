@@ -48,7 +48,7 @@ use crate::runtime::relay::accept;
 use crate::store::OpenMode;
 use audit_log::{AuditExchange, AuditLog};
 use bytes::Bytes;
-use client_certificate::ClientIdentity;
+use client_certificate::ConnectionIdentity;
 use connections::{Client, Connection, Connections};
 use exchange::{Exchange, ServerMetrics};
 use extensions::Extensions;
@@ -253,7 +253,7 @@ async fn accept_connection(client: TcpStream, shared: Arc<ServerState>, connecti
             if let Ok(Ok(client)) = timeout_at(until, tls.acceptor.accept(client)).await {
                 let session = client.get_ref().1;
                 let is_http2 = session.alpn_protocol() == Some(HTTP2);
-                let client_identity = tls.clients.identify(session.peer_certificates());
+                let client_identity = tls.clients.identify_connection(session.peer_certificates());
                 let facts = Arc::new(ClientFacts { is_http2, identity: client_identity, address });
                 serve_connection(client, shared, connection, until, facts).await;
             }
@@ -305,7 +305,7 @@ async fn serve_connection(
 struct ClientFacts {
     is_http2: bool,
     /// The user of its certificate.
-    identity: ClientIdentity,
+    identity: ConnectionIdentity,
     address: Option<IpAddr>,
 }
 

@@ -21,6 +21,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri, Version};
+use rustls::pki_types::UnixTime;
 use std::sync::Arc;
 
 /// Maximum size of a body that is read, whether it is kept or not.
@@ -81,12 +82,13 @@ async fn admit(
         return Err(Status::new(Reason::BadRequest, format!("invalid URL escape in {}", head.uri.path())));
     }
     let headers = &head.headers;
+    let identity = facts.identity.identity_at(UnixTime::now());
     if let Some(kubelet) = shared.guard.kubelet() {
-        admit_to_kubelet(kubelet.clone(), facts.identity.clone(), head, &request, connection).await?;
+        admit_to_kubelet(kubelet.clone(), identity, head, &request, connection).await?;
         return Ok((request, Access::Full));
     }
     let access = shared.guard.admit(headers, &request.method, &request.path);
-    let access = match facts.identity {
+    let access = match identity {
         ClientIdentity::User(_) => Access::Account,
         ClientIdentity::Invalid if access == Ok(Access::Anonymous) => {
             return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
@@ -102,7 +104,7 @@ async fn admit(
     let impersonation = guard::impersonation(headers).or_else(|| shared.guard.acts_as());
     let mut own = None;
     if access == Access::Account || impersonation.is_some() {
-        let client = (access, facts.identity.clone(), audited.cloned());
+        let client = (access, identity, audited.cloned());
         (request, own) = identify(request, client, impersonation, (shared, connection)).await?;
     } else if let Some(audited) = audited {
         audited.begin(&request, &User::administrator(), None);
