@@ -27,6 +27,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Time limit for the head of a response.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Beginnings of the names of headers about users.
+const USER_HEADERS: [&str; 2] = ["impersonate-", "x-remote-"];
+
 /// Parts of a client's request that are forwarded unchanged.
 pub struct ProxiedHead {
     /// The method.
@@ -69,11 +72,6 @@ pub async fn forward(
                 identity::set_headers(request.headers_mut(), &tls.user);
                 tls.host.clone()
             }
-            ProxyTls::Kubelet(_) => {
-                // The kubelet asks the API server's own rights; those of the client were checked here.
-                remove_impersonation(request.headers_mut());
-                target.place.to_string()
-            }
             _ => target.place.to_string(),
         };
         if let Ok(host) = host.parse() {
@@ -110,6 +108,7 @@ fn forwarded_headers(mut headers: HeaderMap) -> HeaderMap {
     for name in [AUTHORIZATION, HOST, CONTENT_LENGTH] {
         headers.remove(name);
     }
+    remove_user_headers(&mut headers);
     if let Some(upgrade) = upgrade {
         headers.insert(UPGRADE, upgrade);
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -117,9 +116,10 @@ fn forwarded_headers(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-fn remove_impersonation(headers: &mut HeaderMap) {
-    let names: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with("impersonate-")).cloned().collect();
+/// Removes the headers by which a client impersonates a user, which this server has done, and by which a front proxy names one.
+fn remove_user_headers(headers: &mut HeaderMap) {
+    let is_about_user = |name: &&HeaderName| USER_HEADERS.iter().any(|prefix| name.as_str().starts_with(prefix));
+    let names: Vec<HeaderName> = headers.keys().filter(is_about_user).cloned().collect();
     for name in names {
         headers.remove(name);
     }
@@ -143,7 +143,14 @@ mod tests {
     #[test]
     fn change_of_protocol_is_forwarded() {
         let mut headers = HeaderMap::new();
-        for (name, value) in [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket"), ("authorization", "x")] {
+        for (name, value) in [
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+            ("authorization", "x"),
+            ("impersonate-user", "ann"),
+            ("impersonate-extra-scopes", "all"),
+            ("x-remote-user", "admin"),
+        ] {
             headers.insert(name, value.parse().unwrap());
         }
         let forwarded = forwarded_headers(headers);
