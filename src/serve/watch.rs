@@ -28,6 +28,10 @@ pub const BOOKMARK: Duration = Duration::from_secs(60);
 /// Maximum duration of a watch that sets a timeout, in seconds: a year.
 const MAX_WATCH_SECONDS: u64 = 365 * 24 * 3600;
 
+/// Minimum duration of a watch that sets none, in seconds; a random time of at most the same length follows, as with Kubernetes'
+/// `--min-request-timeout`. A client whose rights or credentials have ended is so refused when it watches again.
+const MIN_WATCH_SECONDS: u64 = 1800;
+
 /// Maximum number of log entries per read.
 pub const BATCH: usize = 1000;
 
@@ -45,8 +49,8 @@ pub struct ActiveWatch {
     show: ReadPresentation,
     /// Revision of the last event.
     revision: u64,
-    /// Duration; `None` while the client listens.
-    pub timeout: Option<Duration>,
+    /// Maximum duration.
+    pub timeout: Duration,
     /// Whether the client wants bookmarks.
     pub bookmarks: bool,
     /// Whether the columns of a table were sent.
@@ -102,7 +106,7 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         wanted,
         show,
         revision: 0,
-        timeout: timeout.map(|seconds| Duration::from_secs(seconds.min(MAX_WATCH_SECONDS))),
+        timeout: Duration::from_secs(timeout.map_or_else(default_seconds, |seconds| seconds.min(MAX_WATCH_SECONDS))),
         bookmarks: request.flag("allowWatchBookmarks"),
         is_headed: false,
         first: Vec::new(),
@@ -134,6 +138,12 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
         Some(revision) if !wants_initial => WatchStart::After(revision),
         _ => WatchStart::Now { marked: wants_initial },
     })
+}
+
+/// The duration of a watch that sets no timeout, in seconds.
+fn default_seconds() -> u64 {
+    let random = getrandom::u64().unwrap_or_default();
+    MIN_WATCH_SECONDS + random % MIN_WATCH_SECONDS
 }
 
 impl ActiveWatch {

@@ -55,7 +55,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn follow(mut watching: ActiveWatch, context: &mut CommandContext) -> CliResult {
-    let patience = Deadline::new(context, watching.timeout)?;
+    let patience = Deadline::new(context, Some(watching.timeout))?;
     let mut lines = std::mem::take(&mut watching.first);
     loop {
         context.print(&String::from_utf8_lossy(&lines))?;

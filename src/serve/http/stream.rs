@@ -21,7 +21,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch::Receiver as News;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -172,7 +171,7 @@ pub struct WatchStream {
     shared: Arc<ServerState>,
     client: Arc<Client>,
     news: News<u64>,
-    until: Option<Instant>,
+    until: Instant,
     /// When the next bookmark is due.
     bookmark: Instant,
     /// Whether nothing follows.
@@ -190,7 +189,7 @@ pub fn watch(mut watching: ActiveWatch, (shared, client): (Arc<ServerState>, Arc
     };
     let now = Instant::now();
     let first = shared.buffers.make_bytes(std::mem::take(&mut watching.first));
-    let until = watching.timeout.map(|timeout| now + timeout);
+    let until = now + watching.timeout;
     let (bookmark, counted) = (now + BOOKMARK, shared.metrics.requests.watches.count());
     let telling = WatchStream { watching, shared, client, news, until, bookmark, is_over: false, _counted: counted };
     let telling = Box::new(telling);
@@ -228,7 +227,7 @@ impl WatchStream {
                 return Some((lines.into(), self));
             }
             let now = Instant::now();
-            if self.until.is_some_and(|until| until <= now) {
+            if self.until <= now {
                 self.is_over = true;
             }
             if self.watching.bookmarks && (self.is_over || self.bookmark <= now) {
@@ -248,8 +247,8 @@ impl WatchStream {
 
     /// Waits for new entries, the next bookmark or the end.
     async fn wait(&mut self, now: Instant) {
-        let due = self.until.into_iter().chain(self.watching.bookmarks.then_some(self.bookmark)).min();
-        let left = due.map_or(Duration::from_secs(3600), |due| due - now);
+        let due = if self.watching.bookmarks { self.until.min(self.bookmark) } else { self.until };
+        let left = due.saturating_duration_since(now);
         // The sender lives as long as the server.
         let _ = tokio::time::timeout(left, self.news.changed()).await;
     }
