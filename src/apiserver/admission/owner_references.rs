@@ -43,8 +43,14 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     let was_blocking: BTreeSet<String> = old.iter().filter(blocks).map(uid).collect();
     for owner in new.iter().filter(blocks).filter(|owner| !was_blocking.contains(&uid(owner))) {
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        // An owner of an unknown kind is nobody's to delete.
-        let Some(kind) = txn.kinds().by_kind(text("apiVersion"), text("kind")) else { continue };
+        let (api_version, owner_kind) = (text("apiVersion"), text("kind"));
+        let Some(kind) = txn.kinds().by_kind(api_version, owner_kind) else {
+            let why = format!(
+                "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} Kind \
+                 {owner_kind}: no matches for kind {owner_kind:?} in version {api_version:?}"
+            );
+            return Err(Status::forbidden(request.kind.resource, request.object.name(), &why));
+        };
         let accessed = AccessedResource {
             group: kind.resource.group().to_owned(),
             resource: kind.resource.plural().to_owned(),
