@@ -9,6 +9,7 @@ use crate::go::json_syntax;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Error message for other media types.
@@ -35,6 +36,20 @@ pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeRe
     let unread =
         |why| unrecognized(&request.body, kind, &format!("couldn't get version/kind; json parse error: {why}"));
     read.map_err(unread)
+}
+
+/// Returns the body of a request for an object that is not stored, whose fields have the types of `T`.
+pub fn typed<T: DeserializeOwned>(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeResult<Value> {
+    let body = value(request, (api_version, kind))?;
+    check_type::<T>(&body, (api_version, kind))?;
+    Ok(body)
+}
+
+/// Refuses a body whose fields do not have the types of `T`.
+pub fn check_type<T: DeserializeOwned>(body: &Value, (api_version, kind): (&str, &str)) -> ServeResult<()> {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let refuse = |error| format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}");
+    kinds::typed::read::<T>(body, &mut |_| {}).map(drop).map_err(|error| Status::bad_request(refuse(error)))
 }
 
 /// Reads a body of any kind: JSON, YAML, or protobuf of a built-in kind; `None` for all others.

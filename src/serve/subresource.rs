@@ -32,6 +32,7 @@ use crate::apiserver::{Api, ApiResult, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Resource, Status};
+use k8s_openapi::api::authentication::v1::TokenRequest;
 use serde_json::{Value, json};
 
 /// One subresource: its discovery data and its handler.
@@ -202,7 +203,7 @@ fn answer_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, 
 fn token(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let (account, form) = (asked.key(), AnswerForm::negotiate(request, || true)?);
     options::write_options(request, "CreateOptions")?;
-    let requested = Object(body::value(request, ("authentication.k8s.io/v1", "TokenRequest"))?);
+    let requested = Object(body::typed::<TokenRequest>(request, ("authentication.k8s.io/v1", "TokenRequest"))?);
     let keys = api.keys()?;
     let issued = api.write(true, |txn| tokens::issue(txn, &keys, &account, &requested))?;
     Ok(HttpAnswer::document(201, &issued.0, &form))

@@ -212,3 +212,48 @@ fn run_in_a_pod(cluster: &Cluster) {
     let line = "system:serviceaccount:default:default p\n";
     assert_eq!(cluster.ok("logs p"), line.repeat(2));
 }
+
+/// A kubelet gets tokens for the pods of its node, and for the audiences that they need.
+#[test]
+fn kubelet_gets_only_the_tokens_that_its_pods_need() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let create = |path: &str, object: Value| server.ask("POST", path, JSON, &object.to_string());
+    cluster.ok("create serviceaccount default");
+    assert_eq!(create("/api/v1/nodes", json!({"metadata": {"name": "n"}})).0, 201);
+    let token = json!({"serviceAccountToken": {"audience": "vault", "path": "t"}});
+    let spec = json!({
+        "nodeName": "n", "containers": [{"name": "c", "image": "x"}], "volumes": [{"name": "v", "projected": {"sources": [token]}}],
+    });
+    let (code, pod) = create("/api/v1/namespaces/default/pods", json!({"metadata": {"name": "p"}, "spec": spec}));
+    assert_eq!(code, 201, "{pod}");
+    let kubelet = [("Impersonate-User", "system:node:n"), ("Impersonate-Group", "system:nodes")];
+    let request = |reference: Value, audiences: Value| {
+        let spec = json!({"boundObjectRef": reference, "audiences": audiences});
+        let body = json!({"spec": spec}).to_string();
+        let (code, answer) = server.ask_with("POST", &format!("{ACCOUNT}/token"), JSON, &body, &kubelet);
+        let why = answer["message"].as_str().and_then(|text| text.split_once("is forbidden: "));
+        (code, why.map_or_else(String::new, |(_, why)| why.to_owned()))
+    };
+    let unbound = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
+    let mut bound = unbound.clone();
+    bound["uid"] = pod["metadata"]["uid"].clone();
+    assert_eq!(request(bound.clone(), json!(["vault"])).0, 201);
+    assert_eq!(request(bound.clone(), Value::Null).0, 201);
+    let why = "node requested token with a pod binding without a uid";
+    assert_eq!(request(unbound, json!(["vault"])), (403, why.to_owned()));
+    let why = "audience \"other\" not found in pod spec volume, system:node:n is not authorized to request tokens for this audience";
+    assert_eq!(request(bound.clone(), json!(["other"])), (403, why.to_owned()));
+    let why = "node may only request 0 or 1 audiences";
+    assert_eq!(request(bound, json!(["vault", "other"])), (403, why.to_owned()));
+}
+
+#[test]
+fn token_request_of_wrong_types_is_refused() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let (code, status) = request_token(&server, json!({"audiences": [1]}));
+    let text = "TokenRequest in version \"v1\" cannot be handled as a TokenRequest: json: cannot unmarshal number into Go struct field \
+                TokenRequestSpec.spec.audiences of type string";
+    assert_eq!((code, status["message"].as_str()), (400, Some(text)));
+}

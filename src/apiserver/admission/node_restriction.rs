@@ -5,9 +5,10 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::authorization::node::node_of;
+use crate::apiserver::read::exact;
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::pod::api_references::find_api_reference;
-use crate::object::{MIRROR, Object, Status};
+use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -39,7 +40,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     let Some(node) = node_of(user) else { return Ok(()) };
     let why = match (request.kind.resource.0, request.subresource) {
         _ if node.is_empty() => Some(format!("could not determine node from user {:?}", user.name)),
-        ("pods", "") => check_pod(node, request),
+        ("pods", "") => check_pod(txn, node, request)?,
         ("pods", "status") => check_pod_status(node, request),
         ("pods", "eviction") => {
             let what = format!("node {node} can only evict pods with spec.nodeName set to itself");
@@ -71,16 +72,28 @@ fn is_bound(object: Option<&Object>, node: &str) -> bool {
     object.is_some_and(|object| object.text(&["spec", "nodeName"]) == Some(node))
 }
 
-fn check_pod(node: &str, request: &AdmissionRequest<'_>) -> Option<String> {
-    match request.operation {
-        Operation::Create => check_new_pod(node, request.object),
+fn check_pod(txn: &dyn Transaction, node: &str, request: &AdmissionRequest<'_>) -> ApiResult<Option<String>> {
+    Ok(match request.operation {
+        Operation::Create => match check_new_pod(node, request.object) {
+            None => check_owner_uid(txn, node, request.object)?,
+            why => why,
+        },
         Operation::Delete => (!is_bound(request.old, node))
             .then(|| format!("node {node:?} can only delete pods with spec.nodeName set to itself")),
         other => {
             let operation = format!("{other:?}").to_uppercase();
             Some(format!("unexpected operation {operation:?}, node {node:?} can only create and delete mirror pods"))
         }
-    }
+    })
+}
+
+/// Compares the uid of a mirror pod's owner with that of the Node.
+fn check_owner_uid(txn: &dyn Transaction, node: &str, pod: &Object) -> ApiResult<Option<String>> {
+    let object = exact(txn, &Key::new(Resource("nodes"), "", node))?;
+    let owner = pod.items(&["metadata", "ownerReferences"]).first().and_then(|owner| owner["uid"].as_str());
+    let owner = owner.unwrap_or_default();
+    let uid = object.uid();
+    Ok((owner != uid).then(|| format!("node {node} UID mismatch: expected {uid} got {owner}")))
 }
 
 fn check_new_pod(node: &str, pod: &Object) -> Option<String> {
@@ -92,7 +105,11 @@ fn check_new_pod(node: &str, pod: &Object) -> Option<String> {
     }
     let owners = pod.items(&["metadata", "ownerReferences"]);
     match owners {
-        [owner] if owner["kind"] == "Node" && owner["name"] == node && owner["controller"] == true => {}
+        [owner] if owner["kind"] == "Node" && owner["name"] == node && owner["controller"] == true => {
+            if owner["blockOwnerDeletion"] == true {
+                return Some(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+            }
+        }
         [] => {
             return Some(format!("node {node:?} can only create pods with an owner reference set to itself"));
         }
@@ -303,12 +320,19 @@ mod tests {
     fn kubelet_gains_no_relation_by_what_it_writes() {
         let mut api = cluster();
         api.set_user(Some(Arc::new(kubelet("a"))));
-        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "u", "controller": true});
-        let mirror = |volume: Value| {
+        let node = api.read_view(|txn| exact(txn, &Key::new(Resource("nodes"), "", "a"))).unwrap();
+        let uid = node.uid();
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "a", "uid": uid, "controller": true});
+        let owned = |owner: &Value, volume: Value| {
             json!({"apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": "m", "namespace": "default", "annotations": {MIRROR: "x"}, "ownerReferences": [owner]},
                 "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x"}], "volumes": [volume]}})
         };
+        let mirror = |volume: Value| owned(&owner, volume);
+        let mut other = owner.clone();
+        other["uid"] = "other".into();
+        let told = add(&mut api, owned(&other, json!({"name": "v", "emptyDir": {}}))).unwrap_err();
+        assert_eq!(told, format!("pods \"m\" is forbidden: node a UID mismatch: expected {uid} got other"));
         let map = mirror(json!({"name": "v", "configMap": {"name": "any"}}));
         let told = add(&mut api, map).unwrap_err();
         assert_eq!(told, "pods \"m\" is forbidden: node a can not create pods that reference configmaps");

@@ -10,6 +10,7 @@ pub mod keys;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::node::node_of;
+use super::authorization::{AccessRequest, AccessedResource, authorize};
 use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions, read::exact};
 use crate::kinds::service_account;
@@ -32,7 +33,7 @@ pub fn issue(txn: &mut dyn Transaction, keys: &ClusterKeys, account: &Key, reque
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     check_request(seconds)?;
     let bound = BoundObjects::find(txn, account, &spec["boundObjectRef"])?;
-    restrict_node(txn, account, &bound)?;
+    restrict_node(txn, account, spec, &bound)?;
     let now = txn.now();
     let claims = TokenClaims {
         namespace: &account.namespace,
@@ -81,17 +82,57 @@ fn admit_request(txn: &mut dyn Transaction, account: &Key, request: &Object) -> 
     Ok(admitted)
 }
 
-/// Refuses to give a kubelet a token for anything but a pod of its node (NodeRestriction).
-fn restrict_node(txn: &dyn Transaction, account: &Key, bound: &BoundObjects) -> ApiResult<()> {
-    let Some(node) = txn.user().and_then(node_of) else { return Ok(()) };
-    let why = match &bound.pod {
-        None => "node requested token not bound to a pod",
-        Some(pod) if pod.text(&["spec", "nodeName"]) != Some(node) => {
-            "node requested token bound to a pod scheduled on a different node"
-        }
-        Some(_) => return Ok(()),
+/// Refuses to give a kubelet a token for anything but a pod of its node, or for an audience that the pod does not need (NodeRestriction).
+fn restrict_node(txn: &dyn Transaction, account: &Key, spec: &Value, bound: &BoundObjects) -> ApiResult<()> {
+    let Some(user) = txn.user() else { return Ok(()) };
+    let Some(node) = node_of(user) else { return Ok(()) };
+    let refuse = |why: &str| Err(Status::forbidden(account.resource, &account.name, why));
+    let Some(pod) = &bound.pod else { return refuse("node requested token not bound to a pod") };
+    if spec["boundObjectRef"]["uid"].as_str().is_none_or(str::is_empty) {
+        return refuse("node requested token with a pod binding without a uid");
+    }
+    if pod.text(&["spec", "nodeName"]) != Some(node) {
+        return refuse("node requested token bound to a pod scheduled on a different node");
+    }
+    let audience = match read_texts(&spec["audiences"]).as_slice() {
+        [] => String::new(),
+        [audience] => audience.clone(),
+        _ => return refuse("node may only request 0 or 1 audiences"),
     };
-    Err(Status::forbidden(account.resource, &account.name, why))
+    if needs_audience(txn, pod, &audience)? {
+        return Ok(());
+    }
+    let accessed = AccessedResource {
+        resource: audience.clone(),
+        namespace: account.namespace.to_string(),
+        name: account.name.to_string(),
+        ..AccessedResource::default()
+    };
+    let access = AccessRequest::for_resource("request-serviceaccounts-token-audience", accessed);
+    if authorize(txn, user, &access)?.is_allowed {
+        return Ok(());
+    }
+    refuse(&format!(
+        "audience {audience:?} not found in pod spec volume, {} is not authorized to request tokens for this audience",
+        user.name
+    ))
+}
+
+/// Whether a volume of a pod needs tokens for an audience: a projected one, or one of a CSI driver that asks for tokens.
+fn needs_audience(txn: &dyn Transaction, pod: &Object, audience: &str) -> ApiResult<bool> {
+    let is_asked = |request: &Value| request["audience"].as_str().unwrap_or_default() == audience;
+    for volume in pod.items(&["spec", "volumes"]) {
+        let sources = volume["projected"]["sources"].as_array().into_iter().flatten();
+        if sources.map(|source| &source["serviceAccountToken"]).any(|token| token.is_object() && is_asked(token)) {
+            return Ok(true);
+        }
+        let Some(driver) = volume["csi"]["driver"].as_str() else { continue };
+        let driver = txn.get_shared(&Key::new(Resource("csidrivers.storage.k8s.io"), "", driver))?;
+        if driver.is_some_and(|driver| driver.items(&["spec", "tokenRequests"]).iter().any(is_asked)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn name_and_uid(object: &Object) -> (&str, &str) {
