@@ -8,6 +8,7 @@ use super::rules::names::{self, key_of};
 use super::transaction::{PodCopy, Transaction};
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
+use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind, UnknownField, field};
 use crate::managed_fields;
 use crate::object::patch::count_values;
@@ -64,7 +65,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     }
     admit(txn, target, &mut object, &mut warnings, admission::validate)?;
     check_free(txn, kind, &key)?;
-    warn(kind, body.api_version(), &object, &mut warnings);
+    warn(kind, body.api_version(), (&object, None), &mut warnings);
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
@@ -184,9 +185,10 @@ fn check_free(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
     Err(status)
 }
 
-/// Adds what the writer should know of the kind and of an object that is in order.
-pub fn warn(kind: &Kind, api_version: &str, object: &Object, warnings: &mut Vec<String>) {
-    warnings.extend((kind.warnings)(object));
+/// Adds warnings about the kind and about a valid object. Those about a definition that its old form had are not repeated.
+pub fn warn(kind: &Kind, api_version: &str, (new, old): (&Object, Option<&Object>), warnings: &mut Vec<String>) {
+    let known = old.filter(|_| kind.resource == DEFINITIONS).map_or_else(Vec::new, |old| (kind.warnings)(old));
+    warnings.extend((kind.warnings)(new).into_iter().filter(|warning| !known.contains(warning)));
     warnings.extend(kind.deprecation(api_version).map(str::to_owned));
 }
 

@@ -290,9 +290,9 @@ fn parse_formatted<'v>(text: &'v str, scalar: Scalar) -> Evaluated<'v> {
             Some(bytes) => Value::Bytes(bytes.into()),
             None => return fail("invalid data, expected base64"),
         },
-        Scalar::Duration => match time::parse_duration(text) {
-            Ok(duration) => Value::Duration(duration.as_nanos() as i64),
-            Err(error) => return fail(format!("Invalid duration {text}: {error}")),
+        Scalar::Duration => match time::parse_duration_in_words(text) {
+            Some(duration) => Value::Duration(duration.as_nanos() as i64),
+            None => return fail(format!("Invalid duration {text}: unable to parse {text} as duration")),
         },
         Scalar::Timestamp => {
             let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();

@@ -208,6 +208,47 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, TimeError> {
     i64::try_from(nanos).map(SignedDuration::from_nanos).map_err(|_| invalid())
 }
 
+/// Units of durations in words: the last name of each also matches longer words that begin with it.
+const WORDS: [(&[&str], i64); 8] = [
+    (&["ns", "nano"], 1),
+    (&["us", "µs", "micro"], 1_000),
+    (&["ms", "milli"], 1_000_000),
+    (&["s", "sec"], 1_000_000_000),
+    (&["m", "min"], 60_000_000_000),
+    (&["h", "hr", "hour"], 3_600_000_000_000),
+    (&["d", "day"], 86_400_000_000_000),
+    (&["w", "wk", "week"], 604_800_000_000_000),
+];
+
+/// Parses a duration as schemas have them (kube-openapi/pkg/validation/strfmt/duration.go): as Go does, or else as in Scala, like `5 days`
+/// and `1w 2h`. Numbers with a unit count, and everything else is passed over.
+pub fn parse_duration_in_words(text: &str) -> Option<SignedDuration> {
+    if let Ok(duration) = parse_duration(text) {
+        return Some(duration);
+    }
+    let (mut nanos, mut rest) = (None, text);
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let digits = &rest[at..];
+        let (number, after) = digits.split_at(digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()));
+        let after = after.trim_start_matches([' ', '\t', '\n', '\x0C', '\r']);
+        let end = after.find(|c: char| !c.is_ascii_alphabetic() && c != 'µ').unwrap_or(after.len());
+        let unit = after[..end].to_lowercase();
+        rest = &after[end..];
+        if unit.is_empty() {
+            continue;
+        }
+        let number: i64 = number.parse().ok()?;
+        for (names, scale) in WORDS {
+            let is_long = names.last().is_some_and(|name| unit.starts_with(name));
+            if is_long || names.contains(&unit.as_str()) {
+                // Go's numbers wrap.
+                nanos = Some(nanos.unwrap_or(0i64).wrapping_add(number.wrapping_mul(scale)));
+            }
+        }
+    }
+    nanos.map(SignedDuration::from_nanos)
+}
+
 /// Formats a duration as Go does: `1h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
 pub fn format_duration(duration: SignedDuration) -> String {
     let nanos = duration.as_nanos();

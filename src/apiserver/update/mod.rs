@@ -453,7 +453,7 @@ fn whole(
     check(txn, kind, body.api_version(), request.object, Some(old))?;
     admission::validate(txn, &mut request)?;
     if part == UpdatePart::Main {
-        warn(kind, body.api_version(), &object, warnings);
+        warn(kind, body.api_version(), (&object, Some(old)), warnings);
     }
     Ok(object)
 }

@@ -2,25 +2,25 @@
 //!
 //! A value that an update does not change keeps its errors, and is not refused (KEP-4008). Never: checks rules in CEL; [`super::rules`] does.
 
-use super::pattern;
 use super::schema::has_flag;
+use super::{pattern, string_format};
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::{Object, scalar_text};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Pattern of the format `uuid`.
-const UUID: &str = "^(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
+/// The largest number whose neighbours are all exact in a float of 64 bits.
+const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
+/// Relative distance at which a float counts as a whole number.
+const EPSILON: f64 = 1e-9;
 
 /// Validates an object against a schema. `old`: the object before an update.
 pub fn check(schema: &Value, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
     for (name, value) in object.0.as_object().into_iter().flatten() {
-        if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-            let schema = &schema["properties"][name.as_str()];
-            let old = old.and_then(|old| old.0.get(name));
-            check_value(schema, value, old, &FieldPath::root(name), &mut errors);
-        }
+        let schema = &schema["properties"][name.as_str()];
+        let old = old.and_then(|old| old.0.get(name));
+        check_value(schema, value, old, &FieldPath::root(name), &mut errors);
     }
     check_required(schema, &object.0, &FieldPath::default(), &mut errors);
     check_combined(schema, &object.0, &FieldPath::root("<nil>"), &mut errors);
@@ -48,7 +48,7 @@ pub fn block_rules(errors: &mut FieldErrors) -> bool {
 pub fn collect_patterns<'s>(schema: &'s Value, value: &Value, patterns: &mut BTreeSet<&'s str>) {
     if value.is_string() {
         patterns.extend(schema["pattern"].as_str());
-        patterns.extend((schema["format"] == "uuid").then_some(UUID));
+        patterns.extend(schema["format"].as_str().map_or(&[][..], string_format::patterns));
     }
     for word in ["allOf", "anyOf", "oneOf"] {
         schema[word].as_array().into_iter().flatten().for_each(|one| collect_patterns(one, value, patterns));
@@ -110,8 +110,8 @@ fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
+        Value::Number(number) if number.is_i64() => "integer",
+        Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
@@ -120,16 +120,22 @@ fn type_of(value: &Value) -> &'static str {
 
 /// The declared type, when the value has another type.
 fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
-    let found = type_of(value);
+    let is_whole = || value.as_f64().is_some_and(is_whole_number);
+    let found = match type_of(value) {
+        "number" if is_whole() => "integer",
+        found => found,
+    };
     if has_flag(schema, "x-kubernetes-int-or-string") {
         return (!matches!(found, "integer" | "string")).then_some("integer,string");
     }
     let wanted = schema["type"].as_str()?;
-    let is_whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
-    let fits = wanted == found
-        || wanted == "number" && found == "integer"
-        || wanted == "integer" && found == "number" && is_whole;
-    (!fits).then_some(wanted)
+    (wanted != found && !(wanted == "number" && found == "integer")).then_some(wanted)
+}
+
+/// Whether a float stands for a whole number that JSON can hold exactly.
+fn is_whole_number(number: f64) -> bool {
+    let distance = (number - number.trunc()).abs();
+    number.abs() <= MAX_EXACT && (distance == 0.0 || distance / (number.abs() + number.trunc().abs()) < EPSILON)
 }
 
 fn check_enum(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
@@ -152,21 +158,8 @@ fn check_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldEr
     {
         errors.invalid(path, text, &format!("{path} in body should match '{pattern}'"));
     }
-    if let Some(format) = schema["format"].as_str().filter(|format| !has_format(format, text)) {
+    if let Some(format) = schema["format"].as_str().filter(|format| !string_format::has_format(format, text)) {
         errors.invalid(path, text, &format!("{path} in body must be of type {format}: {text:?}"));
-    }
-}
-
-/// Whether a text has a format. Formats unknown to Kubernetes are not checked.
-fn has_format(format: &str, text: &str) -> bool {
-    match format {
-        "date-time" => text.parse::<crate::object::Time>().is_ok(),
-        "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
-        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
-        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        "uuid" => pattern::matches(UUID, text),
-        "email" => text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()),
-        _ => true,
     }
 }
 
@@ -192,7 +185,7 @@ fn check_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, er
         }
     }
     if let Some(factor) = schema["multipleOf"].as_f64().filter(|factor| *factor > 0.0)
-        && (number / factor).fract() != 0.0
+        && !is_whole_number(if factor < 1.0 { 1.0 / factor * number } else { number / factor })
     {
         refuse(format!("a multiple of {}", schema["multipleOf"]));
     }
@@ -302,6 +295,21 @@ mod tests {
                 "Invalid value: \"number\": v in body must be of type integer: \"number\"",
             ),
             (
+                json!({"type": "integer"}),
+                json!(1e16),
+                "Invalid value: \"number\": v in body must be of type integer: \"number\"",
+            ),
+            (
+                json!({"type": "integer"}),
+                json!(12_345_678_901_234_567_890_u64),
+                "Invalid value: \"number\": v in body must be of type integer: \"number\"",
+            ),
+            (
+                json!({"type": "number", "multipleOf": 0.1}),
+                json!(0.25),
+                "Invalid value: 0.25: v in body should be a multiple of 0.1",
+            ),
+            (
                 json!({"type": "integer", "maximum": 20}),
                 json!(21),
                 "Invalid value: 21: v in body should be less than or equal to 20",
@@ -367,6 +375,9 @@ mod tests {
         let cases = [
             (json!({"type": "integer"}), json!(2)),
             (json!({"type": "integer"}), json!(2.0)),
+            (json!({"type": "number"}), json!(12_345_678_901_234_567_890_u64)),
+            (json!({"type": "number", "multipleOf": 0.1}), json!(0.3)),
+            (json!({"type": "number", "multipleOf": 0.1}), json!(0.7)),
             (json!({"type": "string", "nullable": true}), Value::Null),
             (json!({"x-kubernetes-int-or-string": true}), json!("80%")),
             (json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"a": "b"})),
@@ -376,6 +387,18 @@ mod tests {
             let schema = json!({"properties": {"v": schema}});
             assert_eq!(check(&schema, &Object(json!({"v": value})), None), [], "{schema}");
         }
+    }
+
+    #[test]
+    fn name_is_checked_by_the_schema_of_metadata() {
+        let name = json!({"type": "string", "enum": ["default"]});
+        let schema = json!({"properties": {"metadata": {"type": "object", "properties": {"name": name}}}});
+        let check_name = |name: &str| {
+            let object = Object(json!({"metadata": {"name": name, "labels": {"a": "b"}}}));
+            check(&schema, &object, None).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(check_name("default"), [] as [&str; 0]);
+        assert_eq!(check_name("other"), ["metadata.name: Unsupported value: \"other\": supported values: \"default\""]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod pattern;
 pub mod rules;
 pub mod schema;
 mod stored;
+pub mod string_format;
 mod structural;
 
 pub use check::has_rules;

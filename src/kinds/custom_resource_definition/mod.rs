@@ -3,6 +3,7 @@
 pub mod approval;
 mod check;
 mod conversion;
+mod warnings;
 
 use super::custom::{Uncompiled, has_rules};
 use super::{DecodeError, FieldError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
@@ -20,7 +21,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     categories: &["api-extensions"],
     unconditional_update: false,
-    warnings: |_| Vec::new(),
+    warnings: warnings::warn_about_schemas,
     normalize,
     shape: &SHAPE,
     ..Kind::new::<CustomResourceDefinition>(
