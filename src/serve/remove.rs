@@ -65,21 +65,24 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     }
     let show = ReadPresentation::from_request(request, asked)?;
     let (deletion, dry_run) = options::delete_options(request)?;
-    let wanted = options::list_selection(request, &asked.api_version)?;
+    let has_preconditions = deletion.uid.is_some() || deletion.revision.is_some();
+    let wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
     let found = api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, &wanted))?;
     let mut rest = found.into_iter().peekable();
     let mut deleted = Vec::new();
     while rest.peek().is_some() {
         let done = api.write_next(dry_run, &mut rest, |txn, object| {
             let api_version = Some(asked.api_version.clone());
-            let own = DeleteOptions { uid: Some(object.uid().to_owned()), api_version, ..deletion.clone() };
+            let uid = deletion.uid.clone().or_else(|| Some(object.uid().to_owned()));
+            let own = DeleteOptions { uid, api_version, ..deletion.clone() };
             delete_for_client(txn, asked.kind, &key_of(asked.kind, object), own)
         });
         for (_, outcome) in done {
             match outcome {
                 Ok(reply) => deleted.push(reply.into_object()),
                 // Another client was faster.
-                Err(Status { reason: Reason::NotFound | Reason::Conflict, .. }) => {}
+                Err(Status { reason: Reason::NotFound, .. }) => {}
+                Err(Status { reason: Reason::Conflict, .. }) if !has_preconditions => {}
                 Err(status) => return Err(status),
             }
         }
@@ -149,6 +152,23 @@ mod tests {
             let is_told = warnings.iter().any(|text| text.contains("child pods are preserved by default"));
             assert_eq!(is_told, is_warned, "{number}: {options} {warnings:?}");
         }
+    }
+
+    #[test]
+    fn deletion_of_a_collection_keeps_to_the_preconditions() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        for name in ["a", "b"] {
+            assert_eq!(ask(&mut api, "POST", maps, &json!({"metadata": {"name": name}})).0, 201);
+        }
+        for (field, value) in [("uid", "other"), ("resourceVersion", "1")] {
+            let (code, status, _) = ask(&mut api, "DELETE", maps, &json!({"preconditions": {field: value}}));
+            assert_eq!((code, &status["reason"]), (409, &json!("Conflict")), "{field}");
+        }
+        let left = ask(&mut api, "GET", maps, &Value::Null).1;
+        assert_eq!(left["items"].as_array().map(Vec::len), Some(2));
+        let (code, deleted, _) = ask(&mut api, "DELETE", maps, &Value::Null);
+        assert_eq!((code, deleted["items"].as_array().map(Vec::len)), (200, Some(2)));
     }
 
     #[test]
