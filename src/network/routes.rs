@@ -24,6 +24,9 @@ const SERVICES: &str = "services";
 /// gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
+/// Port at which the advice about a blocked port suggests to forward.
+const LOCAL_PORT: u16 = 8080;
+
 /// Default idle time after which session affinity ends, in seconds.
 const AFFINITY_SECONDS: u32 = 10_800;
 
@@ -48,11 +51,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.orders.routes.get(key);
-    let text = |at: &str, why: &str| {
-        format!(
-            "cannot listen at {at} for programs outside of pods: {why}. Pods in the pod network still reach the Service."
-        )
-    };
+    let text = |at: &str, why: &str| blocked_port_text(&key.name, at, why);
     // The Service of the API is not reported: users did not create it, and programs of the machine use the server directly. An ordinary user
     // may not bind its port 443.
     if !is_api(key) {
@@ -72,6 +71,15 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.effects.push(Effect::Route { service: key.clone(), route });
     }
     plan
+}
+
+/// The message about a port of a Service at which this machine cannot listen.
+fn blocked_port_text(service: &str, at: &str, why: &str) -> String {
+    let port = at.rsplit(':').next().and_then(|end| end.split('/').next()).unwrap_or_default();
+    format!(
+        "cannot listen at {at} for programs outside of pods: {why}. Pods in the pod network still reach the Service. Programs outside reach it \
+         by `kloop port-forward service/{service} {LOCAL_PORT}:{port}`, or choose another port, from 1024 up for an ordinary user."
+    )
 }
 
 /// Plans an event for each blocked listener of a Service or pod, and one when all listeners are available again.

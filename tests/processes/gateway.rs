@@ -126,7 +126,7 @@ fn used_node_port_is_reported() {
     cluster.apply(&web("web", "", &ports));
     let told = format!("cannot listen at 127.0.0.1:{port}/TCP for programs outside of pods: address already in use: ");
     let holder =
-        format!("(pid {}) listens there. Pods in the pod network still reach the Service.", std::process::id());
+        format!("(pid {}) listens there. Pods in the pod network still reach the Service. ", std::process::id());
     cluster.until("an event reports it", || cluster.ok("describe service web").contains(&told));
     let why = || cluster.run(&["why", "service/web"], "").out;
     assert!(why().contains(&told) && why().contains(&holder), "{}", why());
