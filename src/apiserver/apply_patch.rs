@@ -50,7 +50,7 @@ pub fn apply_patch(
     let applier = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
     let object = managed_fields::apply::applied(kind, live.as_ref(), config, applier)?;
     // Fields that the pipeline sets have no manager.
-    let options = WriteOptions { manager: None, ..options.clone() };
+    let options = WriteOptions { manager: None, applier: Some(manager.to_owned()), ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
         let uid = config.uid();
         if !uid.is_empty() {

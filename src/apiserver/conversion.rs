@@ -110,12 +110,14 @@ pub fn is_in_storage_form(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiR
     Ok(stored.api_version() == custom.storage && completed == *stored)
 }
 
-/// Returns an object as it is stored.
+/// Returns an object as it is stored: in the storage version, with that version's defaults.
 pub fn to_storage<'o>(txn: &mut dyn Transaction, kind: &Kind, object: &'o Object) -> ApiResult<Cow<'o, Object>> {
-    match kind.custom.filter(|custom| object.api_version() != custom.storage) {
-        Some(custom) => change_version(txn, kind, object, &custom.storage).map(Cow::Owned),
-        None => Ok(Cow::Borrowed(object)),
-    }
+    let Some(custom) = kind.custom.filter(|custom| object.api_version() != custom.storage) else {
+        return Ok(Cow::Borrowed(object));
+    };
+    let mut stored = change_version(txn, kind, object, &custom.storage)?;
+    custom.complete(&mut stored);
+    Ok(Cow::Owned(stored))
 }
 
 /// Returns a stored object in another version, within a write.
@@ -132,16 +134,15 @@ pub fn shared(
     Ok(converted.map_or(object, Arc::new))
 }
 
-/// Keeps an object, in the storage version. Returns it as it was given, with its new revision.
+/// Keeps an object, in the storage version. Returns it in its own version, with what the storage version changed in it.
 pub fn put(txn: &mut dyn Transaction, kind: &Kind, key: &Key, object: Object) -> ApiResult<Arc<Object>> {
     let stored = match to_storage(txn, kind, &object)? {
         Cow::Borrowed(_) => return txn.put(key, object),
         Cow::Owned(stored) => stored,
     };
     let kept = txn.put(key, stored)?;
-    let mut object = object;
-    object.set(&["metadata", "resourceVersion"], kept.revision().to_string());
-    Ok(Arc::new(object))
+    let converted = change_version(txn, kind, &kept, object.api_version())?;
+    Ok(Arc::new(converted))
 }
 
 /// A question for a webhook, and the URL that errors name.

@@ -116,6 +116,8 @@ pub struct WriteOptions {
     pub dry_run: bool,
     /// The field manager, when ownership is tracked.
     pub manager: Option<FieldManager>,
+    /// The manager of a server-side apply, whom admission sees; the fields that the pipeline sets have none.
+    pub applier: Option<String>,
     /// The `apiVersion` that a patch is made in; none for the kind's newest.
     pub api_version: Option<String>,
     /// Paths of the fields that the body contains twice, which count as unknown fields do.

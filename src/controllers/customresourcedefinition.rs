@@ -156,7 +156,7 @@ fn approval(definition: &Object, now: Time) -> Option<Value> {
 struct NameCheck {
     /// Its `acceptedNames`: a refused name keeps its earlier value.
     accepted: Value,
-    /// Reason and message of the first name that another definition of the group has.
+    /// Reason and message of the last name that another definition of the group has.
     conflict: Option<(&'static str, String)>,
 }
 
@@ -178,18 +178,21 @@ fn check_names(world: &World, row: &Row, object: &Object) -> NameCheck {
     for (field, reason, fields) in [
         ("plural", "PluralConflict", resources),
         ("singular", "SingularConflict", resources),
+        ("shortNames", "ShortNamesConflict", resources),
         ("kind", "KindConflict", kinds),
         ("listKind", "ListKindConflict", kinds),
     ] {
-        match is_taken(fields, &wanted[field]) {
-            true => drop(conflict.get_or_insert((reason, format!("{} is already in use", wanted[field])))),
-            false => set_or_drop(&mut accepted, field, wanted),
+        let names = wanted[field].as_array().map_or(std::slice::from_ref(&wanted[field]), Vec::as_slice);
+        let taken: Vec<String> = names
+            .iter()
+            .filter(|name| is_taken(fields, name))
+            .map(|name| format!("{name} is already in use"))
+            .collect();
+        match taken.as_slice() {
+            [] => set_or_drop(&mut accepted, field, wanted),
+            [one] => conflict = Some((reason, one.clone())),
+            several => conflict = Some((reason, format!("[{}]", several.join(", ")))),
         }
-    }
-    let short = wanted["shortNames"].as_array().cloned().unwrap_or_default();
-    match short.iter().find(|name| is_taken(resources, name)) {
-        Some(name) => drop(conflict.get_or_insert(("ShortNamesConflict", format!("{name} is already in use")))),
-        None => set_or_drop(&mut accepted, "shortNames", wanted),
     }
     set_or_drop(&mut accepted, "categories", wanted);
     NameCheck { accepted, conflict }
@@ -247,6 +250,16 @@ mod tests {
             conditions(&cluster, "ships.established.dev"),
             ["NamesAccepted False \"Boat\" is already in use", "Established False not all names are accepted",]
         );
+        let reason = |cluster: &crate::controllers::testing::Cluster, name: &str| {
+            cluster.object(super::DEFINITIONS.0, name).items(&["status", "conditions"])[0]["reason"].clone()
+        };
+        assert_eq!(reason(&cluster, "ships.established.dev"), "KindConflict");
+        let mut other = definition("vessels", "Boat", "bt");
+        other["spec"]["names"]["listKind"] = json!("Boat");
+        cluster.create(other);
+        cluster.settle();
+        assert_eq!(reason(&cluster, "vessels.established.dev"), "ListKindConflict", "the last conflict counts");
+        cluster.delete(super::DEFINITIONS.0, "vessels.established.dev", Default::default());
         cluster.delete(super::DEFINITIONS.0, "boats.established.dev", Default::default());
         cluster.settle();
         assert!(cluster.world.find(super::DEFINITIONS.0, "", "boats.established.dev").is_none());

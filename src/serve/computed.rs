@@ -206,7 +206,7 @@ fn component_cells(component: &Object) -> Vec<TableCell> {
 
 /// The objects of a kind that a request selects by name, namespace, labels and fields.
 fn selected(api: &Api, kind: &'static Kind, request: &ApiRequest, named: &PathTarget) -> ServeResult<Vec<Object>> {
-    let wanted = options::list_selection(request, &kind.api_version())?;
+    let wanted = options::list_selection(request, (kind, &kind.api_version()))?;
     let mut objects = api.read_view(|txn| read::list(txn, kind, named.namespace.as_deref(), &wanted))?;
     if let Some(name) = &named.name {
         objects.retain(|object| object.name() == name);

@@ -7,7 +7,7 @@ use super::version;
 use crate::apiserver::delete::DeleteOptions;
 use crate::apiserver::read::ListSelection;
 use crate::apiserver::{Api, FieldValidation, WriteOptions, page};
-use crate::kinds::{FieldError, field};
+use crate::kinds::{FieldError, Kind, field};
 use crate::managed_fields::FieldManager;
 use crate::object::{FieldSelector, Resource, Selector, Status};
 use crate::world::Propagation;
@@ -39,6 +39,7 @@ pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions
         field_validation,
         dry_run: dry_run(request, of, None)?,
         manager: Some(manager(request)),
+        applier: None,
         api_version: None,
         duplicate_fields: Vec::new(),
     })
@@ -121,12 +122,12 @@ pub enum ListMoment {
 
 /// Returns the selectors of a list, a watch or a deletion. Fields have the names of the requested version. Refuses a timeout that is not a number,
 /// although only watches use it.
-pub fn list_selection(request: &ApiRequest, api_version: &str) -> ServeResult<ListSelection> {
+pub fn list_selection(request: &ApiRequest, (kind, api_version): (&Kind, &str)) -> ServeResult<ListSelection> {
     request.number("timeoutSeconds")?;
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();
     let fields = request.parameter("fieldSelector").map(FieldSelector::parse).transpose();
     let fields = fields.map_err(|error| Status::bad_request(error.to_string()))?;
-    let fields = fields.map(|fields| fields.renamed(|field| version::stored_field(api_version, field)));
+    let fields = fields.map(|fields| fields.renamed(|field| version::stored_field(kind, api_version, field)));
     Ok(ListSelection {
         labels: labels.map_err(|error| Status::bad_request(error.to_string()))?,
         fields: fields

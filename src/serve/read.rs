@@ -47,7 +47,7 @@ pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> S
 /// Answers with the objects of a kind, or a page of them.
 pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
-    let wanted = options::list_selection(request, &asked.api_version)?;
+    let wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
     let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let limit = limit.map(|limit| limit.min(MAX_ITEMS));
     let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;

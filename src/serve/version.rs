@@ -1,6 +1,7 @@
 //! Conversion of an object to another version of its kind: stored objects have the newest one.
 
 use crate::kinds::Kind;
+use crate::kinds::custom::CustomDefinition;
 use crate::kinds::event::{EVENTS_GROUP, RENAMED};
 use crate::object::Object;
 
@@ -15,7 +16,13 @@ pub fn shown(kind: &Kind, mut object: Object, api_version: &str) -> Object {
 }
 
 /// The name in the stored version of a field that is selected by in this version. `None` where this version has no such field.
-pub fn stored_field(api_version: &str, field: &str) -> Option<String> {
+pub fn stored_field(kind: &Kind, api_version: &str, field: &str) -> Option<String> {
+    // Each version of a custom resource declares its own fields.
+    let is_of_other_version =
+        |custom: &CustomDefinition| custom.is_selectable(field) && !custom.is_selectable_in(api_version, field);
+    if kind.custom.is_some_and(is_of_other_version) {
+        return None;
+    }
     let (first, rest) = field.split_once('.').map_or((field, None), |(first, rest)| (first, Some(rest)));
     // A component is selected by `source` in both versions.
     if api_version != EVENTS_GROUP || field == "source" {
@@ -39,7 +46,8 @@ mod tests {
         let fields =
             ["regarding.fieldPath", "reportingController", "reason", "source", "involvedObject.name", "metadata.name"];
         let newer = ["involvedObject.fieldPath", "reportingComponent", "reason", "source", "-", "metadata.name"];
-        let stored = |version: &str| fields.map(|field| stored_field(version, field).unwrap_or("-".into()));
+        let stored =
+            |version: &str| fields.map(|field| stored_field(&kinds::event::KIND, version, field).unwrap_or("-".into()));
         assert_eq!(stored("events.k8s.io/v1"), newer);
         assert_eq!(stored("v1"), fields);
     }

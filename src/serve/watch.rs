@@ -77,8 +77,8 @@ struct InitialEvents {
 
 /// The first revision of a watch.
 enum WatchStart {
-    /// Begin with the existing objects as ADDED events; `marked`: followed by a bookmark.
-    Now { marked: bool },
+    /// Begin with the existing objects of at least this revision as ADDED events; `marked`: followed by a bookmark.
+    Now { not_before: u64, marked: bool },
     /// Begin after this revision.
     After(u64),
 }
@@ -89,7 +89,7 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     if show.form().encoding == AnswerEncoding::Yaml {
         return Err(Status::new(Reason::NotAcceptable, STREAMED));
     }
-    let mut wanted = options::list_selection(request, &asked.api_version)?;
+    let mut wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
     if !asked.name.is_empty() {
         let name = FieldSelector::parse(&format!("metadata.name={}", asked.name));
         wanted.fields = Some(name.map_err(|error| Status::new(Reason::BadRequest, error.to_string()))?);
@@ -114,7 +114,10 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         bodies: api.encoded_bodies().clone(),
     };
     match start {
-        WatchStart::Now { marked } => watching.encode_existing_objects(api, marked)?,
+        WatchStart::Now { not_before, marked } => {
+            check_reached(api, not_before)?;
+            watching.encode_existing_objects(api, marked)?;
+        }
         WatchStart::After(revision) => {
             check_reached(api, revision)?;
             watching.revision = revision;
@@ -136,7 +139,7 @@ fn start(request: &ApiRequest) -> ServeResult<WatchStart> {
     let wants_initial = request.flag("sendInitialEvents");
     Ok(match options::revision(request)?.filter(|revision| *revision > 0) {
         Some(revision) if !wants_initial => WatchStart::After(revision),
-        _ => WatchStart::Now { marked: wants_initial },
+        revision => WatchStart::Now { not_before: revision.unwrap_or(0), marked: wants_initial },
     })
 }
 

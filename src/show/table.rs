@@ -195,6 +195,7 @@ impl TablePrinter {
             (TableCell::Text(name), Some(kind)) if column.is_name() => escape::cell(&format!("{kind}/{name}")),
             (TableCell::Text(text), _) => escape::cell(text),
             (TableCell::Int(number), _) => number.to_string(),
+            (TableCell::Number(number), _) => number.to_string(),
             (TableCell::Bool(truth), _) => truth.to_string(),
             (TableCell::Empty, _) => String::new(),
         }));

@@ -325,3 +325,44 @@ fn autoscalers_written_in_the_older_version_keep_their_other_parts() {
     assert_eq!(stored["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"], 7, "{stored}");
     assert_eq!(stored["metadata"].get("annotations"), None, "{stored}");
 }
+
+/// A write in another version is answered with what is stored, and the storage version has its defaults at once.
+#[test]
+fn write_in_another_version_is_answered_as_it_is_stored() {
+    let cluster = Cluster::new();
+    let schema = |fields: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}});
+    let version = |name: &str, is_storage: bool, fields: Value| {
+        let selectable = json!([{"jsonPath": ".spec.c"}]);
+        let mut version = json!({"name": name, "served": true, "storage": is_storage, "schema": schema(fields)});
+        if is_storage {
+            version["selectableFields"] = selectable;
+        }
+        version
+    };
+    let text = json!({"type": "string"});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "rafts.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "rafts", "kind": "Raft"}, "versions": [
+            version("v1", true, json!({"b": {"type": "string", "default": "q"}, "c": text})),
+            version("v1beta1", false, json!({"a": text, "c": text})),
+        ]},
+    });
+    cluster.apply(&definition.to_string());
+    let _plane = cluster.watch();
+    cluster.ok("wait --for=condition=Established crd/rafts.sea.dev --timeout=30s");
+    let server = Server::start(&cluster, &[]);
+    let rafts = |version: &str| format!("/apis/sea.dev/{version}/namespaces/default/rafts");
+    let body = json!({"apiVersion": "sea.dev/v1beta1", "kind": "Raft", "metadata": {"name": "r"}, "spec": {"a": "1", "c": "1"}});
+    let (code, made) = server.ask("POST", &rafts("v1beta1"), JSON, &body.to_string());
+    assert_eq!((code, &made["spec"]), (201, &json!({"c": "1"})), "{made}");
+    let one = |version: &str| server.get(&format!("{}/r", rafts(version)));
+    assert_eq!(one("v1")["spec"], json!({"b": "q", "c": "1"}));
+    let (code, patched) = server.ask("PATCH", &format!("{}/r", rafts("v1beta1")), MERGE, r#"{"spec": {"c": "2"}}"#);
+    assert_eq!((code, &patched), (200, &one("v1beta1")));
+    assert_eq!(one("v1")["spec"], json!({"b": "q", "c": "2"}));
+    // Each version has its own fields for selectors.
+    let count = |version: &str| server.ask("GET", &format!("{}?fieldSelector=spec.c=2", rafts(version)), JSON, "");
+    assert_eq!(count("v1").1["items"].as_array().map(Vec::len), Some(1));
+    let (code, status) = count("v1beta1");
+    assert_eq!((code, &status["message"]), (400, &json!("field label not supported: spec.c")));
+}

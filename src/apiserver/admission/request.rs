@@ -217,8 +217,9 @@ pub fn served_versions(kind: &Kind) -> Vec<String> {
 fn write_options(options: &WriteOptions, operation: Operation) -> Value {
     let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
     let mut object = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-    if let Some(manager) = &options.manager {
-        object["fieldManager"] = manager.name.as_str().into();
+    let manager = options.manager.as_ref().map(|manager| &manager.name).or(options.applier.as_ref());
+    if let Some(manager) = manager {
+        object["fieldManager"] = manager.as_str().into();
     }
     object["fieldValidation"] = options.field_validation.name().into();
     object

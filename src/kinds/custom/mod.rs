@@ -246,9 +246,15 @@ impl CustomDefinition {
         own.map(|version| &version.columns)
     }
 
-    /// Whether field selectors of a version support a field.
+    /// Whether field selectors of any version support a field.
     pub fn is_selectable(&self, field: &str) -> bool {
         self.versions.values().any(|version| version.selectable.iter().any(|known| known == field))
+    }
+
+    /// Whether field selectors of this version support a field.
+    pub fn is_selectable_in(&self, api_version: &str, field: &str) -> bool {
+        let version = self.versions.get(api_version);
+        version.is_some_and(|version| version.selectable.iter().any(|known| known == field))
     }
 
     /// Returns the decoded form of a body: canonical metadata, whole numbers without a fraction, defaults filled in, and without the fields

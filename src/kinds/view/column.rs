@@ -1,6 +1,6 @@
 //! Columns and cells of a kind's table.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::borrow::Cow;
 
 /// One column of a table.
@@ -53,8 +53,10 @@ impl Column {
 pub enum TableCell {
     /// Text, not escaped.
     Text(String),
-    /// A number, also in the API's Table.
+    /// A whole number, also in the API's Table.
     Int(i64),
+    /// A number, also in the API's Table.
+    Number(Number),
     /// A boolean, also in the API's Table.
     Bool(bool),
     /// An empty cell.
@@ -67,6 +69,7 @@ impl TableCell {
         match self {
             TableCell::Text(text) => Value::from(text.as_str()),
             TableCell::Int(number) => Value::from(*number),
+            TableCell::Number(number) => Value::from(number.clone()),
             TableCell::Bool(truth) => Value::from(*truth),
             TableCell::Empty => Value::Null,
         }

@@ -71,8 +71,12 @@ fn cell(kind: &str, path: Option<&JsonPathTemplate>, object: &Object, now: Time)
     let Some(first) = found.first() else { return TableCell::Empty };
     match (kind, first) {
         (_, Value::Null) => TableCell::Empty,
-        ("integer", value) => value.as_i64().map_or(TableCell::Empty, TableCell::Int),
-        ("number", Value::Number(number)) => number.to_string().into(),
+        // As in Go, a fraction is cut off.
+        ("integer", value) => {
+            let whole = value.as_i64().or_else(|| value.as_f64().map(|number| number as i64));
+            whole.map_or(TableCell::Empty, TableCell::Int)
+        }
+        ("number", Value::Number(number)) => TableCell::Number(number.clone()),
         ("boolean", value) => value.as_bool().map_or(TableCell::Empty, TableCell::Bool),
         ("date", Value::String(text)) => match text.parse() {
             Ok(moment) => age_since(Some(moment), now).into(),
