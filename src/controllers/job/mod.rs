@@ -262,7 +262,7 @@ impl<'w> JobState<'w> {
         } else if self.counts_as_failed(pod) {
             if is_full(&self.plan) {
                 // A later plan records it.
-            } else if self.spec.suspended || policy::is_ignored(&self.object, pod) {
+            } else if policy::is_ignored(&self.object, pod) {
                 release(pod, "its failure does not count", &mut self.plan);
             } else {
                 self.uncounted.failed.insert(pod.uid.to_string());
@@ -271,8 +271,11 @@ impl<'w> JobState<'w> {
     }
 
     /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its
-    /// end.
+    /// end. Without the finalizer, it is counted already or was not wanted any more.
     fn counts_as_failed(&self, pod: &Row) -> bool {
+        if pod.is_deleting() && !is_tracked(pod) {
+            return false;
+        }
         let failed = pod.pod().is_some_and(|pod| pod.phase == Phase::Failed);
         failed || (pod.is_deleting() && !self.spec.replace_only_failed && !has_succeeded(pod))
     }

@@ -1,6 +1,6 @@
 //! Number and shape of the pods that a Job needs now.
 
-use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
+use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, is_tracked, policy, release};
 use crate::controllers::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
 use crate::object::time::Shift;
 use crate::object::{Object, Time};
@@ -20,7 +20,7 @@ impl<'w> JobState<'w> {
         let wanted = if self.spec.suspended { 0 } else { self.desired_active(active.len() as i64) };
         let excess = self.excess(&active, wanted);
         for pod in &excess {
-            self.delete(pod, "more pods are active than desired");
+            self.delete_uncounted(pod);
         }
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
@@ -76,6 +76,15 @@ impl<'w> JobState<'w> {
         excess.extend(others.into_iter().take(more.saturating_sub(excess.len())));
         excess.truncate(BURST);
         excess
+    }
+
+    /// Deletes a pod that is not wanted any more. Without the finalizer it does not count as failed.
+    fn delete_uncounted(&mut self, pod: &Row) {
+        let why = "more pods are active than desired";
+        if is_tracked(pod) {
+            release(pod, why, &mut self.plan);
+        }
+        self.delete(pod, why);
     }
 
     pub(super) fn delete(&mut self, pod: &Row, why: &str) {

@@ -2,7 +2,7 @@
 
 use crate::controllers::testing::{Cluster, cluster};
 use crate::world::Propagation;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn job(spec: &str, annotations: &str) -> Cluster {
     cluster(&format!(
@@ -207,5 +207,39 @@ fn a_policy_ignores_the_failures_of_disrupted_pods() {
         let is_retried = failed.is_null();
         assert_eq!(status(&cluster, "active") == 1, is_retried);
         assert_eq!(cluster.conditions("jobs.batch", "work").contains("BackoffLimitExceeded"), !is_retried);
+    }
+}
+
+#[test]
+fn excess_pods_and_pods_of_a_suspended_job_do_not_count_as_failed() {
+    for (spec, change, active) in [
+        ("parallelism: 4\n  completions: 10\n  backoffLimit: 1", json!({"parallelism": 1}), 1),
+        ("parallelism: 4\n  completions: 10\n  backoffLimit: 0", json!({"suspend": true}), 4),
+        (
+            "parallelism: 4\n  completions: 4\n  completionMode: Indexed\n  backoffLimit: 1",
+            json!({"parallelism": 1, "completions": 1}),
+            1,
+        ),
+        (
+            "parallelism: 2\n  completions: 2\n  podReplacementPolicy: Failed\n  backoffLimit: 0",
+            json!({"suspend": true}),
+            2,
+        ),
+    ] {
+        for ends_late in [false, true] {
+            let mut cluster = job(spec, "fake/stay: ''");
+            cluster.settle();
+            cluster.kubelet = !ends_late;
+            cluster.patch("jobs.batch", "work", json!({"spec": change}));
+            cluster.settle();
+            cluster.patch("jobs.batch", "work", json!({"spec": {"suspend": false}}));
+            cluster.settle();
+            cluster.kubelet = true;
+            cluster.settle();
+            assert_eq!(status(&cluster, "failed"), Value::Null, "{spec} {change}");
+            assert_eq!(status(&cluster, "active"), active, "{spec} {change}");
+            let conditions = cluster.conditions("jobs.batch", "work");
+            assert!(!conditions.contains("Fail"), "{spec} {change}: {conditions}");
+        }
     }
 }
