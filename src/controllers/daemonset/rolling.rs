@@ -11,12 +11,14 @@ impl<'w> DaemonSetState<'w> {
         if self.object.text(&["spec", "updateStrategy", "type"]) == Some("OnDelete") {
             return;
         }
-        let nodes: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|(_, fit)| *fit != NodeFit::Leave)
-            .map(|(node, _)| node.key.name.to_string())
-            .collect();
+        let takes_part = |node: &str, fit: NodeFit| match fit {
+            NodeFit::Run => true,
+            // Such a node gets no pod that the rollout could wait for.
+            NodeFit::Stay => self.pods.contains_key(node),
+            NodeFit::Leave => false,
+        };
+        let nodes = self.nodes.iter().filter(|(node, fit)| takes_part(&node.key.name, *fit));
+        let nodes: Vec<String> = nodes.map(|(node, _)| node.key.name.to_string()).collect();
         if self.surge() > 0 { self.roll_surging(nodes) } else { self.roll_in_place(nodes) }
     }
 

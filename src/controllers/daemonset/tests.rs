@@ -131,3 +131,13 @@ fn repeatedly_failing_pod_is_recreated_with_growing_backoff() {
     assert_eq!(pauses, [0, 1, 2, 4, 8]);
     assert!(cluster.logged("event: FailedDaemonPod Found failed daemon pod"));
 }
+
+#[test]
+fn rolling_update_does_not_wait_for_a_node_that_takes_no_pods() {
+    let mut cluster = cluster(AGENT);
+    cluster.add("{apiVersion: v1, kind: Node, metadata: {name: c}, spec: {taints: [{key: k, effect: NoSchedule}]}}");
+    cluster.settle();
+    cluster.patch("daemonsets.apps", "agent", image("a:2"));
+    cluster.settle();
+    assert_eq!(pods(&cluster), "a=a:2 b=a:2");
+}
