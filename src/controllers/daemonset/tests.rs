@@ -141,3 +141,24 @@ fn rolling_update_does_not_wait_for_a_node_that_takes_no_pods() {
     cluster.settle();
     assert_eq!(pods(&cluster), "a=a:2 b=a:2");
 }
+
+#[test]
+fn recreated_daemon_set_adopts_its_orphaned_pods_and_revisions() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    let uids = |cluster: &Cluster| -> Vec<String> {
+        let rows = cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps"));
+        rows.map(|row| row.uid.to_string()).collect()
+    };
+    let before = uids(&cluster);
+    cluster.delete("daemonsets.apps", "agent", crate::world::Propagation::Orphan);
+    cluster.settle();
+    cluster.add(AGENT);
+    cluster.settle();
+    assert_eq!(uids(&cluster), before);
+    let owner = cluster.object("daemonsets.apps", "agent").uid().to_owned();
+    for row in cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps")) {
+        assert_eq!(row.controller().map(|owner| owner.uid.to_string()), Some(owner.clone()), "{}", row.key);
+    }
+    assert!(cluster.value("daemonsets.apps", "agent", "/status/collisionCount").is_null());
+}

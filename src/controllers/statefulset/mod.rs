@@ -27,7 +27,7 @@ const ROOT: &str = "statefulsets.apps";
 pub const LOOP: Loop = Loop { name: "statefulset-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
-    pods::concerned(world, ROOT, "StatefulSet", &["pods", "controllerrevisions.apps"], row)
+    pods::concerned(world, ROOT, "StatefulSet", &["pods", revisions::REVISIONS], row)
 }
 
 /// State of one StatefulSet while its plan is made.
@@ -56,11 +56,12 @@ fn plan(world: &World, key: &Key) -> Plan {
     let owner = Owner { row, api_version: "apps/v1", kind: "StatefulSet" };
     let is_member = |pod: &Row| identity::ordinal(row, &pod.key.name).is_some();
     let rows = owner.claim_if(world, "pods", is_member, &mut plan);
+    let claimed = owner.claim(world, revisions::REVISIONS, &mut plan);
     if !plan.is_empty() || row.is_deleting() {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, (&object, &claimed), &mut plan) else {
         revisions::count_collision(object, &mut plan);
         return plan;
     };

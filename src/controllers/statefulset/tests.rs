@@ -234,3 +234,24 @@ fn scaling_halts_at_an_unready_pod() {
         cluster.world.list("pods").filter(|pod| pod.is_deleting()).map(|pod| &*pod.key.name).collect();
     assert!(deleted == ["db-2"] || cluster.names("pods") == "db-0 db-1", "{deleted:?} {}", cluster.names("pods"));
 }
+
+#[test]
+fn recreated_stateful_set_adopts_its_orphaned_pods_and_revisions() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    let uids = |cluster: &Cluster| -> Vec<String> {
+        let rows = cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps"));
+        rows.map(|row| row.uid.to_string()).collect()
+    };
+    let before = uids(&cluster);
+    cluster.delete("statefulsets.apps", "db", crate::world::Propagation::Orphan);
+    cluster.settle();
+    cluster.add(DB);
+    cluster.settle();
+    assert_eq!(uids(&cluster), before);
+    let owner = cluster.object("statefulsets.apps", "db").uid().to_owned();
+    for row in cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps")) {
+        assert_eq!(row.controller().map(|owner| owner.uid.to_string()), Some(owner.clone()), "{}", row.key);
+    }
+    assert!(cluster.value("statefulsets.apps", "db", "/status/collisionCount") == 0);
+}
