@@ -167,29 +167,13 @@ fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Tim
         plan.wait(format!("the next Job is due at {}", time::rfc3339(next)));
         plan.wake_at(next);
     }
-    let due = newest(&schedule, &zone, since, world.now)?;
+    let due = schedule.last_between(since, world.now, &zone)?;
     let missed = std::iter::successors(schedule.next_after(since, &zone), |last| schedule.next_after(*last, &zone));
     if missed.take_while(|time| *time <= world.now).take(MANY + 1).count() > MANY {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.event(row, EventType::Warning, "TooManyMissedTimes", message);
     }
     Some(due)
-}
-
-/// The last time of a schedule after `since` and not after `now`. Searches back in windows that double, so that a
-/// schedule of every minute is cheap even when `since` is a year ago.
-fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Option<Time> {
-    let mut window = SignedDuration::from_mins(2);
-    loop {
-        let from = now.checked_sub(window).map_or(since, |from| from.max(since));
-        let first = schedule.next_after(from, zone).filter(|time| *time <= now);
-        let last =
-            std::iter::successors(first, |time| schedule.next_after(*time, zone).filter(|time| *time <= now)).last();
-        if last.is_some() || from == since {
-            return last;
-        }
-        window *= 2;
-    }
 }
 
 /// Returns the name of the Job for a scheduled time.
