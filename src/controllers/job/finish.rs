@@ -1,13 +1,12 @@
 //! The end of Jobs: first the interim condition (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and
 //! is counted, the final one (Complete, Failed) (KEP-3998).
 
-use super::{JobState, index_of, policy};
+use super::{JobState, policy};
 use crate::controllers::pods::BURST;
 use crate::controllers::status;
 use crate::object::time::Shift;
 use crate::world::{EventType, Row};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Final condition of a Job, with reason and message.
@@ -94,13 +93,7 @@ impl JobState<'_> {
     fn index_verdict(&mut self) -> Option<JobOutcome> {
         let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
         if let Some(limit) = self.spec.backoff_limit_per_index {
-            // Only indexes with pods can have failures, and a Job can have very many indexes.
-            let mut pods: BTreeMap<i64, Vec<&Arc<Row>>> = BTreeMap::new();
-            for pod in &self.pods {
-                let index = index_of(pod).filter(|index| (0..completions).contains(index));
-                index.into_iter().for_each(|index| pods.entry(index).or_default().push(pod));
-            }
-            for (index, pods) in pods {
+            for (index, pods) in self.pods_by_index() {
                 if self.completed.has(index) {
                     continue;
                 }

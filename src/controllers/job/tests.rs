@@ -243,3 +243,13 @@ fn excess_pods_and_pods_of_a_suspended_job_do_not_count_as_failed() {
         }
     }
 }
+
+#[test]
+fn indexes_in_backoff_hold_up_none_of_many_others() {
+    let mut cluster = job(
+        "completions: 200\n  parallelism: 200\n  completionMode: Indexed\n  backoffLimit: 1000\n  backoffLimitPerIndex: 4",
+        "fake/exit: '1'",
+    );
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 200);
+}
