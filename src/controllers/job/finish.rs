@@ -31,7 +31,7 @@ impl JobOutcome {
     }
 
     /// The outcome that an interim condition already records.
-    fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
+    pub(super) fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
         let recorded = |kind, success| {
             let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
@@ -125,7 +125,8 @@ impl JobState<'_> {
         for pod in active.iter().take(BURST) {
             self.delete(pod, "its Job is finished");
         }
-        if !active.is_empty() || self.terminating() > 0 || !self.uncounted.is_empty() {
+        let is_counted = self.uncounted.is_empty() && self.awaiting_successor == 0;
+        if !active.is_empty() || self.terminating() > 0 || !is_counted {
             return self.plan.wait("waiting for the Job's last pods to end and be counted");
         }
         self.set_condition(end, "True", reason, message);

@@ -1,17 +1,13 @@
 //! Number and shape of the pods that a Job needs now.
 
-use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, is_tracked, policy, release};
+use super::backoff::FAILURE_COUNT;
+use super::{INDEX, JobState, LOOP, TRACKING, index_of, is_terminating, is_tracked, release};
 use crate::controllers::pods::{self, BURST, PodCreationBudget, from_template};
-use crate::object::time::Shift;
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, WriteVerb, free_name};
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Annotation with the number of failures of a pod's index before it was created.
-const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
 impl<'w> JobState<'w> {
     /// Creates missing pods, and deletes excess ones.
@@ -24,7 +20,13 @@ impl<'w> JobState<'w> {
         }
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
-        if missing > 0 && !self.spec.suspended {
+        let creates = missing > 0 && !self.spec.suspended;
+        // Each new failure is seen here, also when no pod is missing.
+        let (failures, last) = match creates || !self.uncounted.failed.is_empty() {
+            true => self.failures_since_success(),
+            false => (0, None),
+        };
+        if creates && !self.must_back_off(failures, self.end_of_pause(failures, last)) {
             self.create_pods(usize::try_from(missing).unwrap_or(0).min(BURST));
         }
         let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
@@ -93,12 +95,6 @@ impl<'w> JobState<'w> {
     }
 
     fn create_pods(&mut self, missing: usize) {
-        if self.spec.backoff_limit_per_index.is_none() {
-            let (failures, last) = self.failures_since_success();
-            if self.must_back_off(failures, self.end_of_pause(failures, last)) {
-                return;
-            }
-        }
         let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
         allowance.report_refusal(self.owner.row, &mut self.plan);
         let mut indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
@@ -108,38 +104,6 @@ impl<'w> JobState<'w> {
             self.event(EventType::Normal, "SuccessfulCreate", &format!("Created pod: {}", pod.name()));
             self.plan.write(WriteVerb::Create(pod), "fewer pods are active than desired");
         }
-    }
-
-    /// Waits for the end of a pause. Returns whether there is one.
-    fn must_back_off(&mut self, failures: u32, until: Option<Time>) -> bool {
-        let Some(until) = until else { return false };
-        let seconds = until.as_second() - self.world.now.as_second();
-        self.plan.wait(format!("{failures} pods failed: the next is made in {seconds} s"));
-        self.plan.wake_at(until);
-        true
-    }
-
-    /// The end of the pause that failures require before the next pod, unless it is over: the initial pause doubles with
-    /// each failure since the last success, up to sixty times (Kubernetes: 10 s up to 10 min).
-    fn end_of_pause(&self, failures: u32, last: Option<Time>) -> Option<Time> {
-        let last = last.filter(|_| failures > 0)?;
-        let first = self.world.settings.backoff_seconds;
-        let pause = first.saturating_mul(1 << (failures - 1).min(20)).min(60 * first);
-        Some(last.later(SignedDuration::from_secs(pause))).filter(|until| self.world.now < *until)
-    }
-
-    /// Number of failures since the last success, and the time of the last failure.
-    fn failures_since_success(&self) -> (u32, Option<Time>) {
-        let success = self.pods.iter().filter(|pod| has_succeeded(pod)).filter_map(|pod| pod.pod()?.ready_since).max();
-        let ends = self.failed_pods(&self.pods).filter_map(end_of);
-        let ends = ends.filter(|end| success.is_none_or(|success| *end > success));
-        ends.fold((0, None), |(count, last), end| (count + 1, last.max(Some(end))))
-    }
-
-    /// The pods that count as failures.
-    fn failed_pods<'a>(&'a self, pods: &'a [&'w Arc<Row>]) -> impl Iterator<Item = &'w Row> {
-        let failed = pods.iter().filter(|pod| self.counts_as_failed(pod) && !policy::is_ignored(&self.object, pod));
-        failed.map(|pod| &***pod)
     }
 
     /// The pods of every index. Only these indexes can have failures, and a Job can have very many indexes.
@@ -156,9 +120,7 @@ impl<'w> JobState<'w> {
     /// failed, and no failure requires a pause. Indexes in their pause hold up those beyond the parallelism.
     fn free_indexes(&mut self, missing: usize) -> Vec<Option<i64>> {
         let pods = self.pods_by_index();
-        let waits = |pod: &&Arc<Row>| {
-            pod.is_active_pod() || (self.spec.replace_only_failed && pod.is_deleting() && !has_succeeded(pod))
-        };
+        let waits = |pod: &&Arc<Row>| pod.is_active_pod() || (self.spec.replace_only_failed && is_terminating(pod));
         let used: BTreeSet<i64> =
             pods.iter().filter(|(_, pods)| pods.iter().any(waits)).map(|(index, _)| *index).collect();
         let (all, mut free, mut index) = (self.spec.completions.unwrap_or(0), Vec::new(), 0);
@@ -178,13 +140,6 @@ impl<'w> JobState<'w> {
         }
         self.must_back_off(u32::try_from(waiting).unwrap_or(u32::MAX), until);
         free
-    }
-
-    /// The end of the pause that the failures of an index require. These are all of its pods.
-    fn end_of_index_pause(&self, pods: &[&'w Arc<Row>]) -> Option<Time> {
-        self.spec.backoff_limit_per_index?;
-        let last = self.failed_pods(pods).filter_map(end_of).max();
-        self.end_of_pause(u32::try_from(self.failures_of(pods)).unwrap_or(u32::MAX), last)
     }
 
     /// A pod of this Job, with its index if it has one.
@@ -208,18 +163,6 @@ impl<'w> JobState<'w> {
         let name = free_name(self.world, "pods", self.owner.row, &base, slot);
         pod.set(&["metadata", "name"], name);
         pod
-    }
-
-    /// Number of failed pods of an index: each pod records how many failed before it.
-    fn index_failures(&self, index: i64) -> i64 {
-        let pods: Vec<&Arc<Row>> = self.pods.iter().copied().filter(|pod| index_of(pod) == Some(index)).collect();
-        self.failures_of(&pods)
-    }
-
-    /// Counts the failures of an index of which these are all pods.
-    pub(super) fn failures_of(&self, pods: &[&'w Arc<Row>]) -> i64 {
-        let count = |pod: &Row| pod.object().annotation(FAILURE_COUNT).and_then(|count| count.parse::<i64>().ok());
-        self.failed_pods(pods).map(|pod| count(pod).unwrap_or(0).saturating_add(1)).max().unwrap_or(0)
     }
 }
 

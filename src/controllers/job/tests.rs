@@ -253,3 +253,38 @@ fn indexes_in_backoff_hold_up_none_of_many_others() {
     cluster.settle();
     assert_eq!(cluster.count("pods"), 200);
 }
+
+#[test]
+fn deleting_a_failed_pod_forgets_neither_its_pause_nor_its_failure() {
+    let mut cluster = job(
+        "completions: 1\n  completionMode: Indexed\n  backoffLimit: 100\n  backoffLimitPerIndex: 1",
+        "fake/exit: '1'",
+    );
+    cluster.settle();
+    let pod = cluster.names("pods");
+    cluster.delete("pods", &pod, Default::default());
+    cluster.pass(9);
+    assert_eq!(cluster.names("pods"), pod, "it stays until its successor exists");
+    cluster.pass(2);
+    let made = cluster.log.iter().filter(|line| line.contains("event: SuccessfulCreate")).count();
+    assert_eq!((made, cluster.count("pods"), status(&cluster, "failed")), (2, 1, 2.into()));
+    assert_eq!(status(&cluster, "failedIndexes"), "0");
+    assert!(cluster.conditions("jobs.batch", "work").ends_with("Failed=True FailedIndexes"));
+    assert!(cluster.world.list("pods").all(|pod| pod.finalizers.is_empty()));
+}
+
+#[test]
+fn pods_that_a_user_deletes_are_replaced_after_a_pause() {
+    let mut cluster = job("completions: 3\n  parallelism: 3", "fake/stay: ''");
+    cluster.settle();
+    for pod in cluster.names("pods").split(' ') {
+        cluster.delete("pods", pod, Default::default());
+    }
+    cluster.pass(39);
+    assert_eq!((cluster.count("pods"), status(&cluster, "failed")), (0, 3.into()));
+    cluster.pass(2);
+    assert_eq!((status(&cluster, "active"), status(&cluster, "failed")), (3.into(), 3.into()));
+    cluster.delete("jobs.batch", "work", Propagation::Background);
+    cluster.settle();
+    assert!(cluster.world.loop_memory.job_backoffs.is_empty(), "nothing is kept of a Job that is gone");
+}
