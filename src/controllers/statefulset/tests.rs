@@ -255,3 +255,19 @@ fn recreated_stateful_set_adopts_its_orphaned_pods_and_revisions() {
     }
     assert!(cluster.value("statefulsets.apps", "db", "/status/collisionCount") == 0);
 }
+
+#[test]
+fn missing_claim_of_a_pending_pod_is_created_again() {
+    let mut cluster = cluster(DB);
+    cluster.kubelet = false;
+    cluster.settle();
+    let before = cluster.object("persistentvolumeclaims", "data-db-0").uid().to_owned();
+    cluster.delete("persistentvolumeclaims", "data-db-0", Default::default());
+    cluster.settle();
+    assert_ne!(cluster.object("persistentvolumeclaims", "data-db-0").uid(), before);
+    cluster.kubelet = true;
+    cluster.settle();
+    cluster.delete("persistentvolumeclaims", "data-db-0", Default::default());
+    cluster.settle();
+    assert_eq!(cluster.names("persistentvolumeclaims"), "data-db-1 data-db-2", "a running pod needs no new claim");
+}
