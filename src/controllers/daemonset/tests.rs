@@ -162,3 +162,28 @@ fn recreated_daemon_set_adopts_its_orphaned_pods_and_revisions() {
     }
     assert!(cluster.value("daemonsets.apps", "agent", "/status/collisionCount").is_null());
 }
+
+#[test]
+fn surge_removes_the_pods_of_nodes_that_take_no_new_pods() {
+    let surge = json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}});
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+    for (unready, left) in [(None, "b=a:2"), (Some("a"), "b=a:2"), (Some("b"), "a=a:1 b=a:1 b=a:2")] {
+        let mut cluster = cluster(AGENT);
+        cluster.patch("daemonsets.apps", "agent", surge.clone());
+        cluster.settle();
+        cluster.patch("nodes", "a", taint.clone());
+        if let Some(node) = unready {
+            let mut pod = cluster.world.pods_on(node).next().unwrap().object();
+            pod.set(&["status", "conditions"], vec![json!({"type": "Ready", "status": "False"})]);
+            cluster.write_status(pod);
+            // New pods become ready only when the pod on this node is not the last available one.
+            cluster.kubelet = node == "a";
+        }
+        cluster.patch("daemonsets.apps", "agent", image("a:2"));
+        cluster.settle();
+        assert_eq!(pods(&cluster), left, "{unready:?} is not ready");
+        cluster.kubelet = true;
+        cluster.settle();
+        assert_eq!(pods(&cluster), "b=a:2", "{unready:?} was not ready");
+    }
+}
