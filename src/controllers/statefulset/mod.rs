@@ -138,6 +138,11 @@ impl<'w> StatefulSetState<'w> {
             self.plan.wait(format!("waiting for {name} to be ready"));
             return false;
         }
+        if !pod.is_deleting() && pod.label(identity::POD_NAME) != Some(&name) {
+            let mut object = pod.object();
+            identity::set_labels(&mut object, &name, ordinal);
+            self.plan.write(WriteVerb::Update(object), "its labels do not name it");
+        }
         true
     }
 

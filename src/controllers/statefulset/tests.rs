@@ -271,3 +271,18 @@ fn missing_claim_of_a_pending_pod_is_created_again() {
     cluster.settle();
     assert_eq!(cluster.names("persistentvolumeclaims"), "data-db-1 data-db-2", "a running pod needs no new claim");
 }
+
+#[test]
+fn pod_gets_its_identity_labels_back() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    for label in ["db-1", ""] {
+        let label = Some(label).filter(|label| !label.is_empty());
+        let labels = json!({"statefulset.kubernetes.io/pod-name": label, "apps.kubernetes.io/pod-index": null});
+        cluster.patch("pods", "db-0", json!({"metadata": {"labels": labels}}));
+        cluster.settle();
+        let pod = cluster.object("pods", "db-0");
+        assert_eq!(pod.label("statefulset.kubernetes.io/pod-name"), Some("db-0"));
+        assert_eq!(pod.label("apps.kubernetes.io/pod-index"), Some("0"));
+    }
+}
