@@ -163,33 +163,19 @@ fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Tim
     let answered = object.time(&["status", "lastScheduleTime"]).or(row.created)?;
     let oldest = deadline.and_then(|deadline| world.now.checked_sub(deadline).ok());
     let since = oldest.map_or(answered, |oldest| answered.max(oldest));
-    if let Some(next) = schedule.next_after(world.now, &zone) {
+    let last = schedule.last_between(answered, world.now, &zone);
+    // An interval counts from the last scheduled time, so that plans in between do not postpone the next one.
+    if let Some(next) = schedule.next_after(last.unwrap_or(answered), &zone) {
         plan.wait(format!("the next Job is due at {}", time::rfc3339(next)));
         plan.wake_at(next);
     }
-    let due = newest(&schedule, &zone, since, world.now)?;
+    let due = last.filter(|last| *last > since)?;
     let missed = std::iter::successors(schedule.next_after(since, &zone), |last| schedule.next_after(*last, &zone));
     if missed.take_while(|time| *time <= world.now).take(MANY + 1).count() > MANY {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.event(row, EventType::Warning, "TooManyMissedTimes", message);
     }
     Some(due)
-}
-
-/// The last time of a schedule after `since` and not after `now`. Searches back in windows that double, so that a
-/// schedule of every minute is cheap even when `since` is a year ago.
-fn newest(schedule: &Schedule, zone: &TimeZone, since: Time, now: Time) -> Option<Time> {
-    let mut window = SignedDuration::from_mins(2);
-    loop {
-        let from = now.checked_sub(window).map_or(since, |from| from.max(since));
-        let first = schedule.next_after(from, zone).filter(|time| *time <= now);
-        let last =
-            std::iter::successors(first, |time| schedule.next_after(*time, zone).filter(|time| *time <= now)).last();
-        if last.is_some() || from == since {
-            return last;
-        }
-        window *= 2;
-    }
 }
 
 /// Returns the name of the Job for a scheduled time.
@@ -348,5 +334,20 @@ spec:
         late.patch("cronjobs.batch", "tick", json!({"spec": {"suspend": false}}));
         late.settle();
         assert_eq!(late.count("jobs.batch"), 0);
+    }
+
+    #[test]
+    fn schedule_of_an_interval_counts_from_the_last_scheduled_time() {
+        let mut cluster = tick("concurrencyPolicy: Allow", "");
+        cluster.patch("cronjobs.batch", "tick", json!({"spec": {"schedule": "@every 90s"}}));
+        for round in 1..5 {
+            cluster.pass(50);
+            // Any change makes the controller plan the CronJob again.
+            cluster.patch("cronjobs.batch", "tick", json!({"metadata": {"labels": {"round": round.to_string()}}}));
+            cluster.pass(40);
+            let start: crate::object::Time = "2026-01-01T00:00:00Z".parse().unwrap();
+            let last = crate::object::time::rfc3339(start + jiff::SignedDuration::from_secs(90 * round));
+            assert_eq!(cluster.value("cronjobs.batch", "tick", "/status/lastScheduleTime"), last);
+        }
     }
 }

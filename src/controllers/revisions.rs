@@ -4,11 +4,13 @@ use super::claim::Owner;
 use super::pods::{self, template_hash};
 use super::status;
 use crate::object::Object;
-use crate::world::{Plan, World, WriteVerb};
+use crate::world::{Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-const REVISIONS: &str = "controllerrevisions.apps";
+/// The resource of ControllerRevisions.
+pub const REVISIONS: &str = "controllerrevisions.apps";
 /// Label on pods with the hash of their revision.
 pub const REVISION_HASH: &str = "controller-revision-hash";
 
@@ -18,13 +20,19 @@ pub struct History {
     revisions: Vec<Object>,
 }
 
-/// Creates or renumbers the revision of the object's template, so that it is the newest. `None` when its name belongs
-/// to another object's revision; then the caller increments `collisionCount` ([`count_collision`]).
-pub fn sync_revisions(world: &World, owner: &Owner, object: &Object, plan: &mut Plan) -> Option<History> {
+/// Creates or renumbers the revision of the object's template among the claimed ones, so that it is the newest. `None`
+/// when its name belongs to a revision with another template; then the caller increments `collisionCount`
+/// ([`count_collision`]).
+pub fn sync_revisions(
+    world: &World,
+    owner: &Owner,
+    (object, claimed): (&Object, &[&Arc<Row>]),
+    plan: &mut Plan,
+) -> Option<History> {
     let mut template = Object(object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null));
     template.set(&["$patch"], "replace");
     let data = json!({ "spec": { "template": template.0 } });
-    let mut revisions: Vec<Object> = world.controlled(REVISIONS, &owner.row.uid).map(|row| row.object()).collect();
+    let mut revisions: Vec<Object> = claimed.iter().map(|row| row.object()).collect();
     revisions.sort_by(|a, b| (number(a), a.name()).cmp(&(number(b), b.name())));
     let next = revisions.last().map_or(1, |last| number(last) + 1);
     match revisions.iter().rposition(|revision| revision.value_at(&["data"]) == Some(&data)) {
@@ -38,10 +46,12 @@ pub fn sync_revisions(world: &World, owner: &Owner, object: &Object, plan: &mut 
         None => {
             let hash = template_hash(&data, object.int(&["status", "collisionCount"]));
             let revision = new_revision(owner, object, data, &hash, next);
-            if world.find(REVISIONS, &owner.row.key.namespace, revision.name()).is_some() {
-                return None;
+            match world.find(REVISIONS, &owner.row.key.namespace, revision.name()).map(|row| row.object()) {
+                None => plan.write(WriteVerb::Create(revision.clone()), "the template is new"),
+                // For example that of a deleted owner of this name, which is not collected yet.
+                Some(known) if known.value_at(&["data"]) == revision.value_at(&["data"]) => {}
+                Some(_) => return None,
             }
-            plan.write(WriteVerb::Create(revision.clone()), "the template is new");
             revisions.push(revision);
         }
     }

@@ -207,6 +207,7 @@ impl Cluster {
             self.commit(write.verb);
         }
         self.log.extend(events.into_iter().map(|event| format!("event: {} {}", event.reason, event.message)));
+        self.wakes.retain(|(_, other, of)| (*other, of) != (index, key));
         self.wakes.extend(wake.map(|at| (at, index, key.clone())));
         (self.check)(&self.world);
     }

@@ -17,8 +17,13 @@ struct ConditionState {
 pub fn pod_conditions(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> Vec<PodCondition> {
     let containers = containers_ready(pod, status);
     let ready = ready(pod, &containers);
-    let verdicts =
-        [ready_to_start(pod, order), initialized(pod, status), ready, containers, true_condition("PodScheduled")];
+    let verdicts = [
+        ready_to_start(pod, order, status),
+        initialized(pod, status),
+        ready,
+        containers,
+        true_condition("PodScheduled"),
+    ];
     let more = restarting(pod, order, status).into_iter().chain(disrupted(pod)).chain(resized(pod));
     let verdicts: Vec<ConditionState> = verdicts.into_iter().chain(more).collect();
     let others = pod.status.conditions.iter().flatten();
@@ -86,9 +91,10 @@ fn resized(pod: &LocalPod) -> Option<ConditionState> {
     Some(ConditionState { reason, message, ..true_condition(kind) })
 }
 
-fn ready_to_start(pod: &LocalPod, order: &PodActions) -> ConditionState {
+/// The status that is written may be the last one, so the phase in it decides.
+fn ready_to_start(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> ConditionState {
     let kind = "PodReadyToStartContainers";
-    let over = !pod.simulated && pod.has_ended();
+    let over = !pod.simulated && matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     ConditionState { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..true_condition(kind) }
 }
 
@@ -190,6 +196,7 @@ mod tests {
         assert_eq!(status["conditions"][1]["lastTransitionTime"], "2023-11-14T22:13:20Z", "it did not turn");
         machine.run_to(10);
         assert_eq!(machine.condition("Ready"), "PodCompleted");
+        assert_eq!(machine.condition("PodReadyToStartContainers"), "False", "the pod has no sandbox any more");
     }
 
     #[test]

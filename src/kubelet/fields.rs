@@ -2,6 +2,7 @@
 
 use super::address;
 use super::pod::LocalPod;
+use crate::go::fmt;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 
@@ -35,7 +36,7 @@ fn subscript(path: &str) -> Option<(&str, &str)> {
 /// A whole map, a line for each entry, as downward API files have it.
 fn formatted(object: &Object, map: &str) -> String {
     let path = ["metadata", map];
-    let lines = object.pairs(&path).map(|(key, value)| format!("{key}={value:?}"));
+    let lines = object.pairs(&path).map(|(key, value)| format!("{key}={}", fmt::quote(value)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -78,4 +79,18 @@ fn divided(name: &str, amount: Quantity, divisor: Quantity) -> i64 {
 fn allocatable(pod: &LocalPod, name: &str) -> Option<String> {
     let node = pod.world.find("nodes", "", pod.spec.node_name.as_deref()?)?.object();
     node.text(&["status", "allocatable", name]).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn maps_are_quoted_as_go_quotes() {
+        let annotations = json!({"a": "it's \"b\"\n", "heart": "\u{2764}\u{fe0f} e\u{301} bell\u{7}"});
+        let object = Object(json!({"metadata": {"annotations": annotations}}));
+        let expected = "a=\"it's \\\"b\\\"\\n\"\nheart=\"\u{2764}\u{fe0f} e\u{301} bell\\a\"";
+        assert_eq!(formatted(&object, "annotations"), expected);
+    }
 }

@@ -17,6 +17,8 @@ pub struct LoopMemory {
     pub refusals: HashMap<(&'static str, Key), WriteRefusal>,
     /// HorizontalPodAutoscalers, by uid.
     pub autoscalers: HashMap<Str, AutoscalerMemory>,
+    /// The failures of Jobs since their last success.
+    pub job_backoffs: HashMap<Key, JobBackoff>,
     /// The blocked listeners that events have reported, by Service or pod.
     pub reported_listeners: BTreeMap<Key, Vec<BlockedListener>>,
 }
@@ -61,6 +63,26 @@ pub enum Memory {
         /// The autoscaler's memory.
         state: Box<AutoscalerMemory>,
     },
+    /// Failures of a Job since its last success; none when there are none or the Job needs no more pods.
+    JobBackoff {
+        /// The Job.
+        job: Key,
+        /// Its failures.
+        backoff: Option<JobBackoff>,
+    },
+}
+
+/// Failures of a Job since its last success. Its pods may not show them any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobBackoff {
+    /// The Job's uid.
+    pub uid: Str,
+    /// Number of pods that had succeeded.
+    pub succeeded: i64,
+    /// Number of pods that had failed at the last success.
+    pub failed_before: i64,
+    /// Time of the last failure.
+    pub last_failure: Time,
 }
 
 /// State that a HorizontalPodAutoscaler keeps between evaluations.
@@ -91,6 +113,12 @@ impl World {
             }
             Memory::Autoscaler { uid, state } => {
                 self.loop_memory.autoscalers.insert(uid.clone(), (**state).clone());
+            }
+            Memory::JobBackoff { job, backoff: Some(backoff) } => {
+                self.loop_memory.job_backoffs.insert(job.clone(), backoff.clone());
+            }
+            Memory::JobBackoff { job, backoff: None } => {
+                self.loop_memory.job_backoffs.remove(job);
             }
             Memory::ConnectionsReported { .. } | Memory::ProbeReported { .. } | Memory::ThrottlingReported { .. } => {
                 self.facts.clear_news(memory);

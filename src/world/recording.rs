@@ -192,7 +192,7 @@ impl Facts {
                     known.throttled = ThrottlingState::Reported;
                 }
             }
-            Memory::ListenersReported { .. } | Memory::Autoscaler { .. } => {}
+            Memory::ListenersReported { .. } | Memory::Autoscaler { .. } | Memory::JobBackoff { .. } => {}
         }
     }
 

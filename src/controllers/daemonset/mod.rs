@@ -31,7 +31,7 @@ pub const LOOP: Loop = Loop { name: "daemonset-controller", root: ROOT, concerns
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         "nodes" => world.list(ROOT).map(|set| set.key.clone()).collect(),
-        _ => pods::concerned(world, ROOT, "DaemonSet", &["pods", "controllerrevisions.apps"], row),
+        _ => pods::concerned(world, ROOT, "DaemonSet", &["pods", revisions::REVISIONS], row),
     }
 }
 
@@ -55,11 +55,12 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key) else { return plan };
     let owner = Owner { row, api_version: "apps/v1", kind: "DaemonSet" };
     let rows = owner.claim(world, "pods", &mut plan);
+    let claimed = owner.claim(world, revisions::REVISIONS, &mut plan);
     if !plan.is_empty() || row.is_deleting() || row.workload().is_none_or(|fields| fields.selector.is_everything()) {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, (&object, &claimed), &mut plan) else {
         revisions::count_collision(object, &mut plan);
         return plan;
     };

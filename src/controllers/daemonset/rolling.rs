@@ -11,12 +11,14 @@ impl<'w> DaemonSetState<'w> {
         if self.object.text(&["spec", "updateStrategy", "type"]) == Some("OnDelete") {
             return;
         }
-        let nodes: Vec<String> = self
-            .nodes
-            .iter()
-            .filter(|(_, fit)| *fit != NodeFit::Leave)
-            .map(|(node, _)| node.key.name.to_string())
-            .collect();
+        let takes_part = |node: &str, fit: NodeFit| match fit {
+            NodeFit::Run => true,
+            // Such a node gets no pod that the rollout could wait for.
+            NodeFit::Stay => self.pods.contains_key(node),
+            NodeFit::Leave => false,
+        };
+        let nodes = self.nodes.iter().filter(|(node, fit)| takes_part(&node.key.name, *fit));
+        let nodes: Vec<(String, NodeFit)> = nodes.map(|(node, fit)| (node.key.name.to_string(), *fit)).collect();
         if self.surge() > 0 { self.roll_surging(nodes) } else { self.roll_in_place(nodes) }
     }
 
@@ -28,10 +30,10 @@ impl<'w> DaemonSetState<'w> {
     }
 
     /// Deletes old pods: unavailable ones at once, available ones within the budget.
-    fn roll_in_place(&mut self, nodes: Vec<String>) {
+    fn roll_in_place(&mut self, nodes: Vec<(String, NodeFit)>) {
         let mut unavailable = 0;
         let mut candidates: Vec<&Arc<Row>> = Vec::new();
-        for node in nodes {
+        for (node, _) in nodes {
             if pods::is_full(&self.plan) {
                 return;
             }
@@ -54,24 +56,36 @@ impl<'w> DaemonSetState<'w> {
         }
     }
 
-    /// Creates new pods beside old ones, and deletes an old pod when its successor is available.
-    fn roll_surging(&mut self, nodes: Vec<String>) {
-        let mut surging = 0;
+    /// Creates new pods beside old ones, and deletes an old pod when its successor is available. A node that takes no new
+    /// pod loses its old one when that is unavailable, or when more pods are available than nodes should run one.
+    fn roll_surging(&mut self, nodes: Vec<(String, NodeFit)>) {
+        let (mut surging, mut available) = (0, 0);
         let mut candidates: Vec<String> = Vec::new();
-        for node in nodes {
+        let mut misplaced: Vec<&Arc<Row>> = Vec::new();
+        for (node, fit) in nodes {
             if pods::is_full(&self.plan) {
                 return;
             }
-            match self.pair(&node) {
-                (None, Some(old)) if self.is_available(old) => candidates.push(node),
+            let (new, old) = self.pair(&node);
+            let is_served = old.or(new).is_some_and(|pod| self.is_available(pod));
+            available += i64::from(is_served);
+            match (new, old) {
+                (None, Some(old)) if fit != NodeFit::Run && is_served => misplaced.push(old),
+                (None, Some(old)) if fit != NodeFit::Run => self.delete(old, "its node takes no new pod"),
+                (None, Some(_)) if is_served => candidates.push(node),
                 (None, Some(_)) => self.create_pod(&node),
                 (Some(new), Some(old)) if self.is_available(new) => self.delete(old, "its successor is available"),
-                (Some(_), Some(old)) if !self.is_available(old) => {
-                    self.delete(old, "it is out of date and not available")
-                }
+                (Some(_), Some(old)) if !is_served => self.delete(old, "it is out of date and not available"),
                 (Some(_), Some(_)) => surging += 1,
                 _ => {}
             }
+        }
+        let spare = usize::try_from(available - self.desired()).unwrap_or(0);
+        if misplaced.len() > spare {
+            self.plan.wait("waiting for pods on other nodes before deleting those of nodes that take no new pod");
+        }
+        for old in misplaced.into_iter().take(spare.min(BURST)) {
+            self.delete(old, "its node takes no new pod, and enough others are available");
         }
         let budget = usize::try_from(self.surge() - surging).unwrap_or(0);
         for node in candidates.into_iter().take(budget.min(BATCH)) {

@@ -131,3 +131,59 @@ fn repeatedly_failing_pod_is_recreated_with_growing_backoff() {
     assert_eq!(pauses, [0, 1, 2, 4, 8]);
     assert!(cluster.logged("event: FailedDaemonPod Found failed daemon pod"));
 }
+
+#[test]
+fn rolling_update_does_not_wait_for_a_node_that_takes_no_pods() {
+    let mut cluster = cluster(AGENT);
+    cluster.add("{apiVersion: v1, kind: Node, metadata: {name: c}, spec: {taints: [{key: k, effect: NoSchedule}]}}");
+    cluster.settle();
+    cluster.patch("daemonsets.apps", "agent", image("a:2"));
+    cluster.settle();
+    assert_eq!(pods(&cluster), "a=a:2 b=a:2");
+}
+
+#[test]
+fn recreated_daemon_set_adopts_its_orphaned_pods_and_revisions() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    let uids = |cluster: &Cluster| -> Vec<String> {
+        let rows = cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps"));
+        rows.map(|row| row.uid.to_string()).collect()
+    };
+    let before = uids(&cluster);
+    cluster.delete("daemonsets.apps", "agent", crate::world::Propagation::Orphan);
+    cluster.settle();
+    cluster.add(AGENT);
+    cluster.settle();
+    assert_eq!(uids(&cluster), before);
+    let owner = cluster.object("daemonsets.apps", "agent").uid().to_owned();
+    for row in cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps")) {
+        assert_eq!(row.controller().map(|owner| owner.uid.to_string()), Some(owner.clone()), "{}", row.key);
+    }
+    assert!(cluster.value("daemonsets.apps", "agent", "/status/collisionCount").is_null());
+}
+
+#[test]
+fn surge_removes_the_pods_of_nodes_that_take_no_new_pods() {
+    let surge = json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}});
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+    for (unready, left) in [(None, "b=a:2"), (Some("a"), "b=a:2"), (Some("b"), "a=a:1 b=a:1 b=a:2")] {
+        let mut cluster = cluster(AGENT);
+        cluster.patch("daemonsets.apps", "agent", surge.clone());
+        cluster.settle();
+        cluster.patch("nodes", "a", taint.clone());
+        if let Some(node) = unready {
+            let mut pod = cluster.world.pods_on(node).next().unwrap().object();
+            pod.set(&["status", "conditions"], vec![json!({"type": "Ready", "status": "False"})]);
+            cluster.write_status(pod);
+            // New pods become ready only when the pod on this node is not the last available one.
+            cluster.kubelet = node == "a";
+        }
+        cluster.patch("daemonsets.apps", "agent", image("a:2"));
+        cluster.settle();
+        assert_eq!(pods(&cluster), left, "{unready:?} is not ready");
+        cluster.kubelet = true;
+        cluster.settle();
+        assert_eq!(pods(&cluster), "b=a:2", "{unready:?} was not ready");
+    }
+}

@@ -1,13 +1,12 @@
 //! The end of Jobs: first the interim condition (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and
 //! is counted, the final one (Complete, Failed) (KEP-3998).
 
-use super::{JobState, index_of, policy};
+use super::{JobState, policy};
 use crate::controllers::pods::BURST;
 use crate::controllers::status;
 use crate::object::time::Shift;
 use crate::world::{EventType, Row};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Final condition of a Job, with reason and message.
@@ -32,7 +31,7 @@ impl JobOutcome {
     }
 
     /// The outcome that an interim condition already records.
-    fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
+    pub(super) fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
         let recorded = |kind, success| {
             let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
@@ -94,13 +93,7 @@ impl JobState<'_> {
     fn index_verdict(&mut self) -> Option<JobOutcome> {
         let completions = self.spec.completions.filter(|_| self.spec.indexed)?;
         if let Some(limit) = self.spec.backoff_limit_per_index {
-            // Only indexes with pods can have failures, and a Job can have very many indexes.
-            let mut pods: BTreeMap<i64, Vec<&Arc<Row>>> = BTreeMap::new();
-            for pod in &self.pods {
-                let index = index_of(pod).filter(|index| (0..completions).contains(index));
-                index.into_iter().for_each(|index| pods.entry(index).or_default().push(pod));
-            }
-            for (index, pods) in pods {
+            for (index, pods) in self.pods_by_index() {
                 if self.completed.has(index) {
                     continue;
                 }
@@ -132,7 +125,8 @@ impl JobState<'_> {
         for pod in active.iter().take(BURST) {
             self.delete(pod, "its Job is finished");
         }
-        if !active.is_empty() || self.terminating() > 0 || !self.uncounted.is_empty() {
+        let is_counted = self.uncounted.is_empty() && self.awaiting_successor == 0;
+        if !active.is_empty() || self.terminating() > 0 || !is_counted {
             return self.plan.wait("waiting for the Job's last pods to end and be counted");
         }
         self.set_condition(end, "True", reason, message);

@@ -1,12 +1,13 @@
 //! Jobs: run pods until enough have succeeded or too many have failed.
 //!
 //! This file reads a Job's settings and counts each ended pod exactly once. `pods` creates and deletes pods, `finish`
-//! ends the Job, `policy` applies its policies.
+//! ends the Job, `policy` applies its policies, `backoff` computes the pauses after failures.
 //!
 //! Counting survives a stop between any two writes: an ended pod is first recorded in `status.uncountedTerminatedPods`,
 //! then loses its finalizer, and only then moves into the counters (Kubernetes: job tracking with finalizers,
 //! KEP-2307).
 
+mod backoff;
 mod finish;
 mod indexes;
 mod pods;
@@ -19,7 +20,7 @@ use super::pods::{BURST, concerned, is_full, without_finalizer};
 use super::status;
 use crate::object::selector::Selector;
 use crate::object::{Key, Object, Time, time};
-use crate::world::{EventType, Loop, Phase, Plan, Row, World, WriteVerb};
+use crate::world::{EventType, Loop, Memory, Phase, Plan, Row, World, WriteVerb};
 use indexes::Indexes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -45,7 +46,10 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     release_pods_of_missing_job(world, key, &mut plan);
-    let Some(row) = world.get(key) else { return plan };
+    let Some(row) = world.get(key) else {
+        forget_backoff(world, key, &mut plan);
+        return plan;
+    };
     let object = row.object();
     if object.text(&["spec", "managedBy"]).is_some_and(|manager| manager != MANAGER) {
         plan.wait("it is managed by another controller");
@@ -61,6 +65,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         for pod in pods.into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
             release(pod, "its Job is finished", &mut plan);
         }
+        forget_backoff(world, key, &mut plan);
         return plan;
     }
     JobState::new(world, owner, object, pods, plan).make_plan()
@@ -73,6 +78,13 @@ fn release_pods_of_missing_job(world: &World, key: &Key, plan: &mut Plan) {
         if pod.controller().is_none_or(|owner| owner.kind == "Job" && world.by_uid(&owner.uid).is_none()) {
             release(pod, "its Job is gone", plan);
         }
+    }
+}
+
+/// Removes what the World remembers of a Job that needs no more pods.
+fn forget_backoff(world: &World, key: &Key, plan: &mut Plan) {
+    if world.loop_memory.job_backoffs.contains_key(key) {
+        plan.memory.push(Memory::JobBackoff { job: key.clone(), backoff: None });
     }
 }
 
@@ -115,6 +127,8 @@ struct JobState<'w> {
     succeeded: i64,
     failed: i64,
     uncounted: UncountedPods,
+    /// Number of failed pods that are counted once they have a successor.
+    awaiting_successor: i64,
     completed: Indexes,
     failed_indexes: Indexes,
     conditions: Vec<Value>,
@@ -178,6 +192,7 @@ impl<'w> JobState<'w> {
             succeeded: object.int(&["status", "succeeded"]).unwrap_or(0),
             failed: object.int(&["status", "failed"]).unwrap_or(0),
             uncounted: UncountedPods::from_object(&object),
+            awaiting_successor: 0,
             completed: indexes("completedIndexes"),
             failed_indexes: indexes("failedIndexes"),
             conditions: object.items(&["status", "conditions"]).to_vec(),
@@ -229,6 +244,7 @@ impl<'w> JobState<'w> {
             self.failed += 1;
             self.uncounted.failed.remove(uid);
         }
+        let held = self.pods_awaiting_successor();
         let mut freed = 0;
         for pod in self.pods.clone().into_iter().filter(|pod| is_tracked(pod)) {
             let index = index_of(pod).filter(|_| self.spec.indexed);
@@ -237,6 +253,8 @@ impl<'w> JobState<'w> {
             if done && freed < BURST {
                 freed += 1;
                 release(pod, "it is counted", &mut self.plan);
+            } else if held.contains(&*pod.uid) && !done {
+                self.awaiting_successor += 1;
             } else if !done {
                 self.record_ended(pod);
             }
@@ -262,7 +280,7 @@ impl<'w> JobState<'w> {
         } else if self.counts_as_failed(pod) {
             if is_full(&self.plan) {
                 // A later plan records it.
-            } else if self.spec.suspended || policy::is_ignored(&self.object, pod) {
+            } else if policy::is_ignored(&self.object, pod) {
                 release(pod, "its failure does not count", &mut self.plan);
             } else {
                 self.uncounted.failed.insert(pod.uid.to_string());
@@ -271,8 +289,11 @@ impl<'w> JobState<'w> {
     }
 
     /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its
-    /// end.
+    /// end. Without the finalizer, it is counted already or was not wanted any more.
     fn counts_as_failed(&self, pod: &Row) -> bool {
+        if pod.is_deleting() && !is_tracked(pod) {
+            return false;
+        }
         let failed = pod.pod().is_some_and(|pod| pod.phase == Phase::Failed);
         failed || (pod.is_deleting() && !self.spec.replace_only_failed && !has_succeeded(pod))
     }
@@ -282,7 +303,7 @@ impl<'w> JobState<'w> {
     }
 
     fn all_failed(&self) -> i64 {
-        self.failed + self.uncounted.failed.len() as i64
+        self.failed + self.uncounted.failed.len() as i64 + self.awaiting_successor
     }
 
     fn active(&self) -> impl Iterator<Item = &'w Arc<Row>> + use<'w, '_> {
@@ -290,8 +311,7 @@ impl<'w> JobState<'w> {
     }
 
     fn terminating(&self) -> usize {
-        let ended = |pod: &Row| pod.pod().is_some_and(|pod| pod.phase.is_terminal());
-        self.pods.iter().filter(|pod| pod.is_deleting() && !ended(pod)).count()
+        self.pods.iter().filter(|pod| is_terminating(pod)).count()
     }
 
     fn event(&mut self, kind: EventType, reason: &'static str, message: &str) {
@@ -332,18 +352,15 @@ impl<'w> JobState<'w> {
     }
 }
 
+/// Whether a pod is being deleted and has not ended.
+fn is_terminating(pod: &Row) -> bool {
+    pod.is_deleting() && !pod.pod().is_some_and(|pod| pod.phase.is_terminal())
+}
+
 fn has_succeeded(pod: &Row) -> bool {
     pod.pod().is_some_and(|pod| pod.phase == Phase::Succeeded)
 }
 
 fn index_of(pod: &Row) -> Option<i64> {
     pod.label(INDEX)?.parse().ok()
-}
-
-/// The end time of a failed pod: the end of its last container, or the best known substitute.
-fn end_of(pod: &Row) -> Option<Time> {
-    let object = pod.object();
-    let ends = object.items(&["status", "containerStatuses"]).iter();
-    let end = ends.filter_map(|one| one["state"]["terminated"]["finishedAt"].as_str()?.parse::<Time>().ok()).max();
-    end.or(pod.deletion).or_else(|| pod.pod()?.ready_since).or(pod.created)
 }

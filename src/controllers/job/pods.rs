@@ -1,17 +1,13 @@
 //! Number and shape of the pods that a Job needs now.
 
-use super::{INDEX, JobState, LOOP, TRACKING, end_of, has_succeeded, index_of, policy};
-use crate::controllers::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
-use crate::object::time::Shift;
+use super::backoff::FAILURE_COUNT;
+use super::{INDEX, JobState, LOOP, TRACKING, index_of, is_terminating, is_tracked, release};
+use crate::controllers::pods::{self, BURST, PodCreationBudget, from_template};
 use crate::object::{Object, Time};
 use crate::world::{EventType, Phase, Row, WriteVerb, free_name};
-use jiff::SignedDuration;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Annotation with the number of failures of a pod's index before it was created.
-const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
 impl<'w> JobState<'w> {
     /// Creates missing pods, and deletes excess ones.
@@ -20,12 +16,18 @@ impl<'w> JobState<'w> {
         let wanted = if self.spec.suspended { 0 } else { self.desired_active(active.len() as i64) };
         let excess = self.excess(&active, wanted);
         for pod in &excess {
-            self.delete(pod, "more pods are active than desired");
+            self.delete_uncounted(pod);
         }
         let waiting_for = if self.spec.replace_only_failed { self.terminating() as i64 } else { 0 };
         let missing = wanted - waiting_for - (active.len() - excess.len()) as i64;
-        if missing > 0 && !self.spec.suspended {
-            self.create_pods(usize::try_from(missing).unwrap_or(0).min(BATCH));
+        let creates = missing > 0 && !self.spec.suspended;
+        // Each new failure is seen here, also when no pod is missing.
+        let (failures, last) = match creates || !self.uncounted.failed.is_empty() {
+            true => self.failures_since_success(),
+            false => (0, None),
+        };
+        if creates && !self.must_back_off(failures, self.end_of_pause(failures, last)) {
+            self.create_pods(usize::try_from(missing).unwrap_or(0).min(BURST));
         }
         let (succeeded, all) = (self.all_succeeded(), self.spec.completions);
         let goal = all.map_or("one".to_owned(), |all| all.to_string());
@@ -78,23 +80,25 @@ impl<'w> JobState<'w> {
         excess
     }
 
+    /// Deletes a pod that is not wanted any more. Without the finalizer it does not count as failed.
+    fn delete_uncounted(&mut self, pod: &Row) {
+        let why = "more pods are active than desired";
+        if is_tracked(pod) {
+            release(pod, why, &mut self.plan);
+        }
+        self.delete(pod, why);
+    }
+
     pub(super) fn delete(&mut self, pod: &Row, why: &str) {
         self.event(EventType::Normal, "SuccessfulDelete", &format!("Deleted pod: {}", pod.key.name));
         pods::delete(&mut self.plan, pod, why);
     }
 
     fn create_pods(&mut self, missing: usize) {
-        if self.spec.backoff_limit_per_index.is_none() {
-            let failures = self.failures_since_success(None);
-            if self.must_back_off(failures) {
-                return;
-            }
-        }
         let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
         allowance.report_refusal(self.owner.row, &mut self.plan);
-        let missing = allowance.limit(missing);
         let mut indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
-        indexes.truncate(pods::creation_batch(self.pods.len()));
+        indexes.truncate(allowance.limit(pods::creation_batch(self.pods.len())));
         for (slot, index) in indexes.into_iter().enumerate() {
             let pod = self.pod(slot, index);
             self.event(EventType::Normal, "SuccessfulCreate", &format!("Created pod: {}", pod.name()));
@@ -102,54 +106,40 @@ impl<'w> JobState<'w> {
         }
     }
 
-    /// Whether failures require a pause before the next pod: the initial pause doubles with each failure since the last
-    /// success, up to sixty times (Kubernetes: 10 s up to 10 min).
-    fn must_back_off(&mut self, (failures, last): (u32, Option<Time>)) -> bool {
-        let Some(last) = last.filter(|_| failures > 0) else { return false };
-        let first = self.world.settings.backoff_seconds;
-        let pause = first.saturating_mul(1 << (failures - 1).min(20)).min(60 * first);
-        let until = last.later(SignedDuration::from_secs(pause));
-        if self.world.now < until {
-            self.plan.wait(format!(
-                "{failures} pods failed: the next is made in {} s",
-                until.as_second() - self.world.now.as_second()
-            ));
-            self.plan.wake_at(until);
+    /// The pods of every index. Only these indexes can have failures, and a Job can have very many indexes.
+    pub(super) fn pods_by_index(&self) -> BTreeMap<i64, Vec<&'w Arc<Row>>> {
+        let mut all: BTreeMap<i64, Vec<&Arc<Row>>> = BTreeMap::new();
+        for pod in &self.pods {
+            let index = index_of(pod).filter(|index| (0..self.spec.completions.unwrap_or(0)).contains(index));
+            index.into_iter().for_each(|index| all.entry(index).or_default().push(pod));
         }
-        self.world.now < until
+        all
     }
 
-    /// Number of failures since the last success (of one index, or of all), and the time of the last failure.
-    fn failures_since_success(&self, index: Option<i64>) -> (u32, Option<Time>) {
-        let concerned = || self.pods.iter().filter(|pod| index.is_none() || index_of(pod) == index);
-        let success = concerned().filter(|pod| has_succeeded(pod)).filter_map(|pod| pod.pod()?.ready_since).max();
-        let failed = concerned().filter(|pod| self.counts_as_failed(pod) && !policy::is_ignored(&self.object, pod));
-        let ends = failed.filter_map(|pod| end_of(pod)).filter(|end| success.is_none_or(|success| *end > success));
-        ends.fold((0, None), |(count, last), end| (count + 1, last.max(Some(end))))
-    }
-
-    /// The lowest indexes that have no active pod and are neither completed nor failed.
+    /// Those of the lowest missing indexes that may have a pod now: they have no active one, are neither completed nor
+    /// failed, and no failure requires a pause. Indexes in their pause hold up those beyond the parallelism.
     fn free_indexes(&mut self, missing: usize) -> Vec<Option<i64>> {
-        let waits = |pod: &&&Arc<Row>| {
-            pod.is_active_pod() || (self.spec.replace_only_failed && pod.is_deleting() && !has_succeeded(pod))
-        };
-        let used: BTreeSet<i64> = self.pods.iter().filter(waits).filter_map(|pod| index_of(pod)).collect();
+        let pods = self.pods_by_index();
+        let waits = |pod: &&Arc<Row>| pod.is_active_pod() || (self.spec.replace_only_failed && is_terminating(pod));
+        let used: BTreeSet<i64> =
+            pods.iter().filter(|(_, pods)| pods.iter().any(waits)).map(|(index, _)| *index).collect();
         let (all, mut free, mut index) = (self.spec.completions.unwrap_or(0), Vec::new(), 0);
-        while index < all && free.len() < missing {
+        let (mut waiting, mut until) = (0, None);
+        while index < all && free.len() + waiting < missing {
             let done = self.completed.end_of_run(index).or_else(|| self.failed_indexes.end_of_run(index));
             if done.is_none() && !used.contains(&index) {
-                free.push(index);
+                match pods.get(&index).and_then(|pods| self.end_of_index_pause(pods)) {
+                    None => free.push(Some(index)),
+                    Some(end) => {
+                        waiting += 1;
+                        until = until.map_or(Some(end), |until: Time| Some(until.min(end)));
+                    }
+                }
             }
             index = done.unwrap_or(index) + 1;
         }
-        if self.spec.backoff_limit_per_index.is_none() {
-            return free.into_iter().map(Some).collect();
-        }
-        let due = |index: &i64| {
-            let failures = self.failures_since_success(Some(*index));
-            !self.must_back_off(failures)
-        };
-        free.into_iter().filter(due).map(Some).collect()
+        self.must_back_off(u32::try_from(waiting).unwrap_or(u32::MAX), until);
+        free
     }
 
     /// A pod of this Job, with its index if it has one.
@@ -173,20 +163,6 @@ impl<'w> JobState<'w> {
         let name = free_name(self.world, "pods", self.owner.row, &base, slot);
         pod.set(&["metadata", "name"], name);
         pod
-    }
-
-    /// Number of failed pods of an index: each pod records how many failed before it.
-    pub(super) fn index_failures(&self, index: i64) -> i64 {
-        let pods: Vec<&Arc<Row>> = self.pods.iter().copied().filter(|pod| index_of(pod) == Some(index)).collect();
-        self.failures_of(&pods)
-    }
-
-    /// Counts the failures of an index of which these are all pods.
-    pub(super) fn failures_of(&self, pods: &[&Arc<Row>]) -> i64 {
-        let failed = pods.iter().filter(|pod| self.counts_as_failed(pod));
-        let counted = failed.filter(|pod| !policy::is_ignored(&self.object, pod));
-        let count = |pod: &Row| pod.object().annotation(FAILURE_COUNT).and_then(|count| count.parse::<i64>().ok());
-        counted.map(|pod| count(pod).unwrap_or(0) + 1).max().unwrap_or(0)
     }
 }
 

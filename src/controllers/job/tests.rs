@@ -2,7 +2,7 @@
 
 use crate::controllers::testing::{Cluster, cluster};
 use crate::world::Propagation;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn job(spec: &str, annotations: &str) -> Cluster {
     cluster(&format!(
@@ -208,4 +208,83 @@ fn a_policy_ignores_the_failures_of_disrupted_pods() {
         assert_eq!(status(&cluster, "active") == 1, is_retried);
         assert_eq!(cluster.conditions("jobs.batch", "work").contains("BackoffLimitExceeded"), !is_retried);
     }
+}
+
+#[test]
+fn excess_pods_and_pods_of_a_suspended_job_do_not_count_as_failed() {
+    for (spec, change, active) in [
+        ("parallelism: 4\n  completions: 10\n  backoffLimit: 1", json!({"parallelism": 1}), 1),
+        ("parallelism: 4\n  completions: 10\n  backoffLimit: 0", json!({"suspend": true}), 4),
+        (
+            "parallelism: 4\n  completions: 4\n  completionMode: Indexed\n  backoffLimit: 1",
+            json!({"parallelism": 1, "completions": 1}),
+            1,
+        ),
+        (
+            "parallelism: 2\n  completions: 2\n  podReplacementPolicy: Failed\n  backoffLimit: 0",
+            json!({"suspend": true}),
+            2,
+        ),
+    ] {
+        for ends_late in [false, true] {
+            let mut cluster = job(spec, "fake/stay: ''");
+            cluster.settle();
+            cluster.kubelet = !ends_late;
+            cluster.patch("jobs.batch", "work", json!({"spec": change}));
+            cluster.settle();
+            cluster.patch("jobs.batch", "work", json!({"spec": {"suspend": false}}));
+            cluster.settle();
+            cluster.kubelet = true;
+            cluster.settle();
+            assert_eq!(status(&cluster, "failed"), Value::Null, "{spec} {change}");
+            assert_eq!(status(&cluster, "active"), active, "{spec} {change}");
+            let conditions = cluster.conditions("jobs.batch", "work");
+            assert!(!conditions.contains("Fail"), "{spec} {change}: {conditions}");
+        }
+    }
+}
+
+#[test]
+fn indexes_in_backoff_hold_up_none_of_many_others() {
+    let mut cluster = job(
+        "completions: 200\n  parallelism: 200\n  completionMode: Indexed\n  backoffLimit: 1000\n  backoffLimitPerIndex: 4",
+        "fake/exit: '1'",
+    );
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 200);
+}
+
+#[test]
+fn deleting_a_failed_pod_forgets_neither_its_pause_nor_its_failure() {
+    let mut cluster = job(
+        "completions: 1\n  completionMode: Indexed\n  backoffLimit: 100\n  backoffLimitPerIndex: 1",
+        "fake/exit: '1'",
+    );
+    cluster.settle();
+    let pod = cluster.names("pods");
+    cluster.delete("pods", &pod, Default::default());
+    cluster.pass(9);
+    assert_eq!(cluster.names("pods"), pod, "it stays until its successor exists");
+    cluster.pass(2);
+    let made = cluster.log.iter().filter(|line| line.contains("event: SuccessfulCreate")).count();
+    assert_eq!((made, cluster.count("pods"), status(&cluster, "failed")), (2, 1, 2.into()));
+    assert_eq!(status(&cluster, "failedIndexes"), "0");
+    assert!(cluster.conditions("jobs.batch", "work").ends_with("Failed=True FailedIndexes"));
+    assert!(cluster.world.list("pods").all(|pod| pod.finalizers.is_empty()));
+}
+
+#[test]
+fn pods_that_a_user_deletes_are_replaced_after_a_pause() {
+    let mut cluster = job("completions: 3\n  parallelism: 3", "fake/stay: ''");
+    cluster.settle();
+    for pod in cluster.names("pods").split(' ') {
+        cluster.delete("pods", pod, Default::default());
+    }
+    cluster.pass(39);
+    assert_eq!((cluster.count("pods"), status(&cluster, "failed")), (0, 3.into()));
+    cluster.pass(2);
+    assert_eq!((status(&cluster, "active"), status(&cluster, "failed")), (3.into(), 3.into()));
+    cluster.delete("jobs.batch", "work", Propagation::Background);
+    cluster.settle();
+    assert!(cluster.world.loop_memory.job_backoffs.is_empty(), "nothing is kept of a Job that is gone");
 }

@@ -1,18 +1,42 @@
-//! Retention of claims when a StatefulSet is scaled down or deleted (`persistentVolumeClaimRetentionPolicy`, KEP-1847).
+//! The claims of a StatefulSet's pods: their creation, and their retention when the set is scaled down or deleted
+//! (`persistentVolumeClaimRetentionPolicy`, KEP-1847).
 
-use super::{StatefulSetState, identity};
+use super::{ROOT, StatefulSetState, identity};
 use crate::controllers::pods;
-use crate::object::OwnerRef;
-use crate::world::{Row, WriteVerb};
+use crate::object::{Key, OwnerRef};
+use crate::world::{EventType, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use std::sync::Arc;
 
-const CLAIMS: &str = "persistentvolumeclaims";
+pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 
 /// Interval of checks whether the claims of an earlier pod are deleted.
 const RECHECK: SignedDuration = SignedDuration::from_secs(1);
 
+/// The StatefulSets whose claims can have this name: `TEMPLATE-SET-ORDINAL`.
+pub(super) fn sets_with_claim(world: &World, claim: &Key) -> Vec<Key> {
+    let Some((pod, ordinal)) = claim.name.rsplit_once('-') else { return Vec::new() };
+    if ordinal.parse::<u32>().is_err() {
+        return Vec::new();
+    }
+    let names = pod.match_indices('-').map(|(at, _)| &pod[at + 1..]);
+    names.filter_map(|name| world.find(ROOT, &claim.namespace, name)).map(|set| set.key.clone()).collect()
+}
+
 impl StatefulSetState<'_> {
+    /// Creates those claims of an ordinal that do not exist.
+    pub(super) fn create_missing_claims(&mut self, ordinal: i64, pod: &str) {
+        let set = self.owner.row;
+        for claim in identity::claims(&self.owner, &self.object, ordinal) {
+            if self.world.find(CLAIMS, &set.key.namespace, claim.name()).is_none() {
+                let message =
+                    format!("Create Claim {} Pod {pod} in StatefulSet {} success", claim.name(), set.key.name);
+                self.plan.event(set, EventType::Normal, "SuccessfulCreate", message);
+                self.plan.write(WriteVerb::Create(claim), format!("{pod} needs it"));
+            }
+        }
+    }
+
     /// Gives the claims of its pods the owners that the retention policy requires (`stateful_set_utils.go`:
     /// `updateClaimOwnerRefForSetAndPod`).
     pub(super) fn update_claim_owners(&mut self) {

@@ -7,6 +7,9 @@ use crate::object::Object;
 use crate::world::Row;
 use serde_json::{Value, json};
 
+/// Label on a pod with its name.
+pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+
 /// The ordinal in a pod's name, if the name belongs to this set.
 pub(super) fn ordinal(set: &Row, pod: &str) -> Option<i64> {
     let number = pod.strip_prefix(&*set.key.name)?.strip_prefix('-')?;
@@ -18,13 +21,8 @@ pub(super) fn pod(owner: &Owner, set: &Object, revision: &Object, ordinal: i64) 
     let mut pod = from_template(owner, &revisions::template(revision));
     let name = format!("{}-{ordinal}", owner.row.key.name);
     pod.set(&["metadata", "name"], name.as_str());
-    for (label, value) in [
-        ("statefulset.kubernetes.io/pod-name", name.clone()),
-        ("apps.kubernetes.io/pod-index", ordinal.to_string()),
-        (REVISION_HASH, revision.name().to_owned()),
-    ] {
-        pod.set(&["metadata", "labels", label], value);
-    }
+    set_labels(&mut pod, &name, ordinal);
+    pod.set(&["metadata", "labels", REVISION_HASH], revision.name());
     pod.set(&["spec", "hostname"], name);
     if let Some(service) = set.text(&["spec", "serviceName"]).filter(|service| !service.is_empty()) {
         pod.set(&["spec", "subdomain"], service);
@@ -40,6 +38,12 @@ pub(super) fn pod(owner: &Owner, set: &Object, revision: &Object, ordinal: i64) 
         pod.set(&["spec", "volumes"], volumes);
     }
     pod
+}
+
+/// Sets the labels with a pod's name and ordinal.
+pub(super) fn set_labels(pod: &mut Object, name: &str, ordinal: i64) {
+    pod.set(&["metadata", "labels", POD_NAME], name);
+    pod.set(&["metadata", "labels", "apps.kubernetes.io/pod-index"], ordinal.to_string());
 }
 
 fn claim_name(owner: &Owner, template: &Value, ordinal: i64) -> String {

@@ -27,7 +27,10 @@ const ROOT: &str = "statefulsets.apps";
 pub const LOOP: Loop = Loop { name: "statefulset-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
-    pods::concerned(world, ROOT, "StatefulSet", &["pods", "controllerrevisions.apps"], row)
+    match row.key.resource.0 {
+        claims::CLAIMS => claims::sets_with_claim(world, &row.key),
+        _ => pods::concerned(world, ROOT, "StatefulSet", &["pods", revisions::REVISIONS], row),
+    }
 }
 
 /// State of one StatefulSet while its plan is made.
@@ -56,11 +59,12 @@ fn plan(world: &World, key: &Key) -> Plan {
     let owner = Owner { row, api_version: "apps/v1", kind: "StatefulSet" };
     let is_member = |pod: &Row| identity::ordinal(row, &pod.key.name).is_some();
     let rows = owner.claim_if(world, "pods", is_member, &mut plan);
+    let claimed = owner.claim(world, revisions::REVISIONS, &mut plan);
     if !plan.is_empty() || row.is_deleting() {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::sync_revisions(world, &owner, &object, &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, (&object, &claimed), &mut plan) else {
         revisions::count_collision(object, &mut plan);
         return plan;
     };
@@ -123,6 +127,9 @@ impl<'w> StatefulSetState<'w> {
             self.delete(pod, "it has ended and is recreated");
             return false;
         }
+        if fields.is_some_and(|pod| pod.phase == Phase::Pending) {
+            self.create_missing_claims(ordinal, &name);
+        }
         if pod.is_deleting() && self.ordered {
             self.plan.wait(format!("waiting for {name} to end"));
             return false;
@@ -130,6 +137,11 @@ impl<'w> StatefulSetState<'w> {
         if !self.is_available(pod) && self.ordered {
             self.plan.wait(format!("waiting for {name} to be ready"));
             return false;
+        }
+        if !pod.is_deleting() && pod.label(identity::POD_NAME) != Some(&name) {
+            let mut object = pod.object();
+            identity::set_labels(&mut object, &name, ordinal);
+            self.plan.write(WriteVerb::Update(object), "its labels do not name it");
         }
         true
     }
@@ -162,13 +174,7 @@ impl<'w> StatefulSetState<'w> {
         let revision = self.revision_for(ordinal);
         let pod = identity::pod(&self.owner, &self.object, &revision, ordinal);
         let (set, name) = (self.owner.row.key.name.clone(), pod.name().to_owned());
-        for claim in identity::claims(&self.owner, &self.object, ordinal) {
-            if self.world.find("persistentvolumeclaims", &self.owner.row.key.namespace, claim.name()).is_none() {
-                let message = format!("Create Claim {} Pod {name} in StatefulSet {set} success", claim.name());
-                self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
-                self.plan.write(WriteVerb::Create(claim), format!("{name} needs it"));
-            }
-        }
+        self.create_missing_claims(ordinal, &name);
         let message = format!("Create Pod {name} in StatefulSet {set} successful");
         self.plan.event(self.owner.row, EventType::Normal, "SuccessfulCreate", message);
         self.plan.write(WriteVerb::Create(pod), format!("{name} is wanted"));

@@ -234,3 +234,55 @@ fn scaling_halts_at_an_unready_pod() {
         cluster.world.list("pods").filter(|pod| pod.is_deleting()).map(|pod| &*pod.key.name).collect();
     assert!(deleted == ["db-2"] || cluster.names("pods") == "db-0 db-1", "{deleted:?} {}", cluster.names("pods"));
 }
+
+#[test]
+fn recreated_stateful_set_adopts_its_orphaned_pods_and_revisions() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    let uids = |cluster: &Cluster| -> Vec<String> {
+        let rows = cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps"));
+        rows.map(|row| row.uid.to_string()).collect()
+    };
+    let before = uids(&cluster);
+    cluster.delete("statefulsets.apps", "db", crate::world::Propagation::Orphan);
+    cluster.settle();
+    cluster.add(DB);
+    cluster.settle();
+    assert_eq!(uids(&cluster), before);
+    let owner = cluster.object("statefulsets.apps", "db").uid().to_owned();
+    for row in cluster.world.list("pods").chain(cluster.world.list("controllerrevisions.apps")) {
+        assert_eq!(row.controller().map(|owner| owner.uid.to_string()), Some(owner.clone()), "{}", row.key);
+    }
+    assert!(cluster.value("statefulsets.apps", "db", "/status/collisionCount") == 0);
+}
+
+#[test]
+fn missing_claim_of_a_pending_pod_is_created_again() {
+    let mut cluster = cluster(DB);
+    cluster.kubelet = false;
+    cluster.settle();
+    let before = cluster.object("persistentvolumeclaims", "data-db-0").uid().to_owned();
+    cluster.delete("persistentvolumeclaims", "data-db-0", Default::default());
+    cluster.settle();
+    assert_ne!(cluster.object("persistentvolumeclaims", "data-db-0").uid(), before);
+    cluster.kubelet = true;
+    cluster.settle();
+    cluster.delete("persistentvolumeclaims", "data-db-0", Default::default());
+    cluster.settle();
+    assert_eq!(cluster.names("persistentvolumeclaims"), "data-db-1 data-db-2", "a running pod needs no new claim");
+}
+
+#[test]
+fn pod_gets_its_identity_labels_back() {
+    let mut cluster = cluster(DB);
+    cluster.settle();
+    for label in ["db-1", ""] {
+        let label = Some(label).filter(|label| !label.is_empty());
+        let labels = json!({"statefulset.kubernetes.io/pod-name": label, "apps.kubernetes.io/pod-index": null});
+        cluster.patch("pods", "db-0", json!({"metadata": {"labels": labels}}));
+        cluster.settle();
+        let pod = cluster.object("pods", "db-0");
+        assert_eq!(pod.label("statefulset.kubernetes.io/pod-name"), Some("db-0"));
+        assert_eq!(pod.label("apps.kubernetes.io/pod-index"), Some("0"));
+    }
+}

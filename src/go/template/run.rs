@@ -423,7 +423,7 @@ fn printf(format: &Value, arguments: &[Value]) -> String {
         };
         let shown = match (verb, if verb == Some('%') { None } else { arguments.next() }) {
             (Some('%'), _) => "%".into(),
-            (Some('q'), Some(value)) => format!("{:?}", text(value)),
+            (Some('q'), Some(value)) => fmt::quote(&text(value)),
             (Some('d'), Some(Value::Number(number))) => (number.as_f64().unwrap_or(0.0) as i64).to_string(),
             (Some(_), Some(value)) => text(value),
             (Some(verb), None) => format!("%!{verb}(MISSING)"),

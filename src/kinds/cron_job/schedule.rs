@@ -4,9 +4,10 @@
 //! Parses schedules and computes their next times. Start reading at [`Schedule::parse`].
 
 use crate::object::Time;
-use jiff::civil::Date;
-use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
-use jiff::{SignedDuration, ToSpan};
+use jiff::civil::{Date, DateTime, DateTimeRound};
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::{RoundMode, SignedDuration, Unit};
+use std::iter::successors;
 
 /// A parsed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,10 +93,19 @@ impl Schedule {
                 let next = after.checked_add(*every).ok()?;
                 Time::from_second(next.as_second()).ok()
             }
-            Schedule::Fields(fields) => {
-                let own = fields.zone.as_deref().and_then(self::zone);
-                fields.next_after(after, own.as_ref().unwrap_or(zone))
+            Schedule::Fields(fields) => fields.next_after(after, fields.own_zone().as_ref().unwrap_or(zone)),
+        }
+    }
+
+    /// The last scheduled time after the first and not after the second time. An interval counts from the first one.
+    pub fn last_between(&self, after: Time, until: Time, zone: &TimeZone) -> Option<Time> {
+        match self {
+            Schedule::Every(every) => {
+                let every = every.as_secs().max(1);
+                let rounds = until.as_second().saturating_sub(after.as_second()) / every;
+                (rounds > 0).then(|| Time::from_second(after.as_second() + rounds * every).ok()).flatten()
             }
+            Schedule::Fields(fields) => fields.last_between(after, until, fields.own_zone().as_ref().unwrap_or(zone)),
         }
     }
 }
@@ -204,50 +214,107 @@ fn read_duration(text: &str) -> Option<SignedDuration> {
     (seconds > 0.0 || !text.is_empty()).then(|| SignedDuration::from_secs((seconds as i64).max(1)))
 }
 
-/// Maximum number of days to search: five years include every date, even February 29.
-const DAYS_AHEAD: usize = 5 * 366;
+/// The longest search for a scheduled time: five years include every date, even February 29.
+const SEARCHED: SignedDuration = SignedDuration::from_hours(24 * 5 * 366);
+const INSTANT: SignedDuration = SignedDuration::from_nanos(1);
 
+/// The searches go through the periods in which the time zone keeps one offset. An hour that daylight saving time skips
+/// is in none of them, so it is not due; an hour that it repeats is in two, so it is due twice.
 impl ScheduleFields {
+    /// The time zone in the schedule itself.
+    fn own_zone(&self) -> Option<TimeZone> {
+        self.zone.as_deref().and_then(zone)
+    }
+
     fn next_after(&self, after: Time, zone: &TimeZone) -> Option<Time> {
-        let mut date = after.to_zoned(zone.clone()).date();
-        for _ in 0..DAYS_AHEAD {
-            if self.has_day(date)
-                && let Some(due) = self.first_of_day(date, after, zone)
-            {
-                return Some(due);
+        let limit = after.checked_add(SEARCHED).unwrap_or(Time::MAX);
+        let mut from = after.checked_add(INSTANT).ok()?;
+        while from < limit {
+            let offset = zone.to_offset(from);
+            let end = zone.following(from).next().map_or(limit, |change| change.timestamp().min(limit));
+            let earliest = to_minute(offset.to_datetime(from), RoundMode::Ceil)?;
+            let last_day = offset.to_datetime(end).date();
+            let days = successors(Some(earliest.date()), |day| day.tomorrow().ok()).take_while(|day| *day <= last_day);
+            let found = self.first_in(days, earliest).and_then(|moment| offset.to_timestamp(moment).ok());
+            if found.is_some_and(|found| found < end) {
+                return found;
             }
-            date = date.checked_add(1.day()).ok()?;
+            from = end;
         }
         None
     }
 
-    /// Whether a date matches. Days of the month and weekdays are alternatives when both are set.
-    fn has_day(&self, date: Date) -> bool {
-        let has = |bits: u64, number: i8| bits & 1 << number != 0;
-        let day = has(self.days, date.day());
-        let weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
-        let either = if self.any_day || self.any_weekday { day && weekday } else { day || weekday };
-        has(self.months, date.month()) && either
+    fn last_between(&self, after: Time, until: Time, zone: &TimeZone) -> Option<Time> {
+        let limit = until.checked_sub(SEARCHED).map_or(after, |limit| limit.max(after));
+        let mut until = until;
+        while until > limit {
+            let offset = zone.to_offset(until);
+            // A change of the offset at this very time begins the period.
+            let change = zone.preceding(until.checked_add(INSTANT).unwrap_or(until)).next();
+            let start = change.map_or(limit, |change| change.timestamp().max(limit));
+            let latest = to_minute(offset.to_datetime(until), RoundMode::Floor)?;
+            let first_day = offset.to_datetime(start).date();
+            let days = successors(Some(latest.date()), |day| day.yesterday().ok()).take_while(|day| *day >= first_day);
+            let found = self.last_in(days, latest).and_then(|moment| offset.to_timestamp(moment).ok());
+            if found.is_some_and(|found| found >= start && found > after) {
+                return found;
+            }
+            until = start.checked_sub(INSTANT).ok()?;
+        }
+        None
     }
 
-    /// The earliest scheduled time of a day later than `after`. An hour that daylight saving time skips is not due; an
-    /// hour that it repeats is due twice.
-    fn first_of_day(&self, date: Date, after: Time, zone: &TimeZone) -> Option<Time> {
-        let hours = (0..24).filter(|hour| self.hours & 1 << hour != 0);
-        let moments = hours.flat_map(|hour| {
-            let minutes = (0..60).filter(|minute| self.minutes & 1 << minute != 0);
-            minutes.map(move |minute| date.at(hour, minute, 0, 0))
-        });
-        let due = moments.flat_map(|moment| {
-            let moment = zone.to_ambiguous_zoned(moment);
-            let both = match moment.offset() {
-                AmbiguousOffset::Gap { .. } => [None, None],
-                _ => [moment.clone().earlier().ok(), moment.later().ok()],
+    /// The first scheduled moment in ascending days that is not before this one.
+    fn first_in(&self, days: impl Iterator<Item = Date>, earliest: DateTime) -> Option<DateTime> {
+        let is_first = |day: Date| day == earliest.date();
+        days.filter(|day| self.has_day(*day)).find_map(|day| {
+            let (hour, minute) = if is_first(day) { (earliest.hour(), earliest.minute()) } else { (0, 0) };
+            let in_hour = first_bit(self.minutes, minute).filter(|_| has_bit(self.hours, hour));
+            let (hour, minute) = match in_hour {
+                Some(minute) => (hour, minute),
+                None => (first_bit(self.hours, hour + 1)?, first_bit(self.minutes, 0)?),
             };
-            both.into_iter().flatten().map(|zoned| zoned.timestamp())
-        });
-        due.filter(|due| *due > after).min()
+            Some(day.at(hour, minute, 0, 0))
+        })
     }
+
+    /// The last scheduled moment in descending days that is not after this one.
+    fn last_in(&self, days: impl Iterator<Item = Date>, latest: DateTime) -> Option<DateTime> {
+        let is_last = |day: Date| day == latest.date();
+        days.filter(|day| self.has_day(*day)).find_map(|day| {
+            let (hour, minute) = if is_last(day) { (latest.hour(), latest.minute()) } else { (23, 59) };
+            let in_hour = last_bit(self.minutes, minute).filter(|_| has_bit(self.hours, hour));
+            let (hour, minute) = match in_hour {
+                Some(minute) => (hour, minute),
+                None => (last_bit(self.hours, hour - 1)?, last_bit(self.minutes, 59)?),
+            };
+            Some(day.at(hour, minute, 0, 0))
+        })
+    }
+
+    /// Whether a date matches. Days of the month and weekdays are alternatives when both are set.
+    fn has_day(&self, date: Date) -> bool {
+        let day = has_bit(self.days, date.day());
+        let weekday = has_bit(self.weekdays, date.weekday().to_sunday_zero_offset());
+        let either = if self.any_day || self.any_weekday { day && weekday } else { day || weekday };
+        has_bit(self.months, date.month()) && either
+    }
+}
+
+fn to_minute(moment: DateTime, mode: RoundMode) -> Option<DateTime> {
+    moment.round(DateTimeRound::new().smallest(Unit::Minute).mode(mode)).ok()
+}
+
+fn has_bit(bits: u64, number: i8) -> bool {
+    bits & 1 << number != 0
+}
+
+fn first_bit(bits: u64, from: i8) -> Option<i8> {
+    (from..60).find(|number| has_bit(bits, *number))
+}
+
+fn last_bit(bits: u64, until: i8) -> Option<i8> {
+    (0..=until).rev().find(|number| has_bit(bits, *number))
 }
 
 #[cfg(test)]
@@ -295,5 +362,50 @@ mod tests {
         for (schedule, expected) in table {
             assert_eq!(Schedule::parse(schedule), Err(expected.to_owned()));
         }
+    }
+
+    const ZONES: [&str; 5] = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"];
+
+    fn time(text: &str) -> Time {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn last_time_is_that_which_no_other_time_follows() {
+        let schedules =
+            ["*/30 * * * *", "30 2 * * *", "*/20 1-3 * * 0", "59 23 31 * *", "0 0 29 2 *", "0 0 31 2 *", "5 0 1 */2 *"];
+        for zone in ZONES.map(|name| super::zone(name).unwrap()) {
+            for schedule in schedules.map(|text| Schedule::parse(text).unwrap()) {
+                // The nights in which clocks change, and others.
+                for day in ["2024-02-29", "2024-03-10", "2024-03-31", "2024-04-06", "2024-10-26", "2024-11-03"] {
+                    let after = time(&format!("{day}T12:34:56Z")) - SignedDuration::from_hours(24);
+                    for hours in 0..48 {
+                        let until = after + SignedDuration::from_hours(hours);
+                        let next = |time: &Time| schedule.next_after(*time, &zone).filter(|next| *next <= until);
+                        let expected = successors(next(&after), next).last();
+                        assert_eq!(schedule.last_between(after, until, &zone), expected, "{schedule:?} {until}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn last_time_of_a_past_season_is_found_day_by_day() {
+        let Ok(Schedule::Fields(fields)) = Schedule::parse("* * * 1-5 *") else { panic!() };
+        let (mut seen, latest) = (0, jiff::civil::date(2026, 11, 30).at(12, 0, 0, 0));
+        let days = successors(Some(latest.date()), |day| day.yesterday().ok()).inspect(|_| seen += 1);
+        let found = fields.last_in(days, latest).map(|moment| moment.to_string());
+        assert_eq!((found.as_deref(), seen), (Some("2026-05-31T23:59:00"), 184));
+    }
+
+    #[test]
+    fn repeated_hour_is_due_twice_and_skipped_hour_never() {
+        let zone = super::zone("Europe/Berlin").unwrap();
+        let schedule = Schedule::parse("30 2 * * *").unwrap();
+        let last = |until| schedule.last_between(time("2024-01-01T00:00:00Z"), time(until), &zone).unwrap().to_string();
+        assert_eq!(last("2024-10-27T01:29:00Z"), "2024-10-27T00:30:00Z");
+        assert_eq!(last("2024-10-27T01:30:00Z"), "2024-10-27T01:30:00Z");
+        assert_eq!(last("2024-03-31T12:00:00Z"), "2024-03-30T01:30:00Z");
     }
 }
