@@ -70,14 +70,14 @@ pub fn has_format(format: &str, text: &str) -> bool {
 
 /// Whether Kubernetes knows a format for values of a type; an empty type stands for none.
 pub fn is_known(declared: &str, format: &str) -> bool {
-    const OTHERS: [&str; 12] =
+    const PARSED_FORMATS: [&str; 12] =
         ["date", "duration", "ipv4", "ipv6", "cidr", "mac", "uri", "email", "isbn", "isbn10", "isbn13", "bsonobjectid"];
     match declared {
         "integer" => matches!(format, "int32" | "int64"),
         "number" => matches!(format, "float" | "double"),
         "" | "string" => {
             let name = normalize(format);
-            name == "password" || OTHERS.contains(&name.as_str()) || !patterns(format).is_empty()
+            name == "password" || PARSED_FORMATS.contains(&name.as_str()) || !patterns(format).is_empty()
         }
         _ => false,
     }
@@ -230,7 +230,7 @@ mod tests {
         ];
         for (format, good, bad) in cases {
             good.iter().for_each(|text| assert!(has_format(format, text), "{text:?} is a {format}"));
-            bad.iter().for_each(|text| assert!(!has_format(format, text), "{text:?} is no {format}"));
+            bad.iter().for_each(|text| assert!(!has_format(format, text), "{text:?} is not a {format}"));
             assert_eq!(is_known("string", format), *format != "unknown", "{format}");
         }
         assert!(is_known("integer", "int32") && !is_known("integer", "int16") && !is_known("boolean", "date"));
