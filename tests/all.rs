@@ -27,6 +27,7 @@ mod runtime;
 #[cfg(feature = "schema")]
 mod schema;
 mod screen;
+mod selectors;
 mod serving;
 mod shared_folder;
 mod show;

@@ -110,7 +110,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let options = DeleteOptions { dry_run: dry_run != DryRun::None, ..options };
     warn_of_force(&args, context);
-    let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some() || args.all;
+    let selects = args.which.select.is_set() || args.all;
     let (mut targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
         return context.print_line("No resources found");
@@ -173,7 +173,7 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
         let output = args.output.as_deref().unwrap_or_default();
         return Err(Failure::plain(format!("unexpected -o output mode: {output}. We only support '-o name'")));
     }
-    if args.all && args.which.select.selector.is_some() {
+    if args.all && args.which.select.labels.text().is_some() {
         return Err(Failure::plain("cannot set --all and --selector at the same time"));
     }
     if args.all && args.which.words.iter().any(|word| word.contains('/')) {
@@ -224,7 +224,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
     if args.which.files.names_objects_instead_of(&args.which.words)? {
-        let (manifests, unread) = files::read(context.kinds(), &args.which.files)?;
+        let (manifests, unread) = files::read_selected(context.kinds(), &args.which.files, &args.which.select.labels)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {

@@ -1,6 +1,7 @@
 //! `-f` and `-k`: reads manifests from files, folders, standard input and kustomizations, with
 //! their positions.
 
+use super::flags::LabelFlag;
 use super::{CliResult, Failure, input, kustomize};
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::kustomize::BuildResource;
@@ -160,10 +161,38 @@ fn suggested_value(message: &str) -> &'static str {
 
 /// Like [`read`], for a verb that needs at least one object.
 pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    let (manifests, failures) = read(kinds, flags)?;
+    require_any(read(kinds, flags)?, verb)
+}
+
+/// Like [`read_for`], with the objects whose labels match.
+pub fn read_selected_for(
+    kinds: &KindRegistry,
+    (flags, labels): (&FileFlags, &LabelFlag),
+    verb: &str,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    require_any(read_selected(kinds, flags, labels)?, verb)
+}
+
+/// Refuses files without objects.
+fn require_any(
+    (manifests, failures): (Vec<Manifest>, Vec<Failure>),
+    verb: &str,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain(format!("no objects passed to {verb}")));
     }
+    Ok((manifests, failures))
+}
+
+/// Like [`read`], with the objects whose labels match.
+pub fn read_selected(
+    kinds: &KindRegistry,
+    flags: &FileFlags,
+    labels: &LabelFlag,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    let labels = labels.parse()?;
+    let (mut manifests, failures) = read(kinds, flags)?;
+    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     Ok((manifests, failures))
 }
 

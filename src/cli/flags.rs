@@ -5,6 +5,7 @@ use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
+use crate::object::selector::Selector;
 use crate::object::{Object, io_error_text};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use crate::world::Propagation;
@@ -259,13 +260,55 @@ impl LineEndingsFlag {
 
 /// Label and field selectors.
 #[derive(Args, Clone, Debug, Default)]
-pub struct SelectFlags {
+pub struct LabelFlag {
     /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
     /// (value3)). Matching objects must satisfy all of the specified label constraints.
     #[arg(short = 'l', long, value_name = "SELECTOR", allow_hyphen_values = true)]
-    pub selector: Option<String>,
+    selector: Option<String>,
+}
+
+impl LabelFlag {
+    /// The selector as written.
+    pub fn text(&self) -> Option<&str> {
+        without_blank(self.selector.as_deref())
+    }
+
+    /// Parses the selector.
+    pub fn parse(&self) -> CliResult<Option<Selector>> {
+        let refuse = |text, why| Failure::plain(format!("the provided selector {text:?} is not valid: {why}"));
+        self.text().map(|text| Selector::parse(text).map_err(|why| refuse(text, why))).transpose()
+    }
+}
+
+/// `-l`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectFlags {
+    #[command(flatten)]
+    pub labels: LabelFlag,
     /// Selector (field query) to filter on, supports '=', '==', and '!='.(e.g. --field-selector key1=value1,key2=value2). The
     /// server only supports a limited number of field queries per type.
     #[arg(long, value_name = "SELECTOR")]
-    pub field_selector: Option<String>,
+    field_selector: Option<String>,
+}
+
+impl SelectFlags {
+    /// Flags with a label selector only.
+    pub fn from_labels(labels: &LabelFlag) -> SelectFlags {
+        SelectFlags { labels: labels.clone(), field_selector: None }
+    }
+
+    /// The field selector as written.
+    pub fn fields(&self) -> Option<&str> {
+        without_blank(self.field_selector.as_deref())
+    }
+
+    /// Whether the flags select by labels or fields.
+    pub fn is_set(&self) -> bool {
+        self.labels.text().is_some() || self.fields().is_some()
+    }
+}
+
+/// Returns the text of a selector flag. As in kubectl, a blank selector is none: a script's empty variable must not select everything.
+fn without_blank(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.trim().is_empty())
 }

@@ -3,7 +3,7 @@
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::SelectFlags;
+use super::flags::{LabelFlag, SelectFlags};
 use super::relative::record_folder;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::aggregation;
@@ -147,8 +147,8 @@ pub fn no_pods_error(kind: &Kind, name: &str, act: &str) -> Failure {
 
 /// Parses the selector flags for a kind.
 pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelection> {
-    let labels = flags.selector.as_deref().unwrap_or_default();
-    let fields = flags.field_selector.as_deref().unwrap_or_default();
+    let labels = flags.labels.text().unwrap_or_default();
+    let fields = flags.fields().unwrap_or_default();
     let refuse = |text: String| {
         let group = kind.api_version();
         let group = if group.contains('/') { group } else { format!("/{group}") };
@@ -159,18 +159,8 @@ pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelecti
         Failure::from(Status::new(Reason::BadRequest, message))
     };
     let parsed = ListSelection {
-        labels: flags
-            .selector
-            .as_deref()
-            .map(Selector::parse)
-            .transpose()
-            .map_err(|error| refuse(error.to_string()))?,
-        fields: flags
-            .field_selector
-            .as_deref()
-            .map(FieldSelector::parse)
-            .transpose()
-            .map_err(|error| refuse(error.to_string()))?,
+        labels: flags.labels.text().map(Selector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
+        fields: flags.fields().map(FieldSelector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
     };
     parsed.check(kind).map_err(|status| refuse(status.message))?;
     Ok(parsed)
@@ -202,6 +192,8 @@ pub struct Scope<'a> {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ScopeFlags {
     #[command(flatten)]
+    /// `-l` selects the objects of files by the labels in the files. Otherwise the labels in the cluster count, as in kubectl.
+    pub selects_in_files: bool,
     pub files: FileFlags,
     #[command(flatten)]
     pub select: SelectFlags,
@@ -225,6 +217,12 @@ pub struct NamedFlags {
     words: Vec<String>,
     #[command(flatten)]
     files: FileFlags,
+
+    /// Like [`ScopeFlags::with_arguments`], for a verb with `--local`. Then kubectl takes all objects of the files, whatever `-l` says.
+    pub fn with_local<'a>(&'a self, words: &'a [String], local: bool) -> Scope<'a> {
+        let scope = self.with_arguments(words);
+        Scope { local, select: scope.select.filter(|_| !local), ..scope }
+    }
 }
 
 impl NamedFlags {
@@ -269,7 +267,7 @@ pub struct Target {
 
 /// Reads the selected objects. Missing ones are returned as failures.
 pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<Target>, Vec<Failure>)> {
-    let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
+    let selects = scope.select.is_some_and(SelectFlags::is_set);
     if let Some(files) = scope.files
         && files.names_objects_instead_of(scope.words)?
     {
@@ -339,7 +337,12 @@ fn find_in_files(
     flags: &FileFlags,
     scope: &Scope<'_>,
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
-    let (manifests, mut failures) = files::read(context.kinds(), flags)?;
+    let (is_written, labels) = (scope.local || scope.selects_in_files, scope.select.map(|select| &select.labels));
+    let (manifests, mut failures) = match labels.filter(|_| is_written) {
+        Some(labels) => files::read_selected(context.kinds(), flags, labels)?,
+        None => files::read(context.kinds(), flags)?,
+    };
+    let labels = labels.filter(|_| !is_written).map(LabelFlag::parse).transpose()?.flatten();
     let mut found = Vec::new();
     for manifest in manifests {
         let located = match scope.local {
@@ -369,6 +372,7 @@ fn target_from_manifest(kinds: &KindRegistry, manifest: &Manifest, typed: bool) 
                 object.kind(),
                 object.api_version(),
             )));
+    found.retain(|target: &Target| labels.as_ref().is_none_or(|labels| labels.matches(|key| target.object.label(key))));
         }
         None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
         _ => kind_of(kinds, manifest)?,

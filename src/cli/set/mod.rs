@@ -68,7 +68,7 @@ struct SetFlags {
 impl SetFlags {
     /// Refuses flags that exclude each other, and a command without resources.
     fn check(&self, resources: &[String], dry_run: DryRun) -> CliResult {
-        if self.scope.all && self.scope.select.selector.is_some() {
+        if self.scope.all && self.scope.select.labels.text().is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
         }
         if resources.is_empty() && self.scope.files.is_empty() {
@@ -83,7 +83,7 @@ impl SetFlags {
     }
 
     fn scope<'a>(&'a self, resources: &'a [String]) -> Scope<'a> {
-        Scope { local: self.local, typed: true, ..self.scope.with_arguments(resources) }
+        Scope { typed: true, ..self.scope.with_local(resources, self.local) }
     }
 
     /// Changes each object and prints `<name> <what> updated` for those that changed. `edit` may

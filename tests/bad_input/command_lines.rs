@@ -1,0 +1,46 @@
+//! Command lines that a script may write by mistake, such as with an empty variable. They change nothing.
+
+use super::{check_all, wrong};
+
+/// Objects with and without a label.
+const FILE: &str = r#"
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {set: x}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: stone}}
+"#;
+
+/// Runs command lines with [`FILE`] as standard input, and checks that they are refused with these errors.
+fn refused(lines: &[(&[&str], &str)]) {
+    check_all(lines, |cluster, before, (words, expected)| {
+        (words.join(" "), wrong(cluster, before, &cluster.run(words, FILE), 1, expected))
+    });
+}
+
+#[test]
+fn blank_selector_does_not_select_everything() {
+    let no_name = "error: resource(s) were provided, but no name was specified\n";
+    refused(&[
+        (&["delete", "cm", "-l", ""], no_name),
+        (&["delete", "cm", "-l", " "], no_name),
+        (&["delete", "cm", "--field-selector="], no_name),
+        (&["delete", "cm,deploy", "-l", "", "-A"], no_name),
+        (&["label", "cm", "-l", "", "q=1"], no_name),
+        (&["annotate", "cm", "-l", "", "q=1"], no_name),
+        (&["scale", "deploy", "-l", "", "--replicas=3"], no_name),
+        (&["set", "image", "deploy", "-l", "", "main=x"], no_name),
+        (&["set", "env", "deploy", "-l", "", "A=b"], no_name),
+        (&["taint", "node", "-l", "", "a=b:NoSchedule"], no_name),
+        (&["cordon", "-l", ""], "USAGE: cordon NODE"),
+        (&["drain", "-l", ""], "USAGE: drain NODE"),
+        (&["logs", "-l", ""], "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'"),
+        (
+            &["apply", "-f", "-", "--prune", "-l", ""],
+            "all resources selected for prune without explicitly passing --all",
+        ),
+        (&["delete", "cm", "-l", "a in (b"], "that match label selector \"a in (b\""),
+        (&["drain", "-l", "a in (b"], "Unable to find \"/v1, Resource=nodes\" that match label selector \"a in (b\""),
+        (&["drain", "x", "--pod-selector=a in (b"], "--pod-selector=<pod_selector> must be a valid label selector"),
+        (&["delete", "-f", "-", "-l", "a in (b"], "error: the provided selector \"a in (b\" is not valid: "),
+        (&["label", "-f", "-", "-l", "a in (b", "q=1"], "error: the provided selector \"a in (b\" is not valid: "),
+    ]);
+}
