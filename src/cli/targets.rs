@@ -62,7 +62,7 @@ fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
 /// Returns the kinds of `TYPE1,TYPE2`, including categories such as `all`.
 fn kinds_of(kinds: &KindRegistry, names: &str) -> CliResult<Vec<&'static Kind>> {
     let mut found: Vec<&'static Kind> = Vec::new();
-    for name in names.split(',').filter(|name| !name.is_empty()) {
+    for name in names.split(',') {
         let is_in = |kind: &&'static Kind| kind.categories.contains(&name);
         let is_category = kinds::ALL.iter().any(is_in);
         // Look up custom kinds only for names that are not built in.
@@ -88,12 +88,18 @@ pub fn parse(kinds: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     if words.iter().any(|word| word.contains('/')) {
         return parse_pairs(kinds, words);
     }
+    let names = &words[1..];
+    if !names.is_empty() && first.contains(',') && first.split(',').any(str::is_empty) {
+        return Err(wrong_pair());
+    }
     let kinds = kinds_of(kinds, first)?;
-    if words.len() == 1 {
+    if names.is_empty() {
         return Ok(Targets::Lists(kinds));
     }
-    let names = words[1..].iter();
-    Ok(Targets::Named(names.flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
+    if names.iter().any(String::is_empty) {
+        return Err(Failure::plain("resource name may not be empty"));
+    }
+    Ok(Targets::Named(names.iter().flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
 }
 
 fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
@@ -104,9 +110,7 @@ fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
             [kinds, name] if !kinds.is_empty() && !name.is_empty() => {
                 named.extend(kinds_of(known, kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
             }
-            [_, _] => {
-                return Err(Failure::plain("arguments in resource/name form must have a single resource and name"));
-            }
+            [_, _] => return Err(wrong_pair()),
             [_] => {
                 return Err(Failure::plain(
                     "there is no need to specify a resource type as a separate argument when passing arguments in \
@@ -118,6 +122,11 @@ fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
         }
     }
     Ok(Targets::Named(named))
+}
+
+/// The error of `TYPE/NAME` without a type or without a name.
+fn wrong_pair() -> Failure {
+    Failure::plain("arguments in resource/name form must have a single resource and name")
 }
 
 /// Returns the selector of a workload's or Service's pods; `None` for kinds without pods.

@@ -44,3 +44,24 @@ fn blank_selector_does_not_select_everything() {
         (&["label", "-f", "-", "-l", "a in (b", "q=1"], "error: the provided selector \"a in (b\" is not valid: "),
     ]);
 }
+
+#[test]
+fn empty_type_or_name_is_refused() {
+    let (no_type, no_name) =
+        ("the server doesn't have a resource type \"\"", "error: resource name may not be empty\n");
+    let no_pair = "arguments in resource/name form must have a single resource and name";
+    refused(&[
+        (&["get", ""], no_type),
+        (&["get", ","], no_type),
+        (&["get", "", "-o", "json"], no_type),
+        (&["get", "pods,"], no_type),
+        (&["patch", "", "x", "-p", "{}"], no_type),
+        (&["delete", "", "--all"], no_type),
+        (&["rollout", "status", "", "x"], no_type),
+        (&["get", "cm,", "settings"], no_pair),
+        (&["get", "cm,/settings"], no_pair),
+        (&["delete", "cm", "", "--ignore-not-found"], no_name),
+        (&["get", "cm", "", "--ignore-not-found"], no_name),
+        (&["wait", "cm", "", "--for=delete"], no_name),
+    ]);
+}
