@@ -107,7 +107,7 @@ fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     for word in words {
         let parts: Vec<&str> = word.split('/').collect();
         match parts[..] {
-            [kinds, name] if !kinds.is_empty() && !name.is_empty() => {
+            [kinds, name] if !kinds.split(',').any(str::is_empty) && !name.is_empty() => {
                 named.extend(kinds_of(known, kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
             }
             [_, _] => return Err(wrong_pair()),
@@ -192,6 +192,8 @@ pub struct Scope<'a> {
     pub local: bool,
     /// With `local`: accepts only built-in kinds.
     pub typed: bool,
+    /// `-l` selects the objects of files by the labels in the files. Otherwise the labels in the cluster count, as in kubectl.
+    pub selects_in_files: bool,
     /// The verb does not read objects first, like kubectl's delete. In a missing namespace the
     /// object is reported missing, not the namespace.
     pub blind: bool,
@@ -201,8 +203,6 @@ pub struct Scope<'a> {
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ScopeFlags {
     #[command(flatten)]
-    /// `-l` selects the objects of files by the labels in the files. Otherwise the labels in the cluster count, as in kubectl.
-    pub selects_in_files: bool,
     pub files: FileFlags,
     #[command(flatten)]
     pub select: SelectFlags,
@@ -217,6 +217,12 @@ impl ScopeFlags {
         let (files, select) = (Some(&self.files), Some(&self.select));
         Scope { words, files, select, all: self.all, ..Scope::default() }
     }
+
+    /// Like [`ScopeFlags::with_arguments`], for a verb with `--local`. Then kubectl takes all objects of the files, whatever `-l` says.
+    pub fn with_local<'a>(&'a self, words: &'a [String], local: bool) -> Scope<'a> {
+        let scope = self.with_arguments(words);
+        Scope { local, select: scope.select.filter(|_| !local), ..scope }
+    }
 }
 
 /// Flags of verbs for single objects.
@@ -226,12 +232,6 @@ pub struct NamedFlags {
     words: Vec<String>,
     #[command(flatten)]
     files: FileFlags,
-
-    /// Like [`ScopeFlags::with_arguments`], for a verb with `--local`. Then kubectl takes all objects of the files, whatever `-l` says.
-    pub fn with_local<'a>(&'a self, words: &'a [String], local: bool) -> Scope<'a> {
-        let scope = self.with_arguments(words);
-        Scope { local, select: scope.select.filter(|_| !local), ..scope }
-    }
 }
 
 impl NamedFlags {
@@ -281,6 +281,12 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
         && files.names_objects_instead_of(scope.words)?
     {
         return find_in_files(context, files, scope);
+    }
+    if scope.local {
+        return Err(Failure::plain(
+            "you must specify resources by --filename when --local is set.\n\
+             Example resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'",
+        ));
     }
     match parse(context.kinds(), scope.words)? {
         Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
@@ -366,6 +372,7 @@ fn find_in_files(
             Err(failure) => failures.push(failure),
         }
     }
+    found.retain(|target: &Target| labels.as_ref().is_none_or(|labels| labels.matches(|key| target.object.label(key))));
     Ok((found, failures))
 }
 
@@ -381,7 +388,6 @@ fn target_from_manifest(kinds: &KindRegistry, manifest: &Manifest, typed: bool) 
                 object.kind(),
                 object.api_version(),
             )));
-    found.retain(|target: &Target| labels.as_ref().is_none_or(|labels| labels.matches(|key| target.object.label(key))));
         }
         None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
         _ => kind_of(kinds, manifest)?,

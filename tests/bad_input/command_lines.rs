@@ -65,3 +65,18 @@ fn empty_type_or_name_is_refused() {
         (&["wait", "cm", "", "--for=delete"], no_name),
     ]);
 }
+
+#[test]
+fn local_change_needs_files() {
+    let no_files = "error: you must specify resources by --filename when --local is set.\n";
+    refused(&[
+        (&["label", "cm", "settings", "u=2", "--local"], no_files),
+        (&["annotate", "cm", "--all", "u=2", "--local"], no_files),
+        (&["set", "image", "deploy/web", "main=x", "--local"], no_files),
+        (&["set", "env", "deploy/web", "A=b", "--local"], no_files),
+        (&["set", "env", "deploy/web", "--list", "--local"], no_files),
+        (&["set", "resources", "deploy", "--all", "--limits=cpu=1", "--local"], no_files),
+        (&["set", "sa", "deploy/web", "x", "--local"], no_files),
+        (&["patch", "cm", "settings", "-p", "{}", "--local"], no_files),
+    ]);
+}
