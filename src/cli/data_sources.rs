@@ -80,6 +80,14 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     Ok(())
 }
 
+/// Refuses a key that is not a valid name of an environment variable.
+pub fn check_variable(key: &str) -> CliResult {
+    match &names::env_identifier(key)[..] {
+        [] => Ok(()),
+        problems => Err(Failure::plain(format!("{key:?} is not a valid key name: {}", problems.join(";")))),
+    }
+}
+
 /// Parses `KEY=VALUE` lines. `KEY` alone takes the value from kloop's own environment, where a missing variable is empty.
 fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
     let text = input::read_to_string(path).map_err(reading(path))?;
@@ -89,10 +97,7 @@ fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
             continue;
         }
         let (key, value) = line.split_once('=').map_or((line, None), |(key, value)| (key, Some(value)));
-        let problems = names::env_identifier(key);
-        if !problems.is_empty() {
-            return Err(Failure::plain(format!("{key:?} is not a valid key name: {}", problems.join(";"))));
-        }
+        check_variable(key)?;
         let value = value.map_or_else(|| std::env::var_os(key).unwrap_or_default().into_vec(), |value| value.into());
         data.push((key.into(), value));
     }

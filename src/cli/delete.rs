@@ -176,17 +176,21 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     if args.all && args.which.select.labels.text().is_some() {
         return Err(Failure::plain("cannot set --all and --selector at the same time"));
     }
+    if args.all && args.which.select.fields().is_some() {
+        return Err(Failure::plain("setting 'all' parameter but found a non empty selector."));
+    }
     if args.all && args.which.words.iter().any(|word| word.contains('/')) {
         return Err(Failure::plain("selectors and the all flag cannot be used when passing resource/name arguments"));
     }
     if args.all && args.which.words.len() > 1 {
         return Err(Failure::plain("name cannot be provided when a selector is specified"));
     }
-    if args.force && args.grace_period > 0 {
-        return Err(Failure::plain("--force and --grace-period greater than 0 cannot be specified together"));
-    }
     if args.now && args.grace_period != -1 {
         return Err(Failure::plain("--now and --grace-period cannot be specified together"));
+    }
+    // --now is --grace-period=1.
+    if args.force && (args.now || args.grace_period > 0) {
+        return Err(Failure::plain("--force and --grace-period greater than 0 cannot be specified together"));
     }
     let propagation = flags::parse_cascade(&args.cascade)?;
     let grace = match (args.force, args.now, args.grace_period) {

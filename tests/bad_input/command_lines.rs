@@ -80,3 +80,22 @@ fn local_change_needs_files() {
         (&["patch", "cm", "settings", "-p", "{}", "--local"], no_files),
     ]);
 }
+
+#[test]
+fn flags_that_kubectl_refuses_are_refused() {
+    let verbs = "error: at least one verb must be specified\n";
+    let timeout = "--pod-running-timeout must be higher than zero";
+    refused(&[
+        (&["set", "env", "deploy/web", "BAD KEY=x"], "error: \"BAD KEY\" is not a valid key name: "),
+        (&["set", "env", "deploy/web", "-e", "1A=x"], "error: \"1A\" is not a valid key name: "),
+        (&["autoscale", "deploy/web", "--max=3", "--cpu=50%", "--cpu-percent=20"], "are mutually exclusive"),
+        (&["create", "role", "x", "--verb=", "--resource=pods"], verbs),
+        (&["create", "clusterrole", "x", "--verb=", "--resource=pods"], verbs),
+        (&["create", "role", "x", "--verb=get", "--resource="], "error: at least one resource must be specified\n"),
+        (&["delete", "cm", "--all", "--field-selector=metadata.name=stone"], "found a non empty selector"),
+        (&["delete", "cm", "settings", "--now", "--force"], "--force and --grace-period greater than 0"),
+        (&["replace", "-f", "-", "--force", "--dry-run=client"], "--dry-run can not be used when --force is set"),
+        (&["run", "x", "--image=busybox", "--pod-running-timeout=0"], timeout),
+        (&["run", "x", "--image=busybox", "-i", "--pod-running-timeout=-1s"], timeout),
+    ]);
+}

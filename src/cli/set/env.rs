@@ -2,6 +2,7 @@
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers, containers_mut, pod_spec, pod_spec_path};
 use crate::apiserver::read;
+use crate::cli::data_sources::check_variable;
 use crate::cli::key_changes::{self, KeyChanges};
 use crate::cli::targets::{self, Target, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -71,6 +72,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (resources, mut changes) = key_changes::divide(&args.words, "environment")?;
     changes.extend(args.env.iter().cloned());
     let KeyChanges { set, remove } = key_changes::parse(&changes, "environment", true)?;
+    set.iter().try_for_each(|(key, _)| check_variable(key))?;
     if let Some((key, _)) = set.iter().find(|(key, _)| remove.contains(key)) {
         let text = format!("can not both modify and remove an environment variable in the same command: {key}");
         return Err(Failure::plain(text));
