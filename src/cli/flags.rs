@@ -11,6 +11,7 @@ use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use crate::world::Propagation;
 use clap::Args;
 use jiff::SignedDuration;
+use std::cell::OnceCell;
 use std::time::Duration;
 
 /// Flags of writes.
@@ -98,9 +99,17 @@ pub struct PrintFlags {
     /// If true, keep the managedFields when printing objects in JSON or YAML format.
     #[arg(long)]
     pub show_managed_fields: bool,
+    /// The format of [`PrintFlags::printer`] once it is parsed, because a template may come from a pipe.
+    #[arg(skip)]
+    parsed: OnceCell<Option<OutputFormat>>,
 }
 
 impl PrintFlags {
+    /// The same flags with another `-o`.
+    pub fn with_output(&self, output: Option<String>) -> PrintFlags {
+        PrintFlags { output, parsed: OnceCell::new(), ..self.clone() }
+    }
+
     /// Whether a format is requested.
     pub fn has_format(&self) -> bool {
         self.output.is_some() || self.template.is_some()
@@ -125,7 +134,14 @@ impl PrintFlags {
 
     /// The printer for the requested format, if any.
     pub fn printer(&self) -> CliResult<Option<ObjectPrinter>> {
-        Ok(self.format(false, false)?.map(|format| ObjectPrinter::new(format, self.show_managed_fields)))
+        let format = match self.parsed.get() {
+            Some(format) => format.clone(),
+            None => {
+                let format = self.format(false, false)?;
+                self.parsed.get_or_init(|| format).clone()
+            }
+        };
+        Ok(format.map(|format| ObjectPrinter::new(format, self.show_managed_fields)))
     }
 
     /// Like [`PrintFlags::printer`], for results that are not objects and have no name.
@@ -160,8 +176,9 @@ pub struct ChangeFlags {
 }
 
 impl ChangeFlags {
-    /// Parses `--dry-run`.
+    /// Parses `--dry-run`. Refuses an unusable `-o` as well, before anything is written.
     pub fn dry_run(&self, context: &mut CommandContext) -> CliResult<DryRun> {
+        self.print.printer()?;
         self.write.dry_run(context)
     }
 
@@ -258,7 +275,7 @@ impl LineEndingsFlag {
     }
 }
 
-/// Label and field selectors.
+/// `-l`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LabelFlag {
     /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
@@ -280,7 +297,7 @@ impl LabelFlag {
     }
 }
 
-/// `-l`.
+/// Label and field selectors.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SelectFlags {
     #[command(flatten)]

@@ -99,3 +99,19 @@ fn flags_that_kubectl_refuses_are_refused() {
         (&["run", "x", "--image=busybox", "-i", "--pod-running-timeout=-1s"], timeout),
     ]);
 }
+
+#[test]
+fn unusable_output_format_is_refused_before_the_write() {
+    let (printer, path) = ("unable to match a printer suitable for the output format", "error parsing jsonpath {.a");
+    refused(&[
+        (&["create", "cm", "x", "-o", "custom-columns=A"], printer),
+        (&["create", "cm", "x", "-o", "jsonpath={.a"], path),
+        (&["create", "-f", "-", "-o", "wide"], printer),
+        (&["run", "x", "--image=busybox", "-o", "wide"], printer),
+        (&["apply", "-f", "-", "-o", "wide"], printer),
+        (&["label", "cm", "settings", "a=b", "-o", "jsonpath={.a"], path),
+        (&["scale", "deploy/web", "--replicas=5", "-o", "wide"], printer),
+        (&["expose", "deploy/web", "--port=80", "-o", "wide"], printer),
+        (&["patch", "cm", "settings", "-p", "{data: {a: b}}", "-o", "wide"], printer),
+    ]);
+}
