@@ -37,7 +37,7 @@ impl DataSourceFlags {
             let pair = source.split_once('=').filter(|(key, _)| !key.is_empty());
             let (key, value) =
                 pair.ok_or_else(|| Failure::plain(format!("invalid literal source {source}, expected key=value")))?;
-            data.push((key.into(), value.trim_matches('\'').trim_matches('"').into()));
+            data.push((key.into(), value.into()));
         }
         for path in &self.from_env_file {
             from_env_file(path, &mut data)?;
@@ -115,6 +115,15 @@ mod tests {
         let mut data = DataEntries::new();
         from_env_file(path.to_str().expect("UTF-8"), &mut data).map_err(|failure| failure.to_string())?;
         Ok(data)
+    }
+
+    #[test]
+    fn literal_values_keep_their_quotes() {
+        let from_literal = ["a=\"b\"", "b='", "c=d=e"].map(str::to_owned).to_vec();
+        let flags = DataSourceFlags { from_literal, from_file: Vec::new(), from_env_file: Vec::new() };
+        let expected = [("a", "\"b\""), ("b", "'"), ("c", "d=e")];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
+        assert_eq!(flags.read("ConfigMap", "x").ok().as_deref(), Some(&expected[..]));
     }
 
     #[test]
