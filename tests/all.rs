@@ -17,6 +17,7 @@ mod documentation;
 mod envtest;
 mod explain;
 mod first_steps;
+mod generators;
 mod golden;
 mod kinds;
 mod licences;

@@ -13,10 +13,10 @@ pub struct DataSourceFlags {
     #[arg(long, value_name = "KEY=VALUE")]
     from_literal: Vec<String>,
     /// Key file or folder; optionally KEY=PATH.
-    #[arg(long, value_name = "[KEY=]PATH")]
+    #[arg(long, value_delimiter = ',', value_name = "[KEY=]PATH")]
     from_file: Vec<String>,
     /// Specify the path to a file to read lines of key=val pairs from.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_delimiter = ',', value_name = "PATH")]
     from_env_file: Vec<String>,
 }
 

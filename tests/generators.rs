@@ -1,0 +1,57 @@
+//! The output of verbs for kubectl's flags and arguments, in clusters that nothing runs.
+
+use crate::cluster::Cluster;
+use std::fs;
+
+/// Runs command lines with this standard input, and compares their output.
+fn print(cluster: &Cluster, stdin: &str, lines: &[(&[&str], &str)]) {
+    for (words, expected) in lines {
+        let said = cluster.run(words, stdin);
+        assert_eq!((said.code, said.out.as_str()), (0, *expected), "{words:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn lists_in_one_value_are_divided_at_commas() {
+    let cluster = Cluster::new();
+    cluster.apply(WEB);
+    let files = [("one", "1"), ("two", "2"), ("one.env", "A=1\n"), ("two.env", "B=2\n")];
+    files.iter().for_each(|(name, text)| fs::write(cluster.home().join(name), text).expect("written"));
+    let at = cluster.home().display().to_string();
+    let (files, envs) =
+        (format!("--from-file={at}/one,x={at}/two"), format!("--from-env-file={at}/one.env,{at}/two.env"));
+    let dry = "--dry-run=client";
+    let names = "jsonpath={.spec.template.spec.containers[*].name}";
+    let ports = "jsonpath={range .spec.ports[*]}{.name} {.port} {.targetPort},{end}";
+    print(
+        &cluster,
+        "",
+        &[
+            (&["create", "deployment", "d", "--image=a,b", "--image=c", dry, "-o", names], "a b c"),
+            (&["create", "cm", "m", &files, dry, "-o", "jsonpath={.data}"], "{\"one\":\"1\",\"x\":\"2\"}"),
+            (&["create", "cm", "m", &envs, dry, "-o", "jsonpath={.data}"], "{\"A\":\"1\",\"B\":\"2\"}"),
+            (&["create", "cm", "m", "--from-literal=a=b,c=d", dry, "-o", "jsonpath={.data}"], "{\"a\":\"b,c=d\"}"),
+            (&["expose", "deploy/web", "--port=80,81", dry, "-o", ports], "port-1 80 80,port-2 81 81,"),
+            (
+                &["expose", "deploy/web", "--port=80,81", "--target-port=9", dry, "-o", ports],
+                "port-1 80 9,port-2 81 9,",
+            ),
+            (&["expose", "deploy/web", "--port=", dry, "-o", "jsonpath={.spec.ports[*].port}"], "8080"),
+        ],
+    );
+    for port in ["80,", "a"] {
+        let said = cluster.run(&["expose", "deploy/web", "--port", port], "");
+        assert!(said.code == 1 && said.err.starts_with("error: strconv.Atoi: parsing "), "{}", said.err);
+    }
+}
+
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: web, image: a, ports: [{containerPort: 8080}]}]}
+";
