@@ -55,3 +55,30 @@ spec:
     metadata: {labels: {a: b}}
     spec: {containers: [{name: web, image: a, ports: [{containerPort: 8080}]}]}
 ";
+
+#[test]
+fn budget_has_the_expressions_of_its_selector() {
+    let cluster = Cluster::new();
+    let budget = |selector: &str| {
+        let words =
+            ["create", "pdb", "p", "--max-unavailable=1", "--dry-run=client", "-o", "jsonpath={.spec.selector}"];
+        let said = cluster.run(&[&words[..], &["--selector", selector]].concat(), "");
+        if said.code == 0 { said.out } else { said.err }
+    };
+    for (selector, expected) in [
+        ("a=b,c==d", r#"{"matchLabels":{"a":"b","c":"d"}}"#),
+        ("a in (b,c)", r#"{"matchExpressions":[{"key":"a","operator":"In","values":["b","c"]}]}"#),
+        (
+            "a=b,e,!f",
+            r#"{"matchExpressions":[{"key":"e","operator":"Exists"},{"key":"f","operator":"DoesNotExist"}],"matchLabels":{"a":"b"}}"#,
+        ),
+        ("a!=b", "error: \"!=\" is not a valid label selector operator\n"),
+        ("a>1", "error: \"gt\" isn't supported in label selectors\n"),
+        (
+            "a in (b",
+            "error: couldn't parse the selector string \"a in (b\": unable to parse requirement: found '', expected: ',' or ')'\n",
+        ),
+    ] {
+        assert_eq!(budget(selector), expected, "{selector}");
+    }
+}
