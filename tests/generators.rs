@@ -82,3 +82,22 @@ fn budget_has_the_expressions_of_its_selector() {
         assert_eq!(budget(selector), expected, "{selector}");
     }
 }
+
+#[test]
+fn set_env_reads_standard_input_and_warns_of_missing_containers() {
+    let cluster = Cluster::new();
+    cluster.apply(WEB);
+    let env = "jsonpath={range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}";
+    print(
+        &cluster,
+        "Q=r\n# a comment\n\nW=1=2\nno pair\n",
+        &[
+            (&["set", "env", "deploy/web", "-", "-o", env], "Q=r,W=1=2,"),
+            (&["set", "env", "deploy/web", "-e", "-", "A=b", "-o", env], "Q=r,W=1=2,A=b,"),
+            (&["set", "env", "deploy/web"], ""),
+        ],
+    );
+    let said = cluster.kloop("set env deploy/web -c nope A=c");
+    let warning = "Warning: Deployment/web does not have any containers matching \"nope\"\n";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "", warning));
+}
