@@ -101,3 +101,31 @@ fn set_env_reads_standard_input_and_warns_of_missing_containers() {
     let warning = "Warning: Deployment/web does not have any containers matching \"nope\"\n";
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "", warning));
 }
+
+#[test]
+fn quoted_patterns_name_files() {
+    let cluster = Cluster::new();
+    let folder = cluster.home().join("manifests");
+    fs::create_dir(&folder).expect("a folder");
+    for name in ["a", "b", "c.d"] {
+        let text = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}");
+        fs::write(folder.join(format!("{name}.yaml")), text).expect("written");
+    }
+    let at = folder.display().to_string();
+    let created =
+        |names: &[&str]| names.iter().map(|name| format!("configmap/{name} created (dry run)\n")).collect::<String>();
+    for (pattern, names) in [
+        ("*.yaml", &["a", "b", "c.d"][..]),
+        ("[ab]*", &["a", "b"]),
+        ("?.yaml", &["a", "b"]),
+        ("../manifest?/b.yaml", &["b"]),
+        ("../manifest*", &["a", "b", "c.d"]),
+    ] {
+        let said = cluster.run(&["create", "--dry-run=client", "-f", &format!("{at}/{pattern}")], "");
+        assert_eq!((said.code, said.out), (0, created(names)), "{pattern}: {}", said.err);
+    }
+    for (pattern, error) in [("*.json", "does not exist"), ("[", "is not valid: syntax error in pattern")] {
+        let said = cluster.run(&["apply", "-f", &format!("{at}/{pattern}")], "");
+        assert!(said.code == 1 && said.err.contains(error), "{pattern}: {}", said.err);
+    }
+}
