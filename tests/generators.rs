@@ -129,3 +129,21 @@ fn quoted_patterns_name_files() {
         assert!(said.code == 1 && said.err.contains(error), "{pattern}: {}", said.err);
     }
 }
+
+#[test]
+fn formats_are_printed_as_kubectl_does() {
+    let cluster = Cluster::new();
+    cluster.ok("create cm a --from-literal=k=v");
+    cluster.ok("create cm b");
+    for format in ["NAME", "Name"] {
+        assert_eq!(cluster.ok(&format!("get cm a -o {format}")), "configmap/a\n");
+    }
+    assert!(cluster.ok("get cm a -o JSON").starts_with("{\n"));
+    assert!(cluster.ok("get cm a -o Yaml").starts_with("apiVersion: v1\n"));
+    assert_eq!(cluster.kloop("get cm a -o WIDE").code, 1);
+    let said = cluster.kloop("get cm a -w --output-watch-events -o json --sort-by=.x --request-timeout=1ms");
+    let event: serde_json::Value = serde_json::from_str(said.out.trim_end()).expect("one line of JSON");
+    assert!(said.out.starts_with("{\"type\":\"ADDED\",\"object\":{") && said.out.lines().count() == 1, "{}", said.out);
+    assert_eq!((said.code, &event["object"]["metadata"]["name"]), (0, &"a".into()));
+    assert!(said.err.starts_with("warning: --watch requested, --sort-by will be ignored"), "{}", said.err);
+}
