@@ -147,3 +147,10 @@ fn formats_are_printed_as_kubectl_does() {
     assert_eq!((said.code, &event["object"]["metadata"]["name"]), (0, &"a".into()));
     assert!(said.err.starts_with("warning: --watch requested, --sort-by will be ignored"), "{}", said.err);
 }
+
+#[test]
+fn watch_of_events_ends_after_the_time_for_a_request() {
+    let cluster = Cluster::new();
+    cluster.ok("create cm a");
+    assert_eq!(cluster.kloop("events -w --request-timeout=1ms").code, 0);
+}
