@@ -154,3 +154,13 @@ fn watch_of_events_ends_after_the_time_for_a_request() {
     cluster.ok("create cm a");
     assert_eq!(cluster.kloop("events -w --request-timeout=1ms").code, 0);
 }
+
+#[test]
+fn empty_global_flags_and_deprecated_values_are_accepted() {
+    let cluster = Cluster::new();
+    cluster.ok("create cm a");
+    let said = cluster.kloop("delete cm nope --cascade=false --ignore-not-found");
+    assert!(said.err.starts_with("warning: --cascade=false is deprecated (boolean value) and can be"), "{}", said.err);
+    let said = cluster.run(&["--kubeconfig", "", "--request-timeout", "", "get", "cm", "a", "-o", "name"], "");
+    assert_eq!((said.code, said.out.as_str()), (0, "configmap/a\n"), "{}", said.err);
+}

@@ -109,7 +109,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (options, timeout) = check(&args)?;
     let dry_run = args.write.dry_run(context)?;
     let options = DeleteOptions { dry_run: dry_run != DryRun::None, ..options };
-    warn_of_force(&args, context);
+    warn_of_flags(&args, context);
     let selects = args.which.select.is_set() || args.all;
     let (mut targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
@@ -158,7 +158,18 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Failure::from_failures(failures)
 }
 
-fn warn_of_force(args: &Args, context: &mut CommandContext) {
+fn warn_of_flags(args: &Args, context: &mut CommandContext) {
+    let replacement = match args.cascade.as_str() {
+        "true" => Some("background"),
+        "false" => Some("orphan"),
+        _ => None,
+    };
+    if let Some(replacement) = replacement {
+        context.print_notice(&format!(
+            "warning: --cascade={} is deprecated (boolean value) and can be replaced with --cascade={replacement}.",
+            args.cascade
+        ));
+    }
     if args.force {
         context.warn(&[
             "Immediate deletion does not wait for confirmation that the running resource has been terminated. \
