@@ -164,3 +164,28 @@ fn empty_global_flags_and_deprecated_values_are_accepted() {
     let said = cluster.run(&["--kubeconfig", "", "--request-timeout", "", "get", "cm", "a", "-o", "name"], "");
     assert_eq!((said.code, said.out.as_str()), (0, "configmap/a\n"), "{}", said.err);
 }
+
+#[test]
+fn editor_gets_the_format_and_the_objects_that_are_named() {
+    let cluster = Cluster::new();
+    cluster.ok("create cm a --from-literal=k=old");
+    cluster.ok("create cm b --from-literal=k=old");
+    let edit = |editor: &str, words: &[&str]| {
+        let said = cluster.run_program(cluster.command().env("EDITOR", editor).arg("edit").args(words), "");
+        (said.code, said.out, said.err)
+    };
+    let (code, text, _) = edit("cat", &["cm", "a", "-o", "json"]);
+    let edited: serde_json::Value = serde_json::from_str(&text).expect("JSON without comments");
+    assert_eq!((code, &edited["data"]["k"]), (0, &"old".into()));
+    assert!(edit("cat", &["cm", "a", "-o", "kyaml"]).1.contains("\n{\n  apiVersion: \"v1\",\n"));
+    let both = edit("sed -i s/old/new/", &["cm"]);
+    assert_eq!((both.0, both.1.as_str()), (0, "configmap/a edited\nconfigmap/b edited\n"), "{}", both.2);
+    let refused = [
+        (edit("true", &["cm", "a", "-o", "name"]), "allowed formats are: json,kyaml,yaml\n"),
+        (edit("truncate -s 0", &["cm", "a"]), "error: Edit cancelled, saved file was empty.\n"),
+        (edit("true", &["pods"]), "error: edit cancelled, no objects found\n"),
+    ];
+    for ((code, _, err), expected) in refused {
+        assert!(code == 1 && err.ends_with(expected), "{err}");
+    }
+}
