@@ -189,3 +189,16 @@ fn editor_gets_the_format_and_the_objects_that_are_named() {
         assert!(code == 1 && err.ends_with(expected), "{err}");
     }
 }
+
+#[test]
+fn exit_code_of_a_failure_is_that_of_its_cause() {
+    let cluster = Cluster::new();
+    let file = cluster.home().join("a.yaml");
+    fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").expect("written");
+    let file = file.display().to_string();
+    for (words, code) in [(["--state", &file, "get", "cm"], 67), (["--state", &file, "diff", "-f"], 67)] {
+        let words = if words[2] == "diff" { [&words[..], &[&*file]].concat() } else { words.to_vec() };
+        assert_eq!(cluster.run(&words, "").code, code, "{words:?}");
+    }
+    assert_eq!(cluster.run(&["diff", "-f", "nowhere.yaml"], "").code, 2);
+}

@@ -84,9 +84,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     compare(&args, context).map_err(|failure| match failure {
         Failure::Code(code) => Failure::Code(code),
         failure => {
-            // kubectl's exit codes plus one, because 1 means differences.
             context.print_notice(&failure.to_string());
-            Failure::Code(failure.code().max(1) + 1)
+            // The exit code 1 means differences.
+            Failure::Code(failure.code().max(2))
         }
     })
 }
