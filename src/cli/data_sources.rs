@@ -70,8 +70,9 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     if key.is_some() {
         return Err(Failure::plain("cannot give a key name for a directory path"));
     }
+    let entries = std::fs::read_dir(path).map_err(reading(path))?;
     let mut files: Vec<_> =
-        std::fs::read_dir(path).map_err(reading(path))?.flatten().map(|entry| entry.path()).collect();
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(reading(path))?;
     files.sort();
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok_and(|meta| meta.is_file())) {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
