@@ -235,8 +235,6 @@ type DeleteTarget = (Target, Option<String>);
 
 /// Finds the objects to delete.
 fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarget>, Vec<Failure>)> {
-    let missing =
-        |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
     if args.which.files.names_objects_instead_of(&args.which.words)? {
         let (manifests, unread) = files::read_selected(context.kinds(), &args.which.files, &args.which.select.labels)?;
@@ -266,7 +264,7 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         failures = missing;
     }
     if args.ignore_not_found {
-        failures.retain(|failure| !missing(failure));
+        failures.retain(|failure| !failure.is_not_found());
     }
     Ok((found, failures))
 }

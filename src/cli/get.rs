@@ -383,7 +383,7 @@ fn fetch_named(
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         match context.read_view(|txn| subresource(kind, read::get(txn, &key)?, &args.subresource)) {
             Ok(object) => found.push((kind, object)),
-            Err(Failure::Api { status, .. }) if args.ignore_not_found && status.reason == Reason::NotFound => {}
+            Err(failure) if args.ignore_not_found && failure.is_not_found() => {}
             Err(failure) => failures.push(failure),
         }
     }
