@@ -103,6 +103,17 @@ fn set_env_reads_standard_input_and_warns_of_missing_containers() {
 }
 
 #[test]
+fn set_prints_unchanged_objects_where_kubectl_does() {
+    let cluster = Cluster::new();
+    cluster.apply(WEB);
+    cluster.ok("create service clusterip web --tcp=80");
+    let again = |line: &str| [cluster.ok(line), cluster.ok(line)].map(|out| !out.is_empty());
+    assert_eq!(again("set serviceaccount deploy/web robot"), [true, true]);
+    assert_eq!(again("set selector service/web a=b"), [true, true]);
+    assert_eq!(again("set image deploy/web web=c"), [true, false]);
+}
+
+#[test]
 fn quoted_patterns_name_files() {
     let cluster = Cluster::new();
     let folder = cluster.home().join("manifests");

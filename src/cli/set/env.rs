@@ -90,7 +90,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(from) = &args.from {
         variables.extend(references(&args, context, from)?);
     }
-    let words = SetVerbText { updated: "env", patched: "env update to pod template:" };
+    let words = SetVerbText { updated: "env", patched: "env update to pod template:", prints_unchanged: false };
     let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
     let is_local = args.setting.local;
     args.setting.update(context, &resources, words, |context, target| {
