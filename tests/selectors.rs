@@ -35,7 +35,6 @@ fn selector_takes_the_objects_of_files_whose_labels_in_the_cluster_match() {
         ("label", "-l set=x n=1", "deployment.apps/d1 labeled\n"),
         ("label", "-l set=q n=1", ""),
         ("annotate", "-l set=y n=1", "configmap/c1 annotated\n"),
-        ("scale", "-l set=x --replicas=2", "deployment.apps/d1 scaled\n"),
         ("set image", "-l set=x c=foo", "deployment.apps/d1 image updated\n"),
         ("set env", "-l set=q a=b", ""),
         ("rollout restart", "-l set=x", "deployment.apps/d1 restarted\n"),
@@ -52,7 +51,7 @@ fn selector_takes_the_objects_of_files_whose_labels_in_the_cluster_match() {
 }
 
 #[test]
-fn selector_of_delete_and_describe_takes_the_objects_whose_labels_in_the_file_match() {
+fn selector_of_some_verbs_takes_the_objects_whose_labels_in_the_file_match() {
     let (cluster, file) = cluster_and_file();
     let described = cluster.ok(&format!("describe -f {file} -l set=x"));
     let names: Vec<&str> = described.lines().filter_map(|line| line.strip_prefix("Name:")).map(str::trim).collect();
@@ -60,7 +59,12 @@ fn selector_of_delete_and_describe_takes_the_objects_whose_labels_in_the_file_ma
     assert_eq!(cluster.ok(&format!("delete -f {file} -l live=yes")), "No resources found\n");
     let deleted =
         "configmap \"c1\" deleted from default namespace\ndeployment.apps \"d1\" deleted from default namespace\n";
-    assert_eq!(cluster.ok(&format!("delete -f {file} -l set=x --wait=false")), deleted);
+    // The labels of the file count for scale, too: the first object is one without replicas.
+    let said = cluster.kloop(&format!("scale -f {file} -l set=x --replicas=2"));
+    assert!(said.code == 1 && said.err.starts_with("Error from server (NotFound)"), "{}", said.err);
+    for expected in [deleted, ""] {
+        assert_eq!(cluster.ok(&format!("delete -f {file} -l set=x --wait=false")), expected);
+    }
     assert_eq!(cluster.ok("get cm -o name"), "configmap/c2\n");
 }
 

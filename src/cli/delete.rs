@@ -115,6 +115,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if targets.is_empty() && failures.is_empty() && selects {
         return context.print_line("No resources found");
     }
+    // As in kubectl, a selected object may be gone.
+    if args.ignore_not_found || selects {
+        failures.retain(|failure| !failure.is_not_found());
+    }
     if targets.is_empty() {
         // Return before the first write, because a write creates a missing cluster.
         return Failure::from_failures(failures);
@@ -262,9 +266,6 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         let (targets, missing) = targets::find(context, &scope)?;
         found = targets.into_iter().map(|target| (target, None)).collect();
         failures = missing;
-    }
-    if args.ignore_not_found {
-        failures.retain(|failure| !failure.is_not_found());
     }
     Ok((found, failures))
 }
