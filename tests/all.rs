@@ -17,6 +17,7 @@ mod documentation;
 mod envtest;
 mod explain;
 mod first_steps;
+mod generators;
 mod golden;
 mod kinds;
 mod licences;
@@ -27,6 +28,7 @@ mod runtime;
 #[cfg(feature = "schema")]
 mod schema;
 mod screen;
+mod selectors;
 mod serving;
 mod shared_folder;
 mod show;

@@ -2,6 +2,7 @@
 //!
 //! Each row is an input and a part of the expected error.
 
+mod command_lines;
 mod environment;
 
 use crate::cluster::{Cluster, Said};

@@ -263,3 +263,16 @@ fn flags_that_exclude_each_other_or_need_files_are_refused() {
     assert!(version.lines().count() == 2 && version.contains("\nKustomize Version: v"), "{version}");
     assert!(!cluster.ok("version --client -o json").contains("serverVersion"));
 }
+
+#[test]
+fn manifest_without_the_uid_that_it_had_is_applied() {
+    let cluster = Cluster::new();
+    let map = |more: &str| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: one{more}}}}}");
+    cluster.apply(&map(""));
+    let uid = cluster.read("configmap/one", "{.metadata.uid}");
+    cluster.apply(&map(&format!(", uid: {uid}")));
+    cluster.apply(&map(""));
+    assert_eq!(cluster.read("configmap/one", "{.metadata.uid}"), uid);
+    let said = cluster.run(&["apply", "-f", "-"], &map(", uid: other"));
+    assert!(said.code == 1, "the uid cannot be changed: {}", said.err);
+}

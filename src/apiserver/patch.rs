@@ -135,7 +135,8 @@ fn check_identity(kind: &Kind, new: &Object, old: &Object) -> ApiResult<()> {
             return Err(Status::new(Reason::BadRequest, message));
         }
     }
-    if new.uid() != old.uid() {
+    // A patch may leave the uid out, as a replacement of the whole object may.
+    if !new.uid().is_empty() && new.uid() != old.uid() {
         let field = kinds::FieldError {
             field: "metadata.uid".into(),
             reason: "FieldValueInvalid",

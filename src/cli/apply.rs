@@ -8,7 +8,7 @@ use crate::apiserver::apply::{self, Applied, ApplyOutcome};
 use crate::apiserver::{Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
-use crate::object::{Key, Object, Reason, Selector, Status, time};
+use crate::object::{Key, Object, Reason, Status, time};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -138,7 +138,7 @@ impl Args {
         self.validate.parse()?;
         self.deletion.propagation()?;
         self.pruning.check(context.kinds())?;
-        self.pruning.labels().map(drop)
+        self.pruning.labels.parse().map(drop)
     }
 }
 
@@ -152,8 +152,9 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     let options = context.options(validation, dry_run);
     let applier = args.server.applier(args.change.field_manager());
     args.pruning.check(context.kinds())?;
-    let labels = args.pruning.labels()?;
-    let (manifests, mut failures) = read_manifests(args, context, labels.as_ref())?;
+    let files = (&args.files, &args.pruning.labels);
+    let (manifests, mut failures) = files::read_selected_for(context.kinds(), files, "apply")?;
+    targets::hint_duplicates(context, &manifests);
     // Unknown kinds and wrong namespaces are reported before anything is applied.
     let mut located = Vec::new();
     for manifest in &manifests {
@@ -261,21 +262,6 @@ impl ApplyFailure {
             manifest.refusal("creating", status)
         })
     }
-}
-
-/// Reads the manifests whose labels match.
-fn read_manifests(
-    args: &Args,
-    context: &mut CommandContext,
-    labels: Option<&Selector>,
-) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    let (mut manifests, failures) = files::read_for(context.kinds(), &args.files, "apply")?;
-    manifests.retain(|manifest| labels.is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
-    if manifests.is_empty() && failures.is_empty() {
-        return Err(Failure::plain("no objects passed to apply"));
-    }
-    targets::hint_duplicates(context, &manifests);
-    Ok((manifests, failures))
 }
 
 /// Returns the object to send for a manifest.

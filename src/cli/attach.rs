@@ -116,7 +116,7 @@ pub fn attach_session(
     match end {
         SessionEnd::Missing => Ok(AttachResult::Missing),
         SessionEnd::Failed(why) => Err(Failure::plain(format!("unable to upgrade connection: {why}"))),
-        SessionEnd::Signaled(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        SessionEnd::Signaled(signal) => Err(Failure::signaled(signal)),
         SessionEnd::Exited(_) | SessionEnd::Detached => {
             if let Some(hint) = reattach_hint(pod, container, is_ephemeral, streams).filter(|_| !options.quiet) {
                 context.print_line(&hint)?;

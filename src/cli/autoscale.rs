@@ -54,6 +54,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
              (e.g., '70%' for utilization or '500m' for milliCPU).",
         );
     }
+    if args.cpu_percent.is_some() && args.cpu.is_some() {
+        return Err(Failure::plain("--cpu-percent and --cpu are mutually exclusive"));
+    }
     if args.max < 1 {
         return Err(Failure::plain(format!("--max=MAXPODS is required and must be at least 1, max: {}", args.max)));
     }

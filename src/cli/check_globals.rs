@@ -63,6 +63,9 @@ impl Globals {
     /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
     pub fn request_timeout(&self) -> CliResult<Option<Duration>> {
         let text = self.request_timeout.as_str();
+        if text.is_empty() {
+            return Ok(None);
+        }
         if let Ok(seconds) = text.parse() {
             return Ok(Some(Duration::from_secs(seconds)).filter(|timeout| !timeout.is_zero()));
         }
@@ -242,7 +245,7 @@ mod tests {
             "error: invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax"
         );
         let timeout = |text: &str| checked("get", |globals| globals.request_timeout = text.into());
-        assert_eq!((timeout("5"), timeout("5s"), timeout("0")), (Ok(()), Ok(()), Ok(())));
+        assert_eq!([timeout("5"), timeout("5s"), timeout("0"), timeout("")], [const { Ok(()) }; 4]);
         assert!(timeout("soon").unwrap_err().starts_with("error: Invalid timeout value."));
     }
 

@@ -11,14 +11,14 @@ use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, 
 use crate::client::{ApiClient, ServerConfig};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
-use crate::object::{Object, Status, Time, io_error_text};
+use crate::object::{Object, Status, Time};
 use crate::store::{self, OpenError, OpenMode};
 use colored::Colorize;
 use serde_json::Value;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -427,13 +427,7 @@ impl CommandContext {
         if covers_progress && text.ends_with('\n') {
             self.progress.redraw();
         }
-        match written {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Machine(
-                74,
-                format!("cannot write to standard output: {error}", error = io_error_text(error)),
-            )),
-            written => Ok(written?),
-        }
+        written.map_err(Failure::writing)
     }
 
     /// Writes one line to standard output.

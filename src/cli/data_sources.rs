@@ -13,10 +13,10 @@ pub struct DataSourceFlags {
     #[arg(long, value_name = "KEY=VALUE")]
     from_literal: Vec<String>,
     /// Key file or folder; optionally KEY=PATH.
-    #[arg(long, value_name = "[KEY=]PATH")]
+    #[arg(long, value_delimiter = ',', value_name = "[KEY=]PATH")]
     from_file: Vec<String>,
     /// Specify the path to a file to read lines of key=val pairs from.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_delimiter = ',', value_name = "PATH")]
     from_env_file: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl DataSourceFlags {
             let pair = source.split_once('=').filter(|(key, _)| !key.is_empty());
             let (key, value) =
                 pair.ok_or_else(|| Failure::plain(format!("invalid literal source {source}, expected key=value")))?;
-            data.push((key.into(), value.trim_matches('\'').trim_matches('"').into()));
+            data.push((key.into(), value.into()));
         }
         for path in &self.from_env_file {
             from_env_file(path, &mut data)?;
@@ -70,14 +70,23 @@ fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     if key.is_some() {
         return Err(Failure::plain("cannot give a key name for a directory path"));
     }
+    let entries = std::fs::read_dir(path).map_err(reading(path))?;
     let mut files: Vec<_> =
-        std::fs::read_dir(path).map_err(reading(path))?.flatten().map(|entry| entry.path()).collect();
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(reading(path))?;
     files.sort();
     for file in files.iter().filter(|file| file.symlink_metadata().is_ok_and(|meta| meta.is_file())) {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         data.push((name.into(), input::read(file).map_err(reading(path))?));
     }
     Ok(())
+}
+
+/// Refuses a key that is not a valid name of an environment variable.
+pub fn check_variable(key: &str) -> CliResult {
+    match &names::env_identifier(key)[..] {
+        [] => Ok(()),
+        problems => Err(Failure::plain(format!("{key:?} is not a valid key name: {}", problems.join(";")))),
+    }
 }
 
 /// Parses `KEY=VALUE` lines. `KEY` alone takes the value from kloop's own environment, where a missing variable is empty.
@@ -89,10 +98,7 @@ fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
             continue;
         }
         let (key, value) = line.split_once('=').map_or((line, None), |(key, value)| (key, Some(value)));
-        let problems = names::env_identifier(key);
-        if !problems.is_empty() {
-            return Err(Failure::plain(format!("{key:?} is not a valid key name: {}", problems.join(";"))));
-        }
+        check_variable(key)?;
         let value = value.map_or_else(|| std::env::var_os(key).unwrap_or_default().into_vec(), |value| value.into());
         data.push((key.into(), value));
     }
@@ -110,6 +116,15 @@ mod tests {
         let mut data = DataEntries::new();
         from_env_file(path.to_str().expect("UTF-8"), &mut data).map_err(|failure| failure.to_string())?;
         Ok(data)
+    }
+
+    #[test]
+    fn literal_values_keep_their_quotes() {
+        let from_literal = ["a=\"b\"", "b='", "c=d=e"].map(str::to_owned).to_vec();
+        let flags = DataSourceFlags { from_literal, from_file: Vec::new(), from_env_file: Vec::new() };
+        let expected = [("a", "\"b\""), ("b", "'"), ("c", "d=e")];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
+        assert_eq!(flags.read("ConfigMap", "x").ok().as_deref(), Some(&expected[..]));
     }
 
     #[test]

@@ -109,11 +109,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (options, timeout) = check(&args)?;
     let dry_run = args.write.dry_run(context)?;
     let options = DeleteOptions { dry_run: dry_run != DryRun::None, ..options };
-    warn_of_force(&args, context);
-    let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some() || args.all;
+    warn_of_flags(&args, context);
+    let selects = args.which.select.is_set() || args.all;
     let (mut targets, mut failures) = find(&args, context)?;
     if targets.is_empty() && failures.is_empty() && selects {
         return context.print_line("No resources found");
+    }
+    // As in kubectl, a selected object may be gone.
+    if args.ignore_not_found || selects {
+        failures.retain(|failure| !failure.is_not_found());
     }
     if targets.is_empty() {
         // Return before the first write, because a write creates a missing cluster.
@@ -158,7 +162,18 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Failure::from_failures(failures)
 }
 
-fn warn_of_force(args: &Args, context: &mut CommandContext) {
+fn warn_of_flags(args: &Args, context: &mut CommandContext) {
+    let replacement = match args.cascade.as_str() {
+        "true" => Some("background"),
+        "false" => Some("orphan"),
+        _ => None,
+    };
+    if let Some(replacement) = replacement {
+        context.print_notice(&format!(
+            "warning: --cascade={} is deprecated (boolean value) and can be replaced with --cascade={replacement}.",
+            args.cascade
+        ));
+    }
     if args.force {
         context.warn(&[
             "Immediate deletion does not wait for confirmation that the running resource has been terminated. \
@@ -173,8 +188,11 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
         let output = args.output.as_deref().unwrap_or_default();
         return Err(Failure::plain(format!("unexpected -o output mode: {output}. We only support '-o name'")));
     }
-    if args.all && args.which.select.selector.is_some() {
+    if args.all && args.which.select.labels.text().is_some() {
         return Err(Failure::plain("cannot set --all and --selector at the same time"));
+    }
+    if args.all && args.which.select.fields().is_some() {
+        return Err(Failure::plain("setting 'all' parameter but found a non empty selector."));
     }
     if args.all && args.which.words.iter().any(|word| word.contains('/')) {
         return Err(Failure::plain("selectors and the all flag cannot be used when passing resource/name arguments"));
@@ -182,11 +200,12 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
     if args.all && args.which.words.len() > 1 {
         return Err(Failure::plain("name cannot be provided when a selector is specified"));
     }
-    if args.force && args.grace_period > 0 {
-        return Err(Failure::plain("--force and --grace-period greater than 0 cannot be specified together"));
-    }
     if args.now && args.grace_period != -1 {
         return Err(Failure::plain("--now and --grace-period cannot be specified together"));
+    }
+    // --now is --grace-period=1.
+    if args.force && (args.now || args.grace_period > 0) {
+        return Err(Failure::plain("--force and --grace-period greater than 0 cannot be specified together"));
     }
     let propagation = flags::parse_cascade(&args.cascade)?;
     let grace = match (args.force, args.now, args.grace_period) {
@@ -220,11 +239,9 @@ type DeleteTarget = (Target, Option<String>);
 
 /// Finds the objects to delete.
 fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarget>, Vec<Failure>)> {
-    let missing =
-        |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
     let (mut found, mut failures);
     if args.which.files.names_objects_instead_of(&args.which.words)? {
-        let (manifests, unread) = files::read(context.kinds(), &args.which.files)?;
+        let (manifests, unread) = files::read_selected(context.kinds(), &args.which.files, &args.which.select.labels)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {
@@ -249,9 +266,6 @@ fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarge
         let (targets, missing) = targets::find(context, &scope)?;
         found = targets.into_iter().map(|target| (target, None)).collect();
         failures = missing;
-    }
-    if args.ignore_not_found {
-        failures.retain(|failure| !missing(failure));
     }
     Ok((found, failures))
 }

@@ -67,7 +67,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "You must specify the type of resource to describe. Use \"kloop api-resources\" for a complete list of supported resources.\n",
         ));
     }
-    let scope = Scope { all_namespaces: args.all_namespaces, ..args.which.scope() };
+    let scope = Scope { all_namespaces: args.all_namespaces, selects_in_files: true, ..args.which.scope() };
     let (found, failures) = targets::find(context, &scope)?;
     let exact = found.len() + failures.len() == 1;
     let (found, failures) = match &failures[..] {

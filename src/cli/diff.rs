@@ -3,6 +3,7 @@
 use super::apply::prune::find_pruned;
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
+use super::flags::LabelFlag;
 use super::past::AtFlag;
 use super::portable::make_portable;
 use super::{CliResult, CommandContext, Failure, history, targets, undo};
@@ -14,7 +15,7 @@ use crate::apiserver::update::UpdatePart;
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::apply::KUBECTL;
 use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::{Key, Object, Selector, io_error_text, yaml};
+use crate::object::{Key, Object, io_error_text, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -71,10 +72,8 @@ pub struct Args {
     /// Overwrite the default allowlist with <group/version/kind> for --prune.
     #[arg(long, value_name = "GROUP/VERSION/KIND", value_delimiter = ',')]
     prune_allowlist: Vec<String>,
-    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
-    /// (value3)). Matching objects must satisfy all of the specified label constraints.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlag,
     /// If true, include managed fields in the diff.
     #[arg(long)]
     show_managed_fields: bool,
@@ -85,9 +84,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     compare(&args, context).map_err(|failure| match failure {
         Failure::Code(code) => Failure::Code(code),
         failure => {
-            // kubectl's exit codes plus one, because 1 means differences.
             context.print_notice(&failure.to_string());
-            Failure::Code(failure.code().max(1) + 1)
+            // The exit code 1 means differences.
+            Failure::Code(failure.code().max(2))
         }
     })
 }
@@ -105,11 +104,8 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
     if args.force_conflicts && !args.server_side {
         return Err(Failure::plain("--force-conflicts only works with --server-side"));
     }
-    let labels = args.selector.as_deref().map(Selector::parse).transpose();
-    let labels = labels.map_err(|error| Failure::plain(error.to_string()))?;
-    let (mut manifests, failures) = files::read(context.kinds(), &args.files)?;
+    let (manifests, failures) = files::read_selected(context.kinds(), &args.files, &args.labels)?;
     Failure::from_failures(failures)?;
-    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     let (live, merged) = (PrivateFolder::new("LIVE")?, PrivateFolder::new("MERGED")?);
     for manifest in &manifests {
         write_versions(args, context, manifest, &live, &merged)?;
@@ -119,7 +115,7 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
         for manifest in &manifests {
             kept.push(targets::named(context, manifest)?.1);
         }
-        for (kind, mut object) in find_pruned(context, &kept, (&args.prune_allowlist, labels))? {
+        for (kind, mut object) in find_pruned(context, &kept, (&args.prune_allowlist, args.labels.parse()?))? {
             if kind.kind == "Secret" {
                 mask(None, &mut object);
             }

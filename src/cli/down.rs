@@ -17,7 +17,7 @@ use crate::object::{Key, MIRROR, Object, Reason, Status, time};
 use crate::reconcile::{activity_log, leader};
 use crate::world::storage;
 use jiff::SignedDuration;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 /// End everything that runs in the cluster.
@@ -180,26 +180,42 @@ fn wait_until_gone(context: &mut CommandContext, deleted: &[(Key, String)], time
             let mut remaining = Vec::new();
             for (key, uid) in deleted {
                 if txn.get(key)?.is_some_and(|object| object.uid() == uid) {
-                    remaining.push(format!("{}/{}", key.resource.plural(), key.name));
+                    remaining.push(key.clone());
                 }
             }
             let pods = read::list(txn, &crate::kinds::pod::KIND, None, &everything)?;
             let pods = pods.iter().filter(|pod| pod.annotation(MIRROR).is_none());
-            remaining.extend(pods.map(|pod| format!("pods/{}", pod.name())));
-            remaining.dedup();
+            remaining.extend(pods.map(|pod| key_of(&crate::kinds::pod::KIND, pod)));
             Ok(remaining)
         })?;
-        let Some(first) = remaining.first() else { return Ok(()) };
+        let Some(text) = describe_remaining(remaining) else { return Ok(()) };
         if !deadline.wait() {
-            let text = format!("{} objects are left, among them {first}; run: kloop why {first}", remaining.len());
             return Err(Failure::plain(text));
         }
     }
 }
 
+/// Describes the objects that are left; `None` if there are none. A deleted pod is also among all pods.
+fn describe_remaining(remaining: Vec<Key>) -> Option<String> {
+    let remaining = BTreeSet::from_iter(remaining);
+    let first = remaining.first()?;
+    let first = format!("{}/{}", first.resource.plural(), first.name);
+    Some(format!("{} objects are left, among them {first}; run: kloop why {first}", remaining.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_that_are_left_are_counted_once() {
+        let key =
+            |resource: &'static str, namespace: &str| Key::new(crate::object::Resource(resource), namespace, "web");
+        let (pod, service, other) = (key("pods", "default"), key("services", "default"), key("pods", "shop"));
+        let text = describe_remaining(vec![pod.clone(), service, pod, other]).unwrap_or_default();
+        assert_eq!(text, "3 objects are left, among them pods/web; run: kloop why pods/web");
+        assert_eq!(describe_remaining(Vec::new()), None);
+    }
     use crate::kinds;
     use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! `kloop edit`: changes objects in an editor.
 
 use super::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
-use super::targets::{self, NamedFlags, Target};
+use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::WriteReply;
 use crate::apiserver::patch::{PatchType, patch};
@@ -10,7 +10,7 @@ use crate::apiserver::update::UpdatePart;
 use crate::kinds::{Kind, merge_rules};
 use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
-use crate::show::print;
+use crate::show::print::{ObjectPrinter, OutputFormat};
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -70,17 +70,24 @@ const HEADER: &str = "\
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let (found, failures) = targets::find(context, &args.named.scope())?;
+    let format = edited_format(&args)?;
+    let (found, failures) = targets::find(context, &Scope { all: true, ..args.named.scope() })?;
     Failure::from_failures(failures)?;
+    if found.is_empty() {
+        return Err(Failure::plain("edit cancelled, no objects found"));
+    }
     found.iter().try_for_each(|target| edited_part(&args, target.kind).map(drop))?;
     args.validate.parse()?;
     args.line_endings.check()?;
-    let original = text_of(&found);
+    let original = text_of(&found, &format)?;
     let (mut text, mut reasons): (String, Vec<String>) = (original.clone(), Vec::new());
-    let mut file = EditedFile::new(&format!("{HEADER}{original}"))?;
+    let suffix = if matches!(format, OutputFormat::Json) { "json" } else { "yaml" };
+    // JSON has no comments.
+    let header = if suffix == "json" { "" } else { HEADER };
+    let mut file = EditedFile::new(&format!("{header}{original}"), suffix)?;
     loop {
         if !reasons.is_empty() {
-            file = EditedFile::new(&with_reasons(&text, &reasons))?;
+            file = EditedFile::new(&with_reasons(&text, &reasons), suffix)?;
         }
         let edited = without_comments(&file.edit()?);
         if !reasons.is_empty() && edited == text {
@@ -91,8 +98,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             return Ok(());
         }
         if edited.trim().is_empty() {
-            context.print_notice("Edit cancelled, saved file was empty.");
-            return Ok(());
+            return Err(Failure::plain(EMPTIED));
         }
         reasons = match objects(&edited) {
             Err(why) => vec![format!("The edited file had a syntax error: {why}")],
@@ -105,17 +111,28 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// The text to edit: a single object, or several in a List.
-fn text_of(found: &[Target]) -> String {
-    let shown = |target: &Target| {
-        let mut object = target.object.clone();
-        object.unset(&["metadata", "managedFields"]);
-        object.0
-    };
-    match found {
-        [target] => yaml::to_yaml(&shown(target)),
-        several => yaml::to_yaml(&print::list(several.iter().map(shown).collect())),
+/// The error when the user empties the file.
+const EMPTIED: &str = "Edit cancelled, saved file was empty.";
+
+/// The format of the text to edit, which `-o` chooses.
+fn edited_format(args: &Args) -> CliResult<OutputFormat> {
+    let format = args.change.print.format(false, false)?.unwrap_or(OutputFormat::Yaml);
+    match (&args.change.print.output, &format) {
+        (None, _) => Ok(OutputFormat::Yaml),
+        (_, OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml) => Ok(format),
+        (Some(output), _) => Err(Failure::plain(format!(
+            "unable to match a printer suitable for the output format {output:?}, allowed formats are: json,kyaml,yaml"
+        ))),
     }
+}
+
+/// The text to edit: a single object, or several in a List.
+fn text_of(found: &[Target], format: &OutputFormat) -> CliResult<String> {
+    let mut printer = ObjectPrinter::new(format.clone(), false);
+    Ok(match found {
+        [target] => printer.object(&target.object.0)?,
+        several => printer.list(several.iter().map(|target| target.object.0.clone()).collect())?,
+    })
 }
 
 fn with_reasons(text: &str, reasons: &[String]) -> String {
@@ -223,16 +240,14 @@ fn edited_part(args: &Args, kind: &Kind) -> CliResult<UpdatePart> {
     UpdatePart::find(kind, &args.subresource).ok_or_else(unsupported)
 }
 
-/// Has the user edit a text; `None` when it was not changed, or emptied.
+/// Has the user edit a text; `None` when it was not changed.
 pub fn edit_text(context: &mut CommandContext, text: &str) -> CliResult<Option<String>> {
-    let edited = without_comments(&EditedFile::new(&format!("{HEADER}{text}"))?.edit()?);
-    let cancelled = match () {
-        () if edited == text => "Edit cancelled, no changes made.",
-        () if edited.trim().is_empty() => "Edit cancelled, saved file was empty.",
-        () => return Ok(Some(edited)),
-    };
-    context.print_notice(cancelled);
-    Ok(None)
+    let edited = without_comments(&EditedFile::new(&format!("{HEADER}{text}"), "yaml")?.edit()?);
+    if edited == text {
+        context.print_notice("Edit cancelled, no changes made.");
+        return Ok(None);
+    }
+    if edited.trim().is_empty() { Err(Failure::plain(EMPTIED)) } else { Ok(Some(edited)) }
 }
 
 /// The file in the editor. It is removed on drop, unless it is kept.
@@ -242,9 +257,9 @@ struct EditedFile {
 }
 
 impl EditedFile {
-    fn new(text: &str) -> CliResult<EditedFile> {
+    fn new(text: &str, suffix: &str) -> CliResult<EditedFile> {
         let path = std::env::temp_dir()
-            .join(format!("kloop-edit-{:010}.yaml", crate::apiserver::api::random() % 10_000_000_000));
+            .join(format!("kloop-edit-{:010}.{suffix}", crate::apiserver::api::random() % 10_000_000_000));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         file.write_all(text.as_bytes())?;
         Ok(EditedFile { path, kept: std::cell::Cell::new(false) })

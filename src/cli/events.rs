@@ -135,7 +135,8 @@ fn watch(
             print_news(args, context, printer, change, objects)
         });
     }
-    let patience = Deadline::new(context, None)?;
+    let timeout = context.globals.request_timeout()?;
+    let patience = Deadline::new(context, timeout)?;
     let watched = WatchSelection { kind, namespace, wanted: selection, local: None };
     loop {
         let (news, last) = {
@@ -145,8 +146,8 @@ fn watch(
         for event in news {
             print_news(args, context, printer, event.kind, &[event.object])?;
         }
-        if last == revision {
-            patience.wait();
+        if last == revision && !patience.wait() {
+            return Ok(());
         }
         revision = last;
     }

@@ -98,7 +98,7 @@ fn run_in(
             context.print_notice(&format!("command terminated with exit code {code}"));
             Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
         }
-        SessionEnd::Signaled(signal) => Err(Failure::Code(u8::try_from(128 + signal).unwrap_or(1))),
+        SessionEnd::Signaled(signal) => Err(Failure::signaled(signal)),
         SessionEnd::Missing => {
             Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
         }

@@ -33,9 +33,9 @@ pub struct Args {
     making: CreateFlags,
     #[command(flatten)]
     overrides: Overrides,
-    /// The port that the service should serve on. Copied from the resource being exposed, if unspecified.
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
+    /// The port that the service should serve on, or several. Copied from the resource being exposed, if unspecified.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "PORT")]
+    port: String,
     /// The network protocol for the service to be created. Default is 'TCP'.
     #[arg(long, value_name = "PROTOCOL")]
     protocol: Option<String>,
@@ -140,9 +140,12 @@ fn selector(target: &Target) -> CliResult<Value> {
 
 fn ports(args: &Args, target: &Target) -> CliResult<Vec<Value>> {
     let declared = known_ports(target);
-    let wanted: Vec<i64> = match args.port {
-        Some(port) => vec![port.into()],
-        None => declared.iter().map(|(port, _)| *port).collect(),
+    let number = |text: &str| {
+        text.parse::<i64>().map_err(|_| Failure::plain(format!("strconv.Atoi: parsing {text:?}: invalid syntax")))
+    };
+    let wanted: Vec<i64> = match args.port.as_str() {
+        "" => declared.iter().map(|(port, _)| *port).collect(),
+        ports => ports.split(',').map(number).collect::<CliResult<_>>()?,
     };
     if wanted.is_empty() {
         return Err(Failure::plain("couldn't find port via --port flag or introspection"));

@@ -80,6 +80,19 @@ impl Failure {
         Failure::Api { status, doing: doing.into(), hints: Vec::new() }
     }
 
+    /// The failure of a write to standard output.
+    pub fn writing(error: std::io::Error) -> Failure {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Failure::BrokenPipe;
+        }
+        Failure::Machine(74, format!("cannot write to standard output: {error}", error = io_error_text(error)))
+    }
+
+    /// The failure of a command whose process a signal ended, as a shell reports it.
+    pub fn signaled(signal: i32) -> Failure {
+        Failure::Code(u8::try_from(128 + signal).unwrap_or(1))
+    }
+
     /// Combines failures; `Ok` if there are none.
     pub fn from_failures(mut failures: Vec<Failure>) -> CliResult {
         match failures.len() {

@@ -1,7 +1,9 @@
 //! `-f` and `-k`: reads manifests from files, folders, standard input and kustomizations, with
 //! their positions.
 
+use super::flags::LabelFlag;
 use super::{CliResult, Failure, input, kustomize};
+use crate::go::path_match::PathPattern;
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::kustomize::BuildResource;
 use crate::object::yaml::{self, YamlDocument};
@@ -9,6 +11,7 @@ use crate::object::{Object, Resource, Status, io_error_text};
 use crate::runtime::allocator::use_mimalloc;
 use clap::Args;
 use serde_json::Value;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -160,10 +163,38 @@ fn suggested_value(message: &str) -> &'static str {
 
 /// Like [`read`], for a verb that needs at least one object.
 pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    let (manifests, failures) = read(kinds, flags)?;
+    require_any(read(kinds, flags)?, verb)
+}
+
+/// Like [`read_for`], with the objects whose labels match.
+pub fn read_selected_for(
+    kinds: &KindRegistry,
+    (flags, labels): (&FileFlags, &LabelFlag),
+    verb: &str,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    require_any(read_selected(kinds, flags, labels)?, verb)
+}
+
+/// Refuses files without objects.
+fn require_any(
+    (manifests, failures): (Vec<Manifest>, Vec<Failure>),
+    verb: &str,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     if manifests.is_empty() && failures.is_empty() {
         return Err(Failure::plain(format!("no objects passed to {verb}")));
     }
+    Ok((manifests, failures))
+}
+
+/// Like [`read`], with the objects whose labels match.
+pub fn read_selected(
+    kinds: &KindRegistry,
+    flags: &FileFlags,
+    labels: &LabelFlag,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    let labels = labels.parse()?;
+    let (mut manifests, failures) = read(kinds, flags)?;
+    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     Ok((manifests, failures))
 }
 
@@ -221,12 +252,48 @@ fn definitions_first(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<
     manifests
 }
 
-/// Expands a path: a file to itself, a folder to its manifests.
+/// Expands a path: a file to itself, a folder to its manifests, and a pattern to what it matches.
 fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
-    let path = Path::new(name);
+    let is_missing = Path::new(name).metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let found = if is_missing && PathPattern::is_pattern(name) { glob(name)? } else { vec![name.into()] };
+    let expanded: Vec<Vec<PathBuf>> =
+        found.iter().map(|path| expand_path(path, recursive)).collect::<CliResult<_>>()?;
+    Ok(expanded.concat())
+}
+
+/// Returns the paths that match a pattern, by name. A shell leaves a pattern in quotes to the program.
+fn glob(pattern: &str) -> CliResult<Vec<PathBuf>> {
+    let start = if pattern.starts_with('/') { "/" } else { "" };
+    let mut found = vec![PathBuf::from(start)];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        let Some(names) = PathPattern::parse(part) else {
+            return Err(Failure::plain(format!("pattern {pattern:?} is not valid: syntax error in pattern")));
+        };
+        let mut next = Vec::new();
+        for folder in &found {
+            if !PathPattern::is_pattern(part) {
+                next.extend(Some(folder.join(part)).filter(|path| path.symlink_metadata().is_ok()));
+                continue;
+            }
+            // As in Go, a folder that cannot be read has no matches.
+            let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let entries = listed.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let mut matching: Vec<_> =
+                entries.filter(|name| name.to_str().is_some_and(|name| names.matches(name))).collect();
+            matching.sort();
+            next.extend(matching.iter().map(|name| folder.join(name)));
+        }
+        found = next;
+    }
+    if found.is_empty() { Err(Failure::plain(format!("the path {pattern:?} does not exist"))) } else { Ok(found) }
+}
+
+/// Expands a path: a file to itself, a folder to its manifests.
+fn expand_path(path: &Path, recursive: bool) -> CliResult<Vec<PathBuf>> {
+    let name = path.display().to_string();
     let missing = || Failure::plain(format!("the path {name:?} does not exist"));
     let meta = std::fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => missing(),
+        ErrorKind::NotFound => missing(),
         _ => Failure::plain(format!("the path {name:?} cannot be accessed: {error}", error = io_error_text(error))),
     })?;
     if !meta.is_dir() {
@@ -236,7 +303,7 @@ fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
     walk(path, recursive, &mut found)?;
     if found.is_empty() {
         let text = "error reading [DIR]: recognized file extensions are [.json .yaml .yml]";
-        return Err(Failure::plain(text.replace("DIR", name)));
+        return Err(Failure::plain(text.replace("DIR", &name)));
     }
     Ok(found)
 }

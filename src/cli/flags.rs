@@ -5,11 +5,13 @@ use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
 use crate::kinds::{Kind, manifest_folder};
 use crate::managed_fields::last_applied::with_last_applied;
+use crate::object::selector::Selector;
 use crate::object::{Object, io_error_text};
 use crate::show::print::{self, ObjectPrinter, OutputFlags, OutputFormat};
 use crate::world::Propagation;
 use clap::Args;
 use jiff::SignedDuration;
+use std::cell::OnceCell;
 use std::time::Duration;
 
 /// Flags of writes.
@@ -97,9 +99,17 @@ pub struct PrintFlags {
     /// If true, keep the managedFields when printing objects in JSON or YAML format.
     #[arg(long)]
     pub show_managed_fields: bool,
+    /// The format of [`PrintFlags::printer`] once it is parsed, because a template may come from a pipe.
+    #[arg(skip)]
+    parsed: OnceCell<Option<OutputFormat>>,
 }
 
 impl PrintFlags {
+    /// The same flags with another `-o`.
+    pub fn with_output(&self, output: Option<String>) -> PrintFlags {
+        PrintFlags { output, parsed: OnceCell::new(), ..self.clone() }
+    }
+
     /// Whether a format is requested.
     pub fn has_format(&self) -> bool {
         self.output.is_some() || self.template.is_some()
@@ -124,7 +134,14 @@ impl PrintFlags {
 
     /// The printer for the requested format, if any.
     pub fn printer(&self) -> CliResult<Option<ObjectPrinter>> {
-        Ok(self.format(false, false)?.map(|format| ObjectPrinter::new(format, self.show_managed_fields)))
+        let format = match self.parsed.get() {
+            Some(format) => format.clone(),
+            None => {
+                let format = self.format(false, false)?;
+                self.parsed.get_or_init(|| format).clone()
+            }
+        };
+        Ok(format.map(|format| ObjectPrinter::new(format, self.show_managed_fields)))
     }
 
     /// Like [`PrintFlags::printer`], for results that are not objects and have no name.
@@ -159,8 +176,9 @@ pub struct ChangeFlags {
 }
 
 impl ChangeFlags {
-    /// Parses `--dry-run`.
+    /// Parses `--dry-run`. Refuses an unusable `-o` as well, before anything is written.
     pub fn dry_run(&self, context: &mut CommandContext) -> CliResult<DryRun> {
+        self.print.printer()?;
         self.write.dry_run(context)
     }
 
@@ -257,15 +275,57 @@ impl LineEndingsFlag {
     }
 }
 
-/// Label and field selectors.
+/// `-l`.
 #[derive(Args, Clone, Debug, Default)]
-pub struct SelectFlags {
+pub struct LabelFlag {
     /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
     /// (value3)). Matching objects must satisfy all of the specified label constraints.
     #[arg(short = 'l', long, value_name = "SELECTOR", allow_hyphen_values = true)]
-    pub selector: Option<String>,
+    selector: Option<String>,
+}
+
+impl LabelFlag {
+    /// The selector as written.
+    pub fn text(&self) -> Option<&str> {
+        without_blank(self.selector.as_deref())
+    }
+
+    /// Parses the selector.
+    pub fn parse(&self) -> CliResult<Option<Selector>> {
+        let refuse = |text, why| Failure::plain(format!("the provided selector {text:?} is not valid: {why}"));
+        self.text().map(|text| Selector::parse(text).map_err(|why| refuse(text, why))).transpose()
+    }
+}
+
+/// Label and field selectors.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectFlags {
+    #[command(flatten)]
+    pub labels: LabelFlag,
     /// Selector (field query) to filter on, supports '=', '==', and '!='.(e.g. --field-selector key1=value1,key2=value2). The
     /// server only supports a limited number of field queries per type.
     #[arg(long, value_name = "SELECTOR")]
-    pub field_selector: Option<String>,
+    field_selector: Option<String>,
+}
+
+impl SelectFlags {
+    /// Flags with a label selector only.
+    pub fn from_labels(labels: &LabelFlag) -> SelectFlags {
+        SelectFlags { labels: labels.clone(), field_selector: None }
+    }
+
+    /// The field selector as written.
+    pub fn fields(&self) -> Option<&str> {
+        without_blank(self.field_selector.as_deref())
+    }
+
+    /// Whether the flags select by labels or fields.
+    pub fn is_set(&self) -> bool {
+        self.labels.text().is_some() || self.fields().is_some()
+    }
+}
+
+/// Returns the text of a selector flag. As in kubectl, a blank selector is none: a script's empty variable must not select everything.
+fn without_blank(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.trim().is_empty())
 }

@@ -2,7 +2,7 @@
 
 use super::flags::PrintFlags;
 use super::past::AtFlag;
-use super::targets::{self, Scope, TargetFlags, Targets};
+use super::targets::{self, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::scale::scale;
@@ -262,7 +262,7 @@ enum ListNeed {
 
 impl ListNeed {
     fn from_output(args: &Args, format: &OutputFormat) -> ListNeed {
-        let selects = args.which.select.selector.is_some() || args.which.select.field_selector.is_some();
+        let selects = args.which.select.is_set();
         let reads_more = args.sort_by.is_some() || args.show_labels || !args.label_columns.is_empty();
         match format {
             OutputFormat::Name if !selects && args.sort_by.is_none() => ListNeed::Names,
@@ -336,16 +336,15 @@ impl ListRequest<'_> {
 
 fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResult<(GetResult, Vec<Failure>)> {
     if args.which.files.names_objects_instead_of(&args.which.words)? {
-        let (targets, failures) =
-            targets::find(context, &Scope { files: Some(&args.which.files), ..Scope::default() })?;
-        let single = targets.len() + failures.len() == 1;
+        let (targets, failures) = targets::find(context, &args.which.scope())?;
+        let all = targets.len() + failures.len();
         let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
-        return Ok((GetResult { groups, single, named: true }, failures));
+        return Ok((GetResult { groups, single: all == 1, named: all > 0 }, failures));
     }
     let parsed = targets::parse(context.kinds(), &args.which.words);
     match parsed.or_else(|failure| Err(targets::name_extensions(context, failure)?))? {
         Targets::Named(named) => {
-            if args.which.select.selector.is_some() {
+            if args.which.select.labels.text().is_some() {
                 return Err(Failure::plain("name cannot be provided when a selector is specified"));
             }
             if args.all_namespaces {
@@ -384,7 +383,7 @@ fn fetch_named(
         let key = Key::new(kind.resource, context.namespace_of(kind), &name);
         match context.read_view(|txn| subresource(kind, read::get(txn, &key)?, &args.subresource)) {
             Ok(object) => found.push((kind, object)),
-            Err(Failure::Api { status, .. }) if args.ignore_not_found && status.reason == Reason::NotFound => {}
+            Err(failure) if args.ignore_not_found && failure.is_not_found() => {}
             Err(failure) => failures.push(failure),
         }
     }
@@ -437,7 +436,7 @@ fn print_tables(
     let now = context.now();
     let several = found.groups.len() > 1 || args.show_kind;
     let mut shown = 0;
-    let namespaced = found.groups.iter().any(|group| group.kind.namespaced);
+    let namespaced = found.groups.is_empty() || found.groups.iter().any(|group| group.kind.namespaced);
     let is_made_by_loops = |kind: &Kind| control_plane::is_needed_for(kind) || MADE_BY_LOOPS.contains(&kind.resource.0);
     let needs_plane = found.groups.iter().any(|group| is_made_by_loops(group.kind));
     let runs = found.groups.iter().any(|group| !group.content.is_empty() && control_plane::is_needed_for(group.kind));

@@ -1,5 +1,6 @@
 //! Global flags: kloop's own, and those of kubectl that name a cluster, which is a state file or a server.
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) user: Option<String>,
     /// Path to the file of contexts to use for CLI requests [default: $KLOOP_CONFIG, else ~/.config/kloop/config].
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub(super) kubeconfig: Option<PathBuf>,
     /// The address and port of the Kubernetes API server, or the path of the cluster's file, as --state.
     #[arg(short, long, global = true, value_name = "URL")]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The largest file for one object, in bytes. The API accepts objects up to 3 MiB and ConfigMap
 /// data up to 1 MiB.
-const MAX_BYTES: u64 = 16 << 20;
+pub const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a whole file. Fails if it is larger than any object can be.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! `kloop logs`: prints containers' output from their log files. This needs no control plane.
 
 use super::deadline::Deadline;
+use super::flags::{LabelFlag, SelectFlags};
 use super::one_pod::{self, PodContainers, RestartRank};
 use super::targets;
 use super::{CliResult, CommandContext, Failure, control_plane};
@@ -9,7 +10,6 @@ use crate::apiserver::log;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::kinds::{self, FieldError, Kind, field};
-use crate::object::selector::Selector;
 use crate::object::{Key, Object, Reason, Resource, Time, time};
 use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
@@ -80,9 +80,8 @@ pub struct Args {
     /// If true, print the logs for the previous instance of the container in a pod if it exists.
     #[arg(short, long)]
     previous: bool,
-    /// Selector (label query) to filter on.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlag,
     /// Only return logs newer than a relative duration like 5s, 2m, or 3h.
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
     since: SignedDuration,
@@ -182,7 +181,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let place = LogPlace::from_context(context)?;
     let options = options(&args, context.now())?;
     let form = args.prefix_form(requests.len() > 1);
-    if args.follow && !args.previous && (args.selector.is_some() || args.all_pods || requests.len() > 1) {
+    if args.follow && !args.previous && (args.labels.text().is_some() || args.all_pods || requests.len() > 1) {
         return follow_all(
             &args,
             context,
@@ -204,7 +203,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 fn check(args: &Args) -> CliResult {
     let usage = |text: &str| Err(Failure::Usage("logs".into(), text.into()));
     let form = "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'.\nPOD or TYPE/NAME is a required argument for the logs command";
-    match (args.words.len(), &args.selector) {
+    match (args.words.len(), args.labels.text()) {
         (0, None) => return usage(form),
         (0, Some(_)) | (1 | 2, None) => {}
         (1.., Some(_)) => return usage("only a selector (-l) or a POD name is allowed"),
@@ -239,7 +238,7 @@ fn options(args: &Args, now: Time) -> CliResult<LogOptions> {
         (None, false) => Some(now - SignedDuration::from_secs(since_seconds(since)?)),
         (None, true) => None,
     };
-    let is_short = args.selector.is_some() && !args.since_start;
+    let is_short = args.labels.text().is_some() && !args.since_start;
     let tail = args.tail.unwrap_or(if is_short { SELECTOR_TAIL } else { -1 });
     Ok(LogOptions {
         follow: args.follow,
@@ -271,9 +270,7 @@ fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let Some(pods) = kinds::by_name("pods") else { return Ok(Vec::new()) };
     let namespace = context.namespace().to_owned();
     let Some(word) = args.words.first() else {
-        let selector = args.selector.as_deref().unwrap_or_default();
-        let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-        let selection = ListSelection { labels: Some(labels), fields: None };
+        let selection = targets::list_selection(&SelectFlags::from_labels(&args.labels), pods)?;
         return context.read_view(|txn| read::list(txn, pods, Some(&namespace), &selection));
     };
     let (kind, name) = one_pod::named(context.kinds(), word)?;
@@ -344,7 +341,7 @@ fn follow_all(
     mut streams: LogStreams,
 ) -> CliResult {
     let deadline = Deadline::new(context, None)?;
-    let grows = args.selector.is_some() || args.all_pods;
+    let grows = args.labels.text().is_some() || args.all_pods;
     if !grows {
         requests.iter().for_each(|LogRequest { pod, container }| streams.follow_container(pod, container));
     }

@@ -70,6 +70,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     args.deletion.propagation()?;
     let dry_run = args.make.change.dry_run(context)?;
+    if args.force && dry_run != DryRun::None {
+        return Err(Failure::plain("--dry-run can not be used when --force is set"));
+    }
     let validation = args.make.validate.parse()?;
     let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "replace")?;
     targets::hint_duplicates(context, &manifests);
@@ -93,7 +96,7 @@ fn replace_object(
     let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
     let object = if dry_run == DryRun::Client {
         object
-    } else if args.force && dry_run == DryRun::None {
+    } else if args.force {
         remove(args, context, kind, &key)?;
         object.unset(&["metadata", "resourceVersion"]);
         object.unset(&["metadata", "uid"]);

@@ -127,24 +127,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let usage = |text: String| Failure::Usage("run".into(), text);
     let Some((name, more)) = args.names.split_first() else {
-        return Err(usage("NAME is required for run".into()));
+        return Err(Failure::Usage("run".into(), "NAME is required for run".into()));
     };
-    if args.image.is_empty() {
-        return Err(Failure::plain("--image is required"));
-    }
-    if !["Always", "OnFailure", "Never"].contains(&args.restart.as_str()) {
-        return Err(usage(format!("invalid restart policy: {}", args.restart)));
-    }
-    if args.expose && args.port.is_none() {
-        return Err(usage("--port must be set when exposing a service".into()));
-    }
-    if !args.files.is_empty() || args.files.recursive {
-        return Err(Failure::plain(
-            "run makes a pod from its flags, and reads no files\nhint: kloop create -f FILENAME creates the objects of a file",
-        ));
-    }
+    check(&args)?;
     let attaches = args.attach.unwrap_or(args.stdin);
     check_attach(&args, attaches, context)?;
     args.deletion.propagation()?;
@@ -185,6 +171,29 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         made.iter().rev().try_for_each(|object| clean_up(&args, object, context))?;
     }
     done
+}
+
+/// Refuses flags with bad values, and those that need others.
+fn check(args: &Args) -> CliResult {
+    let usage = |text: &str| Err(Failure::Usage("run".into(), text.into()));
+    if args.image.is_empty() {
+        return Err(Failure::plain("--image is required"));
+    }
+    if !["Always", "OnFailure", "Never"].contains(&args.restart.as_str()) {
+        return usage(&format!("invalid restart policy: {}", args.restart));
+    }
+    if !args.pod_running_timeout.is_positive() {
+        return usage("--pod-running-timeout must be higher than zero");
+    }
+    if args.expose && args.port.is_none() {
+        return usage("--port must be set when exposing a service");
+    }
+    if !args.files.is_empty() || args.files.recursive {
+        return Err(Failure::plain(
+            "run makes a pod from its flags, and reads no files\nhint: kloop create -f FILENAME creates the objects of a file",
+        ));
+    }
+    Ok(())
 }
 
 fn check_attach(args: &Args, attaches: bool, context: &mut CommandContext) -> CliResult {

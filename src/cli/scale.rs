@@ -4,7 +4,7 @@ use super::change::change_part;
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::flags::{self, ChangeFlags};
-use super::targets::{self, ScopeFlags, Target};
+use super::targets::{self, Scope, ScopeFlags, Target};
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
@@ -67,7 +67,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let timeout = flags::nonzero(args.timeout);
     let dry_run = args.change.dry_run(context)?;
-    let (found, failures) = targets::find(context, &args.scope.with_arguments(&args.words))?;
+    let scope = Scope { selects_in_files: true, ..args.scope.with_arguments(&args.words) };
+    let (found, failures) = targets::find(context, &scope)?;
     if args.resource_version.is_some() && found.len() > 1 {
         return Err(Failure::plain("cannot use --resource-version with multiple resources"));
     }

@@ -3,7 +3,7 @@
 
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
-use super::flags::SelectFlags;
+use super::flags::{LabelFlag, SelectFlags};
 use super::relative::record_folder;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::aggregation;
@@ -62,7 +62,7 @@ fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
 /// Returns the kinds of `TYPE1,TYPE2`, including categories such as `all`.
 fn kinds_of(kinds: &KindRegistry, names: &str) -> CliResult<Vec<&'static Kind>> {
     let mut found: Vec<&'static Kind> = Vec::new();
-    for name in names.split(',').filter(|name| !name.is_empty()) {
+    for name in names.split(',') {
         let is_in = |kind: &&'static Kind| kind.categories.contains(&name);
         let is_category = kinds::ALL.iter().any(is_in);
         // Look up custom kinds only for names that are not built in.
@@ -88,12 +88,18 @@ pub fn parse(kinds: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     if words.iter().any(|word| word.contains('/')) {
         return parse_pairs(kinds, words);
     }
+    let names = &words[1..];
+    if !names.is_empty() && first.contains(',') && first.split(',').any(str::is_empty) {
+        return Err(wrong_pair());
+    }
     let kinds = kinds_of(kinds, first)?;
-    if words.len() == 1 {
+    if names.is_empty() {
         return Ok(Targets::Lists(kinds));
     }
-    let names = words[1..].iter();
-    Ok(Targets::Named(names.flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
+    if names.iter().any(String::is_empty) {
+        return Err(Failure::plain("resource name may not be empty"));
+    }
+    Ok(Targets::Named(names.iter().flat_map(|name| kinds.iter().map(move |kind| (*kind, name.clone()))).collect()))
 }
 
 fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
@@ -101,12 +107,10 @@ fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
     for word in words {
         let parts: Vec<&str> = word.split('/').collect();
         match parts[..] {
-            [kinds, name] if !kinds.is_empty() && !name.is_empty() => {
+            [kinds, name] if !kinds.split(',').any(str::is_empty) && !name.is_empty() => {
                 named.extend(kinds_of(known, kinds)?.into_iter().map(|kind| (kind, name.to_owned())));
             }
-            [_, _] => {
-                return Err(Failure::plain("arguments in resource/name form must have a single resource and name"));
-            }
+            [_, _] => return Err(wrong_pair()),
             [_] => {
                 return Err(Failure::plain(
                     "there is no need to specify a resource type as a separate argument when passing arguments in \
@@ -118,6 +122,11 @@ fn parse_pairs(known: &KindRegistry, words: &[String]) -> CliResult<Targets> {
         }
     }
     Ok(Targets::Named(named))
+}
+
+/// The error of `TYPE/NAME` without a type or without a name.
+fn wrong_pair() -> Failure {
+    Failure::plain("arguments in resource/name form must have a single resource and name")
 }
 
 /// Returns the selector of a workload's or Service's pods; `None` for kinds without pods.
@@ -147,8 +156,8 @@ pub fn no_pods_error(kind: &Kind, name: &str, act: &str) -> Failure {
 
 /// Parses the selector flags for a kind.
 pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelection> {
-    let labels = flags.selector.as_deref().unwrap_or_default();
-    let fields = flags.field_selector.as_deref().unwrap_or_default();
+    let labels = flags.labels.text().unwrap_or_default();
+    let fields = flags.fields().unwrap_or_default();
     let refuse = |text: String| {
         let group = kind.api_version();
         let group = if group.contains('/') { group } else { format!("/{group}") };
@@ -159,18 +168,8 @@ pub fn list_selection(flags: &SelectFlags, kind: &Kind) -> CliResult<ListSelecti
         Failure::from(Status::new(Reason::BadRequest, message))
     };
     let parsed = ListSelection {
-        labels: flags
-            .selector
-            .as_deref()
-            .map(Selector::parse)
-            .transpose()
-            .map_err(|error| refuse(error.to_string()))?,
-        fields: flags
-            .field_selector
-            .as_deref()
-            .map(FieldSelector::parse)
-            .transpose()
-            .map_err(|error| refuse(error.to_string()))?,
+        labels: flags.labels.text().map(Selector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
+        fields: flags.fields().map(FieldSelector::parse).transpose().map_err(|error| refuse(error.to_string()))?,
     };
     parsed.check(kind).map_err(|status| refuse(status.message))?;
     Ok(parsed)
@@ -193,6 +192,8 @@ pub struct Scope<'a> {
     pub local: bool,
     /// With `local`: accepts only built-in kinds.
     pub typed: bool,
+    /// `-l` selects the objects of files by the labels in the files. Otherwise the labels in the cluster count, as in kubectl.
+    pub selects_in_files: bool,
     /// The verb does not read objects first, like kubectl's delete. In a missing namespace the
     /// object is reported missing, not the namespace.
     pub blind: bool,
@@ -215,6 +216,12 @@ impl ScopeFlags {
     pub fn with_arguments<'a>(&'a self, words: &'a [String]) -> Scope<'a> {
         let (files, select) = (Some(&self.files), Some(&self.select));
         Scope { words, files, select, all: self.all, ..Scope::default() }
+    }
+
+    /// Like [`ScopeFlags::with_arguments`], for a verb with `--local`. Then kubectl takes all objects of the files, whatever `-l` says.
+    pub fn with_local<'a>(&'a self, words: &'a [String], local: bool) -> Scope<'a> {
+        let scope = self.with_arguments(words);
+        Scope { local, select: scope.select.filter(|_| !local), ..scope }
     }
 }
 
@@ -269,11 +276,17 @@ pub struct Target {
 
 /// Reads the selected objects. Missing ones are returned as failures.
 pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<Target>, Vec<Failure>)> {
-    let selects = scope.select.is_some_and(|flags| flags.selector.is_some() || flags.field_selector.is_some());
+    let selects = scope.select.is_some_and(SelectFlags::is_set);
     if let Some(files) = scope.files
         && files.names_objects_instead_of(scope.words)?
     {
         return find_in_files(context, files, scope);
+    }
+    if scope.local {
+        return Err(Failure::plain(
+            "you must specify resources by --filename when --local is set.\n\
+             Example resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'",
+        ));
     }
     match parse(context.kinds(), scope.words)? {
         Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
@@ -339,7 +352,12 @@ fn find_in_files(
     flags: &FileFlags,
     scope: &Scope<'_>,
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
-    let (manifests, mut failures) = files::read(context.kinds(), flags)?;
+    let (is_written, labels) = (scope.local || scope.selects_in_files, scope.select.map(|select| &select.labels));
+    let (manifests, mut failures) = match labels.filter(|_| is_written) {
+        Some(labels) => files::read_selected(context.kinds(), flags, labels)?,
+        None => files::read(context.kinds(), flags)?,
+    };
+    let labels = labels.filter(|_| !is_written).map(LabelFlag::parse).transpose()?.flatten();
     let mut found = Vec::new();
     for manifest in manifests {
         let located = match scope.local {
@@ -354,6 +372,7 @@ fn find_in_files(
             Err(failure) => failures.push(failure),
         }
     }
+    found.retain(|target: &Target| labels.as_ref().is_none_or(|labels| labels.matches(|key| target.object.label(key))));
     Ok((found, failures))
 }
 

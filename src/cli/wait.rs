@@ -7,7 +7,7 @@ use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::rules::names::key_of;
 use crate::go::jsonpath::{self, JsonPathTemplate};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Reason, Status, time};
+use crate::object::{Key, Object, Status, time};
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::time::Duration;
@@ -204,13 +204,13 @@ impl WaitState<'_> {
             Condition::Create => (self.wait_for_creation(context)?, Vec::new()),
             _ => self.find(context)?,
         };
-        let missing =
-            |failure: &Failure| matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
         let mut failures: Vec<Failure> = match condition {
-            Condition::Delete if failures.iter().all(missing) && !failures.is_empty() && found.is_empty() => {
+            Condition::Delete
+                if failures.iter().all(Failure::is_not_found) && !failures.is_empty() && found.is_empty() =>
+            {
                 return Ok(());
             }
-            Condition::Delete => failures.into_iter().filter(|failure| !missing(failure)).collect(),
+            Condition::Delete => failures.into_iter().filter(|failure| !failure.is_not_found()).collect(),
             _ => failures,
         };
         if found.is_empty() && failures.is_empty() && !matches!(condition, Condition::Delete) {
@@ -247,8 +247,7 @@ impl WaitState<'_> {
             if !found.is_empty() && failures.is_empty() {
                 return Ok(found);
             }
-            let other = |failure: &Failure| !matches!(failure, Failure::Api { status, .. } if status.reason == Reason::NotFound);
-            if failures.iter().any(other) {
+            if !failures.iter().all(Failure::is_not_found) {
                 return Err(Failure::Many(failures));
             }
             if !self.deadline.wait() {

@@ -188,13 +188,13 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
     let mut world = World::new(now);
     let snapshot = store.read().map_err(anyhow::Error::from)?;
     store_tail::load(&snapshot, &mut world).map_err(anyhow::Error::from)?;
-    let meta = |name: &str| crate::store::StoreRead::meta(&snapshot, name).ok().flatten();
-    world.settings.network = meta(NETWORK).and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-    let heard: Option<Time> = meta(HEARD).and_then(|text| text.parse().ok());
+    let meta = |name: &str| crate::store::StoreRead::meta(&snapshot, name).map_err(anyhow::Error::from);
+    world.settings.network = meta(NETWORK)?.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
+    let heard: Option<Time> = meta(HEARD)?.and_then(|text| text.parse().ok());
     let leader = leader::read_leader(store.home());
     let runs = leader.is_some();
     let stopped = leader.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| process::awaits_continue(*pid));
-    let disabled_controllers = meta(LEFT_OUT).unwrap_or_default();
+    let disabled_controllers = meta(LEFT_OUT)?.unwrap_or_default();
     let disabled_controllers =
         disabled_controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let is_silent = runs && heard.is_some_and(|heard| now.duration_since(heard) > HEARTBEAT_TIMEOUT);

@@ -1,13 +1,16 @@
 //! Prints JSON values like Go's libraries and kubectl's templates, and reads Go's patterns. It does not depend on kloop and could be a separate
 //! crate.
 //!
-//! Implements `encoding/json` ([`json`], [`json_syntax`]), the verbs of `fmt` ([`mod@fmt`]), client-go's JSONPath ([`jsonpath`]),
-//! `text/template` ([`template`]), and the syntax of `regexp` ([`regexp`]). Never: depends on a Kubernetes object or another module of this crate. Start reading
+//! Implements `encoding/json` ([`json`], [`json_syntax`]), the verbs of `fmt` ([`mod@fmt`], [`printf`]), client-go's JSONPath ([`jsonpath`]),
+//! `text/template` ([`template`]), and the syntax of `regexp` ([`regexp`]), and
+//! `path/filepath.Match` ([`path_match`]). Never: depends on a Kubernetes object or another module of this crate. Start reading
 //! at [`jsonpath::JsonPathTemplate`].
 
 pub mod fmt;
 pub mod json;
 pub mod json_syntax;
 pub mod jsonpath;
+pub mod path_match;
+pub mod printf;
 pub mod regexp;
 pub mod template;

@@ -56,6 +56,15 @@ pub fn create_watcher(
     notify::recommended_watcher(handle).ok()
 }
 
+/// A folder to watch.
+#[derive(Clone)]
+pub struct WatchedFolder {
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether the folders below it are watched, too.
+    pub recursive: bool,
+}
+
 /// Folders that are watched until this is dropped.
 pub struct DebouncedWatch {
     changes: Receiver<()>,
@@ -64,19 +73,16 @@ pub struct DebouncedWatch {
 }
 
 impl DebouncedWatch {
-    /// Starts watching the files in folders that `concerns` is true for; with `recursive`, also in the folders below them.
-    pub fn watch(
-        folders: &[PathBuf],
-        recursive: bool,
-        concerns: impl Fn(&Path) -> bool + Send + 'static,
-    ) -> DebouncedWatch {
+    /// Starts watching the files in folders that `concerns` is true for.
+    pub fn watch(folders: &[WatchedFolder], concerns: impl Fn(&Path) -> bool + Send + 'static) -> DebouncedWatch {
         let (sender, changes) = channel();
         let watcher = create_watcher(concerns, move || {
             let _ = sender.send(());
         });
-        let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        let mode = |recursive| if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         let watcher = watcher.and_then(|mut watcher| {
-            folders.iter().try_for_each(|folder| watcher.watch(folder, mode)).ok().map(|()| watcher)
+            let mut watch = |folder: &WatchedFolder| watcher.watch(&folder.path, mode(folder.recursive));
+            folders.iter().try_for_each(&mut watch).ok().map(|()| watcher)
         });
         DebouncedWatch { changes, watcher }
     }
@@ -101,7 +107,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let below = home.path().join("below");
         std::fs::create_dir(&below).unwrap();
-        let watch = DebouncedWatch::watch(&[home.path().to_owned()], true, |_| true);
+        let watch = DebouncedWatch::watch(&[WatchedFolder { path: home.path().to_owned(), recursive: true }], |_| true);
         std::fs::write(below.join("a.yaml"), "a").unwrap();
         let start = Instant::now();
         watch.wait(Duration::from_secs(600));

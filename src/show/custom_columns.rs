@@ -64,7 +64,7 @@ fn column(spec: &str) -> Result<(String, JsonPathTemplate), String> {
 
 fn cell(path: &JsonPathTemplate, object: &Value) -> Result<String, String> {
     let found: Vec<String> = path.results(object)?.into_iter().flatten().map(|value| fmt::plain(&value)).collect();
-    Ok(if found.is_empty() { "<none>".into() } else { escape::cell(&found.join(",")) })
+    Ok(if found.is_empty() { "<none>".into() } else { escape::text(&found.join(",")) })
 }
 
 #[cfg(test)]
@@ -81,6 +81,8 @@ mod tests {
         let expected = "NAME    L              IMGS      N\nalpha   map[a:1 b:2]   x:1,y:2   <none>\nbeta    <none>         z         7\n";
         assert_eq!(columns.print(&[&alpha, &beta]).unwrap(), expected);
         assert_eq!(columns.print(&[&beta]).unwrap(), "beta   <none>   z     7\n");
+        let lines = json!({"metadata": {"name": "gamma"}, "spec": {"containers": [{"image": "one\ntwo\u{1b}[31m"}]}});
+        assert_eq!(columns.print(&[&lines]).unwrap(), "gamma       <none>   one\ntwo^[[31m   <none>\n");
         let mut columns = UserColumns::parse_file("N   I\nmetadata.name spec.containers[0].image\n", true).unwrap();
         assert_eq!(columns.print(&[&alpha]).unwrap(), "alpha   x:1\n");
     }

@@ -6,7 +6,7 @@
 use super::custom_columns::UserColumns;
 use super::kyaml::to_kyaml;
 use crate::go::fmt;
-use crate::go::json::to_json_pretty;
+use crate::go::json::{to_json, to_json_pretty};
 use crate::go::jsonpath::{JsonPathTemplate, MissingKeys};
 use crate::go::template::GoTemplate;
 use crate::object::Object;
@@ -78,6 +78,9 @@ impl OutputFormat {
         let (name, argument) = output.split_once('=').unwrap_or((output, ""));
         let template = if argument.is_empty() { flags.template.unwrap_or_default() } else { argument };
         let mut file = |path: &str| read(path).map_err(|error| format!("error reading --template {path}, {error}"));
+        // As in kubectl, the case of these names alone does not matter.
+        let lower = name.to_ascii_lowercase();
+        let name = if ["json", "yaml", "kyaml", "name"].contains(&lower.as_str()) { &lower } else { name };
         match (name, flags.tables) {
             ("", _) => Ok(OutputFormat::Table { wide: false }),
             ("wide", true) => Ok(OutputFormat::Table { wide: true }),
@@ -193,7 +196,9 @@ impl ObjectPrinter {
     /// Formats a watch event: `--output-watch-events`.
     pub fn event(&mut self, event: &str, object: &Value) -> Result<String, String> {
         match &self.format {
-            OutputFormat::Json | OutputFormat::Yaml | OutputFormat::Kyaml => {
+            // kubectl writes such an event into one line, so that programs can read lines.
+            OutputFormat::Json => Ok(format!("{{\"type\":{event:?},\"object\":{}}}\n", to_json(object))),
+            OutputFormat::Yaml | OutputFormat::Kyaml => {
                 // kubectl does not remove managedFields from these.
                 let managed_fields = std::mem::replace(&mut self.managed_fields, true);
                 let text = self.value(&json!({"type": event, "object": object}));

@@ -21,7 +21,7 @@ impl SortBy {
     }
 
     /// Sorts the objects; those without the field come first. Fails if no object has the field. As
-    /// in kubectl, a table is then shown unsorted, and the other formats show the error.
+    /// in kubectl, a table then leaves the objects out, and the other formats show the error.
     pub fn sort(&self, objects: &mut [Object]) -> Result<(), String> {
         let keys: Result<Vec<Option<Value>>, String> = objects.iter().map(|object| self.key(object)).collect();
         let keys = keys?;

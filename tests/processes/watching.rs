@@ -188,3 +188,21 @@ fn apply_watch_follows_its_manifests() {
     let said = cluster.run(&["apply", "-f", "-", "--watch"], "");
     assert!(said.err.contains("standard input and addresses cannot be watched"), "{}", said.err);
 }
+
+#[test]
+fn apply_watch_follows_a_link_that_is_replaced() {
+    let (cluster, folder) = (Cluster::new(), tempfile::tempdir().expect("folder"));
+    for (name, value) in [("first", "one"), ("second", "two")] {
+        let text = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {{k: {value}}}}}");
+        std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        std::fs::write(folder.path().join(name).join("a.yaml"), text).expect("written");
+    }
+    let (current, next) = (folder.path().join("current"), folder.path().join("next"));
+    std::os::unix::fs::symlink("first", &current).expect("a link");
+    let at = current.display().to_string();
+    let follower = cluster.background(&["apply", "-f", &at, "--watch", "--interval", "0s"]);
+    follower.until_says("configmap/a created");
+    std::os::unix::fs::symlink("second", &next).expect("a link");
+    std::fs::rename(next, current).expect("renamed");
+    cluster.until_reads("configmap/a", "{.data.k}", "two");
+}

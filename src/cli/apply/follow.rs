@@ -6,9 +6,9 @@ use super::{ApplyCaller, Args, apply_once, prune};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
 use crate::object::{Object, time};
-use crate::runtime::debounced_watch::DebouncedWatch;
+use crate::runtime::debounced_watch::{DebouncedWatch, WatchedFolder};
 use jiff::SignedDuration;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Flags of following.
@@ -27,6 +27,9 @@ pub struct FollowFlags {
 /// A hundred years, for an interval of zero.
 const NEVER: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
+/// Maximum number of links to a path, as in the kernel.
+const MAX_LINKS: usize = 40;
+
 /// Applies the manifests again and again, until it is interrupted.
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.check(context)?;
@@ -42,7 +45,7 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
 
 /// Manifests that are followed, and the objects that they had last.
 pub struct Following {
-    folders: Vec<PathBuf>,
+    folders: Vec<WatchedFolder>,
     last_applied: Option<Vec<Object>>,
     last_failure: String,
 }
@@ -60,10 +63,15 @@ impl Following {
             self.folders = folders;
         }
         let is_kustomization = !args.files.kustomize.is_empty();
+        let links: Vec<PathBuf> = named_paths(args).flat_map(find_links).collect();
+        let name = |path: &Path| path.file_name().map(OsStr::to_owned);
         let named: Vec<OsString> =
-            args.files.filenames.iter().filter_map(|name| Some(Path::new(name).file_name()?.to_owned())).collect();
+            named_paths(args).filter_map(name).chain(links.iter().filter_map(|link| name(link))).collect();
         let concerns = move |path: &Path| is_kustomization || may_be_manifest(path, &named);
-        DebouncedWatch::watch(&self.folders, args.files.recursive, concerns)
+        let of_links =
+            links.iter().filter_map(|link| Some(WatchedFolder { path: link.parent()?.to_owned(), recursive: false }));
+        let folders: Vec<WatchedFolder> = self.folders.iter().cloned().chain(of_links).collect();
+        DebouncedWatch::watch(&folders, concerns)
     }
 
     /// Applies the manifests. A refused manifest is printed once and is not an error; only an unusable state is one.
@@ -119,12 +127,35 @@ fn prune_removed(args: &Args, context: &mut CommandContext, before: &[Object], n
     Ok(())
 }
 
-/// Returns the folders to watch for changes of the manifests.
-fn watched_folders(args: &Args) -> CliResult<Vec<PathBuf>> {
-    if args.files.kustomize.is_empty() {
-        return args.files.filenames.iter().map(|name| folder(name)).collect();
+/// Returns the paths of the flags.
+fn named_paths(args: &Args) -> impl Iterator<Item = &Path> {
+    let names = args.files.filenames.iter().chain(Some(&args.files.kustomize).filter(|name| !name.is_empty()));
+    names.map(Path::new)
+}
+
+/// Returns the links that lead to a path. A checkout may be replaced as a whole, by another link of the same name.
+fn find_links(path: &Path) -> Vec<PathBuf> {
+    let mut links: Vec<PathBuf> = Vec::new();
+    let mut paths = vec![std::path::absolute(path).unwrap_or_else(|_| path.to_owned())];
+    while let Some(path) = paths.pop() {
+        for part in path.ancestors() {
+            let Ok(target) = part.read_link() else { continue };
+            if links.len() < MAX_LINKS && !links.iter().any(|link| link == part) {
+                links.push(part.to_owned());
+                paths.push(part.parent().unwrap_or(Path::new("/")).join(target));
+            }
+        }
     }
-    let folders = kustomize::folders(&args.files.kustomize);
+    links
+}
+
+/// Returns the folders to watch for changes of the manifests.
+fn watched_folders(args: &Args) -> CliResult<Vec<WatchedFolder>> {
+    let watched = |path| WatchedFolder { path, recursive: args.files.recursive };
+    if args.files.kustomize.is_empty() {
+        return args.files.filenames.iter().map(|name| folder(name).map(watched)).collect();
+    }
+    let folders: Vec<WatchedFolder> = kustomize::folders(&args.files.kustomize).into_iter().map(watched).collect();
     // Missing parts of a kustomization may appear later; a missing kustomization is an error.
     match Path::new(&args.files.kustomize).is_dir() && !folders.is_empty() {
         true => Ok(folders),
@@ -167,6 +198,22 @@ fn print_once(context: &mut CommandContext, failure: &Failure, last_failure: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_to_a_path_are_found_over_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().canonicalize().unwrap();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, at.join(name)).unwrap();
+        std::fs::create_dir_all(at.join("r1/below")).unwrap();
+        link("r1", "current");
+        link("current/below", "app");
+        link("loop", "loop");
+        let found = |name: &str| find_links(&at.join(name));
+        assert_eq!(found("app/web.yaml"), [at.join("app"), at.join("current")]);
+        assert_eq!(found("current"), [at.join("current")]);
+        assert_eq!(found("loop"), [at.join("loop")]);
+        assert!(found("r1/below").is_empty());
+    }
 
     #[test]
     fn logs_and_data_beside_manifests_are_no_manifests() {

@@ -126,7 +126,7 @@ fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             context.print_notice(&format!("hint: {missing}"));
             continue;
         };
-        let print = PrintFlags { output: Some(args.output.clone()), ..PrintFlags::default() };
+        let print = PrintFlags::default().with_output(Some(args.output.clone()));
         let mut text = match print.printer()? {
             Some(mut printer) => printer.object(&remembered)?,
             None => String::new(),
@@ -175,8 +175,7 @@ fn edit(args: &EditLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             }
         };
         let line = format!("{} edited{}", context.name_of(kind, &changed), dry_run.suffix());
-        let lines =
-            PrintFlags { output: args.print.output.clone().filter(|format| format == "name"), ..args.print.clone() };
+        let lines = args.print.with_output(args.print.output.clone().filter(|format| format == "name"));
         lines.result(context, &changed, &line)?;
     }
     Ok(())

@@ -6,6 +6,7 @@ use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::dry_run::DryRun;
+use crate::cli::flags::LabelFlag;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::last_applied::LAST_APPLIED;
@@ -24,10 +25,9 @@ pub struct PruneFlags {
     /// Select all resources in the namespace of the specified resource types.
     #[arg(long)]
     all: bool,
-    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
-    /// (value3)). Matching objects must satisfy all of the specified label constraints.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    /// Selects manifests and pruned objects.
+    #[command(flatten)]
+    pub labels: LabelFlag,
 }
 
 /// Kinds that are pruned without `--prune-allowlist`. kubectl: `GetRESTMappings`.
@@ -53,22 +53,16 @@ const DEFAULT: [&str; 16] = [
 impl PruneFlags {
     /// Requires `--all` or a selector for `--prune`, and not both.
     pub fn check(&self, kinds: &KindRegistry) -> CliResult {
-        if self.prune && !self.all && self.selector.is_none() {
+        if self.prune && !self.all && self.labels.text().is_none() {
             return Err(Failure::plain(
                 "all resources selected for prune without explicitly passing --all. To prune all resources, pass the --all \
                  flag. If you did not mean to prune all resources, specify a label selector",
             ));
         }
-        if self.all && self.selector.is_some() {
+        if self.all && self.labels.text().is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
         }
         self.kinds(kinds).map(drop)
-    }
-
-    /// The label selector for manifests and pruned objects.
-    pub fn labels(&self) -> CliResult<Option<Selector>> {
-        let parsed = self.selector.as_deref().map(Selector::parse).transpose();
-        parsed.map_err(|error| Failure::plain(error.to_string()))
     }
 
     fn kinds(&self, known: &KindRegistry) -> CliResult<Vec<&'static Kind>> {
@@ -101,7 +95,7 @@ fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
 pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_run: DryRun) -> CliResult {
     let kept = |object: &Object| Some(key_of(context.kinds().by_kind(object.api_version(), object.kind())?, object));
     let kept: Vec<Key> = applied.iter().filter_map(kept).collect();
-    let pruned = find_pruned(context, &kept, (&args.pruning.prune_allowlist, args.pruning.labels()?))?;
+    let pruned = find_pruned(context, &kept, (&args.pruning.prune_allowlist, args.pruning.labels.parse()?))?;
     pruned.iter().try_for_each(|(kind, object)| remove(args, context, kind, object, dry_run))
 }
 

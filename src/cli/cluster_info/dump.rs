@@ -109,15 +109,22 @@ fn dump_logs(context: &mut CommandContext, folder: Option<&Path>, namespace: &st
         let lists = ["initContainers", "containers"].iter().flat_map(|list| pod["spec"][*list].as_array());
         for container in lists.flatten().filter_map(|container| container["name"].as_str()) {
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}");
-            // A container that has not started yet has no log.
-            let log = rest::read(context, &path, "").unwrap_or_default();
-            let log = String::from_utf8_lossy(&log);
+            let log = log_text(rest::read(context, &path, ""))?;
             let about = format!("logs for container {container} of pod {namespace}/{name}");
             text += &format!("==== START {about} ====\n{log}==== END {about} ====\n");
         }
         write(context, folder.map(|folder| folder.join(name)).as_deref(), "logs.txt", &text)?;
     }
     Ok(())
+}
+
+/// Returns a log. As in kubectl, the text of a refusal takes its place.
+fn log_text(read: CliResult<Vec<u8>>) -> CliResult<String> {
+    match read {
+        Ok(log) => Ok(String::from_utf8_lossy(&log).into_owned()),
+        Err(failure @ Failure::Api { .. }) => Ok(format!("Request log error: {failure}\n")),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Writes a file, or prints the text when no folder was asked for.
@@ -127,4 +134,21 @@ fn write(context: &mut CommandContext, folder: Option<&Path>, file: &str, text: 
     written.map_err(|error| {
         Failure::plain(format!("cannot write {}: {}", folder.join(file).display(), io_error_text(error)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Reason, Status};
+
+    #[test]
+    fn refusal_takes_the_place_of_the_log() {
+        assert_eq!(log_text(Ok(b"one\n".to_vec())).unwrap(), "one\n");
+        let refused = || Failure::from(Status::new(Reason::BadRequest, "it is gone"));
+        assert_eq!(
+            log_text(Err(refused())).unwrap(),
+            "Request log error: Error from server (BadRequest): it is gone\n"
+        );
+        assert!(log_text(Err(Failure::BrokenPipe)).is_err());
+    }
 }

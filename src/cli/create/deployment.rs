@@ -25,7 +25,7 @@ pub struct Args {
     #[command(flatten)]
     generate: GeneratorFlags,
     /// Image names to run. A deployment can have multiple images set for multi-container pod.
-    #[arg(long, required = true, value_name = "IMAGE")]
+    #[arg(long, required = true, value_delimiter = ',', value_name = "IMAGE")]
     image: Vec<String>,
     /// The containerPort that this deployment exposes.
     #[arg(long, default_value_t = -1, value_name = "PORT", allow_negative_numbers = true)]

@@ -6,11 +6,11 @@ use crate::apiserver::create::create;
 use crate::cli::dry_run::DryRun;
 use crate::cli::edit::edit_text;
 use crate::cli::files::{self, FileFlags, Manifest};
-use crate::cli::flags::{LineEndingsFlag, MakeFlags};
+use crate::cli::flags::{LabelFlag, LineEndingsFlag, MakeFlags};
 use crate::cli::raw_request::RawFlag;
 use crate::cli::{CliResult, CommandContext, Failure, control_plane, targets};
 use crate::kinds::Kind;
-use crate::object::{Object, Selector, yaml};
+use crate::object::{Object, yaml};
 
 /// Flags of `create -f`.
 #[derive(clap::Args)]
@@ -26,10 +26,8 @@ pub struct FromFiles {
     edit: bool,
     #[command(flatten)]
     line_endings: LineEndingsFlag,
-    /// Selector (label query) to filter on, supports '=', '==', '!=', 'in', 'notin'.(e.g. -l key1=value1,key2=value2,key3 in
-    /// (value3)). Matching objects must satisfy all of the specified label constraints.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlag,
 }
 
 /// Runs the verb.
@@ -92,14 +90,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
 /// Reads the manifests that the selector matches, and failures to read others.
 fn read_selected(args: &FromFiles, context: &mut CommandContext) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     args.line_endings.check()?;
-    let labels = args.selector.as_deref().map(Selector::parse).transpose();
-    let labels = labels.map_err(|error| Failure::plain(error.to_string()))?;
-    let (mut manifests, failures) = files::read_for(context.kinds(), &args.files, "create")?;
-    manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
-    if manifests.is_empty() && failures.is_empty() {
-        return Err(Failure::plain("no objects passed to create"));
-    }
-    Ok((manifests, failures))
+    files::read_selected_for(context.kinds(), (&args.files, &args.labels), "create")
 }
 
 /// Has the user edit the objects before they are created; false when the user changes nothing.

@@ -1,8 +1,9 @@
 //! `kloop create poddisruptionbudget`.
 
 use super::generate::GeneratorFlags;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
-use serde_json::{Map, Value, json};
+use crate::cli::{CliResult, CommandContext, Failure};
+use crate::object::Selector;
+use serde_json::{Value, json};
 
 /// Create a pod disruption budget with the specified name.
 #[derive(clap::Args)]
@@ -26,7 +27,7 @@ pub struct Args {
     /// The minimum number or percentage of available pods this budget requires.
     #[arg(long, default_value = "", value_name = "N")]
     min_available: String,
-    /// A label selector to use for this budget. Only equality-based selector requirements are supported.
+    /// A label selector to use for this budget, such as 'app=web' or 'tier in (a, b)'.
     #[arg(long, default_value = "", value_name = "SELECTOR")]
     selector: String,
 }
@@ -44,15 +45,12 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         ("", max) => ("maxUnavailable", amount(max)),
         _ => return Err(Failure::plain("min-available and max-unavailable cannot be both specified")),
     };
-    let words: Vec<String> = args.selector.split(',').map(str::to_owned).collect();
-    let labels: Map<String, Value> = key_changes::parse(&words, "selector", false)?
-        .set
-        .into_iter()
-        .map(|(key, value)| (key, value.into()))
-        .collect();
+    let unparsed = |why| Failure::plain(format!("couldn't parse the selector string {:?}: {why}", args.selector));
+    let selector = Selector::parse(&args.selector).map_err(unparsed)?;
+    let selector = selector.to_label_selector().map_err(|why| Failure::plain(why.to_string()))?;
     let body = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
-        "spec": {field: value, "selector": {"matchLabels": labels}},
+        "spec": {field: value, "selector": selector},
         "status": {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
     });
     args.generate.create(context, body, Some("poddisruptionbudgets"))

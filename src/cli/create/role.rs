@@ -61,7 +61,13 @@ const RBAC_ROLES: [(&str, &str); 2] =
     [("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "clusterroles")];
 
 /// Runs the verb, for `Role` or `ClusterRole`.
-pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
+pub fn run(mut args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
+    // As in kubectl, an empty value is an empty list.
+    for list in [&mut args.verb, &mut args.resource, &mut args.non_resource_url, &mut args.aggregation_rule] {
+        if *list == [""] {
+            list.clear();
+        }
+    }
     let name = args.generate.name(&format!("create {}", kind.to_lowercase()))?;
     let mut body = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
     if kind == "ClusterRole" && !args.aggregation_rule.is_empty() {

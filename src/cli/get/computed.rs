@@ -42,7 +42,7 @@ pub fn run(target: &ComputedTarget, args: &Args, format: OutputFormat, context: 
         )));
     }
     let path = target.kind.path(&target.name, (!args.all_namespaces).then(|| context.namespace()));
-    let selector = args.which.select.selector.as_deref().unwrap_or_default();
+    let selector = args.which.select.labels.text().unwrap_or_default();
     let query: String = percent_encoding::utf8_percent_encode(selector, percent_encoding::NON_ALPHANUMERIC).collect();
     let path = if query.is_empty() { path } else { format!("{path}?labelSelector={query}") };
     let OutputFormat::Table { .. } = format else {

@@ -34,6 +34,9 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
     }
     let namespace = context.namespace().to_owned();
     let namespace = Some(namespace.as_str()).filter(|_| kind.namespaced && !args.all_namespaces);
+    if args.sort_by.is_some() {
+        context.print_notice("warning: --watch requested, --sort-by will be ignored for watch events received");
+    }
     let mut show = WatchPrinter::new(args, format, kind);
     if context.client().is_some() {
         let watched = WatchedObjects { kind, namespace: namespace.map(str::to_owned), selection };

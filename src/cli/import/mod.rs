@@ -47,7 +47,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let folder = std::path::absolute(folder)?;
     let bytes = input::read(&args.file).map_err(|error| refused(io_error_text(error)))?;
     let text = yaml::decode_bytes(&bytes).map_err(|error| refused(error.to_string()))?;
-    let variables = read_variables(&folder);
+    let variables = read_variables(&folder)?;
     let documents = yaml::documents(&text).map_err(|error| refused(error.to_string()))?;
     let [document] = &documents[..] else {
         return Err(refused(format!("expected one document, found {}", documents.len())));
@@ -72,14 +72,20 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Returns the variables of the file .env; those of the environment replace them.
-fn read_variables(folder: &Path) -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(folder.join(".env")).unwrap_or_default();
+/// Returns the variables of the file .env, if there is one; those of the environment replace them.
+fn read_variables(folder: &Path) -> CliResult<BTreeMap<String, String>> {
+    let path = folder.join(".env");
+    let text = match input::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| {
+            Failure::plain(format!("cannot read {}: {error}", path.display(), error = io_error_text(error)))
+        })?,
+    };
     let mut variables: BTreeMap<String, String> = substitute::parse_env_file(&text).into_iter().collect();
     variables.extend(
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
     );
-    variables
+    Ok(variables)
 }
 
 fn write(args: &Args, context: &mut CommandContext, files: &BTreeMap<String, Vec<Object>>) -> CliResult {
@@ -104,4 +110,20 @@ fn write(args: &Args, context: &mut CommandContext, files: &BTreeMap<String, Vec
         context.print_line(&format!("{} written", path.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_env_file_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_variables(folder.path()).is_ok(), "a missing file has no variables");
+        std::fs::write(folder.path().join(".env"), "KLOOP_TEST_A=1").unwrap();
+        assert_eq!(read_variables(folder.path()).unwrap()["KLOOP_TEST_A"], "1");
+        std::fs::write(folder.path().join(".env"), b"A=\xff").unwrap();
+        let error = read_variables(folder.path()).unwrap_err().to_string();
+        assert!(error.starts_with("error: cannot read ") && error.ends_with(".env: it is not UTF-8"), "{error}");
+    }
 }

@@ -210,17 +210,17 @@ pub fn copy_log(
     match place {
         LogPlace::Files(source) => {
             for piece in log::open(source, pod, container, options)?.into_iter().flatten() {
-                writer.write(&piece?)?;
+                writer.write(&piece?).map_err(Failure::writing)?;
             }
         }
         LogPlace::Server(client) => {
             let problem = |error| Failure::from(refusal(client, error));
             for piece in client.open_body(&log_path(pod, container, options)).map_err(problem)? {
-                writer.write(&piece.map_err(problem)?)?;
+                writer.write(&piece.map_err(problem)?).map_err(Failure::writing)?;
             }
         }
     }
-    Ok(writer.finish()?)
+    writer.finish().map_err(Failure::writing)
 }
 
 #[cfg(test)]

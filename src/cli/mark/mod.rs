@@ -68,8 +68,7 @@ fn run(flags: &MarkFlags, context: &mut CommandContext, mark: &MarkKind) -> CliR
         return Err(Failure::plain(format!("at least one {} update is required", mark.noun)));
     }
     let dry_run = flags.change.dry_run(context)?;
-    let scope =
-        Scope { local: flags.local, all_namespaces: flags.all_namespaces, ..flags.scope.with_arguments(&resources) };
+    let scope = Scope { all_namespaces: flags.all_namespaces, ..flags.scope.with_local(&resources, flags.local) };
     let (found, mut failures) = targets::find(context, &scope)?;
     if flags.resource_version.is_some() && found.len() > 1 {
         return Err(Failure::plain("--resource-version may only be used with a single resource"));

@@ -1,7 +1,7 @@
 //! `kloop cordon` and `uncordon`: set whether a node accepts new pods.
 
 use super::{cordon_one, find};
-use crate::cli::flags::WriteFlags;
+use crate::cli::flags::{LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Mark node as unschedulable.
@@ -35,9 +35,8 @@ struct NodeFlags {
     /// NODE.
     #[arg(value_name = "NODE")]
     names: Vec<String>,
-    /// Selector (label query) to filter on.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlag,
     #[command(flatten)]
     write: WriteFlags,
 }
@@ -55,7 +54,7 @@ pub fn uncordon(args: UncordonArgs, context: &mut CommandContext) -> CliResult {
 /// Cordons or uncordons the nodes.
 fn set_schedulable(flags: &NodeFlags, context: &mut CommandContext, verb: &str) -> CliResult {
     let dry_run = flags.write.dry_run(context)?;
-    let (found, mut failures) = find(context, verb, &flags.names, flags.selector.as_deref())?;
+    let (found, mut failures) = find(context, verb, &flags.names, &flags.labels)?;
     for target in &found {
         failures.extend(cordon_one(context, target, verb == "cordon", dry_run).err());
     }

@@ -7,7 +7,7 @@ use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
 use crate::cli::deadline::Deadline;
 use crate::cli::dry_run::DryRun;
-use crate::cli::flags::{self, WriteFlags};
+use crate::cli::flags::{self, LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::selector::{FieldSelector, Selector};
@@ -36,9 +36,8 @@ pub struct Args {
     /// NODE.
     #[arg(value_name = "NODE")]
     names: Vec<String>,
-    /// Selector (label query) to filter on.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlag,
     /// Label selector to filter pods on the node.
     #[arg(long, value_name = "SELECTOR")]
     pod_selector: Option<String>,
@@ -80,7 +79,8 @@ const RETRY: Duration = Duration::from_secs(5);
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
     let timeout = flags::nonzero(args.timeout);
-    let (found, failures) = find(context, "drain", &args.names, args.selector.as_deref())?;
+    parse_pod_selector(&args)?;
+    let (found, failures) = find(context, "drain", &args.names, &args.labels)?;
     Failure::from_failures(failures)?;
     for target in &found {
         cordon_one(context, target, true, dry_run)?;
@@ -165,10 +165,16 @@ fn select_pods(args: &Args, context: &mut CommandContext, node: &str) -> CliResu
     DrainSelection::from_pods(args, context, pods)
 }
 
+/// Parses `--pod-selector`.
+fn parse_pod_selector(args: &Args) -> CliResult<Option<Selector>> {
+    let parsed = args.pod_selector.as_deref().map(Selector::parse).transpose();
+    parsed.map_err(|_| Failure::plain("--pod-selector=<pod_selector> must be a valid label selector"))
+}
+
 fn pods_of(args: &Args, context: &mut CommandContext, node: &str) -> CliResult<Vec<Object>> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::plain(error.to_string());
-    let labels = args.pod_selector.as_deref().map(Selector::parse).transpose().map_err(|error| wrong(&error))?;
-    let fields = FieldSelector::parse(&format!("spec.nodeName={node}")).map_err(|error| wrong(&error))?;
+    let labels = parse_pod_selector(args)?;
+    let fields = FieldSelector::parse(&format!("spec.nodeName={node}"));
+    let fields = fields.map_err(|error| Failure::plain(error.to_string()))?;
     let selection = ListSelection { labels, fields: Some(fields) };
     let pods = &kinds::pod::KIND;
     context.read_view(|txn| read::list(txn, pods, None, &selection))

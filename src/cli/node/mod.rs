@@ -15,11 +15,11 @@ mod token;
 
 use super::change::change;
 use super::dry_run::DryRun;
-use super::targets::Target;
+use super::flags::{LabelFlag, SelectFlags};
+use super::targets::{self, Target};
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::read;
 use crate::kinds;
-use crate::object::selector::Selector;
 use crate::object::{Key, Object};
 use clap::Subcommand;
 
@@ -76,19 +76,18 @@ fn find(
     context: &mut CommandContext,
     verb: &str,
     names: &[String],
-    selector: Option<&str>,
+    labels: &LabelFlag,
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let kind = &kinds::node::KIND;
-    match (names, selector) {
+    match (names, labels.text()) {
         ([], None) => {
             return Err(Failure::Usage(verb.into(), format!("USAGE: {verb} NODE [flags]")));
         }
         ([_, ..], Some(_)) => {
             return Err(Failure::plain("error: cannot specify both a node name and a --selector option"));
         }
-        ([], Some(selector)) => {
-            let labels = Selector::parse(selector).map_err(|error| Failure::plain(error.to_string()))?;
-            let selection = ListSelection { labels: Some(labels), fields: None };
+        ([], Some(_)) => {
+            let selection = targets::list_selection(&SelectFlags::from_labels(labels), kind)?;
             let nodes = context.read_view(|txn| read::list(txn, kind, None, &selection))?;
             return Ok((nodes.into_iter().map(|object| Target { kind, object }).collect(), Vec::new()));
         }

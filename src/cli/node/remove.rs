@@ -3,7 +3,7 @@
 use super::find;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::names::key_of;
-use crate::cli::flags::WriteFlags;
+use crate::cli::flags::{LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Remove a node from the cluster. Its pods are deleted by garbage collection; drain the node first
@@ -28,7 +28,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = find(context, "node remove", &args.names, None)?;
+    let (found, mut failures) = find(context, "node remove", &args.names, &LabelFlag::default())?;
     for target in &found {
         let key = key_of(target.kind, &target.object);
         let is_dry = dry_run != Default::default();

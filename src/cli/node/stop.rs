@@ -3,7 +3,7 @@
 use super::find;
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::change::change;
-use crate::cli::flags::WriteFlags;
+use crate::cli::flags::{LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::selector::FieldSelector;
@@ -49,7 +49,7 @@ pub struct StartArgs {
 /// Runs `stop`.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = find(context, "node stop", &args.names, None)?;
+    let (found, mut failures) = find(context, "node stop", &args.names, &LabelFlag::default())?;
     for target in &found {
         let since = time::rfc3339(context.now());
         let mut already = false;
@@ -77,7 +77,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 /// Runs `start`.
 pub fn start(args: StartArgs, context: &mut CommandContext) -> CliResult {
     let dry_run = args.write.dry_run(context)?;
-    let (found, mut failures) = find(context, "node start", &args.names, None)?;
+    let (found, mut failures) = find(context, "node start", &args.names, &LabelFlag::default())?;
     for target in &found {
         let mut was_stopped = false;
         let started = change(context, target, dry_run, |node| {

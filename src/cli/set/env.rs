@@ -2,9 +2,10 @@
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers, containers_mut, pod_spec, pod_spec_path};
 use crate::apiserver::read;
+use crate::cli::data_sources::check_variable;
 use crate::cli::key_changes::{self, KeyChanges};
 use crate::cli::targets::{self, Target, Targets};
-use crate::cli::{CliResult, CommandContext, Failure};
+use crate::cli::{CliResult, CommandContext, Failure, input};
 use crate::kinds;
 use crate::kinds::image::pattern::glob;
 use crate::object::{Key, Object};
@@ -68,9 +69,13 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let (resources, mut changes) = key_changes::divide(&args.words, "environment")?;
-    changes.extend(args.env.iter().cloned());
-    let KeyChanges { set, remove } = key_changes::parse(&changes, "environment", true)?;
+    // "-" stands for the lines of standard input.
+    let is_stdin = |word: &String| word == "-";
+    let words: Vec<String> = args.words.iter().filter(|word| !is_stdin(word)).cloned().collect();
+    let (resources, mut changes) = key_changes::divide(&words, "environment")?;
+    changes.extend(args.env.iter().filter(|word| !is_stdin(word)).cloned());
+    let KeyChanges { mut set, remove } = key_changes::parse(&changes, "environment", true)?;
+    set.iter().try_for_each(|(key, _)| check_variable(key))?;
     if let Some((key, _)) = set.iter().find(|(key, _)| remove.contains(key)) {
         let text = format!("can not both modify and remove an environment variable in the same command: {key}");
         return Err(Failure::plain(text));
@@ -78,17 +83,18 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.list {
         return list(&args, context, &resources);
     }
-    if set.is_empty() && remove.is_empty() && args.from.is_none() {
-        return Err(Failure::plain("at least one environment variable must be provided"));
+    if args.words.iter().chain(&args.env).any(is_stdin) {
+        set.splice(..0, read_stdin()?);
     }
     let mut variables: Vec<Value> = set.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     if let Some(from) = &args.from {
         variables.extend(references(&args, context, from)?);
     }
-    let words = SetVerbText { updated: "env", patched: "env update to pod template:" };
+    let words = SetVerbText { updated: "env", patched: "env update to pod template:", prints_unchanged: false };
     let (pattern, overwrite) = (args.containers.clone(), args.overwrite);
     let is_local = args.setting.local;
-    args.setting.update(context, &resources, words, |_, target| {
+    args.setting.update(context, &resources, words, |context, target| {
+        warn_of_pattern(&args, context, target)?;
         let (kind, variables, remove, pattern) = (target.kind, variables.clone(), remove.clone(), pattern.clone());
         let edit: ObjectEdit = Box::new(move |object| {
             for container in containers_mut(pod_spec(kind, object, is_local)?, |name| glob(&pattern, name)) {
@@ -98,6 +104,25 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         });
         Ok(edit)
     })
+}
+
+/// Reads `KEY=VALUE` lines from standard input. Skips comments and other lines, as kubectl does.
+fn read_stdin() -> CliResult<Vec<(String, String)>> {
+    let bytes = input::bounded(std::io::stdin().lock(), input::MAX_BYTES)?;
+    let lines = String::from_utf8_lossy(&bytes);
+    let pairs = lines.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+/// Warns where no container of an object has a name that `--containers` names.
+fn warn_of_pattern(args: &Args, context: &mut CommandContext, target: &Target) -> CliResult {
+    let mut object = target.object.clone();
+    let spec = pod_spec(target.kind, &mut object, args.setting.local)?;
+    if containers(spec).all(|container| !glob(&args.containers, container["name"].as_str().unwrap_or_default())) {
+        let (kind, name, pattern) = (target.kind.kind, target.object.name(), &args.containers);
+        context.print_notice(&format!("Warning: {kind}/{name} does not have any containers matching {pattern:?}"));
+    }
+    Ok(())
 }
 
 /// Returns variables that refer to the keys of a ConfigMap or a Secret.
@@ -155,8 +180,7 @@ fn change(container: &mut Map<String, Value>, new: &[Value], remove: &[String], 
 fn list(args: &Args, context: &mut CommandContext, resources: &[String]) -> CliResult {
     let (found, failures) = targets::find(context, &args.setting.scope(resources))?;
     for target in &found {
-        let mut object = target.object.clone();
-        pod_spec(target.kind, &mut object, args.setting.local)?;
+        warn_of_pattern(args, context, target)?;
         let Some(spec) = pod_spec_path(target.kind).and_then(|path| target.object.value_at(path)) else { continue };
         for container in
             containers(spec).filter(|container| glob(&args.containers, container["name"].as_str().unwrap_or("")))

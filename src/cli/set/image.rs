@@ -46,7 +46,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "all containers are already specified by *, but saw more than one container_name=container_image pairs";
         return Err(Failure::plain(text));
     }
-    let words = SetVerbText { updated: "image", patched: "image update to pod template:" };
+    let words = SetVerbText { updated: "image", patched: "image update to pod template:", prints_unchanged: false };
     let is_local = args.setting.local;
     args.setting.update(context, &resources, words, |_, target| {
         let (kind, images) = (target.kind, images.clone());

@@ -68,7 +68,7 @@ struct SetFlags {
 impl SetFlags {
     /// Refuses flags that exclude each other, and a command without resources.
     fn check(&self, resources: &[String], dry_run: DryRun) -> CliResult {
-        if self.scope.all && self.scope.select.selector.is_some() {
+        if self.scope.all && self.scope.select.labels.text().is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
         }
         if resources.is_empty() && self.scope.files.is_empty() {
@@ -83,10 +83,10 @@ impl SetFlags {
     }
 
     fn scope<'a>(&'a self, resources: &'a [String]) -> Scope<'a> {
-        Scope { local: self.local, typed: true, ..self.scope.with_arguments(resources) }
+        Scope { typed: true, ..self.scope.with_local(resources, self.local) }
     }
 
-    /// Changes each object and prints `<name> <what> updated` for those that changed. `edit` may
+    /// Changes each object and prints `<name> <what> updated`, for most verbs only for those that changed. `edit` may
     /// fail. `what` is also part of the error of a refused write.
     fn update(
         &self,
@@ -116,7 +116,7 @@ impl SetFlags {
             Failure::Api { status, .. } => Failure::plain(format!("failed to patch {} {status}", what.patched)),
             other => other,
         })?;
-        if !reply.changed {
+        if !reply.changed && !what.prints_unchanged {
             return Ok(());
         }
         let line =
@@ -138,6 +138,8 @@ struct SetVerbText {
     updated: &'static str,
     /// `failed to patch <image update to pod template>`.
     patched: &'static str,
+    /// Whether an object that stays the same is printed, too: kubectl compares the objects for some verbs only.
+    prints_unchanged: bool,
 }
 
 /// Returns the path of a kind's pod spec.

@@ -42,7 +42,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(text));
     }
     let wanted = [("limits", amounts(&args.limits)?), ("requests", amounts(&args.requests)?)];
-    let words = SetVerbText { updated: "resource requirements", patched: "resources update to pod template" };
+    let words = SetVerbText {
+        updated: "resource requirements",
+        patched: "resources update to pod template",
+        prints_unchanged: false,
+    };
     let only = args.containers.clone();
     let is_local = args.setting.local;
     args.setting.update(context, &args.words, words, |_, target| {

@@ -32,7 +32,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("one selector is required, such as 'app=web,tier=front'"));
     };
     let pairs = pairs(selector)?;
-    let words = SetVerbText { updated: "selector", patched: "selector" };
+    let words = SetVerbText { updated: "selector", patched: "selector", prints_unchanged: true };
     args.setting.update(context, resources, words, |_, target| {
         let (kind, pairs, wanted) = (target.kind, pairs.clone(), args.resource_version.clone());
         let edit: ObjectEdit = Box::new(move |object| {

@@ -23,7 +23,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let Some((account, resources)) = args.words.split_last() else {
         return Err(Failure::plain("serviceaccount is required"));
     };
-    let words = SetVerbText { updated: "serviceaccount", patched: "ServiceAccountName" };
+    let words = SetVerbText { updated: "serviceaccount", patched: "ServiceAccountName", prints_unchanged: true };
     let is_local = args.setting.local;
     args.setting.update(context, resources, words, |_, target| {
         let (kind, account) = (target.kind, account.clone());

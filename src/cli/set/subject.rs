@@ -62,7 +62,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if subjects.is_empty() {
         return Err(Failure::plain("you must specify at least one value of user, group or serviceaccount"));
     }
-    let words = SetVerbText { updated: "subjects", patched: "subjects" };
+    let words = SetVerbText { updated: "subjects", patched: "subjects", prints_unchanged: false };
     args.setting.update(context, &args.words, words, |_, target| {
         let (kind, subjects) = (target.kind, subjects.clone());
         let edit: ObjectEdit = Box::new(move |object| {

@@ -2,8 +2,8 @@
 //! have no usage.
 
 use super::{check_selection, order, read_named, server_metrics};
-use crate::apiserver::read::{self, ListSelection};
-use crate::cli::flags::SelectFlags;
+use crate::apiserver::read;
+use crate::cli::flags::{LabelFlag, SelectFlags};
 use crate::cli::targets;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
@@ -32,9 +32,8 @@ pub struct Args {
     /// NAME.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Selector (label query) to filter on.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    selector: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlag,
     /// If present, print output without headers.
     #[arg(long)]
     no_headers: bool,
@@ -55,7 +54,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let order = order(&args.sort_by)?;
-    check_selection(&args.names, args.selector.is_some(), "top node", "node [NAME | -l label]")?;
+    check_selection(&args.names, args.labels.text().is_some(), "top node", "node [NAME | -l label]")?;
     let requested_nodes = requested_nodes(&args, context)?;
     if requested_nodes.is_empty() {
         return Err(Failure::plain("metrics not available yet"));
@@ -99,8 +98,7 @@ fn measure(requested_nodes: &[Object], context: &mut CommandContext) -> CliResul
 fn requested_nodes(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let kind = &kinds::node::KIND;
     let Some(name) = args.names.first() else {
-        let select = SelectFlags { selector: args.selector.clone(), ..SelectFlags::default() };
-        let selection: ListSelection = targets::list_selection(&select, kind)?;
+        let selection = targets::list_selection(&SelectFlags::from_labels(&args.labels), kind)?;
         return context.read_view(|txn| read::list(txn, kind, None, &selection));
     };
     let name = name.strip_prefix("node/").or(name.strip_prefix("nodes/")).unwrap_or(name);

@@ -63,8 +63,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let order = order(&args.sort_by)?;
-    let selects = args.select.selector.is_some() || args.select.field_selector.is_some();
-    check_selection(&args.names, selects, "top pod", "pod [NAME | -l label]")?;
+    check_selection(&args.names, args.select.is_set(), "top pod", "pod [NAME | -l label]")?;
     let named = args.names.first().map(|name| name.strip_prefix("pod/").or(name.strip_prefix("pods/")).unwrap_or(name));
     let requested_pods = requested_pods(&args, named, context)?;
     let measured = match context.home()? {

@@ -108,10 +108,18 @@ mod tests {
             ("{{with .gone}}x{{else}}none{{end}}", "none"),
             ("{{range .gone}}x{{else}}empty{{end}}", "empty"),
             (r#"{{.kind | printf "%s-%s" "k" | len}} {{printf "%q %v" .kind 1.5}}"#, "6 \"List\" 1.5"),
+            (
+                r#"{{printf "%05d %.2f %x" 2 1.5 255}} {{print 1 2 "a" 3 nil}} {{println 1 "a"}}"#,
+                "00002 1.50 ff 1 2a3 <nil> 1 a\n",
+            ),
+            (
+                r#"{{html "<" .gone}} {{urlquery "a b" "c"}} {{1000000}} {{1e6}}"#,
+                "&lt;&lt;no value&gt; a+bc 1000000 1e+06",
+            ),
             ("{{- /* note */ -}} a {{- .kind -}} b", "aListb"),
             ("{{$n := 0}}{{range .items}}{{$n = .metadata.name}}{{end}}{{$n}}", "beta"),
             (r#"{{.secret | base64decode}} {{exists . "items" }}"#, "hi true"),
-            ("{{range .items}}{{.spec.n}} {{end}}", "1.234567e+06 80 "),
+            ("{{range .items}}{{.spec.n}} {{end}}", "1234567 80 "),
             ("{{(index .items 1).metadata}}", "map[name:beta]"),
             ("{{range .items}}{{if .spec.ok}}{{break}}{{end}}{{.metadata.name}}{{end}}", "alpha"),
             (
@@ -173,7 +181,7 @@ mod tests {
             (r#"{{template "a"}}"#, "executing \"output\": template \"a\" not defined"),
             (
                 r#"{{define "a"}}{{.x.y.z}}{{slice 1}}{{end}}{{template "a" .}}"#,
-                "executing \"a\": error calling slice: can't slice item of type float64",
+                "executing \"a\": error calling slice: can't slice item of type int64",
             ),
             (
                 r#"{{define "a"}}{{if 1}}{{template "a"}}{{end}}{{end}}{{template "a"}}"#,

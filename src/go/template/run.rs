@@ -3,6 +3,7 @@
 use super::{GoTemplate, Operand, Pipeline, TemplateNode, TemplatePosition};
 use crate::go::fmt;
 use crate::go::json::go_float;
+use crate::go::printf::sprintf;
 use base64::Engine;
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -266,17 +267,30 @@ fn truth(value: &Value) -> bool {
     }
 }
 
-/// Formats a value. kubectl decodes numbers as floating point, so that they print with an exponent from a million on.
+/// Formats a value for the output.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".into(),
-        Value::Number(number) => go_float(number.as_f64().unwrap_or(0.0), -4, 6),
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or(0.0), -4, 6),
         other => fmt::plain(other),
     }
 }
 
+/// Formats values like `fmt.Sprint`: with a blank between two of which neither is a string.
+fn sprint(values: &[Value], nil: &str) -> String {
+    let mut out = String::new();
+    for (place, value) in values.iter().enumerate() {
+        if place > 0 && !value.is_string() && !values[place - 1].is_string() {
+            out.push(' ');
+        }
+        out.push_str(&if value.is_null() { nil.to_owned() } else { text(value) });
+    }
+    out
+}
+
 fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
     let first = arguments.first().ok_or("wrong number of args: want at least 1 got 0");
+    let all_text = || first.map(|_| sprint(arguments, "<no value>"));
     Ok(match name {
         "and" => {
             arguments.iter().find(|value| !truth(value)).or(arguments.last()).cloned().ok_or("wrong number of args")?
@@ -289,15 +303,18 @@ fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
         "slice" => slice(first?, &arguments[1..])?,
         "index" => index(first?, &arguments[1..])?,
         "exists" => index(first?, &arguments[1..]).is_ok_and(|found| !found.is_null()).into(),
-        "print" => arguments.iter().map(text).collect::<Vec<_>>().join("").into(),
-        "println" => (arguments.iter().map(text).collect::<Vec<_>>().join(" ") + "\n").into(),
-        "printf" => printf(first?, &arguments[1..]).into(),
+        "print" => sprint(arguments, "<nil>").into(),
+        "println" => {
+            let texts = arguments.iter().map(|value| sprint(std::slice::from_ref(value), "<nil>"));
+            (texts.collect::<Vec<_>>().join(" ") + "\n").into()
+        }
+        "printf" => sprintf(first?.as_str().unwrap_or_default(), &arguments[1..]).into(),
         "base64decode" => decode(first?)?.into(),
         "html" => {
-            text(first?).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;").into()
+            all_text()?.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;").into()
         }
-        "js" => js_escape(&text(first?)).into(),
-        "urlquery" => url_query(&text(first?)).into(),
+        "js" => js_escape(&all_text()?).into(),
+        "urlquery" => url_query(&all_text()?).into(),
         "ne" => (!equal(first?, arguments.get(1).ok_or("missing argument for comparison")?)?).into(),
         "eq" => {
             let others =
@@ -324,7 +341,7 @@ fn length(value: &Value) -> Result<usize, String> {
         Value::Array(items) => Ok(items.len()),
         Value::Object(map) => Ok(map.len()),
         Value::Null => Err("len of nil pointer".into()),
-        _ => Err("len of type float64".into()),
+        other => Err(format!("len of type {}", fmt::type_name(other))),
     }
 }
 
@@ -347,7 +364,7 @@ fn slice(value: &Value, indexes: &[Value]) -> Result<Value, String> {
         Value::String(_) if indexes.len() == 3 => return Err("cannot 3-index slice a string".into()),
         Value::String(text) => text.len(),
         Value::Array(items) => items.len(),
-        other => return Err(format!("can't slice item of type {}", go_type(other))),
+        other => return Err(format!("can't slice item of type {}", fmt::type_name(other))),
     };
     let mut bounds = [0, length, length];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
@@ -368,21 +385,12 @@ fn slice_index(index: &Value, length: usize) -> Result<usize, String> {
     let number = match index {
         Value::Null => return Err("cannot index slice/array with nil".into()),
         Value::Number(number) => number.as_f64().unwrap_or(-1.0),
-        other => return Err(format!("cannot index slice/array with type {}", go_type(other))),
+        other => return Err(format!("cannot index slice/array with type {}", fmt::type_name(other))),
     };
     if number < 0.0 || number > length as f64 {
         return Err(format!("index out of range: {index}"));
     }
     Ok(number as usize)
-}
-
-/// The Go type of a value that kubectl decoded from JSON: its numbers are floats.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nil",
-        Value::Number(_) => "float64",
-        other => fmt::type_name(other),
-    }
 }
 
 fn equal(left: &Value, right: &Value) -> Result<bool, String> {
@@ -402,42 +410,6 @@ fn compare(left: &Value, right: &Value) -> Result<Ordering, String> {
         }
         _ => Err("incompatible types for comparison".into()),
     }
-}
-
-fn printf(format: &Value, arguments: &[Value]) -> String {
-    let format = format.as_str().unwrap_or_default();
-    let mut arguments = arguments.iter();
-    let mut out = String::new();
-    let mut letters = format.chars();
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            out.push(letter);
-            continue;
-        }
-        let mut width = String::new();
-        let verb = loop {
-            match letters.next() {
-                Some(digit @ ('-' | '0'..='9')) => width.push(digit),
-                other => break other,
-            }
-        };
-        let shown = match (verb, if verb == Some('%') { None } else { arguments.next() }) {
-            (Some('%'), _) => "%".into(),
-            (Some('q'), Some(value)) => fmt::quote(&text(value)),
-            (Some('d'), Some(Value::Number(number))) => (number.as_f64().unwrap_or(0.0) as i64).to_string(),
-            (Some(_), Some(value)) => text(value),
-            (Some(verb), None) => format!("%!{verb}(MISSING)"),
-            (None, _) => "%!(NOVERB)".into(),
-        };
-        // Limits the width, which a template can set.
-        let wanted = width.trim_start_matches('-').parse::<usize>().unwrap_or(0).min(1000);
-        if width.starts_with('-') {
-            out.push_str(&format!("{shown:<wanted$}"));
-        } else {
-            out.push_str(&format!("{shown:>wanted$}"));
-        }
-    }
-    out
 }
 
 fn decode(value: &Value) -> Result<String, String> {

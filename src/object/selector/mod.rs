@@ -10,7 +10,7 @@ mod parse;
 pub use field::{FieldOp, FieldSelector};
 
 use super::label;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt;
 
 /// Comparison operator of a label.
@@ -94,6 +94,43 @@ impl Selector {
             requirements.push(Requirement::from_expression(expression)?);
         }
         Ok(Selector::from_requirements(requirements))
+    }
+
+    /// Converts to a `LabelSelector` object. Fails for an operator that such an object has not.
+    pub fn to_label_selector(&self) -> Result<Value, SelectorError> {
+        let (mut labels, mut expressions) = (serde_json::Map::new(), Vec::new());
+        for Requirement { key, op, values } in &self.requirements {
+            let operator = match op {
+                SelectorOp::Equals | SelectorOp::DoubleEquals => {
+                    labels.insert(key.clone(), values.first().cloned().into());
+                    continue;
+                }
+                SelectorOp::In => "In",
+                SelectorOp::NotIn => "NotIn",
+                SelectorOp::Exists => "Exists",
+                SelectorOp::DoesNotExist => "DoesNotExist",
+                SelectorOp::NotEquals => {
+                    return Err(SelectorError("\"!=\" is not a valid label selector operator".into()));
+                }
+                SelectorOp::GreaterThan => {
+                    return Err(SelectorError("\"gt\" isn't supported in label selectors".into()));
+                }
+                SelectorOp::LessThan => return Err(SelectorError("\"lt\" isn't supported in label selectors".into())),
+            };
+            let mut expression = json!({"key": key, "operator": operator});
+            if !values.is_empty() {
+                expression["values"] = values.clone().into();
+            }
+            expressions.push(expression);
+        }
+        let mut selector = json!({});
+        if !labels.is_empty() {
+            selector["matchLabels"] = labels.into();
+        }
+        if !expressions.is_empty() {
+            selector["matchExpressions"] = expressions.into();
+        }
+        Ok(selector)
     }
 
     /// A selector that requires every pair, like the `spec.selector` of Services and ReplicationControllers.
