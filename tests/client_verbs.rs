@@ -118,6 +118,7 @@ fn verbs_act_with_the_rights_of_another_user() {
     refused("wait --for=create configmap/settings", &cannot("get resource \"configmaps\" in API group \"\""));
     refused("set image deployment/web web=acme/web:2", &of_deployments("get", "deployments"));
     refused("rollout history deployment/web", &of_deployments("get", "deployments"));
+    refused("get --raw /api/v1/namespaces/default/secrets", &cannot("list resource \"secrets\" in API group \"\""));
     refused("backup a.db", "--as is not supported by \"kloop backup\"");
     for line in ["why deployment/web", "history", "ps", "undo --dry-run"] {
         refused(line, "User \"ann\" cannot list resource \"*\" in API group \"*\" at the cluster scope");
@@ -125,6 +126,7 @@ fn verbs_act_with_the_rights_of_another_user() {
     cluster.ok("create role looks --verb=get,list --resource=configmaps,deployments,replicasets.apps,events");
     cluster.ok("create rolebinding ann-looks --role=looks --user=ann");
     assert!(cluster.ok("describe configmap settings --as=ann").contains("settings"));
+    assert!(cluster.ok("get --raw /api/v1/namespaces/default/configmaps --as=ann").contains("settings"));
     refused("set image deployment/web web=acme/web:2", &of_deployments("patch", "deployments"));
     refused("scale deployment/web --replicas=3", &of_deployments("patch", "deployments/scale"));
     refused("autoscale deployment/web --max=3", "cannot create resource \"horizontalpodautoscalers\"");

@@ -108,7 +108,9 @@ fn split_url(url: &str) -> HookLocation {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(443)),
+        // A call to a port that does not exist fails.
+        Some((host, port)) if !port.contains(']') && !port.is_empty() => (host, port.parse().unwrap_or(0)),
+        Some((host, "")) => (host, 443),
         _ => (authority, 443),
     };
     HookLocation::Url { host: host.to_owned(), port, path: path.to_owned() }

@@ -4,7 +4,7 @@ use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::remote::discovery::{self, DiscoveredResource};
 use crate::client::{ClientReply, ClientRequest};
 use crate::object::{Key, Resource};
-use crate::serve::{self, AnswerBody, ApiRequest};
+use crate::serve::{self, AnswerBody, ApiRequest, HttpAnswer};
 use serde_json::Value;
 
 /// Sends a request to the server that is used in place of a state file; `None` without one.
@@ -20,8 +20,7 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
         context.warn(&reply.warnings);
         return Ok(reply.body.into());
     }
-    let request = ApiRequest { host: "localhost".into(), accept: accept.into(), ..ApiRequest::new("GET", path) };
-    let answer = serve::handle_request(context.api_for(true)?, &request)?;
+    let answer = answer_from_state(context, path, accept)?;
     let quoted = |text: &str| text.split_once('"').and_then(|(_, rest)| Some(rest.rsplit_once('"')?.0.to_owned()));
     let warnings = answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("warning"));
     context.warn(&Vec::from_iter(warnings.filter_map(|(_, text)| quoted(text))));
@@ -44,6 +43,15 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
             Err(Failure::plain(format!("{path} is not a document")))
         }
     }
+}
+
+/// Answers a GET request from the state file, if the user as whom the command acts may make it.
+pub fn answer_from_state(context: &mut CommandContext, path: &str, accept: &str) -> CliResult<HttpAnswer> {
+    let user = context.is_impersonating().then(|| context.user());
+    let request = ApiRequest { host: "localhost".into(), accept: accept.into(), user, ..ApiRequest::new("GET", path) };
+    let api = context.api_for(true)?;
+    serve::access::authorize(api, &request)?;
+    Ok(serve::handle_request(api, &request)?)
 }
 
 /// Reads the resources that the API serves: by its own discovery documents where the cluster is a state file.

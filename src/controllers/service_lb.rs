@@ -4,6 +4,7 @@
 use crate::object::{Key, Object};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::json;
+use std::collections::HashSet;
 
 const ROOT: &str = "services";
 
@@ -74,7 +75,7 @@ fn find_free_address(world: &World, uid: &str) -> Option<String> {
         let ingress = body.items(&["status", "loadBalancer", "ingress"]);
         ingress.iter().filter_map(|one| one["ip"].as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
-    let used: Vec<String> = world.list(ROOT).flat_map(|row| addresses(row)).collect();
+    let used: HashSet<String> = world.list(ROOT).flat_map(|row| addresses(row)).collect();
     (0..count).map(address).find(|ip| !used.contains(ip))
 }
 

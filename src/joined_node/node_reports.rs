@@ -101,9 +101,11 @@ impl NodeReports {
         refusal: &mut Option<ClientError>,
     ) -> Result<(), ClientError> {
         if self.looked_at_all.is_none_or(|at| at.elapsed() >= LOOK_AT_ALL) {
-            self.looked_at_all = Some(Instant::now());
-            let pods = store.read().and_then(|snapshot| snapshot.list(PODS, None)).unwrap_or_default();
-            self.changed.extend(pods.into_iter().map(|stored| stored.key));
+            // After a failed read, the next round looks again.
+            if let Ok(pods) = store.read().and_then(|snapshot| snapshot.list(PODS, None)) {
+                self.looked_at_all = Some(Instant::now());
+                self.changed.extend(pods.into_iter().map(|stored| stored.key));
+            }
         }
         for key in self.changed.iter().cloned().collect::<Vec<_>>() {
             let sent = find(store, &key).map_or(Ok(()), |pod| self.send_status(&key, &pod, server));

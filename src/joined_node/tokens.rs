@@ -96,6 +96,9 @@ impl IssuedTokens {
         let renewal = now + end.map_or(needed.seconds, |end| end.as_second() - now) / 2;
         let mut known = self.lock();
         if known.len() >= MAX_TOKENS {
+            known.retain(|_, token| now < token.renewal);
+        }
+        if known.len() >= MAX_TOKENS {
             known.clear();
         }
         let id = (uid.to_owned(), needed.audience.clone(), needed.seconds);

@@ -44,6 +44,9 @@ const RESTART: Duration = Duration::from_millis(1);
 /// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
+/// Pause before the next attempt to write to a full disk.
+const FULL_DISK_RETRY: Duration = Duration::from_millis(200);
+
 /// Wake-ups of the control loop.
 pub enum WakeUp {
     /// Another process wrote to the store.
@@ -506,26 +509,24 @@ impl ControlLoop {
         }
     }
 
-    /// A store that is busy or full is waited for; anything else ends the run.
+    /// Waits for a store that is busy or full, and logs that once; any other error ends the run.
     fn handle_store_error(&mut self, error: &StoreError, log_sink: &mut LogSink<'_>) -> anyhow::Result<bool> {
         match error {
             StoreError::Expired { .. } | StoreError::Uncertain { .. } => self.reopen().map(|()| true),
             // Another machine wrote first: the next tick begins with that.
             StoreError::Overtaken => Ok(true),
-            StoreError::Unreachable { .. } => {
+            StoreError::Unreachable { .. } | StoreError::Full { .. } => {
                 if self.blocked.is_none() {
                     log_text(log_sink, error.to_string());
                 }
                 self.blocked.get_or_insert((Instant::now(), None));
+                if matches!(error, StoreError::Full { .. }) {
+                    std::thread::sleep(FULL_DISK_RETRY);
+                }
                 Ok(false)
             }
             StoreError::Busy { holder_pid, .. } => {
                 self.note_blocked(*holder_pid, log_sink);
-                Ok(false)
-            }
-            StoreError::Full { .. } => {
-                log_text(log_sink, error.to_string());
-                std::thread::sleep(Duration::from_millis(200));
                 Ok(false)
             }
             _ => Err(error.clone().into()),

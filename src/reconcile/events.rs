@@ -1,7 +1,7 @@
 //! Events of loops, aggregated into Event objects (client-go: the EventCorrelator).
 //!
 //! Events never delay other writes: they are written when the tick has nothing else to do, and a batch every second while it has. As in
-//! Kubernetes they are best effort: when they come faster than that, only a limited number waits ([`QUEUED`]).
+//! Kubernetes they are best effort: when they come faster than that, only a limited number waits ([`MAX_NORMAL`]).
 
 use super::retention;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -25,8 +25,10 @@ const BATCH: usize = 200;
 const PACE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Maximum number of Normal events that wait; further ones are dropped (client-go: 1,000 of each component, `maxQueuedEvents` and
-/// `DropIfChannelFull`). It is enough for a few thousand pods created at once. Warnings are never dropped.
-const QUEUED: usize = 10_000;
+/// `DropIfChannelFull`). It is enough for a few thousand pods created at once.
+const MAX_NORMAL: usize = 10_000;
+/// Maximum number of warnings that wait.
+const MAX_WARNINGS: usize = 50_000;
 
 /// Number of events about one object from one source that may be written at once; after that, one in `REFILL` (client-go: 25, and one in
 /// 300 s).
@@ -91,7 +93,11 @@ impl EventRecorder {
     pub fn extend(&mut self, teller: &EventReporter, events: Vec<PlannedEvent>, now: Time) {
         for event in events {
             let is_normal = event.kind == EventType::Normal;
-            if self.may_record(teller.by, &event, now) && !(is_normal && self.normal == QUEUED) {
+            let (waiting, most) = match is_normal {
+                true => (self.normal, MAX_NORMAL),
+                false => (self.waiting.len() - self.normal, MAX_WARNINGS),
+            };
+            if self.may_record(teller.by, &event, now) && waiting < most {
                 self.normal += usize::from(is_normal);
                 self.waiting.push_back((teller.clone(), event, now));
             }
@@ -293,9 +299,9 @@ mod tests {
             }
             recorder.waiting.len()
         };
-        assert_eq!(tell(EventType::Normal, QUEUED + 5), QUEUED);
-        assert_eq!(tell(EventType::Warning, 20), QUEUED + 20);
-        assert_eq!(tell(EventType::Normal, 5), QUEUED + 20);
+        assert_eq!(tell(EventType::Normal, MAX_NORMAL + 5), MAX_NORMAL);
+        assert_eq!(tell(EventType::Warning, 20), MAX_NORMAL + 20);
+        assert_eq!(tell(EventType::Normal, 5), MAX_NORMAL + 20);
         let at = |millisecond| Time::from_millisecond(millisecond).unwrap();
         assert_eq!([0, 999, 1000].map(|moment| recorder.is_pressing(at(moment))), [false, false, true]);
     }

@@ -32,8 +32,8 @@ pub struct ResourceRequests {
 }
 
 impl ResourceRequests {
-    /// Maximum of each amount: 2^50 bytes are a pebibyte. A pod that asks for more fits on no node either way, and the sum of a node's
-    /// pods cannot overflow.
+    /// Maximum of each amount, of nodes too: 2^50 bytes are a pebibyte. Larger ones count as this much, so that the sum of a node's pods
+    /// cannot overflow.
     pub const MAX_AMOUNT: i64 = 1 << 50;
 
     /// Returns the effective requests of a pod: the larger of the sum of its containers and the peak of its init

@@ -4,7 +4,7 @@ use super::Args;
 use crate::cli::deadline::Deadline;
 use crate::cli::{CliResult, CommandContext, Failure, rest};
 use crate::client::ClientRequest;
-use crate::serve::{self, ActiveWatch, AnswerBody, ApiRequest};
+use crate::serve::{ActiveWatch, AnswerBody};
 
 /// Handles the request, and prints the answer unchanged.
 pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
@@ -25,8 +25,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
     if let Some(reply) = rest::send_to_server(context, ClientRequest::get(path).accepting("application/json, */*"))? {
         return context.print(&String::from_utf8_lossy(&reply.body));
     }
-    let request = ApiRequest { host: "localhost".into(), ..ApiRequest::new("GET", path) };
-    match serve::handle_request(context.api_for(true)?, &request)?.body {
+    match rest::answer_from_state(context, path, "")?.body {
         AnswerBody::Whole(bytes) => context.print(&String::from_utf8_lossy(&bytes)),
         AnswerBody::List(first, mut list) => {
             let mut next = Some(first);

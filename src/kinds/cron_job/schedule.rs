@@ -187,7 +187,10 @@ fn read_number(text: &str, bounds: &FieldBounds) -> Result<u32, String> {
     }
     let syntax = || format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax");
     let number: i64 = text.parse().map_err(|_| syntax())?;
-    u32::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
+    if number < 0 {
+        return Err(format!("negative number ({number}) not allowed: {text}"));
+    }
+    u32::try_from(number).map_err(|_| format!("end of range ({number}) above maximum ({}): {text}", bounds.high))
 }
 
 /// Parses a duration in Go's notation, such as `1h30m`, of at least one second.
