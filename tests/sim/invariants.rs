@@ -34,6 +34,8 @@ pub struct Invariants {
     started: HashSet<(String, String)>,
     /// Pods of StatefulSets ever seen, by uid.
     identities: HashMap<String, Key>,
+    /// Pods of ordered StatefulSets that the log shows before those that had to be ready, and their owners' uids.
+    out_of_turn: Vec<(Key, String)>,
     /// Owners, by uid, that were deleted in the foreground, and those whose dependents are to be orphaned.
     foreground: HashSet<String>,
     orphaned: HashSet<String>,
@@ -56,6 +58,7 @@ impl Default for Invariants {
             deleted_by_users: BTreeSet::new(),
             started: HashSet::new(),
             identities: HashMap::new(),
+            out_of_turn: Vec::new(),
             foreground: HashSet::new(),
             orphaned: HashSet::new(),
             node_gone: false,
@@ -93,6 +96,11 @@ impl Invariants {
                 removed.extend(self.world.get(key).cloned());
             }
             self.take(entry);
+        }
+        // Of pods that one commit replaces, the log has those first that ended first.
+        for (key, owner) in std::mem::take(&mut self.out_of_turn) {
+            let unready = self.unready_before(&key, &owner);
+            assert!(unready.is_none(), "C10: {key} was made before {unready:?} was ready");
         }
         // Objects that were removed in one commit are compared together.
         removed.iter().for_each(|owner| self.dependents_are_seen_to(owner));
@@ -171,7 +179,9 @@ impl Invariants {
         }
         if owner.kind == "StatefulSet" && key.resource == "pods" {
             self.identities.insert(now.uid().to_owned(), key.clone());
-            self.has_its_turn(key, &owner.uid);
+            if self.unready_before(key, &owner.uid).is_some() {
+                self.out_of_turn.push((key.clone(), owner.uid.clone()));
+            }
         }
     }
 
@@ -190,20 +200,19 @@ impl Invariants {
         assert!(other.is_none(), "C9: {key} was started beside {other:?}");
     }
 
-    /// C10: a pod of an ordered StatefulSet is created when all before it are ready.
-    fn has_its_turn(&self, key: &Key, owner: &str) {
-        let Some(row) = self.world.by_uid(owner) else { return };
-        let set = row.object();
+    /// C10: a pod of an ordered StatefulSet is created when all before it are ready. Returns one that is not.
+    fn unready_before(&self, key: &Key, owner: &str) -> Option<String> {
+        let set = self.world.by_uid(owner)?.object();
         if set.text(&["spec", "podManagementPolicy"]) == Some("Parallel") {
-            return;
+            return None;
         }
         let ordinal = key.name.rsplit('-').next().and_then(|text| text.parse::<i64>().ok()).expect("an ordinal");
         let first = set.int(&["spec", "ordinals", "start"]).unwrap_or(0);
-        for before in first..ordinal {
-            let name = format!("{}-{before}", row.key.name);
-            let pod = self.world.find("pods", &key.namespace, &name).and_then(|row| row.pod());
-            assert!(pod.is_some_and(|pod| pod.ready), "C10: {key} was made before {name} was ready");
-        }
+        let mut names = (first..ordinal).map(|before| format!("{}-{before}", set.name()));
+        names.find(|name| {
+            let pod = self.world.find("pods", &key.namespace, name).and_then(|row| row.pod());
+            pod.is_none_or(|pod| !pod.ready)
+        })
     }
 
     /// C7: an object is only adopted by an existing owner in its namespace that selects it.
