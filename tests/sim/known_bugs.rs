@@ -358,7 +358,7 @@ static KNOWN_BUGS: &[(&str, &Loop, u64)] = known_bugs![
     doubles_daemons instead of daemonset::LOOP, seed 11;
     fires_twice instead of cronjob::LOOP, seed 2;
     deletes_claims instead of statefulset::LOOP, seed 14;
-    forgets_endpoints instead of endpointslice::LOOP, seed 70;
+    forgets_endpoints instead of endpointslice::LOOP, seed 273;
     forgets_order instead of statefulset::LOOP, seed 11;
     never_trims instead of deployment::LOOP, seed 9;
     leaves_orphans instead of garbage::LOOP, seed 2;
