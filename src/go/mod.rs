@@ -2,9 +2,8 @@
 //! crate.
 //!
 //! Implements `encoding/json` ([`json`], [`json_syntax`]), the verbs of `fmt` ([`mod@fmt`], [`printf`]), client-go's JSONPath ([`jsonpath`]),
-//! `text/template` ([`template`]), and the syntax of `regexp` ([`regexp`]), and
-//! `path/filepath.Match` ([`path_match`]). Never: depends on a Kubernetes object or another module of this crate. Start reading
-//! at [`jsonpath::JsonPathTemplate`].
+//! `text/template` ([`template`]), the syntax of `regexp` ([`regexp`]), and `path/filepath.Match` ([`path_match`]).
+//! Never: depends on a Kubernetes object or another module of this crate. Start reading at [`jsonpath::JsonPathTemplate`].
 
 pub mod fmt;
 pub mod json;

@@ -197,7 +197,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A kind in all namespaces whose objects are kept as they are written, to be refined with `..`.
+    /// A cluster-scoped kind whose objects are kept as they are written, to be refined with `..`.
     const UNTYPED: Kind = Kind {
         resource: Resource(""),
         version: "",

@@ -217,7 +217,7 @@ fn read_duration(text: &str) -> Option<SignedDuration> {
     (seconds > 0.0 || !text.is_empty()).then(|| SignedDuration::from_secs((seconds as i64).max(1)))
 }
 
-/// The longest search for a scheduled time: five years include every date, even February 29.
+/// The longest search for a scheduled time: as robfig/cron, which gives up after five years.
 const SEARCHED: SignedDuration = SignedDuration::from_hours(24 * 5 * 366);
 const INSTANT: SignedDuration = SignedDuration::from_nanos(1);
 
