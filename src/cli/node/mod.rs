@@ -44,7 +44,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum NodeVerb {
-    Add(add::Args),
+    Add(Box<add::Args>),
     Stop(stop::Args),
     /// Start a stopped node: it sends heartbeats and runs its pods again.
     #[command(
@@ -62,7 +62,7 @@ kloop node start node-1"
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     match args.verb {
-        NodeVerb::Add(args) => add::run(args, context),
+        NodeVerb::Add(args) => add::run(*args, context),
         NodeVerb::Stop(args) => stop::run(args, context),
         NodeVerb::Start(args) => stop::start(args, context),
         NodeVerb::Remove(args) => remove::run(args, context),

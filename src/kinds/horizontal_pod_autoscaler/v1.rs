@@ -53,7 +53,7 @@ impl Part {
         if source == "object" && value == "averageValue" { value.to_owned() } else { format!("{}{suffix}", self.0) }
     }
 
-    fn to_v1(self, metric: &Value) -> Value {
+    fn metric_to_v1(self, metric: &Value) -> Value {
         let mut converted = Map::new();
         converted.insert("type".to_owned(), metric["type"].clone());
         for (source, fields) in SOURCES.iter().filter(|(source, _)| metric[*source].is_object()) {
@@ -71,7 +71,7 @@ impl Part {
         converted.into()
     }
 
-    fn from_v1(self, metric: &Value) -> Value {
+    fn metric_from_v1(self, metric: &Value) -> Value {
         let mut converted = Object(json!({"type": metric["type"]}));
         for (source, fields) in SOURCES.iter().filter(|(source, _)| metric[*source].is_object()) {
             let from = &metric[*source];
@@ -114,12 +114,12 @@ pub fn to_v1(mut object: Object) -> Object {
         object.set(&["spec", "targetCPUUtilizationPercentage"], percent.clone());
     }
     let others = metrics.iter().filter(|metric| cpu_utilization(metric, TARGET).is_none());
-    annotate(&mut object, METRICS, others.map(|metric| TARGET.to_v1(metric)).collect());
+    annotate(&mut object, METRICS, others.map(|metric| TARGET.metric_to_v1(metric)).collect());
     let current = take_items(&mut object, &["status", "currentMetrics"]);
     if let Some(percent) = current.iter().filter_map(|metric| cpu_utilization(metric, CURRENT)).next_back() {
         object.set(&["status", "currentCPUUtilizationPercentage"], percent.clone());
     }
-    annotate(&mut object, CURRENT_METRICS, current.iter().map(|metric| CURRENT.to_v1(metric)).collect());
+    annotate(&mut object, CURRENT_METRICS, current.iter().map(|metric| CURRENT.metric_to_v1(metric)).collect());
     let conditions = take_items(&mut object, &["status", "conditions"]);
     annotate(&mut object, CONDITIONS, conditions.into());
     if let Some(behavior) = object.value_at(&["spec", "behavior"]).cloned() {
@@ -185,7 +185,7 @@ fn take_metrics<T: DeserializeOwned>(object: &mut Object, annotation: &str, part
     if !metrics.iter().all(Value::is_object) {
         return None;
     }
-    let converted: Value = metrics.iter().map(|metric| part.from_v1(metric)).collect();
+    let converted: Value = metrics.iter().map(|metric| part.metric_from_v1(metric)).collect();
     Vec::<T>::deserialize(&converted).ok()?;
     let Value::Array(metrics) = converted else { return None };
     Some(metrics)
