@@ -97,7 +97,7 @@ impl Invariants {
             }
             self.take(entry);
         }
-        // Of pods that one commit replaces, the log has those first that ended first.
+        // The log lists pods that one commit replaces in the order of their ends.
         for (key, owner) in std::mem::take(&mut self.out_of_turn) {
             let unready = self.unready_before(&key, &owner);
             assert!(unready.is_none(), "C10: {key} was made before {unready:?} was ready");
