@@ -23,7 +23,7 @@ pub struct Invariants {
     gone: HashSet<String>,
     /// Pods ever seen of a Job, and whether each may count as succeeded and as failed.
     job_pods: HashMap<String, BTreeMap<String, [bool; 2]>>,
-    /// The sizes of a Deployment's ReplicaSets at the last check.
+    /// The sizes of all ReplicaSets at the last check.
     sized: HashMap<String, i64>,
     /// Live pods of a Deployment's ReplicaSet at the last check.
     live: HashMap<String, i64>,
@@ -339,6 +339,8 @@ impl Invariants {
             self.recreates(row, &object, &sets);
             self.enough(row, &object, &sets);
         }
+        let sets = self.world.list("replicasets.apps");
+        self.sized = sets.filter_map(|set| Some((set.uid.to_string(), set.workload()?.replicas))).collect();
     }
 
     /// C5: ReplicaSets for at most replicas + maxSurge pods, except those that existed before the number was reduced. A ReplicaSet
@@ -353,7 +355,8 @@ impl Invariants {
         }
         let sized: i64 = sets.iter().filter_map(|set| Some(set.workload()?.replicas)).sum();
         let (replicas, surge, _) = steps(object);
-        let sized_before = self.sized.insert(row.uid.to_string(), sized).unwrap_or(0);
+        // An orphan is adopted with its size.
+        let sized_before: i64 = sets.iter().filter_map(|set| self.sized.get(&*set.uid)).sum();
         let most = replicas + surge;
         assert!(
             sized <= most || sized <= sized_before,
