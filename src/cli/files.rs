@@ -288,7 +288,7 @@ fn glob(pattern: &str) -> CliResult<Vec<PathBuf>> {
     if found.is_empty() { Err(Failure::plain(format!("the path {pattern:?} does not exist"))) } else { Ok(found) }
 }
 
-/// Expands a path: a file to itself, a folder to its manifests.
+/// Expands a path that is not a pattern.
 fn expand_path(path: &Path, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let name = path.display().to_string();
     let missing = || Failure::plain(format!("the path {name:?} does not exist"));
