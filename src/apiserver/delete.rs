@@ -213,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_given_propagation_policy_replaces_the_finalizers_of_the_others() {
+    fn given_propagation_policy_replaces_the_finalizers_of_the_others() {
         for (finalizer, policy, left) in [
             (ORPHAN, None, "a.b/keep orphan"),
             (ORPHAN, Some(Propagation::Orphan), "a.b/keep orphan"),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_spent_and_then_refuses() {
+    fn budget_is_spent_and_then_refuses() {
         let mut api = Api::in_memory("test").unwrap();
         for name in ["a", "b"] {
             add_pod(&mut api, name);

@@ -95,7 +95,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_write_takes_back_what_it_changes_and_nothing_else() {
+    fn write_invalidates_what_it_changes_and_nothing_else() {
         let seen = SeenObjects::default();
         let (maps, quotas) = (Resource("configmaps"), Resource("resourcequotas"));
         let keys = ["a", "b"].map(|name| Key::new(Resource("namespaces"), "", name));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undone_write_is_not_remembered() {
+    fn undone_write_is_not_remembered() {
         let mut api = Api::in_memory("test").unwrap();
         let class = Key::new(Resource("priorityclasses.scheduling.k8s.io"), "", "high");
         let write = |txn: &mut dyn Transaction, step: &&str| {

@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(maps(&cluster), "half other");
     }
     #[test]
-    fn a_longer_circle_goes_however_its_members_are_deleted() {
+    fn longer_owner_cycle_is_collected_however_its_members_are_deleted() {
         for (propagation, deleted) in [
             (Propagation::Foreground, &["a"][..]),
             (Propagation::Background, &["a"]),

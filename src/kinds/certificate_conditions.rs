@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_status_keeps_the_decision() {
+    fn written_status_keeps_the_decision() {
         let approved = json!({"type": "Approved", "status": "True", "lastUpdateTime": "a", "lastTransitionTime": "b"});
         let other = json!({"type": "Other", "status": "False", "lastUpdateTime": "a", "lastTransitionTime": "b"});
         let old = request(json!([approved]));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_can_be_set() {
+    fn backoff_cap_can_be_set() {
         let settings = ClusterSettings { backoff_seconds: 1, backoff_cap_seconds: 3, ..ClusterSettings::default() };
         let pauses: Vec<i64> = (0..5).map(|attempt| restart(&settings, attempt, &ended(100, 110), None)).collect();
         assert_eq!(pauses, [0, 1, 2, 3, 3], "and ten seconds of running start nothing over");

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_image_backs_off_and_keeps_its_message() {
+    fn refused_image_backs_off_and_keeps_its_message() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "nope:1"}]})));
         machine.set_behaviour("c", ContainerBehaviour::Refuse("ErrImagePull")).run_to(1);
         assert_eq!(machine.summary(), "Pending c=ErrImagePull/0");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_run_has_ended() {
+    fn program_that_cannot_be_run_has_ended() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.set_behaviour("c", ContainerBehaviour::Refuse("StartError")).run_to(1);
         assert_eq!(machine.summary(), "Running c=RunContainerError/1");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_machine_is_never_success() {
+    fn lost_machine_is_never_success() {
         for (policy, expected) in [
             ("Always", "Running c+=running/1"),
             ("OnFailure", "Running c+=running/1"),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_machine_runs_init_containers_again() {
+    fn new_machine_runs_init_containers_again() {
         let init = json!([{"name": "i", "image": "a"}]);
         let spec = json!({"initContainers": init, "containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec));

@@ -207,7 +207,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_comes_to_run_and_is_quiet() {
+    fn pod_comes_to_run_and_is_then_quiet() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
         machine.settle();
         assert_eq!(machine.summary(), "Running c+=running/0");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_starts_the_backoff_over() {
+    fn long_run_resets_the_backoff() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a:1"}]})));
         machine.set_behaviour("c", ContainerBehaviour::Exit(1, 1)).run_to(100);
         machine.set_behaviour("c", ContainerBehaviour::Exit(600, 1)).run_to(155);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_image_restarts_the_container_whatever_the_policy() {
+    fn new_image_restarts_the_container_whatever_the_policy() {
         for policy in ["Always", "Never"] {
             let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "a:1"}]});
             let mut machine = TestMachine::new(pod(spec));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_init_container_is_tried_again_or_fails_the_pod() {
+    fn failed_init_container_is_tried_again_or_fails_the_pod() {
         let spec = |policy: &str| {
             let init = json!([{"name": "i", "image": "a"}]);
             json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "a"}]})

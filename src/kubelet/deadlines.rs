@@ -28,7 +28,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_fails_at_its_deadline() {
+    fn pod_fails_at_its_deadline() {
         let containers = json!([{"name": "c", "image": "a"}]);
         let mut machine = TestMachine::new(pod(
             json!({"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 5, "containers": containers}),

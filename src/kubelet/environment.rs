@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_known_before_the_first_start() {
+    fn pod_address_is_known_before_the_first_start() {
         let source = json!({"fieldRef": {"fieldPath": "status.podIP"}});
         let machine = started_with(json!({"env": [{"name": "IP", "valueFrom": source}]}), false);
         assert_eq!(value(&machine, "IP").as_deref(), machine.status()["podIP"].as_str());

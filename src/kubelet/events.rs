@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(machine.events[0].message, told);
     }
     #[test]
-    fn a_cpu_limit_that_holds_a_container_back_is_told_once() {
+    fn cpu_limit_that_throttles_a_container_is_reported_once() {
         let limited = json!({"name": "c", "image": "a", "resources": {"limits": {"cpu": "100m"}}});
         let mut machine = TestMachine::new(pod(json!({"containers": [limited]})));
         machine.run_to(10);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_runs_when_its_post_start_hook_has_succeeded() {
+    fn container_runs_when_its_post_start_hook_has_succeeded() {
         let mut machine = machine_with(json!({"postStart": exec()}));
         machine.settle();
         assert_eq!(machine.take_messages(), ["0 start c#0", "0 poststart ok"]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_post_start_hook_ends_the_container() {
+    fn failed_post_start_hook_stops_the_container() {
         let mut machine = machine_with(json!({"postStart": exec(), "preStop": {"sleep": {"seconds": 3}}}));
         machine.probe("poststart", false).run_to(5);
         let expected = [
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pre_stop_hook_comes_first_and_takes_from_the_grace() {
+    fn pre_stop_hook_comes_first_and_takes_from_the_grace() {
         // One that takes too long leaves the least there is.
         let table: [(i64, [&str; 5]); 2] = [
             (5, ["10 prestop ok", "15 stop c in 25", "40 c ends 137", "40 remove uid-p", "40 deleted"]),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_pre_stop_hook_is_told_and_the_stop_goes_on() {
+    fn failed_pre_stop_hook_is_reported_and_the_stop_goes_on() {
         let mut machine = machine_with(json!({"preStop": exec()}));
         machine.probe("prestop", false).run_to(10);
         machine.take_messages();

@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn an_attempt_whose_order_was_lost_is_ordered_again_under_its_number() {
+fn attempt_whose_order_was_lost_is_ordered_again_under_its_number() {
     let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
     let plan = (LOOP.plan)(&machine.world, &key("p"));
     let WriteVerb::Status(object) = plan.writes[0].verb.clone() else { panic!("{plan:?}") };
@@ -145,7 +145,7 @@ fn staged_effects_are_not_ordered_twice() {
 }
 
 #[test]
-fn an_exit_and_the_next_attempt_are_one_commit() {
+fn exit_and_the_next_attempt_are_one_commit() {
     let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
     machine.run_to(5);
     machine.end_now("c", 9);
@@ -168,7 +168,7 @@ fn only_pods_of_our_nodes_and_only_after_the_inventory() {
 }
 
 #[test]
-fn a_late_report_of_an_old_attempt_changes_nothing() {
+fn late_report_of_an_old_attempt_changes_nothing() {
     let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
     machine.set_behaviour("c", ContainerBehaviour::Exit(1, 1)).run_to(1);
     machine.set_behaviour("c", ContainerBehaviour::Stay).run_to(15);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_named_after_its_node_and_says_where_it_comes_from() {
+    fn pod_is_named_after_its_node_and_says_where_it_comes_from() {
         let found = found(WEB);
         assert_eq!(found.problems, Vec::<String>::new());
         let (key, pod) = found.pods.first_key_value().unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_goes_by_the_manifest_the_file_and_the_node() {
+    fn manifest_hash_depends_on_manifest_file_and_node() {
         let hash = |file: &str, text: &str, node: &str| {
             let found = read(&[(file.into(), Ok(text.into()))], node, &BTreeMap::new());
             found.pods.into_values().next().unwrap().hash
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_hold_several_and_a_list() {
+    fn manifest_file_may_hold_several_pods_and_a_list() {
         let other = WEB.replace("web", "other");
         let list = json!({"apiVersion": "v1", "kind": "PodList", "items": [
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "listed", "namespace": "n"},
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_keeps_its_pods_and_a_missing_one_does_not() {
+    fn broken_manifest_file_keeps_its_pods_and_a_missing_one_does_not() {
         let (a, b) = ("/m/a".to_owned(), "/m/b".to_owned());
         let both = [(a.clone(), Ok(WEB.to_owned())), (b.clone(), Ok(WEB.replace("web", "other")))];
         let first = read(&both, "n", &BTreeMap::new());

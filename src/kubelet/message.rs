@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_many_containers_says_little_of_each() {
+    fn message_of_many_containers_says_little_of_each() {
         let kept = |containers| super::truncate_message(containers, &"x".repeat(4096)).map(|message| message.len());
         assert_eq!([kept(1), kept(3), kept(6)], [Some(4096), Some(4096), Some(2048)]);
         assert_eq!(super::truncate_message(1, ""), None);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mirror_shows_the_pod_and_the_node_goes_by_its_hash() {
+    fn mirror_pod_shows_the_pod_and_the_node_goes_by_its_hash() {
         let (mut world, key, hash) = world();
         let mirror = created(&(LOOP.plan)(&world, &key)).unwrap();
         assert_eq!(mirror.annotation(MIRROR), Some(&*hash));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_mirror_is_made_again_and_nothing_is_stopped() {
+    fn deleted_mirror_pod_is_created_again_and_nothing_is_stopped() {
         let (mut world, key, hash) = world();
         let mut mirror = created(&(LOOP.plan)(&world, &key)).unwrap();
         mirror.set(&["metadata", "deletionTimestamp"], "2023-11-14T22:13:50Z");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_without_its_manifest_ends_with_its_grace() {
+    fn mirror_pod_without_its_manifest_terminates_within_its_grace_period() {
         let (mut world, key, hash) = world();
         let mirror = created(&(LOOP.plan)(&world, &key)).unwrap();
         let mut mirror = put_mirror(&mut world, mirror, "one");

@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_is_read_alike_from_its_object_and_its_text() {
+    fn pod_is_read_alike_from_its_object_and_its_text() {
         let world = World::new(Time::UNIX_EPOCH);
         let pod = |name: &str, node: &str, image: &str| {
             Object(json!({

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_liveness_probe_restarts_the_container() {
+    fn liveness_probe_failure_restarts_the_container() {
         let mut machine = probed(json!({"livenessProbe": http(json!({"failureThreshold": 2, "periodSeconds": 3}))}));
         machine.probe("liveness", false).run_to(4);
         let expected = [
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_could_not_be_made_counts_for_nothing_and_a_warning_is_a_success() {
+    fn probe_that_could_not_be_made_is_not_counted_and_a_warning_is_a_success() {
         let mut machine = probed(json!({"livenessProbe": http(json!({"failureThreshold": 1}))}));
         machine.verdict("liveness", ProbeResult::Unknown).run_to(25);
         assert_eq!(machine.summary(), "Running c+=running/0");
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_when_it_happens() {
+    fn probe_failure_is_reported_when_it_happens() {
         let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
         machine.probe("liveness", false).run_to(0);
         assert_eq!(machine.reasons(), ["Pulled", "Created", "Started", "Unhealthy"]);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_orders_a_probe_once_though_it_plans_twice() {
+    fn tick_orders_a_probe_once_though_it_plans_twice() {
         let mut machine = probed(json!({"livenessProbe": http(json!({"initialDelaySeconds": 1}))}));
         machine.run_to(0);
         machine.world.now += jiff::SignedDuration::from_secs(1);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_may_bring_its_own_grace() {
+    fn probe_may_set_its_own_grace_period() {
         let probe = http(json!({"failureThreshold": 1, "terminationGracePeriodSeconds": 2}));
         let mut machine = probed(json!({"livenessProbe": probe}));
         machine.set_behaviour("c", ContainerBehaviour::Stubborn).probe("liveness", false).run_to(1);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_not_answered_is_asked_again() {
+    fn probe_without_an_answer_is_ordered_again() {
         let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
         machine.set_behaviour("c", ContainerBehaviour::Deaf).run_to(13);
         assert_eq!(machine.take_messages(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_may_want_a_restart() {
+    fn resize_policy_may_require_a_restart() {
         let mut machine = limited(json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]));
         resize(&mut machine, json!({"cpu": "1", "memory": "32Mi"}));
         machine.run_to(6);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_asks_for_nothing_is_bounded_in_processes_alone() {
+    fn pod_without_requests_is_bounded_in_processes_alone() {
         let found = started(json!({"containers": [{"name": "c", "image": "a"}]}));
         assert_eq!(found, [(GroupLimits { pids: Some(4096), ..GroupLimits::default() }, GroupLimits::default(), 1000)]);
     }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_matches_counts_and_pauses_grow() {
+    fn first_matching_rule_counts_and_backoff_grows() {
         let mut machine = machine("Always");
         machine
             .set_behaviour("side", ContainerBehaviour::Exit(2, 7))

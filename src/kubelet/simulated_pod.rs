@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_plan_of_a_pod_is_its_last() {
+    fn simulated_pod_is_complete_after_its_first_plan() {
         let containers = json!([{"name": "c", "image": "a:1"}]);
         for (spec, is_settled) in [
             (json!({"containers": containers}), true),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_goes_by_kubernetes_clock() {
+    fn crash_loop_follows_kubernetes_backoff() {
         let crash = json!({"kloop.dev/simulate-crash": "true"});
         let mut machine = TestMachine::simulated(simulated(crash.clone(), "Always"));
         machine.settle();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_pod_leaves_at_once_and_a_held_one_looks_as_before() {
+    fn deleted_pod_is_removed_at_once_and_a_held_one_looks_as_before() {
         let mut machine = TestMachine::simulated(simulated(json!({}), "Always"));
         machine.settle();
         machine.delete(30);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_is_that_of_the_golden_conversations() {
+    fn simulated_status_is_that_of_the_golden_recordings() {
         let mut machine = TestMachine::simulated(simulated(json!({}), "Always"));
         machine.settle();
         let mut status = machine.status();

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_told_the_name_that_its_pod_has() {
+    fn container_start_carries_the_name_that_its_pod_has() {
         let table = [
             (json!({}), "p"),
             (json!({"hostname": "h"}), "h"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_kernel_does_not_take_is_told() {
+    fn hostname_that_the_kernel_refuses_is_reported() {
         let subdomain = "s".repeat(40);
         let machine = machine(json!({"subdomain": subdomain, "setHostnameAsFQDN": true}));
         assert!(machine.starts.is_empty());

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_a_client_has_ended_shows_what_its_containers_did() {
+    fn pod_that_a_client_has_ended_shows_what_its_containers_did() {
         for control_plane_restarts in [false, true] {
             let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
             machine.run_to(5);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_tells_the_process_ids_of_what_runs() {
+    fn pod_status_shows_the_process_ids_of_what_runs() {
         let spec =
             json!({"containers": [{"name": "a", "image": "a"}, {"name": "b", "image": "b"}], "restartPolicy": "Never"});
         let mut machine = TestMachine::new(pod(spec.clone()));

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pod_of_the_same_name_lives() {
+    fn new_pod_of_the_same_name_survives_the_sweep() {
         let spec = json!({"containers": [{"name": "c", "image": "a"}]});
         let mut machine = TestMachine::new(pod(spec.clone()));
         machine.run_to(5);

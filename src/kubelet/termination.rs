@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hooks_of_sidecars_come_at_once_and_their_ends_in_turn() {
+    fn sidecar_hooks_run_at_once_and_their_stops_in_turn() {
         let mut pod = with_sidecars();
         pod["spec"]["initContainers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["true"]}}});
         let mut machine = TestMachine::new(pod);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_delete_may_only_shorten() {
+    fn second_delete_may_only_shorten_the_grace_period() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.set_behaviour("c", ContainerBehaviour::Stubborn).run_to(10);
         machine.take_messages();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_grace_counts_from_the_moment_the_node_begins() {
+    fn grace_period_counts_from_the_start_of_termination_on_the_node() {
         // The deletion timestamp has whole seconds, and the kubelet sees it late.
         for late in [300, 900, 60_000] {
             let mut machine = TestMachine::new(with_sidecars());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_plane_that_takes_over_runs_the_hook_again() {
+    fn control_plane_that_takes_over_runs_the_hook_again() {
         let mut machine = with_hook(500);
         machine.delete(30);
         machine.run_to(20);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_never_started_or_was_lost_leaves_at_once() {
+    fn pod_that_never_started_or_was_lost_is_removed_at_once() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.delete(30);
         machine.settle();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_does_not_end_is_removed_by_force() {
+    fn pod_that_does_not_terminate_is_removed_by_force() {
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.run_to(5);
         machine.take_messages();

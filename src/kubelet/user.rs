@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_says_more_than_its_pod() {
+    fn container_security_context_overrides_that_of_its_pod() {
         assert_eq!(start((0, 0), json!({}), json!({})), Ok(None));
         let found =
             start((0, 0), json!({"runAsUser": 7, "fsGroup": 9, "supplementalGroups": [8]}), json!({"runAsUser": 5}));

@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_with_its_code_or_signal() {
+    fn exit_is_logged_with_its_code_or_signal() {
         let ended = |code, signal, reason: Option<&str>| AttemptEnd {
             code,
             signal,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_without_a_heartbeat_for_a_lease_is_replaced() {
+    fn leader_without_a_heartbeat_for_a_lease_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.db");
         let mut store = Store::open(&path, OpenMode::Create).unwrap();

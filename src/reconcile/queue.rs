@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_waits_once_and_at_the_earlier_moment() {
+    fn key_waits_once_and_at_the_earlier_moment() {
         let mut queue = WorkQueue::default();
         queue.add(item("a"), time_at(10));
         queue.add(item("a"), time_at(5));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_backlog_has_its_turn_beside_many_others() {
+    fn key_of_the_backlog_has_its_turn_beside_many_others() {
         let mut queue = WorkQueue::default();
         let keys = |of: &str, count: usize| (0..count).map(|number| item(&format!("{of}{number}")).1).collect();
         queue.add_all(0, keys("a", FAN_OUT + 1), time_at(1));

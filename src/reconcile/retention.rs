@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_goes_an_hour_after_it_came_last() {
+    fn event_is_removed_an_hour_after_it_last_occurred() {
         let world = world([(0, 100, 100), (1, 100, 9_000), (2, 6_401, 6_401), (3, 6_399, 6_399)].into_iter());
         assert_eq!(names(&world), ["e000000", "e000003"]);
     }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_cluster_keeps_more() {
+    fn large_cluster_keeps_more_events() {
         let mut world = world((0..MAX_EVENTS + MAX_EVENTS / SLACK + 1).map(|number| (number, 9_000, 9_000)));
         for number in 0..1200 {
             let name = format!("p{number}");

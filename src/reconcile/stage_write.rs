@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(conflict.reason, Reason::Conflict, "the pod has changed since");
     }
     #[test]
-    fn a_copy_has_what_admission_changes_and_no_later_pod_keeps_it() {
+    fn copy_has_what_admission_changes_and_no_later_pod_keeps_it() {
         let mut world = new_world();
         let mut template_cache = PodTemplateCache::default();
         let range = key("limitranges", "default", "l");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_written_within_a_tick_is_that_of_later_writes() {
+    fn status_written_within_a_tick_is_that_of_later_writes() {
         let mut world = new_world();
         let mut template_cache = PodTemplateCache::default();
         for name in ["w-1", "w-2"] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undone_plan_leaves_no_trace_of_its_texts() {
+    fn undone_plan_leaves_no_trace_of_its_texts() {
         let mut world = new_world();
         let mut template_cache = PodTemplateCache::default();
         let first = create_pod(&mut world, "w-1", &mut template_cache).unwrap();

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_alone_is_no_news() {
+    fn status_change_alone_queues_no_pod() {
         let plain = row(pod("p", "1", Value::Null, json!({})));
         let mut told = pod("p", "1", Value::Null, json!({}));
         told["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False"}]});

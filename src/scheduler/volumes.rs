@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_goes_where_its_claims_can_be_met() {
+    fn pod_is_bound_where_its_claims_can_be_met() {
         let bound = |zone: &str| {
             let mut claim = claim("d", "1Gi", "''", ", volumeName: v");
             claim.truncate(claim.len() - 1);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_takes_no_more_volumes_than_its_drivers_can_attach() {
+    fn node_takes_no_more_volumes_than_its_drivers_can_attach() {
         let claims = ["d", "e", "f"].map(|name| claim(name, "1Gi", "made", ""));
         let limit = |node: &str, most: u32| {
             format!(
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_for_one_pod_is_used_by_one() {
+    fn claim_for_one_pod_is_used_by_one() {
         let claim = claim("d", "1Gi", "made", "").replace("ReadWriteOnce", "ReadWriteOncePod");
         let other = |more: &str| pod("other", &["d"], &format!(", nodeName: a{more}"));
         let told = outcome(&[claim.clone(), other(""), pod("p", &["d"], "")]);

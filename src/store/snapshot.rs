@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_lowers_the_cache_and_never_raises_it() {
+    fn scan_lowers_the_cache_and_never_raises_it() {
         let store = Store::in_memory().unwrap();
         let size = || query_row(&store, "PRAGMA cache_size", [], |row| row.get::<_, i64>(0)).unwrap();
         for (usual, during) in [(32 << 20, -8192), (2 << 20, -2048)] {

@@ -72,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_row_that_is_bound_in_its_text_is_the_row_of_the_bound_pod() {
+    fn row_that_is_bound_in_its_text_is_the_row_of_the_bound_pod() {
         let pod = |name: &str, spec: Value, status: Value| {
             json!({
                 "apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_row_is_the_row_of_the_other_pod() {
+    fn copied_row_is_the_row_of_the_other_pod() {
         let spec = json!({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}], "priority": 7});
         let (first, mut second) = (made_pod("w-1", spec.clone()), made_pod("w-2", spec));
         second.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:09Z");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_with_another_status_is_the_row_of_the_changed_pod() {
+    fn row_with_another_status_is_the_row_of_the_changed_pod() {
         let key = Key::new(Resource("pods"), "default", "w-1");
         let spec = json!({"containers": [{"name": "c", "image": "x"}], "nodeName": "n"});
         let before = made_pod("w-1", spec);

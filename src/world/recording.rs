@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_answered_once() {
+    fn probe_is_answered_once() {
         let (uid, container) = (Str::from("uid"), Str::from("c"));
         let mut known = ContainerFacts::new(0, ContainerState::Running { pid: 1, since: time_at(0) });
         known.probes.insert(ProbeKind::Liveness, ProbeFacts { in_flight: Some(time_at(1)), ..ProbeFacts::default() });
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_was_found_without_a_name_gets_it_with_its_first_start() {
+    fn pod_that_was_found_without_a_name_gets_it_with_its_first_start() {
         let mut facts = Facts::default();
         facts.pods.insert("uid".into(), PodFacts::default());
         let start = Start { pod_uid: "uid".into(), namespace: "default".into(), pod: "web".into(), ..Start::default() };
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uids_of_a_name_are_known() {
+    fn uids_of_a_name_are_known() {
         let mut pods = super::super::facts::Pods::default();
         let pod = PodFacts { namespace: "default".into(), name: "db-0".into(), ..PodFacts::default() };
         pods.insert("a".into(), pod.clone());
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_known_while_a_pod_has_it() {
+    fn address_is_known_while_a_pod_has_it() {
         let mut pods = super::super::facts::Pods::default();
         let pod = |ip: &str| PodFacts { ip: ip.into(), ..PodFacts::default() };
         pods.insert("a".into(), pod("127.77.1.1"));

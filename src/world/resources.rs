@@ -330,7 +330,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_asks_for_the_larger_of_its_phases() {
+    fn pod_requests_the_larger_of_its_phases() {
         let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
         let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "50m"}}});
         let pod = |init: Value| {

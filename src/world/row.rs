@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_from_text_is_the_row_of_the_object() {
+    fn row_from_text_is_the_row_of_the_object() {
         let metadata = json!({
             "name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7", "generation": 3,
             "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
@@ -508,7 +508,7 @@ mod tests {
 
     /// Each field that the row of a pod depends on is set here, to a value that is not its default.
     #[test]
-    fn a_pods_row_from_text_has_each_field() {
+    fn pods_row_from_text_has_each_field() {
         let container = |name: &str| {
             json!({
                 "name": name, "image": format!("image-{name}"), "restartPolicy": "Always", "env": [{"name": "UNREAD"}],

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_differs_much_keeps_its_text() {
+    fn pod_that_differs_much_keeps_its_text() {
         let mut world = World::new(Time::UNIX_EPOCH);
         world.pack_texts();
         let note: String = (0..2000).map(|number| format!("{number:x}")).collect();

@@ -94,7 +94,7 @@ impl Lab {
         let mut plane = ControlPlane::new(None, Time::now());
         plane.loops = loops;
         let mut lab = Lab { folder, api, plane, epoch };
-        lab.create("nodes", (0..nodes).map(a_node));
+        lab.create("nodes", (0..nodes).map(node_object));
         lab
     }
 
@@ -212,7 +212,7 @@ fn memory() -> String {
     format!("{} MB", kilobytes / 1024)
 }
 
-fn a_node(number: usize) -> Object {
+fn node_object(number: usize) -> Object {
     let name = format!("node-{number:05}");
     let machine = measure_capacity(Some(&name), std::path::Path::new("/"));
     let capacity = MachineCapacity { cpu_milli: 4000, memory: 32 << 30, pods: 110, ..machine };
@@ -225,7 +225,7 @@ fn spec() -> Value {
     json!({"containers": [{"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}]})
 }
 
-fn a_pod(prefix: &str, number: usize, pod_spec: Value) -> Object {
+fn pod_object(prefix: &str, number: usize, pod_spec: Value) -> Object {
     let mut spec = spec();
     json_patch::merge(&mut spec, &pod_spec);
     let meta = json!({"name": format!("{prefix}-{number:06}"), "namespace": "default", "labels": {"app": prefix}});
@@ -278,7 +278,7 @@ fn print_results(what: &str, pods: usize, nodes: usize, span: &Span) {
 /// Schedules existing pods with the scheduler alone.
 fn place(what: &str, pods: usize, nodes: usize, pod_spec: fn(usize) -> Value) {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
-    lab.create("pods", (0..pods).map(|number| a_pod("p", number, pod_spec(number))));
+    lab.create("pods", (0..pods).map(|number| pod_object("p", number, pod_spec(number))));
     lab.load();
     let span = Span::begin();
     lab.run(what, all_bound);
@@ -289,7 +289,7 @@ fn place(what: &str, pods: usize, nodes: usize, pod_spec: fn(usize) -> Value) {
 /// Makes a control plane with a class of important pods, and with other pods that are all scheduled.
 fn with_important(nodes: usize, others: usize, pod_spec: &Value) -> Lab {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
-    lab.create("pods", (0..others).map(|number| a_pod("low", number, pod_spec.clone())));
+    lab.create("pods", (0..others).map(|number| pod_object("low", number, pod_spec.clone())));
     lab.load();
     lab.run("filling", all_bound);
     lab.finish();
@@ -299,7 +299,7 @@ fn with_important(nodes: usize, others: usize, pod_spec: &Value) -> Lab {
 }
 
 /// Spec of a pod that takes a quarter of a node.
-fn a_quarter() -> Value {
+fn quarter_cpu_spec() -> Value {
     json!({"terminationGracePeriodSeconds": 0, "priority": 0, "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "900m", "memory": "500Mi"}}}]})
 }
 
@@ -312,12 +312,12 @@ const EACH: Duration = Duration::from_millis(200);
 
 /// Schedules pods while important ones arrive; returns the number of important ones.
 fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, pod_spec: &Value) {
-    lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
+    lab.create("pods", (0..pods).map(|number| pod_object("p", number, json!({}))));
     lab.load();
     let (span, mut came) = (Span::begin(), 0);
     let come = |lab: &mut Lab, since: Duration| {
         if since >= EACH * came {
-            lab.create("pods", [a_pod("high", came as usize, pod_spec.clone())].into_iter());
+            lab.create("pods", [pod_object("high", came as usize, pod_spec.clone())].into_iter());
             came += 1;
         }
     };
@@ -333,7 +333,7 @@ fn beside_important(lab: &mut Lab, what: &str, pods: usize, nodes: usize, pod_sp
 /// Each node has four less important pods and some free room. Small pods are scheduled while five times a second a pod arrives that
 /// preempts three others. (Kubernetes: PreemptionAsync, which measures the throughput of the small ones.)
 fn churn(pods: usize, nodes: usize) {
-    let mut lab = with_important(nodes, nodes * 4, &a_quarter());
+    let mut lab = with_important(nodes, nodes * 4, &quarter_cpu_spec());
     beside_important(&mut lab, "while others are preempted", pods, nodes, &important("3000m"));
 }
 
@@ -345,8 +345,8 @@ fn unfit(pods: usize, nodes: usize) {
 
 /// All nodes are full of less important pods; each new pod preempts three (Kubernetes: PreemptionBasic).
 fn preempt(pods: usize, nodes: usize) {
-    let mut lab = with_important(nodes, nodes * 4, &a_quarter());
-    lab.create("pods", (0..pods).map(|number| a_pod("high", number, important("3000m"))));
+    let mut lab = with_important(nodes, nodes * 4, &quarter_cpu_spec());
+    lab.create("pods", (0..pods).map(|number| pod_object("high", number, important("3000m"))));
     let span = Span::begin();
     // No kubelet runs the pods: victims are deleted at once.
     let bound = |world: &World| {
@@ -360,21 +360,21 @@ fn preempt(pods: usize, nodes: usize) {
 fn stuck(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, vec![&scheduler::LOOP]);
     let huge = json!({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "100"}}}]});
-    lab.create("pods", (0..pods).map(|number| a_pod("huge", number, huge.clone())));
+    lab.create("pods", (0..pods).map(|number| pod_object("huge", number, huge.clone())));
     lab.load();
     println!("  {pods} pods that fit nowhere were told so in {:.2} s", lab.finish().as_secs_f64());
-    lab.create("pods", (0..pods).map(|number| a_pod("p", number, json!({}))));
+    lab.create("pods", (0..pods).map(|number| pod_object("p", number, json!({}))));
     let span = Span::begin();
     let all_others_are_bound =
         |world: &World| world.node_cache().iter().map(|node| node.load.pods).sum::<i64>() == pods as i64;
     lab.run("with stuck pods", all_others_are_bound);
     print_results("bound while as many fit nowhere", pods, nodes, &span);
     lab.finish();
-    lab.create("nodes", [a_node(nodes)].into_iter());
+    lab.create("nodes", [node_object(nodes)].into_iter());
     println!("  one node more: {:.2} s", lab.finish().as_secs_f64());
 }
 
-fn a_deployment(number: usize, replicas: usize) -> Object {
+fn deployment_object(number: usize, replicas: usize) -> Object {
     let name = format!("web-{number:04}");
     Object(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
@@ -395,7 +395,7 @@ fn whole(pods: usize, nodes: usize) {
     lab.finish();
     let deployments = pods.div_ceil(150);
     let (span, before) = (Span::begin(), lab.plane.world.revision);
-    lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
+    lab.create("deployments.apps", (0..deployments).map(|number| deployment_object(number, pods / deployments)));
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));
     print_results(&format!("from apply to Running, {deployments} Deployments"), wanted, nodes, &span);
@@ -410,12 +410,12 @@ fn rollout(pods: usize, nodes: usize) {
     lab.load();
     lab.finish();
     let span = Span::begin();
-    lab.create("deployments.apps", [a_deployment(0, pods)].into_iter());
+    lab.create("deployments.apps", [deployment_object(0, pods)].into_iter());
     lab.run("running", |world| all_run(world, pods));
     print_results("one Deployment from apply to Running", pods, nodes, &span);
     lab.finish();
     let kind = kinds::by_name("deployments").expect("a kind");
-    let mut changed = a_deployment(0, pods);
+    let mut changed = deployment_object(0, pods);
     changed.0["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:2".into();
     let update = |txn: &mut dyn Transaction| {
         kloop::apiserver::update::update(
@@ -447,7 +447,7 @@ fn rollout(pods: usize, nodes: usize) {
 fn lost(pods: usize, nodes: usize) {
     let mut lab = Lab::new(nodes, loops::all_loops());
     let deployments = pods.div_ceil(150);
-    lab.create("deployments.apps", (0..deployments).map(|number| a_deployment(number, pods / deployments)));
+    lab.create("deployments.apps", (0..deployments).map(|number| deployment_object(number, pods / deployments)));
     lab.load();
     let wanted = pods / deployments * deployments;
     lab.run("running", |world| all_run(world, wanted));

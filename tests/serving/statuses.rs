@@ -20,7 +20,7 @@ fn patch(status: &Value) -> String {
 }
 
 #[test]
-fn a_status_patch_changes_the_metadata_that_the_kind_allows() {
+fn status_patch_changes_the_metadata_that_the_kind_allows() {
     let containers = json!([{"name": "c", "image": "sh"}]);
     let pod = json!({"metadata": {"name": "x"}, "spec": {"containers": containers}});
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": containers}});
@@ -182,7 +182,7 @@ fn certificate_verbs_decide_once() {
 }
 
 #[test]
-fn a_binding_annotates_its_pod_and_names_a_node() {
+fn binding_annotates_its_pod_and_names_a_node() {
     with_server(|server| {
         let pod = json!({"metadata": {"name": "x"}, "spec": {"schedulerName": "mine", "containers": [{"name": "c", "image": "sh"}]}});
         assert_eq!(server.ask("POST", PODS, JSON, &pod.to_string()).0, 201);

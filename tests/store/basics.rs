@@ -160,7 +160,7 @@ fn pages_form_the_complete_list() {
 }
 
 #[test]
-fn a_scan_shows_what_a_list_shows_at_an_earlier_revision() {
+fn scan_shows_what_a_list_shows_at_an_earlier_revision() {
     let (_dir, mut store) = scratch();
     put(&mut store, "a", "one");
     put(&mut store, "b", "two");

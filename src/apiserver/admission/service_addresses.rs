@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_may_do_without_node_ports_and_fields_that_do_nothing_are_told() {
+    fn load_balancer_may_do_without_node_ports_and_fields_without_effect_are_warned_about() {
         let ports = |first: Value| json!([first, {"name": "b", "port": 81}]);
         for (allocates, expected) in [(true, [true, true]), (false, [true, false])] {
             let named = json!({"name": "a", "port": 80, "nodePort": 30100});

@@ -56,7 +56,7 @@ fn define_boats(api: &mut Api, group: &str, pattern: &str) -> &'static kinds::Ki
 }
 
 #[test]
-fn a_definition_is_known_once_it_is_committed() {
+fn definition_is_known_once_it_is_committed() {
     let mut api = Api::in_memory("test").unwrap();
     let known = |api: &Api| api.kinds().by_name("boats.known.dev").is_some();
     let definition = boats_definition("known.dev", "x");

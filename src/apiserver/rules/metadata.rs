@@ -69,7 +69,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_writer_cannot_change_what_the_server_owns() {
+    fn writer_cannot_change_what_the_server_owns() {
         let old = Object(json!({"metadata": {"name": "a", "uid": "1", "generation": 3}, "spec": {}}));
         let mut new = Object(json!({"metadata": {"name": "a", "uid": "2", "deletionTimestamp": "x"}, "spec": {}}));
         carry_over(&mut new, &old);

@@ -190,7 +190,7 @@ fn indexes_that_wait_hold_up_no_others() {
 }
 
 #[test]
-fn a_policy_ignores_the_failures_of_disrupted_pods() {
+fn policy_ignores_the_failures_of_disrupted_pods() {
     let ignore = "backoffLimit: 0\n  podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: 'True'}]}]}";
     for (disrupted, failed) in [("True", Value::Null), ("False", 1.into())] {
         let mut cluster = job(ignore, "fake/stay: ''");

@@ -282,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_converges_when_all_replicas_are_available() {
+    fn deployment_converges_when_all_replicas_are_available() {
         assert_eq!(unmet(&world(&[deployment(3)])), []);
         assert_eq!(unmet(&world(&[deployment(1)]))[0].why, "readyReplicas is 1 of 3");
     }
 
     #[test]
-    fn a_service_converges_when_somebody_answers_or_nobody_is_to() {
+    fn service_converges_with_ready_endpoints_or_when_none_are_wanted() {
         let service = |selector: Value, port: Value| {
             let spec = json!({"selector": selector, "ports": [{"port": 80, "targetPort": port}]});
             ("services", json!({"metadata": {"name": "s", "namespace": "default", "uid": "s"}, "spec": spec}))
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_is_not_converged_and_says_so() {
+    fn crash_loop_is_not_converged_and_says_so() {
         let pod = |waiting: Value| {
             (
                 "pods",
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_missed_in_the_words_of_what_went_wrong() {
+    fn missing_pod_is_reported_with_the_reason_it_failed() {
         let container =
             |state: Value, last: Value| json!({"name": "c", "ready": false, "state": state, "lastState": last});
         let status = |phase: &str, container: Value| json!({"phase": phase, "containerStatuses": [{"name": "a", "ready": true, "state": {"running": {}}}, container]});
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_pod_of_a_job_is_the_last_to_have_run_for_long_enough() {
+    fn newest_pod_of_a_job_is_the_last_to_have_run_for_long_enough() {
         let pod = |name: &str, owner: &str, phase: &str, since: &str| {
             let owners = json!([{"apiVersion": "v1", "kind": owner, "name": "o", "uid": "o", "controller": true}]);
             let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_job_is_not_converged_a_running_one_is() {
+    fn failed_job_is_not_converged_a_running_one_is() {
         let job = |status: Value| {
             (
                 "jobs.batch",

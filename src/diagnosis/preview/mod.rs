@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_goes_on_until_pods_of_nodes_that_pretend_have_ended() {
+    fn preview_goes_on_until_pods_of_simulated_nodes_have_ended() {
         let mut api = Api::in_memory("user").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let node = node::additional(&machine(), node::SIMULATED, now);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_goes_from_causes_to_what_they_lead_to() {
+    fn preview_lists_causes_before_their_effects() {
         let mut api = Api::in_memory("user").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let node = node::additional(&machine(), node::SIMULATED, now);

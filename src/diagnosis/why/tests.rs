@@ -141,7 +141,7 @@ fn refusal_is_found_by_a_dry_run() {
 }
 
 #[test]
-fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
+fn running_job_is_on_its_way_and_its_cron_job_is_as_wanted() {
     let mut runs = pod(json!({"restartPolicy": "Never"}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
     runs["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "Job-j", "controller": true}]);
@@ -183,7 +183,7 @@ fn a_job_that_runs_is_on_its_way_and_its_cron_job_is_as_it_was_asked_for() {
 }
 
 #[test]
-fn a_panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
+fn panic_of_the_loop_of_a_pod_a_node_or_an_autoscaler_is_its_cause() {
     let event = |name: &str, uid: &str, reason: &str, second: u8| {
         let namespace = "default";
         json!({

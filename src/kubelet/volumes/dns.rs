@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_resolver_is_what_policy_and_configuration_say() {
+    fn resolver_follows_dns_policy_and_dns_config() {
         let config = json!({"searches": ["a.example", "lan"], "nameservers": ["192.0.2.1"],
             "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}, {"name": "timeout", "value": "1"}]});
         let searches = "search default.svc.cluster.local svc.cluster.local cluster.local lan";
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_advised_only_where_it_would_help() {
+    fn dns_port_is_advised_only_where_it_would_help() {
         for (filesystem, is_advised) in [("private", true), ("host", false)] {
             let mut pod = pod(
                 json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet", "containers": [{"name": "c", "image": "a"}]}),

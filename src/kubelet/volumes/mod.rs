@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_volume_holds_the_pod_until_it_appears() {
+    fn missing_volume_holds_the_pod_until_it_appears() {
         let volumes = json!([{"name": "api", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
             {"name": "may", "secret": {"secretName": "none", "optional": true}},
             {"name": "cfg", "configMap": {"name": "new"}}]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_names_its_pod() {
+    fn token_names_its_pod() {
         let source = json!({"serviceAccountToken": {"path": "token", "audience": "vault"}});
         let mut machine = machine(json!([{"name": "v", "projected": {"sources": [source]}}]));
         let claims = claims(&file_lines(&started(&mut machine))[0]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_renewed_before_it_expires() {
+    fn token_is_renewed_before_it_expires() {
         // (audience, requested lifetime, lifetime of the token, seconds until it is renewed)
         let usual = 365 * 24 * 3600;
         for (audience, requested, lifetime, renewed) in [
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_brought_to_running_pods_once() {
+    fn volume_change_reaches_running_pods_once() {
         let mut machine = machine(json!([{"name": "v", "configMap": {"name": "cm"}}]));
         machine.run_to(5);
         machine.take_messages();

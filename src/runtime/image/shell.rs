@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_keeps_all_variables_is_used_where_one_is_needed() {
+    fn shell_that_keeps_all_variables_is_used_where_one_is_needed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
         let mut start = crate::runtime::testing::start_request("u", "c", 0);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allowed_flow_is_remembered_until_the_tables_change() {
+    fn allowed_flow_is_cached_until_the_tables_change() {
         let state = tempfile::tempdir().unwrap();
         let tables = NetworkTables::for_state(state.path());
         let mut written = WrittenPolicies::default();

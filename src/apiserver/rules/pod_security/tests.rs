@@ -214,7 +214,7 @@ fn labels_are_read_with_their_errors() {
 }
 
 #[test]
-fn an_update_counts_when_an_image_or_a_container_changes() {
+fn update_counts_when_an_image_or_a_container_changes() {
     let pod = |image: &str, debug: &[&str]| {
         let debug: Vec<Value> = debug.iter().map(|name| json!({"name": name, "image": "d"})).collect();
         Object(json!({"metadata": {"labels": {"n": debug.len().to_string()}},

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_autoscaler_that_holds_its_size_is_as_it_was_asked_for() {
+fn autoscaler_that_holds_its_size_is_as_wanted() {
     let condition = |kind: &str, status: &str, reason: &str, message: &str, since: &str| json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since});
     let (old, new) = ("2026-01-01T00:01:00Z", "2026-01-01T00:09:55Z");
     let able = condition("AbleToScale", "True", "ReadyForNewScale", "m", old);
@@ -38,7 +38,7 @@ fn an_autoscaler_that_holds_its_size_is_as_it_was_asked_for() {
 }
 
 #[test]
-fn an_autoscaler_whose_pods_ask_for_nothing_is_found_before_anybody_has_measured_them() {
+fn autoscaler_whose_pods_request_nothing_is_found_before_any_measurement() {
     let message = "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API";
     let scaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},

@@ -14,7 +14,7 @@ fn ready(name: &str, ready: bool) -> Value {
 }
 
 #[test]
-fn a_budget_says_how_many_may_go_who_blocks_and_what_to_do() {
+fn budget_explanation_says_how_many_may_be_disrupted_what_blocks_and_what_to_do() {
     let budget = |spec: Value, counts: [i64; 4], conditions: Value| {
         let [healthy, desired, expected, allowed] = counts;
         let mut spec = spec;

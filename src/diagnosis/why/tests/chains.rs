@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_service_is_idle_when_all_that_would_make_its_pods_is_asked_for_none() {
+fn service_is_idle_when_every_owner_of_its_pods_wants_none() {
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
         "spec": {"selector": {"app": "p"}, "ports": [{"port": 80}]}});
     let workload = |kind: &str, name: &str, replicas: i64| {
@@ -107,7 +107,7 @@ fn runs_without(disabled_controllers: &[&str]) -> ControlPlaneState {
 }
 
 #[test]
-fn a_controller_that_is_left_out_is_the_cause() {
+fn disabled_controller_is_the_cause() {
     let template = json!({"metadata": {"labels": {"app": "p"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
     let meta = json!({"name": "x", "generation": 1});
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template,
@@ -144,7 +144,7 @@ fn a_controller_that_is_left_out_is_the_cause() {
 }
 
 #[test]
-fn a_stopped_process_is_the_cause_with_the_command_that_continues_it() {
+fn stopped_process_is_the_cause_with_the_command_that_continues_it() {
     let mut runs = pod(json!({}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
     runs["status"]["phase"] = "Running".into();
     runs["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
