@@ -4,8 +4,9 @@
 //! goes before those that can still be asked for, and a list that is longer than the room still finds its newest part.
 //! Knows no encoding. Start reading at [`EncodedBodies::find`].
 
+use crate::object::IgnorePoison;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Maximum size of all encodings.
 const ROOM: usize = 24 << 20;
@@ -27,13 +28,13 @@ struct Kept {
 impl EncodedBodies {
     /// Returns what is known of the bodies of these revisions.
     pub fn find(&self, revisions: impl Iterator<Item = Option<u64>>) -> Vec<Option<Arc<[u8]>>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock().ignore_poison();
         revisions.map(|revision| kept.by_revision.get(&revision?).cloned()).collect()
     }
 
     /// Returns the encoding of the body of a revision, which is made where it is not known.
     pub fn find_or_encode(&self, revision: u64, encode: impl FnOnce() -> Option<Vec<u8>>) -> Option<Arc<[u8]>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).by_revision.get(&revision).cloned();
+        let known = self.0.lock().ignore_poison().by_revision.get(&revision).cloned();
         if known.is_some() {
             return known;
         }
@@ -44,7 +45,7 @@ impl EncodedBodies {
 
     /// Keeps encodings while there is room.
     pub fn keep(&self, encoded: impl IntoIterator<Item = (u64, Arc<[u8]>)>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock().ignore_poison();
         for (revision, bytes) in encoded {
             kept.insert(revision, bytes);
         }

@@ -4,11 +4,11 @@
 
 use crate::apiserver::ApiResult;
 use crate::apiserver::stored::{object_of, refused};
-use crate::object::{Key, Object, Resource};
+use crate::object::{IgnorePoison, Key, Object, Resource};
 use crate::store::{ChangeKind, StoreError, StoreRead, StoreResult, StoredObject};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 const PODS: Resource = Resource("pods");
 /// Entries of the log that are read at once, and after how many all pods are read again instead.
@@ -36,7 +36,7 @@ impl NodePods {
         namespace: &str,
         (resource, name): (&'static str, &str),
     ) -> ApiResult<bool> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().ignore_poison();
         let pods = match known.take() {
             Some(pods) => pods.catch_up(read),
             None => KnownPods::load(read),

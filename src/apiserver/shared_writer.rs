@@ -14,14 +14,14 @@ use super::stored::refused;
 use super::transaction::AnyWrite;
 use super::write_rounds::{WriteAttempt, WriteNeeds};
 use crate::kinds::KindRegistry;
-use crate::object::{Reason, Status};
+use crate::object::{IgnorePoison, Reason, Status};
 use crate::store::{CommitError, OVERTAKEN, OpenMode, PendingSync, Store, StoreError};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SendError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time that a write waits for the write lock.
@@ -185,7 +185,7 @@ impl SharedWriter {
     }
 
     fn lock(&self) -> MutexGuard<'_, WriterQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().ignore_poison()
     }
 }
 
@@ -301,7 +301,7 @@ impl EndedBatch {
 
 impl BatchOutcome {
     fn lock(&self) -> MutexGuard<'_, Option<BatchEnd>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock().ignore_poison()
     }
 
     /// Waits for the end of the transaction.
@@ -310,7 +310,7 @@ impl BatchOutcome {
         loop {
             match &*ended {
                 Some(end) => return end.clone(),
-                None => ended = self.changed.wait(ended).unwrap_or_else(PoisonError::into_inner),
+                None => ended = self.changed.wait(ended).ignore_poison(),
             }
         }
     }

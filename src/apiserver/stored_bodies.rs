@@ -4,10 +4,10 @@
 //! given to one write only; the checksum of the object's row, which the store has verified when the body was read, has to be the same.
 //! When there is no room, the newest revisions stay. Start reading at [`StoredBodies::get`].
 
-use crate::object::Key;
+use crate::object::{IgnorePoison, Key};
 use crate::store::{Store, StoreResult};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Maximum size of all bodies with their encodings.
 const ROOM: usize = 16 << 20;
@@ -73,7 +73,7 @@ impl StoredBodies {
     }
 
     fn find(&self, revision: u64, sum: i64) -> Option<StoredBody> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock().ignore_poison();
         kept.by_revision.get(&revision).filter(|(known, _)| *known == sum).map(|(_, body)| body.clone())
     }
 
@@ -81,7 +81,7 @@ impl StoredBodies {
         if read.body.len() > MAX_BYTES {
             return;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock().ignore_poison();
         kept.size += read.size();
         if let Some((_, replaced)) = kept.by_revision.insert(read.revision, (sum, read)) {
             kept.size -= replaced.size();

@@ -4,8 +4,9 @@
 //! Never: decides how long an expression may be; its kind does. Start reading at [`compile_and_keep`].
 
 use super::{Declarations, Program, compile};
+use crate::object::IgnorePoison;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 /// Maximum number of kept programs, and of the bytes of their expressions.
 const MAX_KEPT: usize = 4096;
@@ -41,7 +42,7 @@ impl ProgramKey {
 static COMPILED: LazyLock<Mutex<ProgramCache>> = LazyLock::new(Mutex::default);
 
 fn kept() -> MutexGuard<'static, ProgramCache> {
-    COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
+    COMPILED.lock().ignore_poison()
 }
 
 /// Returns the program of an expression, if this process has compiled it.

@@ -4,12 +4,12 @@
 use super::progress_line::ProgressLine;
 use super::{CliResult, CommandContext, Failure};
 use crate::kustomize::{self as build, BuildResource, FileAccess, FoundPath};
-use crate::object::{io_error_text, yaml};
+use crate::object::{IgnorePoison, io_error_text, yaml};
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -213,7 +213,7 @@ pub fn build_folder(folder: &str) -> CliResult<Vec<BuildResource>> {
     static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut warnings = Vec::new();
     let built = build::build(&DiskFiles::new(false), folder, &mut warnings);
-    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut printed = PRINTED.lock().ignore_poison();
     if *printed != warnings {
         warnings.iter().for_each(|warning| eprintln!("{warning}"));
         *printed = warnings;

@@ -8,7 +8,7 @@ use crate::apiserver::Api;
 use crate::diagnosis::convergence;
 use crate::joined_node;
 use crate::object::time::TimeError;
-use crate::object::{Time, time};
+use crate::object::{IgnorePoison, Time, time};
 use crate::reconcile::activity_log::pods;
 use crate::reconcile::candidate::{self, Candidate};
 use crate::reconcile::control_loop::WakeUp;
@@ -27,7 +27,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -318,14 +318,14 @@ impl SignalRelay {
 
     /// Passes signals on to this control loop from now on.
     fn relay_to(&mut self, outbox: Sender<WakeUp>) {
-        *self.outbox.lock().unwrap_or_else(PoisonError::into_inner) = Some(outbox);
+        *self.outbox.lock().ignore_poison() = Some(outbox);
         let Some(mut signals) = self.signals.take() else { return };
         let outbox = self.outbox.clone();
         std::thread::spawn(move || {
             for _ in signals.forever() {
                 // While the first signal is being handled, there is no receiver: a second signal
                 // ends the process.
-                let outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
+                let outbox = outbox.lock().ignore_poison();
                 if outbox.as_ref().is_none_or(|outbox| outbox.send(WakeUp::Stop).is_err()) {
                     std::process::exit(130);
                 }

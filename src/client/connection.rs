@@ -7,6 +7,7 @@
 use super::credentials::{HeldCredentials, PresentedCredentials};
 use super::error::{ClientError, ClientResult};
 use super::kubeconfig::ServerConfig;
+use crate::object::IgnorePoison;
 use crate::runtime::https::trust::{self, TlsClientKey};
 use crate::runtime::relay;
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use hyper::http::request;
 use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -306,5 +307,5 @@ pub fn http_error(error: &hyper::Error) -> String {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }

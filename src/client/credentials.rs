@@ -6,14 +6,14 @@
 use super::error::{ClientError, ClientResult};
 use super::exec_plugin::{ExecPlugin, PluginCredentials};
 use super::tls_files::read_bounded;
-use crate::object::Time;
+use crate::object::{IgnorePoison, Time};
 use crate::runtime::https::trust::TlsClientKey;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::HeaderValue;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time after which a token file is read again.
@@ -159,7 +159,7 @@ impl HeldCredentials {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<LastCredentials>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().ignore_poison()
     }
 }
 

@@ -9,12 +9,12 @@ use crate::apiserver::kubelet_clients::KubeletClients;
 use crate::apiserver::remote::refusal;
 use crate::apiserver::user::User;
 use crate::client::ClientRequest;
-use crate::object::{Reason, Status};
+use crate::object::{IgnorePoison, Reason, Status};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Time limit of a question.
@@ -110,12 +110,12 @@ impl<Q, A> Default for Answers<Q, A> {
 
 impl<Q: Eq + Hash, A: Clone> Answers<Q, A> {
     fn find(&self, question: &Q) -> Option<A> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock().ignore_poison();
         known.get(question).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| answer.clone())
     }
 
     fn remember(&self, question: Q, answer: A, time: Duration) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().ignore_poison();
         let now = Instant::now();
         known.retain(|_, (_, until)| *until > now);
         if known.len() >= MAX_ANSWERS {

@@ -6,12 +6,12 @@ use super::identity;
 use super::server_pods::ServerPods;
 use super::tokens::IssuedTokens;
 use crate::client::{ApiClient, ClientResult, Reflectors, ServerConfig};
-use crate::object::Object;
+use crate::object::{IgnorePoison, Object};
 use crate::runtime::https::trust::TlsClientKey;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Receives a line for the log.
 pub type NodeLog = Box<dyn Fn(&str) + Send + Sync>;
@@ -121,6 +121,6 @@ impl NodeContext {
     }
 
     fn lock(&self) -> MutexGuard<'_, ApiClient> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+        self.client.lock().ignore_poison()
     }
 }

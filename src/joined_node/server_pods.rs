@@ -2,10 +2,10 @@
 //!
 //! Never: sends or stores anything. Start reading at [`ServerPods`].
 
-use crate::object::{Key, Object};
+use crate::object::{IgnorePoison, Key, Object};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// A pod at the server.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,7 @@ impl ServerPods {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, ServerPod>> {
-        self.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_uid.lock().ignore_poison()
     }
 }
 

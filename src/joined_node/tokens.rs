@@ -6,10 +6,10 @@
 use super::references::{NeededToken, find_tokens};
 use crate::client::{ApiClient, ClientRequest};
 use crate::kinds::token_claims::ISSUER;
-use crate::object::{Object, Time};
+use crate::object::{IgnorePoison, Object, Time};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Time limit for a token. A pod whose token does not come starts with an empty one.
@@ -107,6 +107,6 @@ impl IssuedTokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, IssuedToken>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().ignore_poison()
     }
 }

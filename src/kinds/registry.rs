@@ -7,9 +7,9 @@
 //! [`KindRegistry`].
 
 use super::{ALL, Kind, custom, find_by_name, fits_kind};
-use crate::object::{Resource, Str};
+use crate::object::{IgnorePoison, Resource, Str};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// Returns the stored texts of definitions.
 pub type DefinitionSource = Box<dyn FnOnce() -> Vec<String> + Send>;
@@ -75,7 +75,7 @@ impl KindRegistry {
 
     /// Records that a definition was read at a revision. Returns false when the last read was at the same revision.
     pub fn is_changed(&self, uid: &Str, revision: u64) -> bool {
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.seen.lock().ignore_poison();
         seen.insert(uid.clone(), revision) != Some(revision)
     }
 
@@ -87,7 +87,7 @@ impl KindRegistry {
         if let Some(base) = &layer.0.base {
             self.merge(base);
         }
-        let learnt = layer.0.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let learnt = layer.0.known.read().ignore_poison().clone();
         self.write().extend(learnt);
     }
 
@@ -125,7 +125,7 @@ impl KindRegistry {
     }
 
     fn find(&self, resource: &str) -> Option<&'static Kind> {
-        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner).get(resource).copied();
+        let known = self.0.known.read().ignore_poison().get(resource).copied();
         known.unwrap_or_else(|| self.0.base.as_ref()?.custom(resource))
     }
 
@@ -133,22 +133,20 @@ impl KindRegistry {
     fn known(&self) -> Known {
         self.read_source();
         let mut known = self.0.base.as_ref().map(KindRegistry::known).unwrap_or_default();
-        known.extend(
-            self.0.known.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(name, kind)| (*name, *kind)),
-        );
+        known.extend(self.0.known.read().ignore_poison().iter().map(|(name, kind)| (*name, *kind)));
         known
     }
 
     /// Reads the source once; concurrent callers wait.
     fn read_source(&self) {
-        let mut source = self.0.source.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut source = self.0.source.lock().ignore_poison();
         for text in source.take().into_iter().flat_map(|source| source()) {
             self.insert(&text);
         }
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Known> {
-        self.0.known.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.known.write().ignore_poison()
     }
 }
 

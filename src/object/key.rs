@@ -1,10 +1,11 @@
 //! Names of objects: resource, namespace, name.
 
 use super::Str;
+use crate::object::IgnorePoison;
 use hashbrown::HashSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 /// Joins a group and a version: `apps/v1`, or `v1` for the core group.
 pub fn api_version(group: &str, version: &str) -> String {
@@ -21,7 +22,7 @@ impl Resource {
     /// Each distinct name is leaked, so callers must pass names of known resources, and no raw user input.
     pub fn intern(name: &str) -> Resource {
         static KNOWN: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.lock().ignore_poison();
         if let Some(name) = known.get(name) {
             return Resource(name);
         }

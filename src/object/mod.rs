@@ -7,6 +7,7 @@
 
 pub mod edit;
 mod host_port;
+mod ignore_poison;
 mod io_error;
 mod json_scan;
 pub mod key;
@@ -29,6 +30,7 @@ pub mod whole_number;
 pub mod yaml;
 
 pub use host_port::host_port;
+pub use ignore_poison::IgnorePoison;
 pub use io_error::io_error_text;
 pub use key::{Key, Resource, api_version};
 pub use meta::{MIRROR, Object, OwnerRef};

@@ -2,8 +2,9 @@
 //!
 //! Never: obtains one. Start reading at [`LinkCertificateFeed`].
 
+use crate::object::IgnorePoison;
 use crate::runtime::https::trust::LinkCertificates;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Receives the certificates.
 type CertificateSink = Box<dyn Fn(LinkCertificates) + Send>;
@@ -34,7 +35,7 @@ impl LinkCertificateFeed {
     }
 
     fn lock(&self) -> MutexGuard<'_, FeedState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Measurements of the control loop: for those that serve them in the same process, and in a file for others.
 
+use crate::object::IgnorePoison;
 use crate::runtime::folder;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Name of the file with the last measurements, for other processes.
@@ -72,7 +73,7 @@ impl LoopMetrics {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         self.microseconds.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
-        let mut kept = self.depths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.depths.lock().ignore_poison();
         kept.clear();
         kept.extend(depths);
         self.revision.store(revision, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl LoopMetrics {
 
     /// Writes them into the file of a cluster, if there was a tick since the last time. Nobody depends on it, so errors are dropped.
     pub fn publish(&self, home: &Path) {
-        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.published.lock().ignore_poison();
         let Some(sample) = self.sample() else { return };
         if published.is_some_and(|(at, ticks)| ticks == sample.ticks || at.elapsed() < MIN_WRITE_INTERVAL) {
             return;
@@ -100,7 +101,7 @@ impl LoopMetrics {
             ticks: read(&self.ticks),
             seconds: read(&self.microseconds) as f64 / 1e6,
             rows: read(&self.rows),
-            depths: self.depths.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            depths: self.depths.lock().ignore_poison().clone(),
             revision: read(&self.revision),
         };
         Some(sample).filter(|sample| sample.ticks > 0)

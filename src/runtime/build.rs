@@ -9,7 +9,7 @@
 
 use super::image::{Environment, ImageRefusal};
 use super::{file_tree, folder, spawn, wire};
-use crate::object::{Str, Time, io_error_text};
+use crate::object::{IgnorePoison, Str, Time, io_error_text};
 use crate::world::Report;
 use crate::world::facts::{BuildStage, LastBuild};
 use crate::world::start::{BuildCommand, Start, StartImage};
@@ -24,7 +24,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Maximum lines and bytes of a failed build's output in the error message.
 const REPORTED_OUTPUT: (usize, usize) = (10, 2000);
@@ -62,7 +62,7 @@ impl Builds {
         report: impl Fn(Report) + Send + 'static,
     ) {
         let Some(build) = image.build.clone() else { return };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().ignore_poison();
         if let Some(waiters) = known.get_mut(&image.name) {
             return waiters.push(waiting);
         }
@@ -102,12 +102,12 @@ impl Builds {
     }
 
     fn take_waiting(&self, name: &str) -> Vec<BuildWait> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).unwrap_or_default()
+        self.0.lock().ignore_poison().remove(name).unwrap_or_default()
     }
 
     /// Copies new output to the logs of all waiting containers.
     fn copy_output_to_logs(&self, name: &str) {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock().ignore_poison();
         let telling = known.get(name).into_iter().flatten().filter_map(|waiting| waiting.telling.clone());
         let telling: Vec<SharedLogWriter> = telling.collect();
         // Other images can be ordered while files are read and written.
@@ -122,7 +122,7 @@ impl Builds {
 pub type SharedLogWriter = Arc<Mutex<BuildLogWriter>>;
 
 fn copy_output(telling: &SharedLogWriter, is_over: bool) -> io::Result<()> {
-    telling.lock().unwrap_or_else(PoisonError::into_inner).copy_output(is_over)
+    telling.lock().ignore_poison().copy_output(is_over)
 }
 
 /// Progress of a build.

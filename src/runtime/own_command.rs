@@ -2,11 +2,12 @@
 //!
 //! Start reading at [`run`].
 
+use crate::object::IgnorePoison;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ fn run_program(mut command: Command, input: &[u8], limits: &CommandLimits) -> io
 }
 
 fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
-    child.lock().unwrap_or_else(PoisonError::into_inner)
+    child.lock().ignore_poison()
 }
 
 fn read(pipe: Option<impl Read>, most: u64) -> Vec<u8> {

@@ -2,7 +2,7 @@
 //!
 //! Knows: the key, which the cluster's state keeps. Never: decides what a token claims or who may have one.
 
-use crate::object::Time;
+use crate::object::{IgnorePoison, Time};
 use crate::world::ClaimSigner;
 use crate::world::volume::{Volume, VolumeContent, VolumeFile};
 use anyhow::{Result, anyhow};
@@ -14,7 +14,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Start of a P-256 public key in the form of X.509, before the point.
 const SPKI_HEAD: [u8; 26] = [
@@ -74,7 +74,7 @@ impl TokenSigner {
     }
 
     fn remember(&self, hash: [u8; 32], claims: Arc<Value>) {
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verified = self.verified.lock().ignore_poison();
         if verified.len() >= REMEMBERED {
             verified.clear();
         }
@@ -84,7 +84,7 @@ impl TokenSigner {
     /// Returns the claims of a token of this key whose time it is. A good signature is remembered, its times are checked anew.
     pub fn verify(&self, token: &str) -> std::result::Result<Arc<Value>, TokenError> {
         let hash = hash_token(token).ok_or(TokenError::Invalid)?;
-        let known = self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
+        let known = self.verified.lock().ignore_poison().get(&hash).cloned();
         let claims = match known {
             Some(claims) => claims,
             None => Arc::new(self.check_signature(token)?),
@@ -136,7 +136,7 @@ pub fn token_source(signer: Arc<TokenSigner>) -> TokenSource {
 pub fn claim_signer(signer: Arc<TokenSigner>) -> ClaimSigner {
     let known: Mutex<HashMap<String, String>> = Mutex::default();
     ClaimSigner::new(move |claims| {
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known.lock().ignore_poison();
         let text = claims.to_string();
         if let Some(token) = known.get(&text) {
             return Some(token.clone());

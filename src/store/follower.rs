@@ -6,12 +6,13 @@
 use super::replica::is_replica_at;
 use super::state_path::StorePath;
 use super::{OpenMode, Store};
+use crate::object::IgnorePoison;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::Duration;
 
 /// Interval at which the head is looked at without an event.
@@ -35,7 +36,7 @@ impl Follower {
         if !is_replica_at(&StorePath::from_path(path).ok()?) {
             return None;
         }
-        let mut followers = FOLLOWERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followers = FOLLOWERS.lock().ignore_poison();
         if let Some(follower) = followers.get(path).and_then(Weak::upgrade) {
             return Some(follower);
         }

@@ -1,11 +1,12 @@
 //! Syncs of commits by several threads: one sync makes all commits before it durable.
 
 use super::{CommitError, Store};
+use crate::object::IgnorePoison;
 use rustix::fs::fdatasync;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tracing::debug_span;
 
 /// The syncs of one connection's commits.
@@ -38,7 +39,7 @@ impl GroupSync {
     }
 
     fn lock(&self) -> MutexGuard<'_, SyncProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock().ignore_poison()
     }
 }
 

@@ -3,9 +3,10 @@
 //! Never: asks a server; the HTTP server puts here what it has read. Start reading at [`ExtensionDocuments`].
 
 use super::open_api::OpenApiPart;
+use crate::object::IgnorePoison;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The documents of a version.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,6 @@ impl ExtensionDocuments {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, VersionDocuments>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }

@@ -5,10 +5,10 @@
 use crate::apiserver::ApiResult;
 use crate::apiserver::node_pods::NodePods;
 use crate::apiserver::stored::{objects_of, refused};
-use crate::object::{Object, Resource};
+use crate::object::{IgnorePoison, Object, Resource};
 use crate::store::{StoreRead, StoreResult};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, INDEXED, ROLES};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The index, and the needs of the pods of each node, which the connections of a process share.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ impl AccessCache {
     pub(in crate::apiserver) fn find(&self, read: &dyn StoreRead, is_committed: bool) -> ApiResult<Arc<AccessIndex>> {
         let wrong = |error| refused(&error);
         let revision = read.revision().map_err(wrong)?;
-        let cached = self.index.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let cached = self.index.lock().ignore_poison().clone();
         if let Some(cached) = cached.filter(|cached| has_no_change(read, cached.revision, revision).unwrap_or(false)) {
             if is_committed {
                 self.keep(CachedIndex { revision, index: cached.index.clone() });
@@ -52,7 +52,7 @@ impl AccessCache {
 
     /// Keeps an index unless a newer one is there.
     fn keep(&self, new: CachedIndex) {
-        let mut cached = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.index.lock().ignore_poison();
         if cached.as_ref().is_none_or(|cached| cached.revision <= new.revision) {
             *cached = Some(new);
         }

@@ -5,9 +5,10 @@
 
 use crate::go::regexp;
 pub use crate::go::regexp::{MAX_STATES, translate};
+use crate::object::IgnorePoison;
 use regex::Regex;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Maximum estimated size of all patterns of one schema, in states. The first write of an object compiles the patterns
 /// that it needs, without the write lock, in at most about a tenth of a second.
@@ -21,21 +22,21 @@ static COMPILED: LazyLock<Mutex<HashMap<String, Option<Arc<Regex>>>>> = LazyLock
 /// Whether a text matches a pattern. A pattern that cannot be compiled matches everything, since its definition was
 /// refused.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    let known = COMPILED.lock().unwrap_or_else(PoisonError::into_inner).get(pattern).cloned();
+    let known = COMPILED.lock().ignore_poison().get(pattern).cloned();
     let compiled = known.unwrap_or_else(|| compile_and_keep(pattern));
     compiled.is_none_or(|regex| regex.is_match(text))
 }
 
 /// Returns those patterns that this process has not compiled yet.
 pub fn not_compiled<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Vec<String> {
-    let compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let compiled = COMPILED.lock().ignore_poison();
     patterns.into_iter().filter(|pattern| !compiled.contains_key(*pattern)).map(str::to_owned).collect()
 }
 
 /// Compiles a pattern and caches it.
 pub fn compile_and_keep(pattern: &str) -> Option<Arc<Regex>> {
     let compiled = regexp::compile(pattern).ok().map(|(regex, _)| Arc::new(regex));
-    let mut all = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = COMPILED.lock().ignore_poison();
     if all.len() >= MAX_CACHED {
         all.clear();
     }

@@ -5,6 +5,7 @@
 
 use super::trust::{self, Trust};
 use super::{HttpsPost, HttpsReply, HttpsTarget};
+use crate::object::IgnorePoison;
 use crate::runtime::relay;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -16,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -144,5 +145,5 @@ fn http_error(error: &hyper::Error) -> String {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }

@@ -6,9 +6,10 @@
 mod connection;
 pub mod trust;
 
+use crate::object::IgnorePoison;
 use connection::ConnectionPool;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -64,7 +65,7 @@ pub struct HttpsClient {
 impl HttpsClient {
     /// Sends a request. `done` is called on the client's thread, and always: at the latest when the time is over.
     pub fn post(&self, post: HttpsPost, done: ReplyHandler) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.requests.lock().ignore_poison();
         let asked = match requests.as_ref() {
             Some(sender) => sender.send((post, done)).map_err(|error| error.0),
             None => Err((post, done)),

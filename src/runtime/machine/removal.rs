@@ -4,10 +4,10 @@
 //! Start reading at [`Remover::remove_pod`].
 
 use super::super::{folder, volumes};
-use crate::object::Str;
+use crate::object::{IgnorePoison, Str};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Remover {
 }
 
 fn remove_pods(state: &Path, orders: &Mutex<Receiver<(Str, Done)>>) {
-    let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    let next = || orders.lock().ignore_poison().recv();
     while let Ok((uid, done)) = next() {
         done(volumes::remove(&folder::pod_path(state, &uid)));
     }

@@ -4,9 +4,10 @@
 //! Each process that chooses endpoints remembers its own sessions: a shim those of its pod, the gateway those of clients outside of pods.
 //! Never: decides which endpoints are ready. Start reading at [`SessionAffinity::prefer`].
 
+use crate::object::IgnorePoison;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Maximum number of remembered sessions; beyond it the older half is dropped.
@@ -62,7 +63,7 @@ impl SessionAffinity {
     }
 
     fn sessions(&self) -> MutexGuard<'_, AffinitySessions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

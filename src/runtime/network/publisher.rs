@@ -4,11 +4,11 @@
 
 use super::gateway::{GatewayCommand, link::GatewayLink};
 use super::{policies, routes};
-use crate::object::Key;
+use crate::object::{IgnorePoison, Key};
 use crate::world::plan::Route;
 use crate::world::policy::NetworkPolicyRules;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// Interval for retrying failed writes.
@@ -90,7 +90,7 @@ fn retry_writes(publisher: &Weak<Mutex<PublisherState>>) {
 }
 
 fn locked(state: &Mutex<PublisherState>) -> MutexGuard<'_, PublisherState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock().ignore_poison()
 }
 
 impl PublisherState {

@@ -1,10 +1,11 @@
 //! A few threads that wait for answers, started when they are needed and gone when they are not.
 
 use super::{ProbeFinding, ProbeRoute, answer, route};
+use crate::object::IgnorePoison;
 use crate::world::Report;
 use crate::world::plan::ProbeRun;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Maximum number of probes that run at the same time; others are queued.
@@ -60,7 +61,7 @@ impl Drop for ProbePool {
 
 impl SharedProbeQueue {
     fn lock(&self) -> MutexGuard<'_, ProbeQueue> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock().ignore_poison()
     }
 
     fn work(&self) {
@@ -80,7 +81,7 @@ impl SharedProbeQueue {
                 return Some(job);
             }
             line.idle += 1;
-            let (woken, waited) = self.ready.wait_timeout(line, LINGER).unwrap_or_else(PoisonError::into_inner);
+            let (woken, waited) = self.ready.wait_timeout(line, LINGER).ignore_poison();
             line = woken;
             line.idle -= 1;
             if line.closed || (waited.timed_out() && line.jobs.is_empty()) {

@@ -5,7 +5,7 @@
 
 use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::user::User;
-use crate::object::{Time, io_error_text, time};
+use crate::object::{IgnorePoison, Time, io_error_text, time};
 use crate::serve::audit::policy::{AuditPolicy, AuditStage};
 use crate::serve::audit::{AuditContext, AuditedRequest};
 use crate::serve::{ApiRequest, HttpAnswer};
@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum number of events that wait to be written.
@@ -182,7 +182,7 @@ impl AuditExchange {
     /// Records that the request was received from this user, and maybe as another one.
     pub fn begin(&self, request: &ApiRequest, user: &User, impersonated: Option<&User>) {
         let audited = AuditedRequest::begin(&self.log.policy, &self.context, request, user, impersonated);
-        *self.audited.lock().unwrap_or_else(PoisonError::into_inner) = audited;
+        *self.audited.lock().ignore_poison() = audited;
         self.update(|audited| audited.format_line(AuditStage::RequestReceived, self.context.received));
     }
 
@@ -224,7 +224,7 @@ impl AuditExchange {
     }
 
     fn update(&self, change: impl FnOnce(&mut AuditedRequest) -> Option<String>) {
-        let mut audited = self.audited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut audited = self.audited.lock().ignore_poison();
         self.log.send(audited.as_mut().and_then(change));
     }
 }

@@ -8,12 +8,12 @@
 //! connections, an idle one if possible. A client that itself has the most replaces its own idle connection, or is told to try again. Users
 //! are compared first, and then the peers of one user.
 
-use crate::object::Status;
+use crate::object::{IgnorePoison, Status};
 use crate::runtime::peer::Peer;
 use crate::serve::answer::too_many_requests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::task::{AbortHandle, JoinHandle};
 
 /// Maximum number of connections of unauthenticated clients, which also is at most a quarter of all.
@@ -119,7 +119,7 @@ impl Connections {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }
 

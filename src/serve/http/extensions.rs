@@ -17,7 +17,7 @@ use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::user::{ADMINISTRATORS, User};
 use crate::apiserver::{Api, ApiResult, WriteOptions};
 use crate::kinds::config_map::KIND;
-use crate::object::{Key, Object, Time};
+use crate::object::{IgnorePoison, Key, Object, Time};
 use crate::runtime::https::trust::TlsClientKey;
 use crate::serve::extension::tls;
 use crate::serve::target::{ProxyTarget, ProxyTls};
@@ -28,7 +28,7 @@ use hyper::header::{ACCEPT, HOST, USER_AGENT};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -66,7 +66,7 @@ impl Extensions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(TlsClientKey, Instant)>> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+        self.identity.lock().ignore_poison()
     }
 }
 

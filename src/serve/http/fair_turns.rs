@@ -4,10 +4,10 @@
 //! Knows no request. Start reading at [`FairTurns::wait_for`].
 
 use super::connections::Client;
-use crate::object::Status;
+use crate::object::{IgnorePoison, Status};
 use crate::serve::answer::too_many_requests;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 /// Maximum number of requests of one client that wait.
@@ -81,7 +81,7 @@ impl FairTurns {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

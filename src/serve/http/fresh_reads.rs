@@ -2,8 +2,9 @@
 //!
 //! Never: lets a request use an answer that was asked for before the request arrived. Start reading at [`FreshReads::wait`].
 
+use crate::object::IgnorePoison;
 use crate::store::{Store, StoreResult};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// The questions of a server to etcd, one at a time.
 #[derive(Default)]
@@ -32,7 +33,7 @@ impl FreshReads {
         let wanted = progress.begun + 1;
         while progress.answered < wanted {
             if progress.is_running {
-                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                progress = self.changed.wait(progress).ignore_poison();
                 continue;
             }
             progress.is_running = true;
@@ -52,7 +53,7 @@ impl FreshReads {
     }
 
     fn lock(&self) -> MutexGuard<'_, FollowProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock().ignore_poison()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::client_certificate::ClientAuthority;
 use crate::apiserver::tokens::keys::ClusterKeys;
+use crate::object::IgnorePoison;
 use crate::runtime::own_addresses;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring::default_provider;
@@ -13,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
 use rustls::sign::CertifiedKey;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use tokio_rustls::TlsAcceptor;
 
 /// The ALPN name of HTTP/2.
@@ -46,7 +47,7 @@ struct ShownCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for ShownCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(self.0.read().ignore_poison().clone())
     }
 }
 
@@ -55,7 +56,7 @@ impl ServerTls {
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> anyhow::Result<()> {
         let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>()?;
         let new = certified_key(chain, PrivateKeyDer::from_pem_slice(key)?)?;
-        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        *self.shown.0.write().ignore_poison() = Arc::new(new);
         Ok(())
     }
 }

@@ -4,11 +4,12 @@
 //! sent yet. A watch that is further behind reads the log itself.
 
 use crate::apiserver::Api;
+use crate::object::IgnorePoison;
 use crate::reconcile::store_files::identity;
 use crate::store::{LogEntry, OpenMode, watch_hint};
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
@@ -64,7 +65,7 @@ impl LogTail {
 
     /// Returns the entries after a revision; `None` when they are no longer kept here.
     pub fn entries_after(&self, revision: u64) -> Option<Vec<Arc<LogEntry>>> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.recent.lock().ignore_poison();
         if revision >= *self.head.borrow() {
             return Some(Vec::new());
         }
@@ -76,14 +77,14 @@ impl LogTail {
 
     fn add(&self, entries: Vec<LogEntry>) {
         let Some(head) = entries.last().map(|entry| entry.revision) else { return };
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock().ignore_poison();
         entries.into_iter().for_each(|entry| recent.add(entry));
         self.head.send_replace(head);
     }
 
     /// Continues from this revision; earlier entries are unknown.
     fn skip_to(&self, head: u64) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock().ignore_poison();
         *recent = Recent::default();
         self.head.send_replace(head);
     }

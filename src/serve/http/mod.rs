@@ -39,7 +39,7 @@ use crate::apiserver::outside_client::OutsideClient;
 use crate::apiserver::stored_bodies::StoredBodies;
 use crate::apiserver::{Api, SharedWriter, custom, refused};
 use crate::kinds::KindRegistry;
-use crate::object::{Reason, Status, Time, yaml};
+use crate::object::{IgnorePoison, Reason, Status, Time, yaml};
 use crate::reconcile::metrics::LoopMetrics;
 use crate::runtime::allocator::use_mimalloc;
 use crate::runtime::descriptors;
@@ -73,7 +73,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use stream::AnswerStream;
@@ -514,7 +514,7 @@ impl ServerState {
             api.set_turn(Some(Box::new(turn)));
             let done = work(&mut api);
             api.set_turn(None);
-            let mut idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = shared.idle.lock().ignore_poison();
             if idle.len() < MAX_REQUESTS {
                 idle.push(api);
             }
@@ -556,11 +556,11 @@ impl ServerState {
         if self.state.is_replica || !self.state.was_unchanged_lately() {
             return None;
         }
-        let api = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let api = self.idle.lock().ignore_poison().pop()?;
         let answer =
             catch_unwind(AssertUnwindSafe(|| span.in_scope(|| answer_brief(&api, request, exchange.requested()))))
                 .ok()?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(api);
+        self.idle.lock().ignore_poison().push(api);
         answer
     }
 
@@ -570,7 +570,7 @@ impl ServerState {
             let text = format!("{} was removed or replaced: start kloop serve again", self.state.path.display());
             return Err(Status::new(Reason::InternalError, text));
         }
-        if let Some(mut api) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        if let Some(mut api) = self.idle.lock().ignore_poison().pop() {
             return self.state.fresh_reads.wait(api.store_mut()).map(|()| api).map_err(|error| refused(&error));
         }
         Api::open(&self.state.path, OpenMode::Existing, ACTOR)

@@ -3,8 +3,9 @@
 //! Workers fill them, and the thread of all connections sends them. Memory that another thread frees comes back to its worker late, so that
 //! each worker would keep many pieces. Knows no list. Start reading at [`PieceBuffers::take_buffer`].
 
+use crate::object::IgnorePoison;
 use bytes::Bytes;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Maximum number of buffers that are kept.
 const MAX_BUFFERS: usize = 16;
@@ -18,7 +19,7 @@ pub struct PieceBuffers(Mutex<Vec<Vec<u8>>>);
 impl PieceBuffers {
     /// Takes an empty buffer, or makes one.
     pub fn take_buffer(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.0.lock().ignore_poison().pop().unwrap_or_default()
     }
 
     /// Makes the bytes of a message from a buffer, which comes back when they were sent.
@@ -27,7 +28,7 @@ impl PieceBuffers {
     }
 
     fn give_back(&self, mut piece: Vec<u8>) {
-        let mut unused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = self.0.lock().ignore_poison();
         if unused.len() < MAX_BUFFERS && piece.capacity() <= MAX_BUFFER_BYTES {
             piece.clear();
             unused.push(piece);

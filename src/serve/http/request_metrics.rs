@@ -3,14 +3,14 @@
 //! Labels come from tables and the catalogue of kinds, never from a client's input, so that clients cannot multiply them.
 
 use crate::kinds::Kind;
-use crate::object::api_version;
+use crate::object::{IgnorePoison, api_version};
 use crate::serve::metrics::MetricsText;
 use crate::serve::path::{ApiDocument, ApiPath};
 use crate::serve::resolve::RequestedPath;
 use crate::serve::{ApiRequest, discovery, subresource};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Upper bounds of the histogram's buckets, in seconds.
@@ -91,7 +91,7 @@ impl RequestMetrics {
 
     /// Records the answer of a request.
     pub fn record(&self, request: &MeasuredRequest, labels: RequestLabels, code: u16) {
-        let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.series.lock().ignore_poison();
         let is_room = all.len() < MAX_SERIES || all.contains_key(&labels);
         let labels = if is_room { labels } else { RequestLabels { verb: labels.verb, ..RequestLabels::default() } };
         let series = all.entry(labels).or_default();
@@ -104,7 +104,7 @@ impl RequestMetrics {
 
     /// Writes all metrics.
     pub fn write(&self, text: &mut MetricsText) {
-        let all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.series.lock().ignore_poison();
         let name = "apiserver_request_total";
         text.begin(name, "counter", "Number of requests by verb, resource and code.");
         for (labels, series) in all.iter() {

@@ -8,13 +8,13 @@ use super::address::EtcdAddress;
 use super::client::EtcdClient;
 use super::connection::EtcdError;
 use super::message::{EtcdCompare, EtcdOperation, EtcdPair, EtcdTxn, EtcdTxnReply};
-use crate::object::bug_text;
+use crate::object::{IgnorePoison, bug_text};
 use crate::store::log_batch::read_id;
 use crate::store::properties::{self, encode_properties, read_property};
 use crate::store::shared_log::{AppendOutcome, LogError, SharedLog, SharedTail, SnapshotManifest};
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// The version of the keys and of their values. A reader refuses a prefix of a later one.
@@ -53,7 +53,7 @@ impl EtcdLog {
     pub fn connect(address: &EtcdAddress) -> Result<EtcdLog, LogError> {
         static CLIENTS: LazyLock<Mutex<BTreeMap<String, Arc<EtcdClient>>>> = LazyLock::new(Mutex::default);
         let text = address.to_text();
-        let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = CLIENTS.lock().ignore_poison();
         let client = match clients.get(&text) {
             Some(client) => client.clone(),
             None => {

@@ -6,10 +6,10 @@ use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::custom::Uncompiled;
 use crate::kinds::policy_programs::PolicyPrograms;
-use crate::object::{Object, Resource, Str};
+use crate::object::{IgnorePoison, Object, Resource, Str};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 /// Maximum number of policies and bindings that are kept.
 const MAX_KEPT: usize = 2000;
@@ -75,7 +75,7 @@ fn read(txn: &dyn Transaction, resource: Resource, parse: fn(&Object) -> Read) -
     let mut all = Vec::new();
     txn.visit(resource, &mut |uid, revision, object| {
         let key = (Str::from(uid), revision);
-        let kept = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || KNOWN.lock().ignore_poison();
         let known = kept().get(&key).cloned();
         let read = match known {
             Some(read) => read,

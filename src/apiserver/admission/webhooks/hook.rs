@@ -5,10 +5,10 @@ use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::hook_client::HookClient;
 use crate::kinds::custom::Uncompiled;
 use crate::kinds::policy_programs::{Expression, PolicyPrograms};
-use crate::object::{Cause, Object, Reason, Status, Str};
+use crate::object::{Cause, IgnorePoison, Object, Reason, Status, Str};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 /// Number of configurations that are kept as they were read; all are forgotten when there are more.
 const MAX_KEPT: usize = 256;
@@ -53,7 +53,7 @@ impl HookCache {
     /// Returns the webhooks of a configuration.
     pub fn get(uid: &str, revision: u64, read: &dyn Fn() -> ApiResult<Object>) -> ApiResult<Arc<Vec<Hook>>> {
         let key = (Str::from(uid), revision);
-        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || KEPT.lock().ignore_poison();
         if let Some(known) = kept().get(&key) {
             return Ok(known.clone());
         }

@@ -8,8 +8,9 @@ use crate::cel::{Decl, Program, Type, compile};
 use crate::go::json;
 use crate::kinds::custom::has_rules;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
+use crate::object::IgnorePoison;
 use serde_json::Value;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 /// Maximum cost of one rule.
 const MAX_RULE_COST: u64 = 10_000_000;
@@ -32,7 +33,7 @@ type CheckedSchemas = Vec<(Checked, Vec<FieldError>)>;
 static CHECKED: LazyLock<Mutex<CheckedSchemas>> = LazyLock::new(Mutex::default);
 
 fn kept() -> MutexGuard<'static, CheckedSchemas> {
-    CHECKED.lock().unwrap_or_else(PoisonError::into_inner)
+    CHECKED.lock().ignore_poison()
 }
 
 /// Whether the rules of a schema have to be compiled to know its errors.

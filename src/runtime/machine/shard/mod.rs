@@ -21,7 +21,7 @@ use super::super::{build, folder, image, probe, usage, wire};
 use super::MachineContext;
 use super::shim_link::ShimLink;
 use super::zygote_handle::ZygoteHandle;
-use crate::object::Str;
+use crate::object::{IgnorePoison, Str};
 use crate::world::limits::Limits;
 use crate::world::plan::ProbeRun;
 use crate::world::start::Start;
@@ -31,7 +31,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The eventfd's token; connections count from 1.
@@ -78,16 +78,16 @@ impl ShardInbox {
 
     /// Adds a command; never waits for the shard.
     pub fn put(&self, order: ShardCommand) {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push_back(order);
+        self.orders.lock().ignore_poison().push_back(order);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     fn pop(&self) -> Option<ShardCommand> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.orders.lock().ignore_poison().pop_front()
     }
 
     fn is_empty(&self) -> bool {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.orders.lock().ignore_poison().is_empty()
     }
 }
 

@@ -13,7 +13,7 @@ pub mod link;
 use super::super::folder;
 use super::links::NodeLinks;
 use super::{ingress, proxy, resolver};
-use crate::object::{Key, Str};
+use crate::object::{IgnorePoison, Key, Str};
 use crate::world::Report;
 use crate::world::ingress_routes::{BlockedListener, HostPort, IngressListeners, IngressRoute};
 use crate::world::node_links::{LinkIdentity, NodeLink};
@@ -29,7 +29,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The word after `kloop shim` that runs a gateway; the cluster's folder follows.
@@ -369,7 +369,7 @@ impl Gateway {
             GatewayCommand::Ingress(key, ingress_route) => self.apply_ingress(key, ingress_route),
             GatewayCommand::Expose(key, ports) => self.expose(key, &ports),
             GatewayCommand::Pod(address, namespace) => {
-                self.directory.lock().unwrap_or_else(PoisonError::into_inner).pod(address, namespace);
+                self.directory.lock().ignore_poison().pod(address, namespace);
             }
             GatewayCommand::Answer(network) if !self.answers => {
                 self.claim = claim(network).ok();
@@ -415,7 +415,7 @@ impl Gateway {
 
     fn route(&mut self, key: Key, route: Route) {
         self.record_key(&key, !route.is_empty());
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_route(&key, &route);
+        self.directory.lock().ignore_poison().set_route(&key, &route);
         self.ingress.route_service(&key, &route);
         let _ = self.proxy.send(proxy::ProxyCommand::Open(key, proxy::listeners_for_service(&route, &self.outside)));
     }
@@ -449,5 +449,5 @@ impl Gateway {
 }
 
 fn locked(outbox: &Mutex<NewsOutbox>) -> std::sync::MutexGuard<'_, NewsOutbox> {
-    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    outbox.lock().ignore_poison()
 }

@@ -16,14 +16,14 @@ use super::affinity::SessionAffinity;
 use super::routes::EndpointChoice;
 use super::{routes, worker_pool};
 use crate::network::ingress::table::{IngressTable, RouteMatch};
-use crate::object::{Key, Resource};
+use crate::object::{IgnorePoison, Key, Resource};
 use crate::world::Report;
 use crate::world::ingress_routes::{BackendPort, IngressBackend, IngressRoute};
 use crate::world::plan::{Route, RoutePort};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// Maximum length of a chain of alias names.
@@ -155,7 +155,7 @@ impl SharedIngress {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, IngressState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().ignore_poison()
     }
 
     /// Returns this thread's connections to endpoints.

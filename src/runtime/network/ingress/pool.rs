@@ -3,6 +3,7 @@
 //! A connection goes back to the pool when the response head has arrived, while the body is still on its way: the next user checks whether
 //! it is free. The oldest connections are checked first, because they are most likely free. So no task has to wait for the end of a body.
 
+use crate::object::IgnorePoison;
 use crate::runtime::low_ports;
 use crate::runtime::network::links;
 use crate::runtime::probe::dial;
@@ -15,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -79,7 +80,7 @@ impl EndpointPool {
     }
 
     fn lock_idle(&self) -> MutexGuard<'_, IdleConnections> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().ignore_poison()
     }
 
     /// Closes the connections to a removed endpoint.

@@ -8,7 +8,7 @@ use super::{
     AGAIN, BUFFER, CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkTable, STREAM_WINDOW, STREAMS, certificates, datagrams,
 };
 use crate::network::policy::table::PolicyFlow;
-use crate::object::io_error_text;
+use crate::object::{IgnorePoison, io_error_text};
 use crate::runtime::low_ports;
 use crate::runtime::network::policies;
 use crate::runtime::network::tables::NetworkTables;
@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
@@ -84,7 +84,7 @@ struct CountedLink(LinkCounts, String);
 impl LinkCounts {
     /// Counts a new connection; `None` if there are already `most`.
     fn count_link(&self, by: String, most: usize) -> Option<CountedLink> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock().ignore_poison();
         let count = counts.entry(by.clone()).or_default();
         if *count >= most {
             return None;
@@ -96,7 +96,7 @@ impl LinkCounts {
 
 impl Drop for CountedLink {
     fn drop(&mut self) {
-        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.0.lock().ignore_poison();
         if let Some(count) = counts.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {

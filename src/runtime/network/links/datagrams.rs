@@ -5,11 +5,12 @@
 
 use super::dialer::Carried;
 use super::{LinkTable, pod_source};
+use crate::object::IgnorePoison;
 use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::UdpSocket;
@@ -125,12 +126,12 @@ impl UseClock {
 
     /// Notes a use.
     pub fn touch(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.0.lock().ignore_poison() = Instant::now();
     }
 
     /// Returns the time of the last use.
     pub fn last(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock().ignore_poison()
     }
 
     /// Returns when there was no use for this time.

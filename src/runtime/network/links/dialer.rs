@@ -4,7 +4,7 @@
 //! broken. Start reading at [`LinkedPeer::open`].
 
 use super::{CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkReport, STREAM_WINDOW, certificates};
-use crate::object::io_error_text;
+use crate::object::{IgnorePoison, io_error_text};
 use crate::runtime::https::trust::handshake_error;
 use crate::world::node_links::NodeLink;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -113,7 +113,7 @@ impl LinkedPeer {
 }
 
 fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock().ignore_poison()
 }
 
 /// Connects, again and again.

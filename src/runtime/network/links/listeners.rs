@@ -6,12 +6,13 @@ use super::datagrams::UseClock;
 use super::dialer::Carried;
 use super::request::LISTENS;
 use super::{BUFFER, LinkTable, datagrams, pod_source};
+use crate::object::IgnorePoison;
 use crate::runtime::{descriptors, low_ports, relay};
 use hyper_util::rt::TokioIo;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional_with_sizes};
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream};
@@ -99,7 +100,7 @@ impl OpenListeners {
             return Err("down".to_owned());
         }
         {
-            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.0.lock().ignore_poison();
             open.retain(|_, listener| !listener.task.is_finished());
             if let Some(known) = open.get_mut(&place) {
                 known.used.touch();
@@ -117,19 +118,19 @@ impl OpenListeners {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_open(place) => return Ok(()),
             Err(_) => return Err("taken".to_owned()),
         };
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock().ignore_poison();
         open.insert(place, OpenListener { used, is_reused: false, task });
         Ok(())
     }
 
     /// Closes the sockets at addresses that belong to no other machine any more.
     pub fn close_unlinked(&self, table: &LinkTable) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock().ignore_poison();
         open.retain(|place, _| table.peer_of(*place.to.ip()).is_some());
     }
 
     fn is_open(&self, place: ListenedAddress) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&place)
+        self.0.lock().ignore_poison().contains_key(&place)
     }
 }
 

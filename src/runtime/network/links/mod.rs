@@ -15,7 +15,7 @@ pub mod request;
 #[cfg(test)]
 mod tests;
 
-use crate::object::Str;
+use crate::object::{IgnorePoison, Str};
 use crate::runtime::network::tables;
 use crate::runtime::{folder, low_ports};
 use crate::world::node_links::{LinkIdentity, NodeLink};
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -130,7 +130,7 @@ impl LinkTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, LinkParts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.lock().ignore_poison()
     }
 
     fn set_identity(self: &Arc<LinkTable>, identity: LinkIdentity) {

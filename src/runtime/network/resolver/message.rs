@@ -5,11 +5,12 @@
 use super::super::random::random_number;
 use super::{MAX_MESSAGE_BYTES, SharedDirectory};
 use crate::network::names::{DnsDirectory, DnsRecord, DnsReply, QueryType, SERVER};
+use crate::object::IgnorePoison;
 use simple_dns::rdata::{A, CNAME, NS, OPT, PTR, RData, SOA, SRV, TXT};
 use simple_dns::{CLASS, Name, OPCODE, PacketFlag, QCLASS, QTYPE, Question, RCODE, ResourceRecord, TYPE};
 use simple_dns::{Packet, SimpleDnsError};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// Time to live of an answer in seconds; short, because Services change.
 const TTL: u32 = 5;
@@ -40,7 +41,7 @@ pub struct ForwardedQuery {
 
 /// Locks the directory for a lookup.
 pub fn locked(directory: &SharedDirectory) -> MutexGuard<'_, DnsDirectory> {
-    directory.lock().unwrap_or_else(PoisonError::into_inner)
+    directory.lock().ignore_poison()
 }
 
 /// Answers a query; `None` for a message that is not a query. `completes`: whether to apply the search path to short names.
