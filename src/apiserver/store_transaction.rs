@@ -10,6 +10,7 @@ use super::env::Env;
 use super::local_api_services;
 use super::outside::{Asked, AuditAnnotation, WebhookQuestion, WriteInputs};
 use super::rules::addresses::{ServiceAllocation, ServiceAllocations};
+use super::rules::freed_space::frees_space;
 use super::rules::node_leases::{self, LEASES, NAMESPACE};
 use super::seen_objects::SeenObjects;
 use super::stored::{is_stored, object_of, objects_of, part_of, refused};
@@ -161,6 +162,17 @@ impl<'a> WriteTxn<'a> {
             self.wrote = wrote_before;
         }
         Ok((outcome, missing))
+    }
+
+    /// Lets the transaction use the store's reserve when the disk is full and this write frees space.
+    fn note_freed_space(&mut self, key: &Key, object: &Object) -> ApiResult<()> {
+        if self.txn.is_short_of_space() {
+            let before = self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
+            if frees_space(before.as_ref(), object) {
+                self.txn.allow_reserve();
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what is cached up to date with the transaction's own writes: what was seen, and the allocations.
@@ -408,6 +420,7 @@ impl Transaction for WriteTxn<'_> {
     }
 
     fn put(&mut self, key: &Key, mut object: Object) -> ApiResult<Arc<Object>> {
+        self.note_freed_space(key, &object)?;
         let body = |revision: u64| object.text_at(revision);
         let revision = self.txn.put(key, object.uid(), body, &self.actor, self.now).map_err(|error| refused(&error))?;
         object.set(&["metadata", "resourceVersion"], revision.to_string());
@@ -421,6 +434,7 @@ impl Transaction for WriteTxn<'_> {
     }
 
     fn remove(&mut self, key: &Key, mut last: Object) -> ApiResult<Arc<Object>> {
+        self.txn.allow_reserve();
         let body = |revision: u64| last.text_at(revision);
         let revision = self.txn.remove(key, body, &self.actor, self.now).map_err(|error| refused(&error))?;
         last.set(&["metadata", "resourceVersion"], revision.to_string());

@@ -13,7 +13,7 @@ use crate::reconcile::activity_log::pods;
 use crate::reconcile::candidate::{self, Candidate};
 use crate::reconcile::control_loop::WakeUp;
 use crate::reconcile::leader::{Election, Leadership};
-use crate::reconcile::retry::is_busy;
+use crate::reconcile::retry::{is_temporary, pause_when_full};
 use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::image::Environment;
@@ -439,9 +439,10 @@ fn wait_to_lead(
                 }
                 true
             }
-            Err(error) if is_busy(&error) && is_over() => return Err(error.into()),
-            Err(error) if is_busy(&error) => {
+            Err(error) if is_temporary(&error) && is_over() => return Err(error.into()),
+            Err(error) if is_temporary(&error) => {
                 print_lock_holder(&error.to_string(), &mut logged_holder, log_sink);
+                pause_when_full(&error);
                 false
             }
             Err(error) => return Err(error.into()),

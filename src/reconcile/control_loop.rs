@@ -1,9 +1,11 @@
 //! The loop around the ticks: one thread that waits for a hint, a report, a signal or a due moment, and then ticks.
 
 use super::control_plane::{ControlPlane, TickInput};
+use super::disk_reserve::DiskReserve;
 use super::leader::{Leadership, LocalLock};
+use super::machine_setup::{open_machine, shim_program};
 use super::queue::Item;
-use super::retry::retry_while_busy;
+use super::retry::{FULL_DISK_RETRY, retry_until_writable};
 use super::run_end::{Idle, RunEnd, RunUntil};
 pub use super::settings::ControlSettings;
 use super::start_code::StartCode;
@@ -21,12 +23,10 @@ use crate::runtime::token_signer::{claim_signer, token_source};
 use crate::runtime::{self, contain::contain, manifests::ManifestWatch, pressure_stats};
 use crate::store::{HintWatch, OpenMode, Retention, StoreError, WakeHint, name_holder};
 use crate::world::{Effect, Report, World};
-use anyhow::Context;
 use hashbrown::HashSet;
 use jiff::SignedDuration;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,9 +43,6 @@ const RESTART: Duration = Duration::from_millis(1);
 
 /// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
-
-/// Pause before the next attempt to write to a full disk.
-const FULL_DISK_RETRY: Duration = Duration::from_millis(200);
 
 /// Wake-ups of the control loop.
 pub enum WakeUp {
@@ -90,22 +87,7 @@ pub struct ControlLoop {
     /// Since when the write lock was held by others, and the holder that was logged.
     blocked: Option<(Instant, Option<Option<u32>>)>,
     start_code: StartCode,
-}
-
-/// The program that is run as a shim.
-fn shim_program(settings: &ControlSettings) -> &Path {
-    settings.shim.as_deref().unwrap_or(Path::new(runtime::THIS))
-}
-
-fn open_machine(
-    api: &Api,
-    leadership: &Leadership,
-    settings: &ControlSettings,
-    reports: Sender<WakeUp>,
-) -> anyhow::Result<Machine> {
-    let report = Box::new(move |report| drop(reports.send(WakeUp::Report(report))));
-    let (dir, environment) = (api.store().home(), settings.environment.clone());
-    Machine::open_with(dir, leadership.epoch, shim_program(settings), environment, report)
+    reserve: DiskReserve,
 }
 
 impl ControlLoop {
@@ -113,6 +95,7 @@ impl ControlLoop {
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::use_mimalloc();
         api.ask_nobody();
+        api.store_mut().allow_reserve(true);
         api.name_writer(tick::ACTOR);
         let (outbox, inbox) = channel();
         let is_none = settings.node.is_none();
@@ -120,15 +103,9 @@ impl ControlLoop {
         let missing_capabilities: Vec<_> =
             node::missing_capabilities(pod_network || settings.host_network, is_none || runtime::process::has_pidfds())
                 .collect();
-        let machine = match &settings.node {
-            Some(capacity) => {
-                node_lease::claim_node(&mut api, capacity)?;
-                retry_while_busy(|| Ok(node::register(&mut api, capacity, &missing_capabilities)?))
-                    .context("cannot register this machine as a node")?;
-                Some(open_machine(&api, &leadership, &settings, outbox.clone())?)
-            }
-            None => None,
-        };
+        let knock = outbox.clone();
+        let report = move |report| drop(knock.send(WakeUp::Report(report)));
+        let machine = open_machine(&mut api, leadership.epoch, &settings, &missing_capabilities, report)?;
         let knock = outbox.clone();
         let hint = WakeHint::spawn(api.store().path(), move || drop(knock.send(WakeUp::Store)));
         let knock = outbox.clone();
@@ -153,6 +130,7 @@ impl ControlLoop {
             files: StoreFiles::identify(api.store().path()),
             blocked: None,
             start_code: StartCode::new(),
+            reserve: DiskReserve::default(),
             api,
             settings,
             leadership,
@@ -166,6 +144,7 @@ impl ControlLoop {
         control.files = StoreFiles::identify(control.api.store().path());
         control.plane.take_manifests(&files, Time::now());
         control.load()?;
+        control.api.store_mut().allow_reserve(false);
         control.log_unknown_processes();
         control.plane.log_missing_capabilities(&missing_capabilities, Time::now());
         Ok(control)
@@ -174,7 +153,7 @@ impl ControlLoop {
     /// Gives the machine the keys and ports of the cluster, and the World the settings and the abilities of the machine.
     fn configure(&mut self, pod_network: bool) -> anyhow::Result<()> {
         // Makes the keys of a new cluster, so that the World can be loaded with its authority.
-        let keys = retry_while_busy(|| Ok(self.api.keys()?))?;
+        let keys = retry_until_writable(|| Ok(self.api.keys()?))?;
         let world = &mut self.plane.world.settings;
         world.claim_signer = Some(claim_signer(keys.signer.clone()));
         world.certificate_signer = Some(keys.certificate_signer()?);
@@ -210,7 +189,7 @@ impl ControlLoop {
                 feed.subscribe(move |new| drop(outbox.send(WakeUp::LinkCertificates(Box::new(new)))));
             }
             (None, Some(address)) => {
-                let keys = retry_while_busy(|| Ok(self.api.keys()?))?;
+                let keys = retry_until_writable(|| Ok(self.api.keys()?))?;
                 machine.set_link_certificates(keys.link_certificates(&node.name, address.ip())?);
             }
             (None, None) => {}
@@ -285,7 +264,7 @@ impl ControlLoop {
             return Ok(());
         }
         let ControlSettings { scheduler, loops, .. } = &self.settings;
-        retry_while_busy(|| plane_notes::note_settings(self.api.store_mut(), scheduler, loops))
+        retry_until_writable(|| plane_notes::note_settings(self.api.store_mut(), scheduler, loops))
     }
 
     /// Returns the end of the run that the user or a candidate asks for.
@@ -461,6 +440,9 @@ impl ControlLoop {
         let now = Time::now();
         let due = self.plane.keep_time(now);
         if due.heartbeat {
+            if let Some(problem) = self.reserve.keep(self.api.store()) {
+                self.plane.log_text(now, &problem);
+            }
             self.start_code.release_when_quiet(Instant::now());
             if self.machine.is_some() {
                 let wanted = self.settings.eviction.signals();
@@ -476,7 +458,7 @@ impl ControlLoop {
             }
         }
         // Step by step, beside the ticks.
-        if due.heartbeat || self.compacting {
+        if due.heartbeat || std::mem::take(&mut self.compacting) {
             self.compacting = self.api.store_mut().compact(&Retention::usual(now), COMPACTED)? == COMPACTED;
         }
         Ok(())
@@ -551,7 +533,7 @@ impl ControlLoop {
     }
 
     fn reopen(&mut self) -> anyhow::Result<()> {
-        retry_while_busy(|| {
+        retry_until_writable(|| {
             self.api = Api::open(&self.settings.state, OpenMode::Existing, tick::ACTOR)?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;

@@ -133,8 +133,8 @@ impl Standby {
             // Another standby has put a new lock in its place.
             return Ok(Err(CurrentLeader { pid: 0, host: None }));
         }
-        let noted =
-            lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        // It keeps its length: a full disk would have no block for a file that was emptied.
+        let noted = lock.rewind().and_then(|()| writeln!(lock, "{:<10}", std::process::id()));
         noted.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Ok(LocalLock { _file: lock.into() }))
     }
@@ -245,6 +245,8 @@ pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
     loop {
         let mut txn = store.write(WRITE_LOCK_TIMEOUT)?;
         let epoch = txn.meta(EPOCH)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).max(seen) + 1;
+        // Without a leader nothing can be deleted.
+        txn.allow_reserve();
         txn.set_meta(EPOCH, &epoch.to_string())?;
         match txn.commit() {
             Ok(_) => return Ok(epoch),

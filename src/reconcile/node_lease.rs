@@ -3,7 +3,7 @@
 //! Knows: two machines must not run the pods of one node; the Lease tells which one does. Never: reads the Lease of another node.
 //! Start reading at [`claim_node`], then [`renew_lease`].
 
-use super::retry::retry_while_busy;
+use super::retry::retry_until_writable;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::kinds;
@@ -35,7 +35,7 @@ pub fn claim_node(api: &mut Api, capacity: &MachineCapacity) -> anyhow::Result<(
         return Ok(());
     }
     let holder = machine_identity(capacity, api.store().home());
-    retry_while_busy(|| Ok(claim_lease(api, &capacity.name, &holder, Time::now())?))
+    retry_until_writable(|| Ok(claim_lease(api, &capacity.name, &holder, Time::now())?))
 }
 
 /// Claims a node for a machine, before it registers. Refuses the node of another machine that has renewed its Lease lately.

@@ -12,7 +12,7 @@ use super::waiting_plans::{PlanInputs, WaitingPlans};
 use super::{LogLevel, LogLine, LogSink, retention, store_tail};
 use crate::apiserver::create::PodTemplateCache;
 use crate::apiserver::outside::WriteInputs;
-use crate::apiserver::rules::metadata;
+use crate::apiserver::rules::{freed_space, metadata};
 use crate::apiserver::user::User;
 use crate::object::{Key, Object, Status, Str, Time};
 use crate::runtime::contain::contain;
@@ -479,6 +479,17 @@ impl Tick<'_> {
         self.world.accept_staged();
     }
 
+    /// Whether a staged write ends processes or removes an object, so that the disk gets space.
+    fn frees_space(&self) -> bool {
+        self.world.staged().iter().any(|key| {
+            let before = self.world.row_before_stage(key);
+            match self.world.get(key) {
+                Some(after) => freed_space::frees_space(before.map(|before| before.body()).as_deref(), &after.body()),
+                None => before.is_some(),
+            }
+        })
+    }
+
     /// Writes the last state of every staged row, in order of their first change.
     fn commit(&mut self, mut txn: Txn<'_>, plans: &mut TickPlans) -> Result<usize, TickError> {
         let _span = debug_span!("commit").entered();
@@ -486,6 +497,9 @@ impl Tick<'_> {
         let (begin, now) = (self.world.revision, self.world.now);
         let mut revision = begin;
         let (again, mut undone) = (self.world.staged_again(), HashSet::new());
+        if txn.is_short_of_space() && self.frees_space() {
+            txn.allow_reserve();
+        }
         for key in self.world.staged() {
             let actor = plans.writers.get(&key).copied().unwrap_or(ACTOR);
             let before = self.world.row_before_stage(&key);

@@ -282,7 +282,17 @@ pub fn read_epoch_above(pod: &Path) -> u64 {
 
 /// Records the epoch, before any shim is asked anything.
 pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
-    replace(&state.join("epoch"), epoch.to_string().as_bytes())
+    let (path, text) = (state.join("epoch"), epoch.to_string());
+    match replace(&path, text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => overwrite(&path, text.as_bytes()),
+        done => done,
+    }
+}
+
+/// Writes over the beginning of a small file in place: on a full disk its block is all there is. Never makes a file, nor goes through a link.
+fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+    fs::OpenOptions::new().write(true).custom_flags(flags).open(path)?.write_all(content)
 }
 
 /// Makes an empty file of this mode (whatever the umask), or empties the one that is there. Never goes through a link.
@@ -318,6 +328,17 @@ mod tests {
         }
         for name in ["web-1", "6f1c-2b", "A_b.c"] {
             assert!(is_plain_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn epoch_is_overwritten_in_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(overwrite(&folder.path().join("epoch"), b"9").is_err(), "there is no file");
+        for epoch in [9, 10, 123] {
+            write_epoch(folder.path(), epoch).expect("written");
+            overwrite(&folder.path().join("epoch"), (epoch + 1).to_string().as_bytes()).expect("written");
+            assert_eq!(read_epoch(folder.path()), epoch + 1);
         }
     }
 

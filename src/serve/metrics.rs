@@ -70,8 +70,8 @@ pub fn measure_store(api: &Api, text: &mut MetricsText) -> ServeResult<()> {
         std::fs::metadata(path).map_or(0, |file| file.len())
     };
     text.begin("kloop_store_size_bytes", "gauge", "Size of the store's files.");
-    for (file, suffix) in [("database", ""), ("wal", "-wal")] {
-        text.add("kloop_store_size_bytes", &[("file", file)], size(suffix));
+    for (file, bytes) in [("database", size("")), ("wal", size("-wal")), ("reserve", api.store().reserve_size())] {
+        text.add("kloop_store_size_bytes", &[("file", file)], bytes);
     }
     Ok(())
 }

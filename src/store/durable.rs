@@ -133,6 +133,11 @@ impl Store {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map(|busy: i64| busy == 0)
     }
 
+    /// Copies the WAL into the database as far as readers let it, and keeps its space.
+    pub(super) fn copy_wal_back(&self) -> rusqlite::Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+    }
+
     fn wal(&mut self) -> io::Result<&Arc<File>> {
         match &mut self.durable.wal {
             Some(wal) => Ok(wal),

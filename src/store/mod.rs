@@ -36,6 +36,7 @@ mod properties;
 mod protobuf;
 mod record;
 mod replica;
+mod reserve;
 mod schema;
 mod shared_log;
 mod shared_snapshot;
@@ -94,6 +95,8 @@ pub struct Store {
     past: Option<u64>,
     /// The log of a replica; `None` for a file that is the state itself.
     replica: Option<Replica>,
+    /// Whether all transactions may use the reserve.
+    allows_reserve: bool,
 }
 
 /// A fault to inject at the next transaction, for tests.

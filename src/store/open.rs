@@ -2,6 +2,7 @@
 
 use super::durable::DurableRevision;
 use super::replica::Replica;
+use super::reserve::release_small_part;
 use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
 use super::txn::{LONG_WAL, SQLITE_BUSY_TIMEOUT};
@@ -75,7 +76,7 @@ impl Store {
                 OpenMode::Existing | OpenMode::Backup => return Err(OpenError::Absent { path: place.file().into() }),
             }
         }
-        let connection = connect(&place)?;
+        let connection = connect_with_reserve(&place)?;
         let turnstile = match access {
             OpenMode::Backup => None,
             _ => Some(Arc::new(Turnstile::open(&place)?)),
@@ -115,6 +116,7 @@ impl Store {
             fault: None,
             past: None,
             replica: None,
+            allows_reserve: false,
         }
     }
 
@@ -127,13 +129,16 @@ impl Store {
     pub fn reopen(&mut self, patience: Duration) -> Result<(), OpenError> {
         let path = self.path().to_owned();
         let replica = self.replica.as_ref().map(Replica::handle);
+        let allows_reserve = self.allows_reserve;
         *self = Store::open_replica(self.place.clone(), OpenMode::Existing, replica)?;
+        self.allows_reserve = allows_reserve;
         self.connection.busy_timeout(patience).map_err(|error| StoreError::from_sqlite(&path, error))?;
         let is_empty = self.empty_wal().map_err(|error| StoreError::from_sqlite(&path, error))?;
         if !is_empty {
             return Err(StoreError::Busy { holder_pid: None, waited: patience }.into());
         }
         let mut txn = self.write(patience)?;
+        txn.allow_reserve();
         txn.set_meta("reopened-by", &std::process::id().to_string())?;
         txn.commit().map(|_| ()).map_err(|error| StoreError::from(error).into())
     }
@@ -157,6 +162,16 @@ fn check_sqlite() -> Result<(), OpenError> {
         return Err(OpenError::OldSqlite { found: rusqlite::version().into() });
     }
     Ok(())
+}
+
+/// Connects to an existing file. On a full disk SQLite gets its shared memory out of the reserve, so that the cluster can be read.
+fn connect_with_reserve(place: &StorePath) -> Result<Connection, OpenError> {
+    loop {
+        match connect(place) {
+            Err(OpenError::Store(StoreError::Full { .. })) if release_small_part(place) => {}
+            connected => return connected,
+        }
+    }
 }
 
 /// Connects to an existing file, and checks that it is a kloop database before any write.

@@ -19,6 +19,7 @@ pub struct ParkedTxn {
     begun: Counter,
     failed: Option<StoreError>,
     outgoing: Option<Outgoing>,
+    allows_reserve: bool,
 }
 
 impl Txn<'_> {
@@ -59,6 +60,7 @@ impl Txn<'_> {
             begun: self.begun,
             failed: self.failed.take(),
             outgoing: self.outgoing.take(),
+            allows_reserve: self.allows_reserve,
         }
     }
 }
@@ -66,8 +68,8 @@ impl Txn<'_> {
 impl Store {
     /// Continues the transaction that was parked last.
     pub fn resume(&mut self, parked: ParkedTxn) -> Txn<'_> {
-        let ParkedTxn { turn, counter, begun, failed, outgoing } = parked;
-        Txn { store: self, turn, counter, begun, open: true, failed, outgoing }
+        let ParkedTxn { turn, counter, begun, failed, outgoing, allows_reserve } = parked;
+        Txn { store: self, turn, counter, begun, open: true, failed, outgoing, allows_reserve }
     }
 }
 

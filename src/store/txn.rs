@@ -38,6 +38,8 @@ pub struct Txn<'a> {
     pub(super) failed: Option<StoreError>,
     /// The changes for the log of a replica.
     pub(super) outgoing: Option<Outgoing>,
+    /// Whether it may use the reserve when the disk is full.
+    pub(super) allows_reserve: bool,
 }
 
 impl Store {
@@ -97,8 +99,16 @@ impl Store {
 
     /// Creates the transaction after [`Store::begin`].
     fn transaction(&mut self, turn: Option<WriteTurn>) -> StoreResult<Txn<'_>> {
-        let mut txn =
-            Txn { store: self, turn, counter: NOTHING, begun: NOTHING, open: true, failed: None, outgoing: None };
+        let mut txn = Txn {
+            allows_reserve: self.allows_reserve,
+            store: self,
+            turn,
+            counter: NOTHING,
+            begun: NOTHING,
+            open: true,
+            failed: None,
+            outgoing: None,
+        };
         let found = txn.store.query(schema::version)?;
         if found > schema::VERSION {
             return Err(StoreError::Newer { path: txn.store.path().into(), found, known: schema::VERSION });
@@ -259,6 +269,7 @@ impl Txn<'_> {
             return Err(CommitError::Refused(error));
         }
         self.write_counter().map_err(CommitError::Refused)?;
+        self.prepare_space();
         self.share()?;
         if let Some(fault @ (InjectedFault::LostCommit | InjectedFault::UnknownCommit)) = self.store.fault.take() {
             return Err(self.apply_fault(fault));
@@ -409,9 +420,15 @@ impl Drop for Txn<'_> {
         if self.open && !self.store.connection.is_autocommit() {
             let _ = self.store.connection.execute_batch("ROLLBACK");
         }
-        // The WAL may take most of the full disk: the next write gets that space.
         if self.turn.is_some() && matches!(self.failed, Some(StoreError::Full { .. })) {
-            let _ = self.store.empty_wal_briefly();
+            if self.allows_reserve {
+                // The next attempt overwrites the WAL, and has a part of the reserve behind it.
+                let _ = self.store.copy_wal_back();
+                self.use_reserve();
+            } else {
+                // The WAL may take most of the full disk: the next write gets that space.
+                let _ = self.store.empty_wal_briefly();
+            }
         }
     }
 }

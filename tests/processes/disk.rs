@@ -1,6 +1,6 @@
 //! Full disks, and replaced paths.
 
-use super::{deployment, pod};
+use super::{ONCE, deployment, pod, pod_with};
 use crate::cluster::{Cluster, signal};
 use rustix::fs::FallocateFlags;
 use std::cell::Cell;
@@ -81,6 +81,47 @@ fn full_disk_changes_nothing_and_work_resumes() {
     cluster.ok("scale deploy/web --replicas=3");
     cluster.ready_pods("app=web", 3);
     cluster.ok("delete deploy web");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn pod_that_fills_the_disk_is_deleted_with_the_reserve() {
+    let cluster = Cluster::new();
+    let Some(small) = Small::new(&cluster) else { return };
+    let reserve = cluster.home().join("state.db.reserve");
+    let has_reserve = || fs::metadata(&reserve).is_ok_and(|file| file.len() == 8 << 20);
+    let plane = cluster.watch();
+    cluster.until("the reserve is there", has_reserve);
+    let script = "echo begun; while :; do head -c 65536 /dev/zero >> /data/fill || sleep 0.01; done 2>/dev/null";
+    let spec = format!("{ONCE}, volumes: [{{name: data, emptyDir: {{}}}}]");
+    cluster.apply(&pod_with("filler", &spec, "volumeMounts: [{name: data, mountPath: /data}]", script));
+    cluster.wait_for("a write is refused", || {
+        small.fill();
+        (cluster.kloop("annotate pod/filler attempt=now --overwrite").code == 73).then_some(())
+    });
+    assert!(has_reserve(), "other writes do not use it");
+    plane.end("KILL");
+    // A control plane that starts on the full disk leads and serves the deletion.
+    let _plane = cluster.watch();
+    small.fill();
+    cluster.ok("delete pod filler");
+    assert!(!has_reserve(), "the deletion used a part");
+    small.empty();
+    cluster.until("the reserve is complete again", has_reserve);
+    cluster.ok("annotate namespace default attempt=now");
+    cluster.nothing_is_left();
+}
+
+#[test]
+fn control_plane_on_a_full_disk_without_a_reserve_waits_for_space() {
+    let cluster = Cluster::new();
+    let Some(small) = Small::new(&cluster) else { return };
+    cluster.ok("create deployment web --image=busybox --replicas=0");
+    small.fill();
+    let plane = cluster.watch();
+    plane.until_says("no space left on the disk");
+    small.empty();
+    plane.until_says("ready:");
     cluster.nothing_is_left();
 }
 

@@ -22,7 +22,11 @@ pub fn run(_: Args, context: &mut CommandContext) -> CliResult {
     let api = context.require_existing()?;
     let (path, files) = (api.store().path().display().to_string(), file_bytes(api.store().path()));
     let sizes = api.read(|snapshot| measure_sizes(snapshot))?;
-    context.print(&format!("{path}: {}\n\n{}", format_bytes(files), format_table(&sizes)))
+    let reserve = match api.store().reserve_size() {
+        0 => String::new(),
+        size => format!(", and {} reserved for deletions on a full disk", format_bytes(size)),
+    };
+    context.print(&format!("{path}: {}{reserve}\n\n{}", format_bytes(files), format_table(&sizes)))
 }
 
 /// Adds up the bytes of the state file and of the files that SQLite keeps beside it.

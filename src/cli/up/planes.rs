@@ -10,7 +10,7 @@ use crate::object::{bug_text, io_error_text};
 use crate::reconcile::control_loop::WakeUp;
 use crate::reconcile::leader::{self, Election};
 use crate::reconcile::loops;
-use crate::reconcile::retry::is_busy;
+use crate::reconcile::retry::{is_temporary, pause_when_full};
 use crate::reconcile::run_end::RunUntil;
 use crate::reconcile::{ControlLoop, ControlSettings, LogLine, RunEnd};
 use crate::runtime::{self, capacity, folder, process::ProcessIdentity};
@@ -119,7 +119,7 @@ fn lead(mut api: Api, settings: ControlSettings) -> anyhow::Result<Option<Contro
     let mut standby = leader::Standby::default();
     loop {
         match standby.try_lead(api.store_mut()) {
-            Err(error) if is_busy(&error) => {}
+            Err(error) if is_temporary(&error) => pause_when_full(&error),
             Err(error) => return Err(error),
             Ok(Election::Waits(_)) => return Ok(None),
             Ok(Election::Leads(leadership)) => return ControlLoop::start(api, leadership, settings).map(Some),
