@@ -9,7 +9,8 @@ use super::transaction::{PodCopy, Transaction};
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
 use crate::kinds::custom::DEFINITIONS;
-use crate::kinds::{self, Kind, UnknownField, field};
+use crate::kinds::pod::part_counts;
+use crate::kinds::{self, FieldErrors, Kind, UnknownField, field};
 use crate::managed_fields;
 use crate::object::patch::count_values;
 use crate::object::{Key, Object, Reason, Status, format_uid, time};
@@ -208,6 +209,9 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
         let text = format!("Request entity too large: limit is {MAX_VALUES} values");
         return Err(Status::new(Reason::RequestEntityTooLarge, text));
     }
+    let mut too_many = FieldErrors::default();
+    part_counts::check_body(kind, body, &mut too_many);
+    refuse(kind, body, &too_many.0)?;
     let mut unknown = Vec::new();
     let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| Status::bad_request(format!("{}{text}", misfit_head(kind, body)));

@@ -147,3 +147,19 @@ fn lost_commit_fails_each_tried_write_and_skips_no_other() {
     assert!(!tried.is_empty() && !tried.contains(&"c"), "{tried:?}");
     assert_eq!(tried.into_iter().chain(names).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
+
+#[test]
+fn pod_with_too_many_containers_is_refused_before_admission() {
+    let mut api = Api::in_memory("test").unwrap();
+    let kind = kinds::by_name("pods").unwrap();
+    let containers: Vec<_> = (0..1001).map(|number| json!({"name": format!("c{number}"), "image": "x"})).collect();
+    // Admission would refuse the namespace, which does not exist.
+    let body = Object(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "big", "namespace": "nowhere"}, "spec": {"containers": containers},
+    }));
+    let refused = api.write(false, |txn| create(txn, kind, &body, &WriteOptions::default())).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Pod \"big\" is invalid: spec.containers: Too many: 1001: must have at most 1000 items"
+    );
+}

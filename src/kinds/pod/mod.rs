@@ -14,6 +14,7 @@ pub mod facts;
 pub mod filesystem;
 pub mod internal;
 mod mounts;
+pub mod part_counts;
 mod paths;
 mod port_warnings;
 pub mod ports;

@@ -1,12 +1,9 @@
 //! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
 
+use super::part_counts::has_too_many_parts;
 use super::{containers, dns, resource_claims, resources, scheduling, security, volumes};
 use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
-
-/// Maximum number of containers of each kind, and of volumes. Kubernetes limits them by the size of the object only; here each one costs
-/// time under the write lock when the pod starts.
-const MAX_PARTS: usize = 1000;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
@@ -73,18 +70,6 @@ fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let spread = spec.topology_spread_constraints.as_deref().unwrap_or_default();
     scheduling::check_spread(spread, &path.child("topologySpreadConstraints"), errors);
     check_other_fields(spec, path, errors);
-}
-
-/// Refuses too long lists, whose items are then not checked.
-fn has_too_many_parts(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) -> bool {
-    let lists = [
-        ("volumes", spec.volumes.as_ref().map_or(0, Vec::len)),
-        ("containers", spec.containers.len()),
-        ("initContainers", spec.init_containers.as_ref().map_or(0, Vec::len)),
-        ("ephemeralContainers", spec.ephemeral_containers.as_ref().map_or(0, Vec::len)),
-    ];
-    let too_long = lists.into_iter().filter(|(_, count)| *count > MAX_PARTS);
-    too_long.map(|(field, count)| errors.too_many(&path.child(field), count, MAX_PARTS)).count() > 0
 }
 
 fn check_other_fields(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
