@@ -157,7 +157,11 @@ pub fn check_schema(schema: &Value, before: Option<&Value>, path: &FieldPath, er
     }
     errors.extend(own);
     if errors.0.len() == known && has_rules(schema) {
-        errors.extend(rules::definition::errors(schema, path, before == Some(schema)));
+        let is_unchanged = before == Some(schema);
+        errors.extend(rules::definition::errors(schema, path, is_unchanged));
+        if errors.0.len() == known && !is_unchanged {
+            open_api::check_defaults_by_rules(schema, path, errors);
+        }
     }
 }
 
@@ -175,6 +179,13 @@ pub fn structural_errors(schema: &Value, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
     structural::check(schema, path, &mut errors);
     errors.0
+}
+
+/// Whether a stored definition serves a version.
+pub fn serves(definition: &str, version: &str) -> bool {
+    let Ok(definition) = serde_json::from_str::<Value>(definition) else { return false };
+    let mut versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions.any(|one| one["name"] == version && one["served"] == true)
 }
 
 /// The type of the field at a path like `.spec.colour`; `None` when the schema declares no such field.

@@ -2,7 +2,9 @@
 //! (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go: ValidateCustomResourceDefinitionOpenAPISchema;
 //! pkg/apiserver/schema/defaulting/validation.go).
 
-use super::check::check_value;
+use super::check::{check_value, has_rules};
+use super::embedded;
+use super::rules::RuleTree;
 use super::schema::{has_flag, is_pruned};
 use super::structural::{has, properties, type_of};
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
@@ -24,6 +26,26 @@ pub fn check_defaults(schema: &Value, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
+/// Checks the defaults of a schema against its rules, which are valid themselves.
+pub fn check_defaults_by_rules(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    if !has_rules(schema) {
+        return;
+    }
+    if !schema["default"].is_null()
+        && let Some(rules) = RuleTree::compile_part(schema)
+    {
+        let (default, mut inner) = (&schema["default"], FieldErrors::default());
+        rules.evaluate(default, None, &mut inner);
+        extend_below(&path.child("default"), inner, errors);
+    }
+    if schema["items"].is_object() {
+        check_defaults_by_rules(&schema["items"], &path.child("items"), errors);
+    }
+    for (name, schema) in properties(schema) {
+        check_defaults_by_rules(schema, &path.child("properties").key(name), errors);
+    }
+}
+
 /// Checks one default. Kubernetes validates it like a separate object, so details name only fields below it.
 fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let default = &schema["default"];
@@ -31,9 +53,19 @@ fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         errors.invalid(path, default.clone(), "must not have unknown fields");
     }
     let mut inner = FieldErrors::default();
+    embedded::check(schema, default, &FieldPath::default(), &mut inner);
     check_value(schema, default, None, &FieldPath::default(), &mut inner);
+    extend_below(path, inner, errors);
+}
+
+/// Adds the errors of a value that was checked separately, as errors of the value at a path.
+fn extend_below(path: &FieldPath, inner: FieldErrors, errors: &mut FieldErrors) {
     errors.extend(inner.0.into_iter().map(|error| {
-        let field = if error.field.is_empty() { path.to_string() } else { path.child(&error.field).to_string() };
+        let field = if matches!(error.field.as_str(), "" | "<nil>") {
+            path.to_string()
+        } else {
+            path.child(&error.field).to_string()
+        };
         FieldError { field, ..error }
     }));
 }
@@ -317,6 +349,30 @@ mod tests {
     }
 
     #[test]
+    fn defaults_must_keep_the_rules_of_their_schema() {
+        let rule = json!([{"rule": "self.max >= self.min", "message": "max is below min"}]);
+        let range = |max: i64| {
+            let number = json!({"type": "integer"});
+            json!({"type": "object", "properties": {"range": {"type": "object", "properties": {"min": number, "max": number},
+                "x-kubernetes-validations": rule, "default": {"min": 2, "max": max}}}})
+        };
+        let text = |schema: &Value| {
+            let mut errors = FieldErrors::default();
+            check_defaults_by_rules(schema, &FieldPath::root("s"), &mut errors);
+            errors.0.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let expected = "s.properties[range].default: Invalid value: max is below min";
+        assert_eq!(text(&range(1)), [expected]);
+        assert_eq!(text(&range(2)), Vec::<String>::new());
+        let mut errors = FieldErrors::default();
+        super::super::check_schema(&range(1), None, &FieldPath::root("s"), &mut errors);
+        assert_eq!(errors.0.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+        let mut errors = FieldErrors::default();
+        super::super::check_schema(&range(1), Some(&range(1)), &FieldPath::root("s"), &mut errors);
+        assert_eq!(errors.0, [], "an unchanged schema stays valid");
+    }
+
+    #[test]
     fn defaults_must_be_valid_by_their_schema() {
         let cases = [
             (
@@ -330,6 +386,11 @@ mod tests {
             (
                 json!({"type": "object", "properties": {"b": {"type": "string"}}, "default": {"b": 1}}),
                 "s.default.b: Invalid value: \"integer\": b in body must be of type string: \"integer\"",
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"kind": {"type": "string"}},
+                    "default": {"kind": "Pod"}}),
+                "s.default.apiVersion: Required value",
             ),
             (
                 json!({"type": "array", "items": {"type": "integer", "default": "x"}}),

@@ -57,6 +57,14 @@ impl RuleTree {
         }
         compile_tree(schema, schema, Decl::from_schema(schema, true).as_ref())
     }
+
+    /// Compiles the rules of a schema that is a part of another one; `None` when there are none.
+    pub fn compile_part(schema: &Value) -> Option<RuleTree> {
+        if !super::has_rules(schema) {
+            return None;
+        }
+        compile_tree(schema, schema, Decl::from_schema(schema, is_embedded(schema)).as_ref())
+    }
 }
 
 fn is_embedded(schema: &Value) -> bool {
