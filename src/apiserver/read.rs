@@ -25,6 +25,12 @@ impl ListSelection {
         labels && self.fields.as_ref().is_none_or(FieldSelector::is_everything)
     }
 
+    /// Whether it reads fields besides name and namespace, which a conversion may change.
+    pub fn reads_content(&self) -> bool {
+        let fields = self.fields.as_ref().map(FieldSelector::requirements).unwrap_or_default();
+        fields.iter().any(|(field, _, _)| !matches!(field.as_str(), "metadata.name" | "metadata.namespace"))
+    }
+
     /// The parameters of a request for the selected objects.
     pub fn query(&self) -> Vec<(&'static str, String)> {
         let labels = self.labels.as_ref().filter(|selector| !selector.is_everything());

@@ -51,6 +51,8 @@ pub struct AnswerForm {
     pub is_pretty: bool,
     /// The representation.
     pub shape: AnswerShape,
+    /// Whether the metadata is asked for as that of a list; `None` for other representations.
+    pub is_list_metadata: Option<bool>,
 }
 
 /// Error message for other media types.
@@ -68,6 +70,23 @@ impl AnswerForm {
             _ => true,
         };
         AnswerForm::find(request, is_possible).ok_or_else(|| Status::new(Reason::NotAcceptable, NOT_ACCEPTABLE))
+    }
+
+    /// Refuses the metadata of one object where a list is the answer, and the other way round. `go_type`: the answer's type in Kubernetes.
+    pub fn check_metadata(&self, is_list: bool, go_type: impl Fn() -> String) -> ServeResult<()> {
+        let text = match self.is_list_metadata {
+            Some(false) if is_list => {
+                format!("you requested PartialObjectMetadata, but the requested object is a list ({})", go_type())
+            }
+            Some(true) if !is_list => {
+                format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                    go_type()
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(Status::new(Reason::NotAcceptable, text))
     }
 
     /// Returns the form of an error: JSON if no other form fits.
@@ -124,6 +143,11 @@ impl<'a> AcceptClause<'a> {
             _ => return None,
         };
         let find = |name: &str| self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let is_list_metadata = match find("as") {
+            Some("PartialObjectMetadata") => Some(false),
+            Some("PartialObjectMetadataList") => Some(true),
+            _ => None,
+        };
         let version = || find("v").filter(|version| ["v1", "v1beta1"].contains(version)).map(str::to_owned);
         let discovery = || find("v").filter(|version| ["v2", "v2beta1"].contains(version)).map(str::to_owned);
         let shape = match (find("as"), find("g")) {
@@ -139,7 +163,7 @@ impl<'a> AcceptClause<'a> {
             return None;
         }
         // Other parameters, such as `charset`, have no effect.
-        Some(AnswerForm { encoding, is_pretty: false, shape })
+        Some(AnswerForm { encoding, is_pretty: false, shape, is_list_metadata })
     }
 }
 

@@ -20,12 +20,25 @@ pub struct ReadPresentation {
     include: IncludeObject,
 }
 
+/// The name of Kubernetes' internal type of a kind's objects or lists, as its errors have it.
+fn go_type(kind: &Kind, is_list: bool) -> String {
+    let list = if is_list { "List" } else { "" };
+    if kind.custom.is_some() {
+        return format!("*unstructured.Unstructured{list}");
+    }
+    let package = kind.resource.group().split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    format!("*{package}.{}{list}", kind.kind)
+}
+
 impl ReadPresentation {
     /// Reads the representation from the request.
     pub fn from_request(request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult<ReadPresentation> {
         // A Scale has a protobuf encoding, whichever kind it is for.
         let has_protobuf = || asked.subresource == "scale" || protobuf::is_known(&asked.api_version, asked.kind.kind);
         let (form, include) = (AnswerForm::negotiate(request, has_protobuf)?, IncludeObject::from_request(request)?);
+        let is_watch = asked.watch || request.flag("watch");
+        let is_list = asked.name.is_empty() && !is_watch && ["GET", "DELETE"].contains(&request.method.as_str());
+        form.check_metadata(is_list, || go_type(asked.kind, is_list))?;
         Ok(ReadPresentation { kind: asked.kind, api_version: asked.api_version.clone(), form, include })
     }
 

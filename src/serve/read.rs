@@ -9,6 +9,7 @@ use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::page::{self, ListPage, ListRequest};
+use crate::apiserver::read::ListSelection;
 use crate::apiserver::{Api, is_stored, read};
 use crate::object::{Object, Reason, Status};
 use serde_json::{Value, json};
@@ -65,7 +66,12 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         (None, ListMoment::Now) => None,
     };
     let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
-    let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: &wanted, at, after, limit };
+    // Selected fields are those of the requested version.
+    let everything = ListSelection::default();
+    let is_selected_late = show.converts() && wanted.reads_content();
+    let selection = if is_selected_late { &everything } else { &wanted };
+    wanted.check(asked.kind)?;
+    let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: selection, at, after, limit };
     if is_stored(asked.kind.resource) && !show.converts() {
         let mut list = ListBody::new(&listing, show);
         let first = list.next_piece(api, Vec::new()).map_err(|status| expired(status, token.as_ref()))?;
@@ -73,13 +79,17 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     }
     let read = page::page(api, &listing);
     let ListPage { objects, revision, more, remaining } = read.map_err(|status| expired(status, token.as_ref()))?;
-    let objects = show.converted(api, objects)?;
+    let last = objects.last().map(|last| (last.namespace().to_owned(), last.name().to_owned())).filter(|_| more);
+    let mut objects = show.converted(api, objects)?;
+    if is_selected_late {
+        objects.retain(|object| wanted.admits(asked.kind, object));
+    }
     let mut meta = json!({"resourceVersion": revision.to_string()});
-    if let Some(remaining) = remaining {
+    if let Some(remaining) = remaining.filter(|_| !is_selected_late) {
         meta["remainingItemCount"] = remaining.into();
     }
-    if let Some(last) = objects.last().filter(|_| more) {
-        meta["continue"] = ContinueToken::following(revision, (last.namespace(), last.name())).to_string().into();
+    if let Some((namespace, name)) = last {
+        meta["continue"] = ContinueToken::following(revision, (&namespace, &name)).to_string().into();
     }
     Ok(show.answer_list(objects, meta))
 }
@@ -130,6 +140,33 @@ mod tests {
             let message = json!("strconv.ParseInt: parsing \"abc\": invalid syntax");
             assert_eq!((code, &status["message"]), (400, &message), "{method} {parameter}");
         }
+    }
+
+    #[test]
+    fn metadata_of_a_list_and_of_an_object_are_told_apart() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        assert_eq!(ask(&mut api, "POST", maps, &json!({"metadata": {"name": "a"}})).0, 201);
+        let mut message = |target: &str, kind: &str| {
+            let accept = format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
+            let answer = answer(&mut api, &ApiRequest { accept, ..ApiRequest::new("GET", target) });
+            match answer.body {
+                AnswerBody::Whole(bytes) if answer.code != 200 => {
+                    let status: Value = serde_json::from_slice(&bytes).unwrap();
+                    (answer.code, status["message"].as_str().unwrap().to_owned())
+                }
+                _ => (answer.code, String::new()),
+            }
+        };
+        let (object, list) = ("PartialObjectMetadata", "PartialObjectMetadataList");
+        let refused =
+            |asked: &str, found: &str| (406, format!("you requested {asked}, but the requested object is {found}"));
+        let one = format!("{maps}/a");
+        assert_eq!(message(maps, list), (200, String::new()));
+        assert_eq!(message(&one, object), (200, String::new()));
+        assert_eq!(message(&format!("{maps}?watch=true"), object), (200, String::new()));
+        assert_eq!(message(maps, object), refused(object, "a list (*core.ConfigMapList)"));
+        assert_eq!(message(&one, list), refused(list, "not a list (*core.ConfigMap)"));
     }
 
     #[test]

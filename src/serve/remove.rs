@@ -7,6 +7,7 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};
 use crate::apiserver::delete::{DeleteOptions, default_propagation, delete};
+use crate::apiserver::read::ListSelection;
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Api, ApiResult, Transaction, WriteReply, read};
 use crate::kinds::{Kind, job};
@@ -67,7 +68,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     let (deletion, dry_run) = options::delete_options(request)?;
     let has_preconditions = deletion.uid.is_some() || deletion.revision.is_some();
     let wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
-    let found = api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, &wanted))?;
+    let found = find_selected(api, &show, asked, &wanted)?;
     let mut rest = found.into_iter().peekable();
     let mut deleted = Vec::new();
     while rest.peek().is_some() {
@@ -89,6 +90,24 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     }
     let revision = api.read(|snapshot| snapshot.revision())?;
     Ok(show.list(deleted, revision).warning(&warnings(asked.kind, &deletion)))
+}
+
+/// Returns the selected objects. Selected fields are those of the requested version.
+fn find_selected(
+    api: &mut Api,
+    show: &ReadPresentation,
+    asked: &ResolvedTarget<'_>,
+    wanted: &ListSelection,
+) -> ServeResult<Vec<Object>> {
+    wanted.check(asked.kind)?;
+    let list = |wanted: &ListSelection| api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, wanted));
+    if !show.converts() || !wanted.reads_content() {
+        return list(wanted);
+    }
+    let mut objects = list(&ListSelection::default())?;
+    objects = show.converted(api, objects)?;
+    objects.retain(|object| wanted.admits(asked.kind, object));
+    Ok(objects)
 }
 
 #[cfg(test)]

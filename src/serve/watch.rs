@@ -17,7 +17,8 @@ use crate::apiserver::read::ListSelection;
 use crate::apiserver::watch::{EventKind, WatchSelection, events_of};
 use crate::apiserver::{Api, is_stored};
 use crate::kinds::Kind;
-use crate::object::{FieldSelector, Object, Reason, Status};
+use crate::kinds::custom::{self, DEFINITIONS};
+use crate::object::{FieldSelector, Object, Reason, Status, Str};
 use crate::store::{ChangeKind, LogEntry};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -61,6 +62,10 @@ pub struct ActiveWatch {
     initial: Option<InitialEvents>,
     /// Encodings that all watches share.
     bodies: EncodedBodies,
+    /// The revision at which it was opened: earlier ends of its kind, which is served now, do not count.
+    opened: u64,
+    /// Whether its kind is no longer served, so that no event follows.
+    is_over: bool,
 }
 
 /// Stored bytes of the existing objects that are encoded at a time.
@@ -112,6 +117,8 @@ pub fn open(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
         first: Vec::new(),
         initial: None,
         bodies: api.encoded_bodies().clone(),
+        opened: if asked.kind.custom.is_some() { api.read(|snapshot| snapshot.revision())? } else { 0 },
+        is_over: false,
     };
     match start {
         WatchStart::Now { not_before, marked } => {
@@ -156,9 +163,18 @@ impl ActiveWatch {
             self.first = self.encode_initial_events(api, Vec::new())?;
             return Ok(());
         }
-        let page = page::page(api, &self.existing(None, None))?;
+        let everything = ListSelection::default();
+        let is_selected_late = self.show.converts() && self.wanted.reads_content();
+        let existing = self.existing(None, None);
+        let selection = if is_selected_late { &everything } else { existing.wanted };
+        let page = page::page(api, &ListRequest { wanted: selection, ..existing })?;
         self.revision = page.revision;
-        for object in self.show.converted(api, page.objects)? {
+        let mut objects = self.show.converted(api, page.objects)?;
+        if is_selected_late {
+            // Selected fields are those of the requested version.
+            objects.retain(|object| self.wanted.admits(self.kind, object));
+        }
+        for object in objects {
             let line = self.line(EventKind::Added.word(), object);
             self.first.extend(line);
         }
@@ -237,9 +253,27 @@ impl ActiveWatch {
         self.revision
     }
 
-    /// The kind and the version in which events are shown, where a webhook has to convert them ([`convert_entries`]).
-    pub fn conversion(&self) -> Option<(&'static Kind, String)> {
-        self.show.converts().then(|| (self.kind, self.show.api_version().to_owned()))
+    /// The conversion that a webhook has to make before the events are encoded.
+    pub fn conversion(&self) -> Option<EntryConversion> {
+        let api_version = self.show.api_version().to_owned();
+        let conversion = EntryConversion { kind: self.kind, api_version, previous: !self.wanted.is_everything() };
+        self.show.converts().then_some(conversion)
+    }
+
+    /// Whether its kind is no longer served. The client is told by the end of the watch, and by the answer to its next request.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether an entry removes the definition of its kind, or its version of that.
+    fn is_ended_by(&self, entry: &LogEntry) -> bool {
+        let Some(custom) = self.kind.custom else { return false };
+        let key = &entry.change.stored().key;
+        if entry.revision <= self.opened || key.resource != DEFINITIONS || *key.name != *custom.definition {
+            return false;
+        }
+        let version = self.show.api_version().rsplit('/').next().unwrap_or_default();
+        entry.change.live().is_none_or(|stored| !custom::serves(&stored.body, version))
     }
 
     /// Encodes the events of the next log entries.
@@ -248,6 +282,10 @@ impl ActiveWatch {
         // For the most common watch, of all objects of a kind in their stored form, the stored text is forwarded.
         let is_plain = self.show.is_as_stored() && self.wanted.is_everything() && self.local.is_none();
         for entry in entries {
+            if self.is_ended_by(entry) {
+                self.is_over = true;
+                break;
+            }
             let (namespace, wanted) = (self.namespace.as_deref(), &self.wanted);
             let watched = WatchSelection { kind: self.kind, namespace, wanted, local: self.local.as_ref() };
             if is_plain {
@@ -336,29 +374,114 @@ fn line(word: &str, object: &Value) -> Vec<u8> {
     line
 }
 
-/// Has a webhook convert the objects of a kind in log entries.
-pub fn convert_entries(
-    api: &mut Api,
-    mut entries: Vec<LogEntry>,
-    kind: &Kind,
-    api_version: &str,
-) -> ServeResult<Vec<LogEntry>> {
-    let is_own = |entry: &LogEntry| entry.change.stored().key.resource == kind.resource;
-    let bodies =
-        entries.iter().filter(|entry| is_own(entry)).map(|entry| serde_json::from_str(&entry.change.stored().body));
-    let objects = bodies.map(|body| body.map(Object)).collect::<Result<Vec<Object>, _>>();
-    let objects = objects.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
-    let mut converted = api.converted(kind, objects, api_version)?.into_iter();
-    for entry in entries.iter_mut().filter(|entry| is_own(entry)) {
-        let (ChangeKind::Put(stored) | ChangeKind::Removed(stored)) = &mut entry.change;
-        if let Some(object) = converted.next() {
-            stored.body = object.0.to_string().into();
+/// A conversion of log entries by a webhook.
+pub struct EntryConversion {
+    kind: &'static Kind,
+    /// The version in which events are shown.
+    api_version: String,
+    /// Whether previous states are converted, too: a selection is judged by them.
+    previous: bool,
+}
+
+impl EntryConversion {
+    /// Converts the objects of the kind in log entries.
+    pub fn convert(&self, api: &mut Api, mut entries: Vec<LogEntry>) -> ServeResult<Vec<LogEntry>> {
+        let read = |body: &Str| serde_json::from_str(body).map(Object);
+        let objects = entries.iter_mut().flat_map(|entry| self.bodies(entry)).map(|body| read(body));
+        let objects = objects.collect::<Result<Vec<Object>, _>>();
+        let objects = objects.map_err(|error| Status::new(Reason::InternalError, error.to_string()))?;
+        let mut converted = api.converted(self.kind, objects, &self.api_version)?.into_iter();
+        for body in entries.iter_mut().flat_map(|entry| self.bodies(entry)) {
+            if let Some(object) = converted.next() {
+                *body = object.0.to_string().into();
+            }
         }
+        Ok(entries)
     }
-    Ok(entries)
+
+    /// The bodies of an entry that are converted.
+    fn bodies<'e>(&self, entry: &'e mut LogEntry) -> impl Iterator<Item = &'e mut Str> {
+        let (ChangeKind::Put(stored) | ChangeKind::Removed(stored)) = &mut entry.change;
+        let is_own = stored.key.resource == self.kind.resource;
+        let previous = entry.previous.as_mut().filter(|_| is_own && self.previous);
+        Some(&mut stored.body).filter(|_| is_own).into_iter().chain(previous)
+    }
 }
 
 /// Returns log entries after a revision, in batches.
 pub fn entries(api: &Api, revision: u64) -> ServeResult<Vec<LogEntry>> {
     api.read(|snapshot| snapshot.log_after(revision, BATCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Key;
+    use crate::serve::{AnswerBody, answer};
+
+    fn ask(api: &mut Api, method: &str, target: &str, body: &Value) -> (u16, AnswerBody) {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
+        let answer = answer(api, &ApiRequest { body, ..ApiRequest::new(method, target) });
+        (answer.code, answer.body)
+    }
+
+    #[test]
+    fn watch_ends_with_its_kind() {
+        let mut api = Api::in_memory("test").unwrap();
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let version = |name: &str, served: bool| {
+            let schema = json!({"openAPIV3Schema": {"type": "object"}});
+            json!({"name": name, "served": served, "storage": name == "v1", "schema": schema})
+        };
+        let definition = {
+            json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.sea.dev"},
+                "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+                    "versions": [version("v1", true), version("v2", true)]},
+            })
+        };
+        let one = format!("{definitions}/boats.sea.dev");
+        assert_eq!(ask(&mut api, "POST", definitions, &definition).0, 201);
+        let boats = |version: &str| format!("/apis/sea.dev/{version}/namespaces/default/boats");
+        let open = |api: &mut Api, version: &str| {
+            let (code, body) = ask(api, "GET", &format!("{}?watch=true", boats(version)), &Value::Null);
+            match body {
+                AnswerBody::Watch(watching) => *watching,
+                _ => panic!("{code}: not a watch"),
+            }
+        };
+        let (mut first, mut second) = (open(&mut api, "v1"), open(&mut api, "v2"));
+        let boat = json!({"apiVersion": "sea.dev/v1", "kind": "Boat", "metadata": {"name": "b"}});
+        assert_eq!(ask(&mut api, "POST", &boats("v1"), &boat).0, 201);
+        let read_definition = |api: &Api| {
+            let key = Key::new(DEFINITIONS, "", "boats.sea.dev");
+            api.read_view(|txn| txn.get(&key)).unwrap().unwrap().0
+        };
+        let mut stored = read_definition(&api);
+        stored["spec"]["versions"][1]["served"] = false.into();
+        assert_eq!(ask(&mut api, "PUT", &one, &stored).0, 200);
+        let words = |lines: Vec<u8>| -> Vec<String> {
+            let text = String::from_utf8(lines).unwrap();
+            text.lines()
+                .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().into())
+                .collect()
+        };
+        assert_eq!(words(second.read(&api).unwrap().1), ["ADDED"]);
+        assert!(second.is_over(), "v2 is not served any more");
+        assert_eq!(ask(&mut api, "DELETE", &format!("{}/b", boats("v1")), &Value::Null).0, 200);
+        assert_eq!(words(first.read(&api).unwrap().1), ["ADDED", "DELETED"]);
+        assert!(!first.is_over());
+        assert_eq!(ask(&mut api, "DELETE", &one, &Value::Null).0, 200);
+        let mut going = read_definition(&api);
+        going["metadata"]["finalizers"] = json!([]);
+        assert_eq!(ask(&mut api, "PUT", &one, &going).0, 200);
+        assert_eq!(first.read(&api).unwrap().1, b"");
+        assert!(first.is_over());
+        // The end of an earlier definition of this name does not end the watch of its successor.
+        assert_eq!(ask(&mut api, "POST", definitions, &definition).0, 201);
+        let (_, body) = ask(&mut api, "GET", &format!("{}?watch=true&resourceVersion=1", boats("v1")), &Value::Null);
+        let AnswerBody::Watch(mut again) = body else { panic!("not a watch") };
+        assert_eq!(words(again.read(&api).unwrap().1), ["ADDED", "DELETED"]);
+        assert!(!again.is_over());
+    }
 }

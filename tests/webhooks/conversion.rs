@@ -204,3 +204,27 @@ fn admission_sees_an_object_in_the_version_of_its_rule() {
         assert_eq!(found, (&json!("sea.dev/v1"), &json!(9), None), "{object}");
     }
 }
+
+#[test]
+fn selected_fields_are_those_of_the_requested_version() {
+    let server = HookServer::start(|_, review| convert(review));
+    let cluster = Cluster::new();
+    let mut definition = definition(&server);
+    for (version, field) in [(0, "size"), (1, "length")] {
+        definition["spec"]["versions"][version]["selectableFields"] = json!([{"jsonPath": format!(".spec.{field}")}]);
+    }
+    cluster.apply(&definition.to_string());
+    cluster.apply(&boat("v1", "five", "size", 5));
+    cluster.apply(&boat("v2", "seven", "length", 7));
+    let names = |version: &str, selector: &str| -> Vec<String> {
+        let path = format!("/apis/sea.dev/{version}/namespaces/default/boats?fieldSelector={selector}");
+        let list: Value = serde_json::from_str(&cluster.ok(&format!("get --raw {path}"))).expect("JSON");
+        let names = list["items"].as_array().expect("items").iter().map(|one| &one["metadata"]["name"]);
+        names.map(|name| name.as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names("v1", "spec.size=5"), ["five"]);
+    assert_eq!(names("v2", "spec.length=5"), ["five"]);
+    assert_eq!(names("v2", "spec.length!=5"), ["seven"]);
+    assert_eq!(names("v2", "metadata.name=seven,spec.length=7"), ["seven"]);
+    assert_eq!(names("v2", "spec.length=9"), Vec::<String>::new());
+}

@@ -59,6 +59,9 @@ fn follow(mut watching: ActiveWatch, context: &mut CommandContext) -> CliResult 
     loop {
         context.print(&String::from_utf8_lossy(&lines))?;
         let (has_read, more) = watching.read(context.api()?)?;
+        if watching.is_over() {
+            return context.print(&String::from_utf8_lossy(&more));
+        }
         if !has_read && !patience.wait() {
             return Ok(());
         }

@@ -222,9 +222,13 @@ impl WatchStream {
                 Ok(lines) => lines,
                 Err(status) => self.end_with(&status),
             };
+            self.is_over |= self.watching.is_over();
             if !lines.is_empty() {
                 self.bookmark = Instant::now() + BOOKMARK;
                 return Some((lines.into(), self));
+            }
+            if self.watching.is_over() {
+                return None;
             }
             let now = Instant::now();
             if self.until <= now {
@@ -266,7 +270,7 @@ impl WatchStream {
                 }
                 _ => self.read().await?,
             };
-            if count == 0 || !lines.is_empty() {
+            if count == 0 || !lines.is_empty() || self.watching.is_over() {
                 return Ok(lines);
             }
         }
@@ -279,7 +283,7 @@ impl WatchStream {
         let read = move |api: &mut Api| {
             let entries = watch::entries(api, revision)?;
             match conversion {
-                Some((kind, api_version)) => watch::convert_entries(api, entries, kind, &api_version),
+                Some(conversion) => conversion.convert(api, entries),
                 None => Ok(entries),
             }
         };
