@@ -11,6 +11,7 @@ use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, read};
 use super::{conversion, custom};
 use crate::kinds::Kind;
+use crate::kinds::event::with_stored_names;
 use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::managed_fields::{self, apply::FieldApplier};
 use crate::object::{Object, Reason, Status};
@@ -48,7 +49,10 @@ pub fn apply_patch(
         None => None,
     };
     let applier = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
-    let object = managed_fields::apply::applied(kind, live.as_ref(), config, applier)?;
+    // Managers that use different groups of Events own the same fields.
+    let stored_config = with_stored_names(kind, config);
+    let object = managed_fields::apply::applied(kind, live.as_ref(), &stored_config, applier)?;
+    let object = kind.to_version(object, config.api_version());
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, applier: Some(manager.to_owned()), ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
@@ -129,6 +133,33 @@ mod tests {
     use crate::apiserver::Api;
     use crate::kinds;
     use serde_json::json;
+
+    #[test]
+    fn appliers_of_both_groups_of_events_conflict() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = kinds::by_name("events").unwrap();
+        let mut apply = |config: &serde_json::Value, manager: &str| {
+            let (config, options) = (Object(config.clone()), WriteOptions::default());
+            api.write(false, |txn| apply_patch(txn, kind, &config, (manager, false), UpdatePart::Main, &options))
+        };
+        let about = json!({"kind": "Pod", "name": "p", "namespace": "default"});
+        let metadata = json!({"name": "e", "namespace": "default"});
+        let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about,
+            "reason": "r", "message": "x"});
+        let newer = |note: &str| json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": metadata, "regarding": about, "note": note});
+        apply(&core, "a").unwrap();
+        let refused = apply(&newer("y"), "b").err().unwrap();
+        assert_eq!(refused.message, "Apply failed with 1 conflict: conflict with \"a\": .message");
+        assert_eq!(apply(&newer("x"), "b").unwrap().object.text(&["message"]), Some("x"));
+        let refused = apply(&newer("y"), "b").err().unwrap();
+        assert_eq!(refused.message, "Apply failed with 1 conflict: conflict with \"a\": .message");
+        let done =
+            apply(&json!({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about}), "a")
+                .unwrap();
+        assert_eq!(done.object.text(&["message"]), Some("x"), "the other manager still applies it");
+        // No other manager is left; the newer group does not let the note change.
+        assert_eq!(apply(&newer("y"), "b").err().unwrap().reason, Reason::Invalid);
+    }
 
     #[test]
     fn absent_object_with_a_uid_is_not_created() {

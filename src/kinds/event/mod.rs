@@ -8,6 +8,7 @@ use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -76,6 +77,14 @@ fn from_events_group(body: &Value) -> Value {
         }
     }
     body
+}
+
+/// Returns the part of an Event that a client applies with the field names of core/v1, in which all managers own fields; other kinds stay.
+pub fn with_stored_names<'o>(kind: &Kind, config: &'o Object) -> Cow<'o, Object> {
+    match kind.resource == KIND.resource && config.api_version() == EVENTS_GROUP {
+        true => Cow::Owned(Object(from_events_group(&config.0))),
+        false => Cow::Borrowed(config),
+    }
 }
 
 /// Returns an Event of core/v1 with the field names of events.k8s.io/v1.
