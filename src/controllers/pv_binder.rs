@@ -29,11 +29,12 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         ATTRIBUTES_CLASSES => vec![row.key.clone()],
         CLAIMS => {
-            let volume = row.object().text(&["spec", "volumeName"]).map(|name| Key::new(Resource(VOLUMES), "", name));
+            let spec = row.field("spec");
+            let volume = spec["volumeName"].as_str().map(|name| Key::new(Resource(VOLUMES), "", name));
             volume.into_iter().chain([row.key.clone()]).chain(deleted_classes(world)).collect()
         }
         VOLUMES => {
-            let claims = world.list(CLAIMS).filter(|claim| may_bind(&claim.object(), &row.key.name));
+            let claims = world.list(CLAIMS).filter(|claim| may_bind(claim, &row.key.name));
             claims.map(|claim| claim.key.clone()).chain([row.key.clone()]).chain(deleted_classes(world)).collect()
         }
         "pods" => {
@@ -52,8 +53,10 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 }
 
 /// Whether a change of a volume concerns a claim: the claim is bound to this volume or to none.
-fn may_bind(claim: &Object, volume: &str) -> bool {
-    storage::volume_of(claim).is_none_or(|name| name == volume)
+fn may_bind(claim: &Row, volume: &str) -> bool {
+    // There may be very many claims, nearly all of them bound to others, so that none is decoded.
+    let names = |volume: &str| claim.mentions(&format!("\"volumeName\":\"{volume}\""));
+    names(volume) || names("") || !claim.mentions("\"volumeName\"")
 }
 
 fn plan(world: &World, key: &Key) -> Plan {
@@ -85,7 +88,7 @@ fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
         &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
     ];
     let names_it = |user: &&Arc<Row>| {
-        let user = user.object();
+        let user = user.body();
         FIELDS.iter().any(|field| user.text(field) == Some(&*row.key.name))
     };
     match world.list(CLAIMS).chain(world.list(VOLUMES)).find(names_it) {

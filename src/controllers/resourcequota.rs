@@ -5,6 +5,8 @@ use crate::object::quantity::Quantity;
 use crate::object::{Key, Object};
 use crate::world::{Loop, Plan, ResourceRequests, Row, World, read_amounts, sum_resources};
 use serde_json::{Map, Value, json};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const ROOT: &str = "resourcequotas";
@@ -37,19 +39,44 @@ pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value
     let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal()) && !is_overdue(world, pod);
     let all: Vec<&Arc<Row>> = world.list_in("pods", namespace).filter(|pod| scopes.match_pod(pod)).collect();
     let pods: Vec<&Arc<Row>> = all.iter().copied().filter(counts).collect();
+    let usage = PodUsage { all: &all, counted: &pods, limits: OnceCell::new() };
     let names =
         quota.value_at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
-    names.map(|name| (name.clone(), measure(world, namespace, name, (&all, &pods)).to_string().into())).collect()
+    names.map(|name| (name.clone(), measure(world, namespace, name, &usage).to_string().into())).collect()
 }
 
 /// Whether a pod still exists although the time in which it was to end is over.
 fn is_overdue(world: &World, pod: &Row) -> bool {
-    let object = pod.is_deleting().then(|| pod.object());
+    let object = pod.is_deleting().then(|| pod.body());
     let object = object.filter(|object| object.int(&["metadata", "deletionGracePeriodSeconds"]).is_some());
     object.and_then(|object| object.time(&["metadata", "deletionTimestamp"])).is_some_and(|end| world.now > end)
 }
 
-fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>], &[&Arc<Row>])) -> Quantity {
+/// The pods that a quota covers.
+struct PodUsage<'a> {
+    /// All of them.
+    all: &'a [&'a Arc<Row>],
+    /// Those whose resources count.
+    counted: &'a [&'a Arc<Row>],
+    /// The sums of all limits, once one is needed: for them each pod is decoded.
+    limits: OnceCell<BTreeMap<String, Quantity>>,
+}
+
+impl PodUsage<'_> {
+    fn limit(&self, resource: &str) -> Quantity {
+        let limits = self.limits.get_or_init(|| {
+            let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
+            for (name, amount) in self.counted.iter().flat_map(|pod| amounts_of(&pod.body(), "limits")) {
+                *sums.entry(name).or_default() += amount;
+            }
+            sums
+        });
+        limits.get(resource).copied().unwrap_or_default()
+    }
+}
+
+fn measure(world: &World, namespace: &str, name: &str, usage: &PodUsage<'_>) -> Quantity {
+    let PodUsage { all, counted: pods, .. } = usage;
     let requests = |name: &str, unit: fn(i64) -> Quantity| pods.iter().map(|pod| requested(pod, name, unit)).sum();
     match name {
         "pods" => Quantity::from_int(pods.len() as i64),
@@ -70,13 +97,13 @@ fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>
             }
             if let Some(class) = name.strip_suffix(".deviceclass.resource.k8s.io/devices") {
                 let claims = world.list_in("resourceclaims.resource.k8s.io", namespace);
-                return Quantity::from_int(claims.map(|claim| count_devices(&claim.object(), class)).sum());
+                return Quantity::from_int(claims.map(|claim| count_devices(&claim.body(), class)).sum());
             }
             if name.starts_with("hugepages-") {
                 return requests(name, Quantity::from_bytes);
             }
             if let Some(resource) = name.strip_prefix("limits.") {
-                return pods.iter().map(|pod| amount_of(&pod.object(), "limits", resource)).sum();
+                return usage.limit(resource);
             }
             if let Some(resource) = name.strip_prefix("requests.") {
                 return requests(resource, Quantity::from_int);
@@ -92,15 +119,23 @@ fn measure(world: &World, namespace: &str, name: &str, (all, pods): (&[&Arc<Row>
 fn requested(row: &Row, resource: &str, unit: fn(i64) -> Quantity) -> Quantity {
     match row.pod().map_or(0, |pod| pod.requests.amount(resource)) {
         amount if amount < ResourceRequests::MAX_AMOUNT => unit(amount),
-        _ => amount_of(&row.object(), "requests", resource),
+        _ => amount_of(&row.body(), "requests", resource),
     }
 }
 
-/// A limit or request of a pod as the quota counts it: with the overhead.
+/// A limit or request of a pod as the quota counts it.
 fn amount_of(pod: &Object, list: &str, resource: &str) -> Quantity {
-    let sum = sum_resources(pod, list).get(resource).copied().unwrap_or_default();
+    amounts_of(pod, list).remove(resource).unwrap_or_default()
+}
+
+/// The limits or requests of a pod as the quota counts them: with the overhead.
+fn amounts_of(pod: &Object, list: &str) -> BTreeMap<String, Quantity> {
+    let mut sums = sum_resources(pod, list);
     let overhead = read_amounts(pod.value_at(&["spec", "overhead"]).unwrap_or(&Value::Null));
-    if sum.is_zero() { sum } else { sum + overhead.get(resource).copied().unwrap_or_default() }
+    for (name, sum) in sums.iter_mut().filter(|(_, sum)| !sum.is_zero()) {
+        *sum += overhead.get(name).copied().unwrap_or_default();
+    }
+    sums
 }
 
 fn claims_of<'w>(world: &'w World, namespace: &'w str, class: Option<&'w str>) -> impl Iterator<Item = Object> + 'w {
@@ -121,7 +156,7 @@ fn claimed(world: &World, namespace: &str, class: Option<&str>) -> Quantity {
 }
 
 fn sum_services(world: &World, namespace: &str, count: fn(&Object) -> i64) -> Quantity {
-    Quantity::from_int(world.list_in("services", namespace).map(|row| count(&row.object())).sum())
+    Quantity::from_int(world.list_in("services", namespace).map(|row| count(&row.body())).sum())
 }
 
 fn is_load_balancer(service: &Object) -> bool {
@@ -172,7 +207,7 @@ impl QuotaScopes {
         if self.0.is_empty() {
             return true;
         }
-        let object = pod.object();
+        let object = pod.body();
         let timed = object.int(&["spec", "activeDeadlineSeconds"]).is_some();
         let best_effort = object.text(&["status", "qosClass"]) == Some("BestEffort");
         let class = object.text(&["spec", "priorityClassName"]).unwrap_or_default();

@@ -17,7 +17,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
-    let object = row.object();
+    let object = row.body();
     let Some(seconds) = object.int(&["spec", "ttlSecondsAfterFinished"]) else { return plan };
     let end = ["Complete", "Failed"].into_iter().filter_map(|kind| object.true_condition(kind));
     let Some(end) = end.filter_map(|end| end["lastTransitionTime"].as_str()?.parse::<Time>().ok()).max() else {

@@ -144,5 +144,5 @@ impl Transaction for Overlay<'_> {
 fn is_gated(row: &Row) -> bool {
     let text = row.pod().and_then(|pod| pod.pod_spec.as_ref());
     text.is_some_and(|text| text.contains("schedulingGates"))
-        && !row.object().items(&["spec", "schedulingGates"]).is_empty()
+        && !row.body().items(&["spec", "schedulingGates"]).is_empty()
 }

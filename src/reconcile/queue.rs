@@ -5,7 +5,7 @@
 
 use super::unschedulable::UnschedulablePods;
 use crate::object::{Key, Time};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use jiff::SignedDuration;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -65,8 +65,12 @@ pub struct WorkQueue {
     /// Due keys, highest priority first.
     due: BTreeSet<(Reverse<QueuePriority>, Time, u64, Item)>,
     failures: HashMap<Item, u32>,
-    /// Keys of a loop that have not entered the queue, and since when they are due.
-    backlog: VecDeque<(usize, std::vec::IntoIter<Key>, Time)>,
+    /// Keys that have not entered the queue, and since when they are due.
+    backlog: VecDeque<(Item, Time)>,
+    /// The keys of the backlog: each is there once.
+    in_backlog: HashSet<Item>,
+    /// Number of keys in the backlog by loop.
+    backlog_counts: Vec<usize>,
     /// Pods that no node could take.
     pub waiting: UnschedulablePods,
     sequence: u64,
@@ -86,8 +90,7 @@ impl WorkQueue {
         }
         self.sequence += 1;
         if self.places.insert(item.clone(), (at, self.sequence)).is_none() {
-            self.counts.resize(self.counts.len().max(item.0 + 1), 0);
-            self.counts[item.0] += 1;
+            *count_of(&mut self.counts, item.0) += 1;
         }
         self.order.insert((at, self.sequence, item));
     }
@@ -96,8 +99,13 @@ impl WorkQueue {
     pub fn add_all(&mut self, loop_index: usize, keys: Vec<Key>, at: Time) {
         let mut keys = keys.into_iter();
         keys.by_ref().take(FAN_OUT).for_each(|key| self.add((loop_index, key), at));
-        if keys.len() > 0 {
-            self.backlog.push_back((loop_index, keys, at));
+        for key in keys {
+            let item = (loop_index, key);
+            let is_queued = self.places.get(&item).is_some_and(|(known, _)| *known <= at);
+            if !is_queued && self.in_backlog.insert(item.clone()) {
+                *count_of(&mut self.backlog_counts, loop_index) += 1;
+                self.backlog.push_back((item, at));
+            }
         }
     }
 
@@ -105,12 +113,10 @@ impl WorkQueue {
     fn take_from_backlog(&mut self) {
         let count = if self.order.len() + self.due.len() < FAN_OUT { FAN_OUT } else { 1 };
         for _ in 0..count {
-            let Some((loop_index, keys, at)) = self.backlog.front_mut() else { return };
-            let (loop_index, at) = (*loop_index, *at);
-            match keys.next() {
-                Some(key) => self.add((loop_index, key), at),
-                None => drop(self.backlog.pop_front()),
-            }
+            let Some((item, at)) = self.backlog.pop_front() else { return };
+            self.in_backlog.remove(&item);
+            *count_of(&mut self.backlog_counts, item.0) -= 1;
+            self.add(item, at);
         }
     }
 
@@ -178,20 +184,26 @@ impl WorkQueue {
 
     /// Number of keys of a loop that wait, now or for later.
     pub fn depth(&self, place: usize) -> usize {
-        let backlog = self.backlog.iter().filter(|(of, _, _)| *of == place);
-        self.counts.get(place).copied().unwrap_or_default() + backlog.map(|(_, keys, _)| keys.len()).sum::<usize>()
+        let count = |counts: &[usize]| counts.get(place).copied().unwrap_or_default();
+        count(&self.counts) + count(&self.backlog_counts)
     }
 
     /// When the next key is due.
     pub fn next_due(&self) -> Option<Time> {
         let next = self.due.first().map(|(_, at, _, _)| *at).or_else(|| self.order.first().map(|(at, _, _)| *at));
-        next.into_iter().chain(self.backlog.front().map(|(_, _, at)| *at)).min()
+        next.into_iter().chain(self.backlog.front().map(|(_, at)| *at)).min()
     }
 
     /// Whether anything is due.
     pub fn is_due(&self, now: Time) -> bool {
         !self.due.is_empty() || self.next_due().is_some_and(|at| at <= now)
     }
+}
+
+/// The count of a loop, among those of all loops.
+fn count_of(counts: &mut Vec<usize>, loop_index: usize) -> &mut usize {
+    counts.resize(counts.len().max(loop_index + 1), 0);
+    &mut counts[loop_index]
 }
 
 #[cfg(test)]
@@ -293,7 +305,20 @@ mod tests {
         queue.add_all(0, keys("a", FAN_OUT + 1), time_at(1));
         (0..FAN_OUT).for_each(|number| queue.add(item(&format!("b{number}")), time_at(1)));
         queue.pop(time_at(1), ALL, any);
-        assert!(queue.backlog.iter().all(|(_, keys, _)| keys.len() == 0), "the last key waits in the queue itself");
+        assert!(queue.backlog.is_empty(), "the last key waits in the queue itself");
+    }
+
+    #[test]
+    fn backlog_has_each_key_once() {
+        let mut queue = WorkQueue::default();
+        let keys: Vec<Key> = (0..3 * FAN_OUT).map(|number| item(&number.to_string()).1).collect();
+        for second in 1..20 {
+            queue.add_all(0, keys.clone(), time_at(second));
+            queue.add_all(1, keys.clone(), time_at(second));
+        }
+        assert_eq!((queue.backlog.len(), queue.depth(0), queue.depth(1)), (4 * FAN_OUT, 3 * FAN_OUT, 3 * FAN_OUT));
+        let planned = std::iter::from_fn(|| queue.pop(time_at(20), ALL, any)).count();
+        assert_eq!((planned, queue.depth(0), queue.in_backlog.len()), (6 * FAN_OUT, 0, 0));
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl LeaseHeartbeats {
         if !is_node_lease(&row.key) {
             return;
         }
-        let renewed = row.object().time(&["spec", "renewTime"]);
+        let renewed = row.body().time(&["spec", "renewTime"]);
         let known = self.0.get(&row.key.name);
         if known.is_none_or(|(known, _)| *known != renewed) {
             self.0.insert(row.key.name.clone(), (renewed, now));

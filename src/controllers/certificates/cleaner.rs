@@ -25,7 +25,7 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
-    let Some(until) = removal_time(&row.object()) else { return plan };
+    let Some(until) = removal_time(&row.body()) else { return plan };
     if world.now < until {
         plan.wake_at(until);
         return plan;
