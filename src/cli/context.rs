@@ -8,7 +8,7 @@ use super::{CliResult, Failure, Globals, context_settings};
 use crate::apiserver::api::ServerCopy;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, remote};
-use crate::client::{ApiClient, ServerConfig};
+use crate::client::{ApiClient, ClientError, ServerConfig};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status, Time};
@@ -152,7 +152,7 @@ impl CommandContext {
     /// Uses a server in place of the state file.
     pub fn connect(&mut self, config: ServerConfig) -> CliResult {
         let client = ApiClient::new(config).map_err(|error| Failure::plain(error.to_string()))?;
-        self.stored_kinds = remote::kinds_of(&client);
+        self.stored_kinds = remote::kinds_of(&client, warn_about_definitions);
         self.kinds = self.stored_kinds.layer();
         self.cluster.state = PathBuf::from(":memory:");
         (self.api, self.client) = (None, Some(client));
@@ -506,4 +506,10 @@ impl CommandContext {
 
 fn no_server() -> Failure {
     Failure::plain("internal error: this command needs a server")
+}
+/// Warns that the server's custom kinds are not known, whose names then look unknown.
+fn warn_about_definitions(error: &ClientError) {
+    eprintln!(
+        "warning: cannot read the CustomResourceDefinitions of the server, so that only built-in kinds are known: {error}"
+    );
 }

@@ -82,6 +82,7 @@ mod rollout;
 mod run;
 mod scale;
 mod serve;
+mod server_log;
 mod server_session;
 mod server_verbs;
 mod server_watch;

@@ -1,6 +1,7 @@
 //! `kloop proxy`: the REST API over plain HTTP for everybody on this machine, within kubectl's rules.
 
 use super::serve::{interrupt, wait_for_interrupt};
+use super::server_log::log_server;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::{io_error_text, time};
 use crate::runtime::descriptors;
@@ -104,6 +105,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         audit: None,
         keeps_up: true,
         control_plane: None,
+        log: log_server,
     };
     Ok(server.run(wait_for_interrupt(interrupt))?)
 }

@@ -1,5 +1,6 @@
 //! `kloop serve`: serves the REST API to clients of Kubernetes.
 
+use super::server_log::log_server;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::runtime::{descriptors, folder};
@@ -130,6 +131,7 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
         audit,
         keeps_up: true,
         control_plane: None,
+        log: log_server,
     })
 }
 
@@ -155,6 +157,7 @@ pub fn open_for_pods(audit: &AuditFlags, context: &mut CommandContext) -> CliRes
         audit,
         keeps_up: false,
         control_plane: None,
+        log: log_server,
     })
 }
 

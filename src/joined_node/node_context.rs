@@ -9,6 +9,7 @@ use crate::client::{ApiClient, ClientResult, Reflectors, ServerConfig};
 use crate::object::{IgnorePoison, Object};
 use crate::runtime::https::trust::TlsClientKey;
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -41,6 +42,9 @@ impl JoinedFacts {
     }
 }
 
+/// Maximum number of problems that are remembered, so that each is logged once.
+const MAX_LOGGED: usize = 100;
+
 /// Shared state of the threads of a joined node.
 pub struct NodeContext {
     /// Facts about the node.
@@ -53,6 +57,8 @@ pub struct NodeContext {
     pub identity: PathBuf,
     /// Tokens for pods.
     pub tokens: IssuedTokens,
+    /// The problems that were logged last.
+    logged: Mutex<VecDeque<String>>,
     /// Grows with each renewal of the certificate, which needs new connections.
     pub client_number: AtomicU64,
     client: Mutex<ApiClient>,
@@ -68,6 +74,7 @@ impl NodeContext {
             state,
             identity,
             tokens: IssuedTokens::default(),
+            logged: Mutex::default(),
             client_number: AtomicU64::new(0),
             client: Mutex::new(client),
             is_stopping: AtomicBool::new(false),
@@ -97,12 +104,33 @@ impl NodeContext {
 
     /// Fetches the tokens that a pod needs.
     pub fn fetch_tokens(&self, pod: &Object) {
-        self.tokens.fetch(&self.client(), pod);
+        if let Err(problem) = self.tokens.fetch(&self.client(), pod) {
+            self.log_once(problem);
+        }
     }
 
     /// Returns the token for claims of a pod.
     pub fn issue_token(&self, claims: &Value) -> Option<String> {
-        self.tokens.issue(&self.client(), claims)
+        match self.tokens.issue(&self.client(), claims)? {
+            Ok(token) => Some(token),
+            Err(problem) => {
+                self.log_once(problem);
+                None
+            }
+        }
+    }
+
+    /// Logs a problem, unless it is one of those that were logged last.
+    fn log_once(&self, problem: String) {
+        let mut logged = self.logged.lock().ignore_poison();
+        if logged.contains(&problem) {
+            return;
+        }
+        if logged.len() >= MAX_LOGGED {
+            logged.pop_front();
+        }
+        self.log(&problem);
+        logged.push_back(problem);
     }
 
     /// Logs a line for users.

@@ -33,18 +33,21 @@ pub struct IssuedTokens {
 }
 
 impl IssuedTokens {
-    /// Fetches the tokens that a pod needs and that are not there yet.
-    pub fn fetch(&self, client: &ApiClient, pod: &Object) {
+    /// Fetches the tokens that a pod needs and that are not there yet. The error says why one was not issued.
+    pub fn fetch(&self, client: &ApiClient, pod: &Object) -> Result<(), String> {
         let account = pod.text(&["spec", "serviceAccountName"]).unwrap_or("default");
+        let mut outcome = Ok(());
         for needed in find_tokens(&pod.0["spec"]) {
             if self.find(pod.uid(), &needed).is_none() {
-                self.request(client, (pod.namespace(), pod.name(), pod.uid()), account, &needed);
+                let place = (pod.namespace(), pod.name(), pod.uid());
+                outcome = outcome.and(self.request(client, place, account, &needed).map(drop));
             }
         }
+        outcome
     }
 
     /// Returns the token for claims that the kubelet would have signed.
-    pub fn issue(&self, client: &ApiClient, claims: &Value) -> Option<String> {
+    pub fn issue(&self, client: &ApiClient, claims: &Value) -> Option<Result<String, String>> {
         let own = &claims["kubernetes.io"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (uid, name) = (text(&own["pod"]["uid"]), text(&own["pod"]["name"]));
@@ -55,10 +58,11 @@ impl IssuedTokens {
         let end = own["warnafter"].as_i64().or(claims["exp"].as_i64())?;
         let needed = NeededToken { audience, seconds: end - issued };
         let known = self.find(&uid, &needed);
-        known.or_else(|| {
+        let request = || {
             let pod = (&*text(&own["namespace"]), &*name, &*uid);
             self.request(client, pod, &text(&own["serviceaccount"]["name"]), &needed)
-        })
+        };
+        Some(known.map_or_else(request, Ok))
     }
 
     /// Forgets the tokens of pods that are gone.
@@ -78,7 +82,12 @@ impl IssuedTokens {
         (namespace, name, uid): (&str, &str, &str),
         account: &str,
         needed: &NeededToken,
-    ) -> Option<String> {
+    ) -> Result<String, String> {
+        let wrong = |why: String| {
+            format!(
+                "the server issues no token of the service account {namespace}/{account} for pod {namespace}/{name}: {why}"
+            )
+        };
         let audiences = if needed.audience.is_empty() { json!(null) } else { json!([needed.audience]) };
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -88,9 +97,10 @@ impl IssuedTokens {
             },
         });
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-        let answer =
-            client.send(ClientRequest::post(path, &body).within(TIMEOUT)).and_then(|reply| reply.json()).ok()?;
-        let text = answer["status"]["token"].as_str()?.to_owned();
+        let answer = client.send(ClientRequest::post(path, &body).within(TIMEOUT)).and_then(|reply| reply.json());
+        let answer: Value = answer.map_err(|error| wrong(error.to_string()))?;
+        let text =
+            answer["status"]["token"].as_str().ok_or_else(|| wrong("its answer has none".to_owned()))?.to_owned();
         let end = answer["status"]["expirationTimestamp"].as_str().and_then(|end| end.parse::<Time>().ok());
         let now = Time::now().as_second();
         let renewal = now + end.map_or(needed.seconds, |end| end.as_second() - now) / 2;
@@ -103,7 +113,7 @@ impl IssuedTokens {
         }
         let id = (uid.to_owned(), needed.audience.clone(), needed.seconds);
         known.insert(id, IssuedToken { text: text.clone(), renewal });
-        Some(text)
+        Ok(text)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TokenId, IssuedToken>> {

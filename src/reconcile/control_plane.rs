@@ -5,6 +5,7 @@
 use super::events::{EventRecorder, EventReporter};
 use super::node::MissingCapability;
 use super::queue::{Item, WorkQueue};
+use super::store_tail::LoadProblems;
 use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
 use super::waiting_plans::WaitingPlans;
 use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, store_tail};
@@ -115,7 +116,13 @@ impl ControlPlane {
         let root_ca = read.meta(AUTHORITY)?.unwrap_or_default().into();
         world.settings = ClusterSettings { network, backoff_seconds, root_ca, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);
-        store_tail::load(read, &mut world)?;
+        let LoadProblems { profiles, faults } = store_tail::load(read, &mut world)?;
+        if let Some(why) = profiles {
+            self.log_text(
+                now,
+                &format!("the stored profiles of the scheduler cannot be read, so that it uses its own: {why}"),
+            );
+        }
         for (uid, pod) in inventory() {
             world.facts.pods.insert(uid, pod);
         }
@@ -124,6 +131,7 @@ impl ControlPlane {
         self.world = world;
         self.refresh_nodes();
         self.queue = WorkQueue::default();
+        faults.into_iter().for_each(|fault| self.queue.note_fault(fault));
         self.queue_everything(now);
         Ok(())
     }
@@ -345,7 +353,7 @@ impl ControlPlane {
         self.world.settings.closing = true;
         self.queue_everything(now);
         let running = self.world.facts.pods.iter().filter_map(|(_, pod)| self.world.get(&pod.key()));
-        let grace = |row: &std::sync::Arc<Row>| row.object().int(&["spec", "terminationGracePeriodSeconds"]);
+        let grace = |row: &std::sync::Arc<Row>| row.field("spec")["terminationGracePeriodSeconds"].as_i64();
         SignedDuration::from_secs(running.filter_map(grace).max().unwrap_or(30).max(0))
     }
 

@@ -28,31 +28,37 @@ pub fn stage_write(
     random: &mut dyn FnMut() -> u64,
 ) -> Result<(), Status> {
     let revision = world.revision + world.staged_count() as u64;
-    let kinds = world.kinds.clone();
-    let mut txn = Overlay { world, revision, last, user, inputs, random };
+    write_verb(&mut Overlay { world, revision, last, user, inputs, random }, verb, template_cache)
+}
+
+/// Makes one write of a plan in a transaction.
+pub fn write_verb(
+    txn: &mut dyn Transaction,
+    verb: &WriteVerb,
+    template_cache: Option<&mut PodTemplateCache>,
+) -> Result<(), Status> {
+    let kinds = txn.kinds().clone();
     let options = WriteOptions::default();
     match verb {
         WriteVerb::Create(object) => match template_cache {
-            Some(template_cache) => create_like(&mut txn, kind_of(&kinds, object)?, object, &options, template_cache),
-            None => create::create(&mut txn, kind_of(&kinds, object)?, object, &options).map(|_| ()),
+            Some(template_cache) => create_like(txn, kind_of(&kinds, object)?, object, &options, template_cache),
+            None => create::create(txn, kind_of(&kinds, object)?, object, &options).map(|_| ()),
         },
         WriteVerb::Update(object) => {
-            let part = part_of(&txn, kind_of(&kinds, object)?, object)?;
+            let part = part_of(txn, kind_of(&kinds, object)?, object)?;
             // Kubernetes' controller records a Deployment's revision with the status.
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
-            update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
+            update(txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
         }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
-        WriteVerb::Status(object) if object.kind() == "Pod" => {
-            update_pod_status(&mut txn, kind_of(&kinds, object)?, object)
-        }
+        WriteVerb::Status(object) if object.kind() == "Pod" => update_pod_status(txn, kind_of(&kinds, object)?, object),
         WriteVerb::Status(object) | WriteVerb::Scale(object) => {
             let scales = matches!(verb, WriteVerb::Scale(_));
             let (part, name) = if scales { (UpdatePart::Scale, "scale") } else { (UpdatePart::StatusAlone, "status") };
-            update(&mut txn, kind_of(&kinds, object)?, object, part, &by_controller(name)).map(|_| ())
+            update(txn, kind_of(&kinds, object)?, object, part, &by_controller(name)).map(|_| ())
         }
-        WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(&mut txn, key, uid, *grace, *propagation),
-        WriteVerb::Bind { pod, uid, node } => bind(&mut txn, pod, uid, node),
+        WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(txn, key, uid, *grace, *propagation),
+        WriteVerb::Bind { pod, uid, node } => bind(txn, pod, uid, node),
         WriteVerb::Attempt { .. } => Ok(()),
     }
 }

@@ -16,22 +16,39 @@ use std::sync::Arc;
 const BATCH: usize = 2000;
 
 /// Fills an empty World with all objects of the store.
-pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<(), StoreError> {
+pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<LoadProblems, StoreError> {
     world.revision = read.revision()?;
-    let profiles = read.meta(apiserver::PROFILES)?.and_then(|text| serde_json::from_str(&text).ok());
-    if let Some(Ok(profiles)) = profiles.map(|config: Value| scheduler::config::profiles(&config)) {
-        world.settings.profiles = profiles.into();
+    let mut problems = LoadProblems::default();
+    if let Some(text) = read.meta(apiserver::PROFILES)?.filter(|text| !text.is_empty()) {
+        let config = serde_json::from_str(&text).map_err(|error| error.to_string());
+        match config.and_then(|config: Value| scheduler::config::profiles(&config).map_err(|error| error.to_string())) {
+            Ok(profiles) => world.settings.profiles = profiles.into(),
+            Err(why) => problems.profiles = Some(why),
+        }
     }
     for stored in read.list_all()? {
-        // An object that cannot be read is missing from the World; a later change of it logs the error.
-        let _ = contain(|| {
+        let about = stored.key.clone();
+        // An object that cannot be read is missing from the World.
+        let put = contain(|| {
             if stored.key.resource == DEFINITIONS {
                 world.kinds.register(&stored.body);
             }
             world.put(stored.key, stored.body);
         });
+        if let Err(text) = put {
+            problems.faults.push(Fault { by: "reconcile", about, text });
+        }
     }
-    Ok(())
+    Ok(problems)
+}
+
+/// The parts of a state that could not be loaded. The World is complete but for them.
+#[derive(Debug, Default)]
+pub struct LoadProblems {
+    /// The reason why the scheduler's profiles are not those that were stored.
+    pub profiles: Option<String>,
+    /// Objects that are missing.
+    pub faults: Vec<Fault>,
 }
 
 /// Compiles the expressions of all objects, and prepares plans, so that no plan has to under the write lock.

@@ -14,6 +14,7 @@ mod body;
 mod brief;
 mod computed;
 mod continue_token;
+mod definitions;
 mod discovery;
 mod extension;
 mod form;

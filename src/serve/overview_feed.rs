@@ -103,7 +103,7 @@ impl OverviewFeed {
     fn load(&mut self) -> ServeResult<()> {
         self.world = World::new(Time::now());
         let snapshot = self.store.read().map_err(|error| refused(&error))?;
-        store_tail::load(&snapshot, &mut self.world).map_err(|error| refused(&error))
+        store_tail::load(&snapshot, &mut self.world).map(drop).map_err(|error| refused(&error))
     }
 
     /// Reads the changes; true when everything had to be read anew.

@@ -66,6 +66,7 @@ fn notify(wake: &SyncSender<()>, newest: &AtomicU64, moved: Option<u64>) {
 
 /// Follows until the watch has ended.
 fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
+    let mut is_behind = false;
     loop {
         let is_look = match woken.recv_timeout(CHECK_INTERVAL) {
             Ok(()) => false,
@@ -80,7 +81,13 @@ fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
             continue;
         }
         // The log is asked again at the next event or look.
-        let _ = store.follow();
+        let followed = store.follow();
+        if let Err(error) = &followed
+            && !is_behind
+        {
+            tracing::warn!(%error, "this copy of the state does not follow its log");
+        }
+        is_behind = followed.is_err();
     }
 }
 

@@ -29,7 +29,7 @@ pub struct ServerCopy {
 impl Api {
     /// The API of a server on another machine. Its store is empty. `timeout`: the limit of each request.
     pub fn with_server(client: ApiClient, timeout: Option<Duration>) -> std::result::Result<Api, OpenError> {
-        let (kinds, remote) = (remote::kinds_of(&client), Some(RemoteCluster::new(client, timeout)));
+        let (kinds, remote) = (remote::kinds_of(&client, |_| {}), Some(RemoteCluster::new(client, timeout)));
         Ok(Api { kinds, remote, ..Api::with_store(Store::in_memory()?, "", Env::System) })
     }
 

@@ -34,13 +34,18 @@ pub struct RemoteCluster {
     seen: RefCell<HashMap<Key, Object>>,
 }
 
-/// Returns the kinds of a server: the built-in ones, and those that its definitions declare.
-pub fn kinds_of(client: &ApiClient) -> KindRegistry {
+/// Returns the kinds of a server: the built-in ones, and those that its definitions declare. `report` is called when those cannot be read.
+pub fn kinds_of(client: &ApiClient, report: fn(&ClientError)) -> KindRegistry {
     let client = client.clone();
-    KindRegistry::with_source(Box::new(move || {
-        // Without the right to read definitions, only built-in kinds are known.
-        let listed = client.list(DEFINITIONS_PATH).map(|listed| listed.items).unwrap_or_default();
-        listed.iter().map(Value::to_string).collect()
+    KindRegistry::with_source(Box::new(move || match client.list(DEFINITIONS_PATH) {
+        Ok(listed) => listed.items.iter().map(Value::to_string).collect(),
+        Err(error) => {
+            // Without the right to read definitions, only built-in kinds are known.
+            if error.code() != 403 {
+                report(&error);
+            }
+            Vec::new()
+        }
     }))
 }
 

@@ -5,6 +5,7 @@
 
 use crate::cli::address::has_opened;
 use crate::cli::serve::{interrupt, wait_for_interrupt};
+use crate::cli::server_log::log_server;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::runtime::{descriptors, folder};
@@ -40,6 +41,7 @@ pub fn serve_page(port: u16, context: &mut CommandContext) -> CliResult {
         audit: None,
         keeps_up: false,
         control_plane: None,
+        log: log_server,
     };
     context.print_line(&address)?;
     let file = home.join(FILE);

@@ -5,6 +5,7 @@
 use super::etcd::FOLDER;
 use super::flags::ProgramFlags;
 use crate::apiserver::{Api, admission};
+use crate::cli::server_log::log_server;
 use crate::cli::{CliResult, Failure};
 use crate::controllers::customresourcedefinition;
 use crate::diagnosis::convergence;
@@ -153,6 +154,7 @@ fn open_server(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<H
         audit: None,
         keeps_up: false,
         control_plane: None,
+        log: log_server,
     })
 }
 

@@ -4,6 +4,7 @@
 //! [`KubeletServer::use_certificates`].
 
 use crate::cli::reconcile;
+use crate::cli::server_log::log_server;
 use crate::joined_node::ServingIdentity;
 use crate::reconcile::link_certificates::LinkCertificateFeed;
 use crate::runtime::https::trust::LinkCertificates;
@@ -64,6 +65,7 @@ impl KubeletServer {
             audit: None,
             keeps_up: false,
             control_plane: None,
+            log: log_server,
         };
         let serve = move || {
             if let Err(error) = server.run(async { drop(stopped.await) }) {

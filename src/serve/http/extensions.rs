@@ -76,7 +76,8 @@ pub async fn own_identity(shared: &Arc<ServerState>) -> Option<TlsClientKey> {
         return Some(own);
     }
     let made = shared.work_for_itself(|api| api.front_proxy()?.issue_client(CERTIFICATE, Time::now())).await;
-    let made = made.ok()?.ok()?;
+    let made = made.and_then(|made| made);
+    let made = shared.problems.note("issue the certificate by which extension servers know this server", made)?;
     let own = TlsClientKey { certificate: made.certificate.into(), key: made.key.into() };
     *shared.extensions.lock() = Some((own.clone(), Instant::now()));
     Some(own)
@@ -95,11 +96,12 @@ pub async fn keep_up(shared: Arc<ServerState>) {
     let mut repaired: Option<Instant> = None;
     loop {
         if repaired.is_none_or(|at| at.elapsed() >= REPAIR) {
-            // When another process writes at the moment, the next round repairs.
-            let _ = shared.work_for_itself(publish_authorities).await;
+            let published = shared.work_for_itself(publish_authorities).await.and_then(|done| done);
+            shared.problems.note("publish the authorities of clients for extension servers", published);
             repaired = Some(Instant::now());
         }
-        if let Ok(Ok(found)) = shared.work_for_itself(look).await {
+        let found = shared.work_for_itself(look).await.and_then(|found| found);
+        if let Some(found) = shared.problems.note("look for extension servers", found) {
             let names: Vec<String> = found.iter().map(|(extension, _)| extension.name.clone()).collect();
             shared.extensions.documents.retain(&names);
             asked.retain(|name, _| names.contains(name));

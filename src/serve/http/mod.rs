@@ -17,6 +17,7 @@ pub mod identity;
 pub mod kubelet_guard;
 mod log_tail;
 mod piece_buffers;
+pub mod problem_log;
 mod proxy;
 pub mod proxy_filter;
 mod receive;
@@ -63,6 +64,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use identity::{HTTP2, ServerTls};
 use log_tail::LogTail;
 use piece_buffers::PieceBuffers;
+use problem_log::{LogText, ProblemLog};
 use proxy::ProxiedHead;
 use request_metrics::RequestMetrics;
 use state_place::StatePlace;
@@ -138,6 +140,8 @@ pub struct HttpServer {
     pub keeps_up: bool,
     /// Measurements of the control plane in this process.
     pub control_plane: Option<Arc<LoopMetrics>>,
+    /// Receives lines for the log.
+    pub log: LogText,
 }
 
 /// State shared by all connections.
@@ -180,6 +184,8 @@ struct ServerState {
     outside: Arc<OutsideClient>,
     /// The state of the loop that asks extension servers.
     extensions: Extensions,
+    /// Problems of the server's own work.
+    problems: ProblemLog,
     /// Permits for requests that extension servers answer.
     extension_requests: Arc<Semaphore>,
 }
@@ -195,21 +201,17 @@ impl HttpServer {
         let runtime = turns::make_runtime(MAX_REQUESTS)?;
         let advertised = self.advertised_address();
         use_mimalloc();
-        let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane } = self;
-        let shared = Arc::new(ServerState::new(state, (guard, tls, audit.clone()), control_plane));
+        let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane, log } = self;
+        let shared = Arc::new(ServerState::new(state, (guard, tls, audit.clone()), control_plane, log));
         let ended = runtime.block_on(async move {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
-            let compaction = keeps_up.then(|| tokio::spawn(upkeep::compact(shared.clone())));
-            if keeps_up {
-                tokio::spawn(upkeep::reconcile_defaults(shared.clone()));
-            }
-            let extending = keeps_up.then(|| tokio::spawn(extensions::keep_up(shared.clone())));
+            let upkeep = if keeps_up { upkeep::start(&shared) } else { Vec::new() };
             let advertising = advertised.map(|address| tokio::spawn(upkeep::advertise(shared.clone(), address)));
             let clients = accept_clients(listener, shared.clone());
             stop.await;
             clients.abort();
-            compaction.into_iter().chain(extending).for_each(|task| task.abort());
+            upkeep.iter().for_each(JoinHandle::abort);
             if let (Some(address), Some(advertising)) = (advertised, advertising) {
                 upkeep::withdraw(&shared, address, advertising).await;
             }
@@ -217,9 +219,7 @@ impl HttpServer {
         });
         // Waits for running writes.
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-        if let Some(audit) = audit {
-            audit.flush();
-        }
+        audit.iter().for_each(|audit| audit.flush());
         drop(entry);
         ended
     }
@@ -441,6 +441,7 @@ impl ServerState {
         state: PathBuf,
         (guard, tls, audit): (AccessGuard, Option<ServerTls>, Option<Arc<AuditLog>>),
         control_plane: Option<Arc<LoopMetrics>>,
+        log: LogText,
     ) -> ServerState {
         let kinds = custom::kinds_in(&state);
         let access_cache = AccessCache::default();
@@ -466,6 +467,7 @@ impl ServerState {
             measuring: FairTurns::new(MAX_MEASUREMENTS),
             documents: FairTurns::new(MAX_DOCUMENT_REQUESTS),
             extensions: Extensions::default(),
+            problems: ProblemLog::new(log),
             extension_requests: Arc::new(Semaphore::new(streams::MAX_STREAMS.min(descriptors::soft_limit() / 16))),
             streams: Arc::new(Semaphore::new(streams::MAX_STREAMS.min(descriptors::soft_limit() / 16))),
         }
