@@ -150,12 +150,19 @@ impl CgroupBranch {
 
     fn groups(&self, unified: bool, pod: &str, container: &str, limits: &Limits, groups: &mut Vec<ControlGroup>) {
         let files = |caps| if unified { self.files_of_v2(caps) } else { self.files_of_v1(caps) };
-        let (of_pod, of_container) = (files(&limits.pod), files(&limits.container));
+        let (of_pod, mut of_container) = (files(&limits.pod), files(&limits.container));
         if of_pod.is_empty() && of_container.is_empty() {
             return;
         }
+        // The kernel counts OOM kills in the group of the killed process, also at the limit of the pod.
+        let is_memory_limited =
+            self.has("memory") && (limits.pod.memory.is_some() || limits.container.memory.is_some());
+        if unified && is_memory_limited {
+            // All processes of a container are killed together; those of the pod's other containers are not.
+            of_container.push(ControlGroupFile::optional("memory.oom.group", "1"));
+        }
         // In version 2 a group with child groups cannot contain processes, so each container gets its own.
-        let is_split = unified || !of_container.is_empty();
+        let is_split = unified || is_memory_limited || !of_container.is_empty();
         let folder = self.pod(pod);
         let own = folder.join(group::folder_of(container));
         let procs_file = if unified { "cgroup.procs" } else { "tasks" };
@@ -218,7 +225,6 @@ impl CgroupBranch {
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
             knobs.push(ControlGroupFile::required("memory.max", &bytes.to_string()));
             knobs.push(ControlGroupFile::optional("memory.swap.max", "0"));
-            knobs.push(ControlGroupFile::optional("memory.oom.group", "1"));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
             knobs.push(ControlGroupFile::required("pids.max", &most.to_string()));
@@ -292,6 +298,25 @@ mod tests {
             "/no/two/podu/c.c [cpu.weight=4, cpu.max=25000 100000, memory.max=4096, memory.swap.max=0, memory.oom.group=1] cgroup.procs",
         ];
         assert_eq!(written_limits(&two, &limits), expected);
+    }
+
+    #[test]
+    fn container_of_a_pod_with_a_memory_limit_has_a_group_that_counts_kills() {
+        let pod = GroupLimits { memory: Some(4096), ..GroupLimits::default() };
+        let limits = Limits { pod, ..Limits::default() };
+        let one =
+            CgroupTree { unified: false, branches: vec![branch(&["cpu"], "/no/cpu"), branch(&["memory"], "/no/mem")] };
+        let memory = "memory.limit_in_bytes=4096, memory.memsw.limit_in_bytes=4096, memory.limit_in_bytes=4096";
+        let expected = [format!("/no/mem/podu [{memory}] "), "/no/mem/podu/c.c [] tasks".to_owned()];
+        assert_eq!(written_limits(&one, &limits), expected);
+        let counters: Vec<Option<String>> = one.groups("u", "c", &limits).into_iter().map(|group| group.oom).collect();
+        assert_eq!(counters, [None, Some("memory.oom_control".to_owned())]);
+        let two = CgroupTree { unified: true, branches: vec![branch(&["memory"], "/no/two")] };
+        let expected = [
+            "/no/two/podu [memory.max=4096, memory.swap.max=0, cgroup.subtree_control=+memory] ",
+            "/no/two/podu/c.c [memory.oom.group=1] cgroup.procs",
+        ];
+        assert_eq!(written_limits(&two, &limits), expected, "one container's memory does not end the others");
     }
 
     #[test]
