@@ -21,6 +21,7 @@ pub mod gateway;
 mod ingress;
 mod links;
 pub mod listener_channel;
+mod longest_idle;
 pub mod policies;
 mod proxy;
 pub mod publisher;

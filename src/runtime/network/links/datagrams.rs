@@ -3,6 +3,7 @@
 //! Knows: a flow ends when nothing has passed for [`IDLE`]. Never: waits for room: datagrams that find none are dropped, as in any network.
 //! Start reading at [`serve`], then [`relay_socket`].
 
+use super::super::longest_idle::make_room;
 use super::dialer::Carried;
 use super::{LinkTable, pod_source};
 use crate::object::IgnorePoison;
@@ -19,33 +20,38 @@ use tokio::time::{Instant, sleep_until};
 
 /// Idle time after which a flow is forgotten (conntrack: 30 s, 120 s for streams).
 const IDLE: Duration = Duration::from_secs(60);
-/// Maximum number of flows of one socket.
-const FLOWS: usize = 1024;
+/// Maximum number of flows of one socket: a new one then takes the place of the one that has been idle longest.
+const MAX_FLOWS: usize = 1024;
 /// Datagrams of a flow that wait for its stream.
 const WAITING: usize = 64;
 /// The largest datagram.
 const MAX_DATAGRAM_BYTES: usize = 65_535;
 
+/// The datagrams of one client; its task ends when the sender is dropped.
+struct Flow {
+    sender: Sender<Vec<u8>>,
+    used: Instant,
+}
+
 /// Serves a socket at the address of another machine's pod until its task is aborted. `used`: told of each datagram.
 pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>, used: Arc<UseClock>) {
     let socket = Arc::new(socket);
-    let mut flows: HashMap<SocketAddr, Sender<Vec<u8>>> = HashMap::new();
+    let mut flows: HashMap<SocketAddr, Flow> = HashMap::new();
     let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
     loop {
         let Ok((length, client)) = socket.recv_from(&mut bytes).await else { continue };
         used.touch();
         let datagram = bytes[..length].to_vec();
-        if let Some(flow) = flows.get(&client).filter(|flow| !flow.is_closed()) {
-            let _ = flow.try_send(datagram);
+        if let Some(flow) = flows.get_mut(&client).filter(|flow| !flow.sender.is_closed()) {
+            flow.used = Instant::now();
+            let _ = flow.sender.try_send(datagram);
             continue;
         }
-        flows.retain(|_, flow| !flow.is_closed());
-        if flows.len() >= FLOWS {
-            continue;
-        }
+        flows.retain(|_, flow| !flow.sender.is_closed());
+        drop(make_room(&mut flows, MAX_FLOWS, |flow| flow.used));
         let (sender, datagrams) = channel(WAITING);
         let _ = sender.try_send(datagram);
-        flows.insert(client, sender);
+        flows.insert(client, Flow { sender, used: Instant::now() });
         tokio::spawn(carry_flow(socket.clone(), client, to, datagrams, table.clone()));
     }
 }

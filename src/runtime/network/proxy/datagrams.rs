@@ -2,6 +2,7 @@
 
 use super::super::super::low_ports;
 use super::super::affinity::SessionAffinity;
+use super::super::longest_idle::make_room;
 use super::super::routes::EndpointChoice;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,8 +17,8 @@ use tokio::time::{Instant, timeout};
 
 /// Idle time after which a client is forgotten (conntrack: 30 s, 120 s for streams).
 const IDLE: Duration = Duration::from_secs(60);
-/// Maximum number of clients of one listener.
-const CLIENTS: usize = 1024;
+/// Maximum number of clients of one listener: a new one then takes the place of the one that has been idle longest.
+const MAX_CLIENTS: usize = 1024;
 /// The largest datagram.
 const MAX_DATAGRAM_BYTES: usize = 65_535;
 
@@ -75,9 +76,6 @@ async fn open_flow(
     affinity: &SessionAffinity,
 ) -> io::Result<Rc<UdpSocket>> {
     let to = *choice.endpoints.first().ok_or(io::ErrorKind::ConnectionRefused)?;
-    if table.borrow().len() >= CLIENTS && !table.borrow().contains_key(&client) {
-        return Err(io::ErrorKind::QuotaExceeded.into());
-    }
     // The server sees the client's address.
     let from = match client.ip() {
         IpAddr::V4(ip) if ip.is_loopback() && to.ip().is_loopback() => ip,
@@ -89,8 +87,11 @@ async fn open_flow(
     let used = Rc::new(Cell::new(Instant::now()));
     let task =
         spawn_local(answer(Rc::downgrade(door), table.clone(), client, socket.clone(), used.clone())).abort_handle();
-    let before = table.borrow_mut().insert(client, UdpSession { to, socket: socket.clone(), used, task });
-    before.iter().for_each(|session| session.task.abort());
+    let mut sessions = table.borrow_mut();
+    let known = sessions.remove(&client);
+    let evicted = make_room(&mut sessions, MAX_CLIENTS, |session| session.used.get());
+    known.into_iter().chain(evicted).for_each(|session| session.task.abort());
+    sessions.insert(client, UdpSession { to, socket: socket.clone(), used, task });
     Ok(socket)
 }
 
@@ -117,5 +118,43 @@ async fn answer(
     let mut sessions = table.borrow_mut();
     if sessions.get(&client).is_some_and(|session| Rc::ptr_eq(&session.socket, &socket)) {
         sessions.remove(&client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::task::LocalSet;
+
+    #[test]
+    fn new_client_is_served_when_the_table_is_full() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let any = (Ipv4Addr::LOCALHOST, 0);
+            let (echo, door, client) = (
+                UdpSocket::bind(any).await.unwrap(),
+                UdpSocket::bind(any).await.unwrap(),
+                UdpSocket::bind(any).await.unwrap(),
+            );
+            let SocketAddr::V4(to) = echo.local_addr().unwrap() else { panic!("IPv4") };
+            let table = UdpSessions::default();
+            let task = spawn_local(std::future::pending::<()>());
+            let idle = Rc::new(Cell::new(Instant::now() - Duration::from_secs(1)));
+            let socket = Rc::new(UdpSocket::bind(any).await.unwrap());
+            for port in 0..MAX_CLIENTS as u16 {
+                let session = UdpSession { to, socket: socket.clone(), used: idle.clone(), task: task.abort_handle() };
+                table.borrow_mut().insert((Ipv4Addr::new(10, 0, 0, 1), port).into(), session);
+            }
+            let (door, affinity) = (Rc::new(door), SessionAffinity::default());
+            let choice = EndpointChoice::pick_endpoint(vec![to], 0);
+            let address = client.local_addr().unwrap();
+            let opened = open_flow(&door, &table, address, choice, &affinity).await.expect("there is room");
+            opened.send(b"x").await.unwrap();
+            let mut byte = [0];
+            let (length, from) = echo.recv_from(&mut byte).await.unwrap();
+            echo.send_to(&byte[..length], from).await.unwrap();
+            assert_eq!(client.recv(&mut byte).await.unwrap(), 1);
+            assert_eq!((table.borrow().len(), table.borrow().contains_key(&address)), (MAX_CLIENTS, true));
+        });
     }
 }
