@@ -165,6 +165,27 @@ fn hidden_paths_are_not_mounted() {
 }
 
 #[test]
+fn volume_above_the_clusters_folder_contains_only_what_was_put_into_it() {
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        let above = cluster.home().parent().expect("a folder above").to_owned();
+        let mount = |read_only: bool| {
+            format!("volumeMounts: [{{name: v, mountPath: {}, readOnly: {read_only}}}]", above.display())
+        };
+        let script = format!("pwd; find {}; touch {0}/own", above.display());
+        for (name, read_only, code) in [("writes", false, "0"), ("reads", true, "1")] {
+            let spec = format!("{ONCE}, volumes: [{{name: v, emptyDir: {{}}}}]");
+            cluster.apply(&pod_with(name, &spec, &mount(read_only), &script));
+            let exit_code = "{.status.containerStatuses[0].state.terminated.exitCode}";
+            cluster.until_reads(&format!("pod/{name}"), exit_code, code);
+            let log = cluster.log(name, "main");
+            let expected = format!("/\n{}\n", above.display());
+            assert!(log.starts_with(&expected) && !log.contains("pods"), "{name}: {log}");
+        }
+    }
+}
+
+#[test]
 fn pod_or_image_can_request_the_machines_files() {
     for cluster in clusters() {
         let _plane = cluster.watch();

@@ -1,5 +1,6 @@
 //! Bind mounts of volumes, and of folders that a container sees as they are, below the new root.
 
+use super::compose::real_path;
 use super::layer::RequiredPath;
 use super::{cloned_mount, describe_error};
 use crate::object::io_error_text;
@@ -108,6 +109,11 @@ impl BindMount {
     /// Binds a file of the machine at another path.
     pub fn file_at(file: &Path, target: &str) -> Result<BindMount, String> {
         BindMount::new(open(file)?, Path::new("/").join(target), false)
+    }
+
+    /// Whether its mount hides this folder of the machine, which has no symbolic links in its path.
+    pub fn covers(&self, folder: &Path) -> bool {
+        self.is_folder && (folder.starts_with(&self.target) || folder.starts_with(real_path(&self.target).0))
     }
 
     /// Returns the mount point that it needs.

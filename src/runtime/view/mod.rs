@@ -137,8 +137,12 @@ pub fn compose_view(
 ) -> Result<ComposedView, String> {
     let [cwd, _] = lives;
     let mut binds = bind::all_binds(pod, view, volumes)?;
+    // A volume above the pod's folder hides it: nothing of the folder is made in the volume.
+    let is_hidden = binds.iter().any(|bind| bind.covers(pod));
+    let cwd = Some(cwd).filter(|cwd| !is_hidden || !cwd.starts_with(pod));
     // The termination message is kept; other writes in the container's folder are gone after a restart like all others.
-    let places = [&*message.0.to_string_lossy(), message.1];
+    let own_path = message.0.to_string_lossy();
+    let places = [if is_hidden { "" } else { &own_path }, message.1];
     for place in places.into_iter().filter(|place| !place.is_empty()) {
         binds.push(bind::BindMount::file_at(message.0, place)?);
     }
@@ -152,10 +156,10 @@ pub fn compose_view(
         binds.push(bind::BindMount::new_folder(&base.join(format!("v{number}")), path, view.new_folders_owner)?);
     }
     let mut wanted: Vec<layer::RequiredPath> = binds.iter().map(bind::BindMount::required_path).collect();
-    wanted.push(layer::RequiredPath { path: cwd.to_owned(), is_folder: true });
+    wanted.extend(cwd.map(|cwd| layer::RequiredPath { path: cwd.to_owned(), is_folder: true }));
     let pods = pod.parent().unwrap_or(pod);
     let mounts = begun.mounts.into_iter().filter(|one| !one.at.starts_with(pods)).collect();
-    let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod, cwd]).collect();
+    let shown: Vec<&Path> = view.shown.iter().map(Path::new).chain([pod]).chain(cwd).collect();
     let targets: Vec<&Path> = binds.iter().map(|bind| &*bind.target).collect();
     let own = PrivateDir::plan_private_dirs(&shown, &targets, begun.shm);
     let is_nested = targets.iter().any(|at| targets.iter().any(|other| at != other && at.starts_with(other)));
@@ -167,7 +171,7 @@ pub fn compose_view(
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     if view.read_only {
         // A failure here is reported when the mount is made.
-        bind::make_folder(&root, cwd);
+        cwd.iter().for_each(|cwd| bind::make_folder(&root, cwd));
         binds.iter().for_each(|bind| drop(bind.open_mount_point(&root)));
         compose::close(&root)?;
     }
@@ -177,7 +181,7 @@ pub fn compose_view(
         }
     }
     // The working folder may be in a volume (as in runc: created after all mounts).
-    bind::make_folder(&root, cwd);
+    cwd.iter().for_each(|cwd| bind::make_folder(&root, cwd));
     Ok(ComposedView { root, changed })
 }
 
