@@ -55,9 +55,7 @@ pub fn carry_out(order: PodActions, pod: &LocalPod, plan: &mut Plan) {
     resize::order_resizes(pod, plan);
     let Some(ip) = &order.ip.filter(|_| !termination::is_ending(pod)) else { return };
     builds::order_builds(pod, ip, plan);
-    if let Some(volumes) = volumes::outdated(pod, ip) {
-        plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes });
-    }
+    volumes::order_refresh(pod, ip, plan);
 }
 
 fn compute_actions(pod: &LocalPod) -> PodActions {
@@ -95,15 +93,13 @@ fn compute_actions(pod: &LocalPod) -> PodActions {
 /// The containers whose turn it is, by their place: they run, or may be started.
 fn candidates(pod: &LocalPod) -> Vec<usize> {
     let mut turn = Vec::new();
-    // An attempt that restarts together with all containers does not count as run.
-    let main_ran =
-        pod.with_role(ContainerRole::Main).any(|member| member.facts.is_some() && member.state != AttemptState::New);
+    let main_ran = pod.with_role(ContainerRole::Main).any(has_run);
     for (place, member) in pod.members.iter().enumerate() {
         let passed = match member.role {
             // Once main containers have been started, init containers do not run again.
             ContainerRole::Init if main_ran => continue,
             ContainerRole::Init => member.is_done(),
-            ContainerRole::Sidecar => main_ran || probes::is_started(member),
+            ContainerRole::Sidecar => main_ran || probes::is_started(member) || is_followed(&pod.members[place + 1..]),
             ContainerRole::Main => true,
             ContainerRole::Ephemeral => continue,
         };
@@ -117,6 +113,16 @@ fn candidates(pod: &LocalPod) -> Vec<usize> {
     // Ephemeral containers also start in a pod whose init containers do not finish.
     turn.extend((0..pod.members.len()).filter(|place| pod.members[*place].role == ContainerRole::Ephemeral));
     turn
+}
+
+/// Whether an init container after a sidecar has run: the sidecar was started before it, and restarts beside what comes next.
+fn is_followed(later: &[PodContainer]) -> bool {
+    later.iter().any(|member| member.role.is_init() && has_run(member))
+}
+
+/// Whether anything of the container has run. An attempt that restarts together with all containers does not count.
+fn has_run(member: &PodContainer) -> bool {
+    member.facts.is_some() && member.state != AttemptState::New
 }
 
 fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
@@ -408,6 +414,28 @@ mod tests {
             "Running i1+=Completed/0 side+=running/0 i2+=Completed/0 b+=running/0 z+=running/0"
         );
         assert_eq!(machine.condition("Initialized"), "True");
+    }
+
+    #[test]
+    fn sidecar_that_crashed_after_its_start_holds_nothing_back() {
+        let spec = json!({
+            "initContainers": [{"name": "side", "image": "a", "restartPolicy": "Always"}, {"name": "i1", "image": "a"},
+                {"name": "i2", "image": "a"}],
+            "containers": [{"name": "c", "image": "a"}],
+        });
+        let mut machine = TestMachine::new(pod(spec));
+        machine
+            .set_behaviour("side", ContainerBehaviour::Exit(1, 1))
+            .set_behaviour("i1", ContainerBehaviour::Exit(4, 0))
+            .set_behaviour("i2", ContainerBehaviour::Exit(4, 0))
+            .run_to(10);
+        let starts: Vec<String> = machine
+            .take_messages()
+            .into_iter()
+            .filter(|line| line.contains("start") && !line.contains("side"))
+            .collect();
+        assert_eq!(starts, ["0 start i1#0", "4 start i2#0", "8 start c#0"]);
+        assert!(machine.container("side")["state"]["waiting"].is_object(), "it still waits for its next attempt");
     }
 
     #[test]
