@@ -425,7 +425,7 @@ impl TestMachine {
                 self.resizes.push(Limits::clone(limits));
             }
             Effect::WatchStorage { pod_uid, bounds } => self.log.push(format!("{second} watch {pod_uid} {bounds:?}")),
-            Effect::Refresh { pod_uid, volumes } => {
+            Effect::Refresh { pod_uid, volumes, .. } => {
                 self.log.push(format!("{second} refresh {pod_uid} {volumes:?}"));
                 self.refreshes.push((second, volumes.clone()));
             }

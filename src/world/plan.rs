@@ -238,8 +238,10 @@ pub enum Effect {
     Refresh {
         /// The pod.
         pod_uid: Str,
-        /// Its volumes.
+        /// Its volumes whose sources exist.
         volumes: std::sync::Arc<[Volume]>,
+        /// Names of the volumes whose source is missing: they keep their content.
+        missing: Vec<Str>,
     },
 }
 

@@ -156,9 +156,9 @@ impl Facts {
             | Effect::SetNetworkPolicy { .. }
             | Effect::DeleteVolume { .. }
             | Effect::Measure { .. } => {}
-            Effect::Refresh { pod_uid, volumes } => {
+            Effect::Refresh { pod_uid, volumes, missing } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
-                    pod.volumes = Some(fingerprint(volumes));
+                    pod.volumes = Some(fingerprint(volumes, missing));
                 }
             }
             Effect::Probe(probe) => {
@@ -216,7 +216,7 @@ impl Facts {
         }
         let Some(pod) = self.pods.get_mut(&start.pod_uid) else { return };
         if !start.files.volumes.is_empty() {
-            pod.volumes = Some(fingerprint(&start.files.volumes));
+            pod.volumes = Some(fingerprint(&start.files.volumes, &[]));
         }
         let state = ContainerState::Starting { since: now };
         let image = Some(start.requested_image.as_ref().map(|image| image.tried()).unwrap_or_default());

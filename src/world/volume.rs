@@ -128,9 +128,11 @@ mod bytes {
     }
 }
 
-/// A number that differs when the content that volumes should have differs; the same in every control plane of one build.
-pub fn fingerprint(volumes: &[Volume]) -> u64 {
+/// A number that differs when the content that volumes should have differs, or the volumes whose source is missing; the same in every
+/// control plane of one build.
+pub fn fingerprint(volumes: &[Volume], missing: &[Str]) -> u64 {
     let mut hasher = DefaultHasher::new();
+    missing.hash(&mut hasher);
     for volume in volumes.iter().filter(|volume| volume.source.follows()) {
         volume.hash(&mut hasher);
     }

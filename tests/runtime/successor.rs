@@ -93,7 +93,7 @@ fn standby_is_not_made_for_a_changed_start() {
         name: "v".into(),
         source: VolumeContent::Files(vec![VolumeFile::new("f", 0o644, b"new".as_slice())]),
     }];
-    let refresh = Effect::Refresh { pod_uid: "again".into(), volumes: volumes.into() };
+    let refresh = Effect::Refresh { pod_uid: "again".into(), volumes: volumes.into(), missing: Vec::new() };
     let limits = Box::<Limits>::default();
     let resize = Effect::Resize { pod_uid: "again".into(), container: "c".into(), attempt: 0, limits };
     for change in [refresh, resize] {

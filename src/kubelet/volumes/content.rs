@@ -5,8 +5,12 @@ use super::super::pod::LocalPod;
 use super::super::resources;
 use super::{claim, files};
 use crate::kinds::pod::volumes::VolumeSource;
+use crate::object::Str;
 use crate::world::volume::VolumeContent;
 use k8s_openapi::api::core::v1::Volume;
+
+/// Reason of the event about a volume that cannot be set up.
+pub const MOUNT_FAILED: &str = "FailedMount";
 
 /// Returns the content of one volume, or Kubernetes' message about what is missing.
 pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
@@ -66,9 +70,13 @@ pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     let is_made_of_objects =
         |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
     let wanted = |volume: &&Volume| !pod.simulated || is_made_of_objects(volume);
-    pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| {
-        let problem = source(pod, volume).err()?;
-        let message = format!("MountVolume.SetUp failed for volume {:?} : {problem}", volume.name);
-        Some(StartFailure { reason: "FailedMount", message })
-    })
+    let failure = pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| mount_failure(pod, volume));
+    failure.map(|(_, message)| StartFailure { reason: MOUNT_FAILED, message })
+}
+
+/// The name of a volume whose source is missing, and Kubernetes' message about it.
+pub fn mount_failure(pod: &LocalPod, volume: &Volume) -> Option<(Str, String)> {
+    let problem = source(pod, volume).err()?;
+    let message = format!("MountVolume.SetUp failed for volume {:?} : {problem}", volume.name);
+    Some((volume.name.as_str().into(), message))
 }

@@ -15,7 +15,7 @@ pub use content::missing;
 pub use dns::{names, report_unusable_names};
 pub use files::show_annotations;
 pub use token::renewal as token_renewal;
-pub use view::{files, outdated, paths, report_shared_files};
+pub use view::{files, order_refresh, paths, report_shared_files};
 
 #[cfg(test)]
 mod tests {
@@ -336,6 +336,34 @@ mod tests {
     }
 
     #[test]
+    fn volume_whose_source_is_gone_does_not_stop_the_others() {
+        let mut machine = machine(json!([
+            {"name": "gone", "secret": {"secretName": "sec"}},
+            {"name": "may", "secret": {"secretName": "sec", "optional": true}},
+            {"name": "kept", "configMap": {"name": "cm"}},
+        ]));
+        machine.run_to(5);
+        machine.refreshes.clear();
+        let secret = machine.world.find("secrets", "default", "sec").unwrap().clone();
+        machine.world.remove(&secret.key);
+        machine.run_to(10);
+        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
+        machine.run_to(30);
+        let refreshed: Vec<Vec<String>> = machine.refreshes.iter().map(|(_, volumes)| lines(volumes)).collect();
+        assert_eq!(
+            refreshed,
+            [vec!["kept a 644 1", "kept b 644 2", "kept bin 644 \u{fffd}\0"], vec!["kept a 644 new"]]
+        );
+        let failed = "MountVolume.SetUp failed for volume \"gone\" : secret \"sec\" not found";
+        assert_eq!(failures(&machine), [failed, failed], "once for each update");
+        machine.refreshes.clear();
+        machine.put("secrets", json!({"metadata": meta("sec"), "data": {"key": "bmV3"}}));
+        machine.run_to(40);
+        let refreshed = machine.refreshes.iter().flat_map(|(_, volumes)| lines(volumes)).collect::<Vec<_>>();
+        assert_eq!(refreshed, ["gone key 644 new", "may key 644 new", "kept a 644 new"]);
+    }
+
+    #[test]
     fn volume_change_reaches_running_pods_once() {
         let mut machine = machine(json!([{"name": "v", "configMap": {"name": "cm"}}]));
         machine.run_to(5);
@@ -352,7 +380,8 @@ mod tests {
         assert!(log[0].contains("a 644 3 bytes"), "{log:?}");
         machine.world.remove(&row.key);
         machine.run_to(20);
-        assert_eq!(machine.take_messages(), Vec::<String>::new(), "what was mounted stays");
+        let refreshed: Vec<String> = machine.refreshes.iter().rev().take(1).flat_map(|(_, all)| lines(all)).collect();
+        assert_eq!((machine.take_messages().len(), refreshed), (1, vec![]), "what was mounted stays");
         machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
         machine.restart();
         machine.run_to(30);

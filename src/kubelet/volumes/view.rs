@@ -7,12 +7,12 @@ use super::super::command::Variables;
 use super::super::filesystem::{sees_machine, wants_machine};
 use super::super::pod::{LocalPod, PodContainer};
 use super::super::security;
-use super::content::source;
+use super::content::{MOUNT_FAILED, mount_failure, source};
 use super::hosts;
 use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
 use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeMountPoint, fingerprint};
-use crate::world::{EventType, Plan};
+use crate::world::{Effect, EventType, Plan};
 use k8s_openapi::api::core::v1::VolumeMount;
 use std::sync::Arc;
 
@@ -147,14 +147,21 @@ pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
     plan.event(pod.row, EventType::Warning, reason, message.join("; "));
 }
 
-/// The changing volumes of a running pod, if their content differs from the last order. A pod without volumes of its own has none.
-pub fn outdated(pod: &LocalPod, ip: &Str) -> Option<Arc<[Volume]>> {
-    let facts = pod.facts.as_ref().filter(|_| !pod.simulated && pod.is_alive())?;
-    declared_volumes(pod).next()?;
-    let volumes = volumes(pod, ip);
-    let complete = |volume: &k8s_openapi::api::core::v1::Volume| volumes.iter().any(|one| *one.name == *volume.name);
-    // A source that is gone would look like a change, but the volume keeps its content.
-    let is_whole = declared_volumes(pod).all(complete);
-    let follows: Arc<[Volume]> = volumes.into_iter().filter(|volume| volume.source.follows()).collect();
-    (is_whole && !follows.is_empty() && facts.volumes != Some(fingerprint(&follows))).then_some(follows)
+/// Orders the current content of a running pod's changing volumes, where it differs from the last order. Each volume is updated on its own: one
+/// whose source is missing keeps its content, and an event says so. A pod without volumes of its own has none.
+pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
+    let Some(facts) = pod.facts.as_ref().filter(|_| !pod.simulated && pod.is_alive()) else { return };
+    if declared_volumes(pod).next().is_none() {
+        return;
+    }
+    let follows: Arc<[Volume]> = volumes(pod, ip).into_iter().filter(|volume| volume.source.follows()).collect();
+    let failures: Vec<(Str, String)> = declared_volumes(pod).filter_map(|volume| mount_failure(pod, volume)).collect();
+    let missing: Vec<Str> = failures.iter().map(|(name, _)| name.clone()).collect();
+    if (follows.is_empty() && missing.is_empty()) || facts.volumes == Some(fingerprint(&follows, &missing)) {
+        return;
+    }
+    for (_, message) in failures {
+        plan.event(pod.row, EventType::Warning, MOUNT_FAILED, message);
+    }
+    plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes: follows, missing });
 }

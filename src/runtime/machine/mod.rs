@@ -347,9 +347,10 @@ impl Host for Machine {
                 self.inbox(&start.pod_uid).put(ShardCommand::Effect(Effect::Start(signed)));
                 return self.register_address(&start.ip, &start.namespace);
             }
-            Effect::Refresh { pod_uid, volumes } => {
+            Effect::Refresh { volumes, .. } if volumes.is_empty() => return,
+            Effect::Refresh { pod_uid, volumes, .. } => {
                 let volumes = self.volume_signer.sign_volumes(volumes).unwrap_or_else(|| volumes.clone());
-                let signed = Effect::Refresh { pod_uid: pod_uid.clone(), volumes };
+                let signed = Effect::Refresh { pod_uid: pod_uid.clone(), volumes, missing: Vec::new() };
                 return self.inbox(pod_uid).put(ShardCommand::Effect(signed));
             }
             // One thread measures all pods, because it needs no shim.

@@ -65,7 +65,7 @@ impl ExpectedStart {
             _ => volume.clone(),
         };
         let volumes = launch.volumes.iter().map(without_content).collect();
-        let contents = volume::fingerprint(&launch.volumes);
+        let contents = volume::fingerprint(&launch.volumes, &[]);
         ExpectedStart { launch: LaunchRequest { attempt, volumes, ..launch.clone() }, contents }
     }
 

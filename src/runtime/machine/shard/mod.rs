@@ -357,7 +357,7 @@ impl Shard {
                     (self.context.report)(Report::NotDiscarded { why });
                 }
             }
-            Effect::Refresh { pod_uid, volumes } => self.refresh(&pod_uid, volumes.to_vec()),
+            Effect::Refresh { pod_uid, volumes, .. } => self.refresh(&pod_uid, volumes.to_vec()),
         }
     }
 
