@@ -1,7 +1,7 @@
 //! Bind mounts of volumes, and of folders that a container sees as they are, below the new root.
 
-use super::compose::real_path;
 use super::layer::RequiredPath;
+use super::real_path::real_path;
 use super::{cloned_mount, describe_error};
 use crate::object::io_error_text;
 use crate::runtime::file_tree::{self, path_of};

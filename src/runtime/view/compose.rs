@@ -7,16 +7,17 @@
 use super::layer::{LayerFolder, RequiredPath};
 use super::mounted::{self, Mounted};
 use super::private_dirs::{PrivateDir, SHM};
+use super::real_path::real_path;
 use super::{bind, create_folder, devices, path_of, services};
 use crate::object::io_error_text;
-use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags, access, openat, openat2, symlink};
+use rustix::fs::{Access, CWD, Mode, OFlags, access, openat, symlink};
 use rustix::mount::{mount_bind, mount_bind_recursive};
 use rustix::process::{getegid, geteuid};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Folder of devices; every container has its own.
 const DEVICES: &str = "/dev";
@@ -117,23 +118,6 @@ pub fn close(root: &OwnedFd) -> Result<(), String> {
         bind::close(&opened).map_err(failed)?;
     }
     Ok(())
-}
-
-/// Returns the path without symbolic links, and whether a part of it is missing on the machine. A path that cannot be resolved is returned as
-/// it is.
-pub fn real_path(path: &Path) -> (PathBuf, bool) {
-    let plain = path.components().filter(|part| matches!(part, Component::Normal(_)));
-    let plain = Path::new("/").join(plain.collect::<PathBuf>());
-    let open = |path: &Path, resolve| openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
-    if open(&plain, ResolveFlags::NO_SYMLINKS).is_ok() {
-        return (plain, false);
-    }
-    let real = |existing: &Path| {
-        let opened = open(existing, ResolveFlags::empty()).ok()?;
-        Some(fs::read_link(path_of(&opened)).ok()?.join(plain.strip_prefix(existing).ok()?))
-    };
-    let found = plain.ancestors().find_map(|existing| Some((real(existing)?, existing != plain)));
-    found.unwrap_or_else(|| (plain.clone(), false))
 }
 
 /// Returns the deepest folder on the way to a path that has to be copied into an ordinary user's layer beforehand. The kernel does not copy
@@ -317,23 +301,6 @@ fn unless_gone(path: &Path, built: Result<(), String>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn real_path_has_no_links_and_keeps_what_is_missing() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| fs::canonicalize(folder.path()).unwrap().join(path);
-        fs::create_dir_all(at("real/deep")).unwrap();
-        std::os::unix::fs::symlink("real", at("link")).unwrap();
-        let table = [
-            ("real/deep", "real/deep", false),
-            ("real/new/file", "real/new/file", true),
-            ("link/deep", "real/deep", false),
-            ("link/new/file", "real/new/file", true),
-        ];
-        for (path, real, is_missing) in table {
-            assert_eq!(real_path(&at(path)), (at(real), is_missing), "{path}");
-        }
-    }
 
     #[test]
     fn mount_that_is_gone_is_left_out() {

@@ -16,15 +16,16 @@ mod layer;
 mod mounted;
 mod name;
 mod private_dirs;
+mod real_path;
 mod services;
 mod shm;
 mod visit;
 
 pub use base_mounts::BaseMounts;
 pub use bind::check as check_mounts;
-pub use compose::real_path;
 pub use name::set_host_name;
 pub use private_dirs::{SHM, is_within as is_in_own};
+pub use real_path::real_path;
 pub use shm::PodShm;
 
 use super::file_tree::path_of;
