@@ -128,38 +128,25 @@ pub(super) fn check_preconditions(kind: &Kind, old: &Object, options: &DeleteOpt
 
 /// Returns the propagation policy that a kind has for clients, where neither the request nor the object's finalizers name one.
 pub fn default_propagation(kind: &Kind, object: &Object) -> Option<Propagation> {
-    let is_named = object.finalizers().iter().any(|finalizer| [FOREGROUND, ORPHAN].contains(finalizer));
+    let is_named = object.has_finalizer(FOREGROUND) || object.has_finalizer(ORPHAN);
     (kind.orphans_dependents && !is_named).then_some(Propagation::Orphan)
 }
 
 /// Replaces the finalizers of foreground and orphan deletion by the one that was asked for. The garbage collector removes it.
 fn set_propagation(object: &mut Object, propagation: Propagation) {
-    let mut finalizers = object.finalizers();
-    let known = finalizers.len();
-    finalizers.retain(|finalizer| ![FOREGROUND, ORPHAN].contains(finalizer));
-    if finalizers.len() < known {
-        let kept: Vec<String> = finalizers.into_iter().map(str::to_owned).collect();
-        object.set(&["metadata", "finalizers"], kept);
-    }
+    object.remove_finalizer(FOREGROUND);
+    object.remove_finalizer(ORPHAN);
     match propagation {
         Propagation::Background => (),
-        Propagation::Foreground => push_finalizer(object, FOREGROUND),
-        Propagation::Orphan => push_finalizer(object, ORPHAN),
-    }
-}
-
-fn push_finalizer(object: &mut Object, finalizer: &str) {
-    let mut finalizers: Vec<String> = object.finalizers().into_iter().map(str::to_owned).collect();
-    if !finalizers.iter().any(|known| known == finalizer) {
-        finalizers.push(finalizer.to_owned());
-        object.set(&["metadata", "finalizers"], finalizers);
+        Propagation::Foreground => object.add_finalizer(FOREGROUND),
+        Propagation::Orphan => object.add_finalizer(ORPHAN),
     }
 }
 
 /// A definition waits until its objects are gone.
 fn protect_definition(kind: &Kind, object: &mut Object) {
     if kind.resource == DEFINITIONS {
-        push_finalizer(object, CLEANUP);
+        object.add_finalizer(CLEANUP);
     }
 }
 

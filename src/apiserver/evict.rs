@@ -7,10 +7,9 @@ use super::forward::{ForwardedAction, ForwardedWrite};
 use super::transaction::Transaction;
 use super::update::put_status;
 use super::{ApiResult, WriteOptions, WriteReply, read};
-use crate::controllers::status;
 use crate::kinds::{self, Kind};
 use crate::object::selector::Selector;
-use crate::object::{Cause, Key, Object, Reason, Resource, Status, time};
+use crate::object::{Cause, Key, Object, Reason, Resource, Status, condition, time};
 use serde_json::{Value, json};
 
 /// Most pods whose eviction a budget remembers. Kubernetes: `MaxDisruptedPodSize`.
@@ -83,14 +82,12 @@ fn admit(
 }
 
 /// Tells on the pod why it goes (KEP-3329); a Job's pod failure policy goes by it.
-fn mark(txn: &mut dyn Transaction, (kind, key): (&Kind, &Key), pod: Object) -> ApiResult<()> {
-    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
+fn mark(txn: &mut dyn Transaction, (kind, key): (&Kind, &Key), mut pod: Object) -> ApiResult<()> {
     let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
-    let mut condition = status::condition("DisruptionTarget", "True", reason, message, txn.now());
+    let mut condition = condition::new("DisruptionTarget", "True", reason, message, txn.now());
     condition["lastProbeTime"] = Value::Null;
-    status::set(&mut conditions, condition);
-    let mut status = pod.value_at(&["status"]).cloned().unwrap_or_default();
-    status["conditions"] = conditions.into();
+    pod.set_condition(condition);
+    let status = pod.0["status"].take();
     put_status(txn, kind, key, status).map(|_| ())
 }
 

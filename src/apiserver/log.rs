@@ -6,7 +6,6 @@ use crate::kubelet::restart_decision_from_object;
 use crate::object::{Key, Object, Reason, Resource, Status};
 use crate::runtime::logs::{self, LogMissing, LogOptions, LogReader, NextAttemptCheck};
 use crate::store::OpenMode;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Location of a cluster's logs; can be sent to another thread.
@@ -81,7 +80,7 @@ fn previous_missing(pod: &Object, container: &str) -> Status {
 }
 
 fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
-    let reason = status_of(pod, container)?["state"]["waiting"]["reason"].as_str()?;
+    let reason = pod.container_status(container)?["state"]["waiting"]["reason"].as_str()?;
     Some(match reason {
         "ErrImagePull" => "image can't be pulled".into(),
         "ImagePullBackOff" => "trying and failing to pull image".into(),
@@ -91,14 +90,8 @@ fn waiting_reason(pod: &Object, container: &str) -> Option<String> {
 
 /// Returns the number of the ended attempt after which a container waits for its restart.
 fn waits_after(pod: &Object, container: &str) -> Option<u32> {
-    let status = status_of(pod, container).filter(|status| status["state"]["waiting"].is_object())?;
+    let status = pod.container_status(container).filter(|status| status["state"]["waiting"].is_object())?;
     status["lastState"]["terminated"]["containerID"].as_str()?.rsplit('/').next()?.parse().ok()
-}
-
-fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
-    statuses.find(|status| status["name"] == container)
 }
 
 #[cfg(test)]

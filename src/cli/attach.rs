@@ -154,9 +154,7 @@ pub fn attach_from_start(
 
 /// Whether the container's status is `terminated`.
 fn has_ended(pod: &Object, container: &str) -> bool {
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
-    statuses.any(|status| status["name"] == container && status["state"]["terminated"].is_object())
+    pod.container_status(container).is_some_and(|status| status["state"]["terminated"].is_object())
 }
 
 fn print_log(pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {

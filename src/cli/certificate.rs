@@ -7,6 +7,7 @@ use super::flags::ChangeFlags;
 use super::targets::{self, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::update::UpdatePart;
+use crate::object::condition;
 use clap::Subcommand;
 use serde_json::json;
 
@@ -133,7 +134,7 @@ fn record_decision(
             return Ok(());
         }
         let mut conditions = request.items(&["status", "conditions"]).to_vec();
-        conditions.retain(|one| one["type"] != decision.condition);
+        condition::remove(&mut conditions, decision.condition);
         conditions.push(json!({
             "type": decision.condition, "status": "True", "reason": decision.reason,
             "message": format!("This CSR was {} by kubectl certificate {}.", decision.done, decision.verb),

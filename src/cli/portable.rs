@@ -65,12 +65,7 @@ pub fn strip_server_fields(object: &Object, kind: &Kind) -> Object {
         _ => {}
     }
     let protections = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", PROVISIONER_FINALIZER];
-    let finalizers = object.items(&["metadata", "finalizers"]).iter();
-    let kept: Vec<Value> = finalizers.filter(|name| !protections.iter().any(|own| *name == own)).cloned().collect();
-    object.unset(&["metadata", "finalizers"]);
-    if !kept.is_empty() {
-        object.set(&["metadata", "finalizers"], kept);
-    }
+    protections.into_iter().for_each(|finalizer| object.remove_finalizer(finalizer));
     object
 }
 

@@ -249,8 +249,7 @@ fn unreported_exits(world: &World, store: &Store) -> HashMap<Str, UnreportedExit
     };
     let find_unreported = |row: &Arc<Row>| {
         let (pod, folder) = (row.body(), folder::pod_path(store.home(), row.body().local_uid()));
-        let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
-        let running = statuses.into_iter().flatten().filter(|status| status["state"]["running"].is_object());
+        let running = pod.container_statuses().filter(|status| status["state"]["running"].is_object());
         let running: HashSet<&str> = running.filter_map(|status| status["name"].as_str()).collect();
         if running.is_empty() {
             return None;

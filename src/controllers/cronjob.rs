@@ -143,7 +143,7 @@ fn trim(row: &Row, object: &Object, jobs: &[Started], plan: &mut Plan) {
         let excess = ended.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         for job in ended.into_iter().take(excess.min(pods::BURST)) {
             plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
-            pods::delete(plan, job.row, format!("more than {limit} finished Jobs ({end})"));
+            plan.delete(job.row, format!("more than {limit} finished Jobs ({end})"));
         }
     }
 }
@@ -202,7 +202,7 @@ fn start(world: &World, owner: &Owner, object: &Object, jobs: &mut Vec<Started>,
         Some("Replace") => {
             for job in running.into_iter().filter(|job| !job.row.is_deleting()) {
                 plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
-                pods::delete(plan, job.row, "its successor is due");
+                plan.delete(job.row, "its successor is due");
             }
             jobs.retain(|job| job.end().is_some());
         }

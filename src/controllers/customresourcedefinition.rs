@@ -7,8 +7,8 @@ use super::status;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS, structural_errors};
 use crate::kinds::custom_resource_definition::approval::{ANNOTATION, Approval, is_protected};
 use crate::kinds::{self, FieldPath};
-use crate::object::{Key, Object, Resource, Time};
-use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::object::{Key, Object, Resource, Time, condition};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 /// Deletes the objects of a definition, then removes its finalizer.
 fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
-    if !row.finalizers.iter().any(|one| &**one == CLEANUP) {
+    if !row.has_finalizer(CLEANUP) {
         return;
     }
     // A definition of a built-in resource creates no kind, so the existing objects are not its own.
@@ -59,24 +59,19 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     let is_built_in = kinds::ALL.iter().any(|kind| kind.resource == resource);
     let remaining: Vec<&Arc<Row>> = world.list(resource.0).filter(|_| !is_built_in).collect();
     if remaining.is_empty() {
-        let mut object = row.object();
-        let others: Vec<&str> = object.finalizers().into_iter().filter(|one| *one != CLEANUP).collect();
-        let others: Vec<Value> = others.into_iter().map(Value::from).collect();
-        object.set(&["metadata", "finalizers"], others);
-        return plan.write(WriteVerb::Update(object), "all of its objects are deleted");
+        let released = row.object().without_finalizer(CLEANUP);
+        return plan.write(WriteVerb::Update(released), "all of its objects are deleted");
     }
     let object = row.object();
     let mut new = status::status_map(&object);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let message = "CustomResource deletion is in progress";
-    let terminating = status::condition("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
-    status::set(&mut conditions, terminating);
+    let terminating = condition::new("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
+    condition::set(&mut conditions, terminating);
     status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its objects are being deleted");
     for one in remaining.iter().filter(|one| !one.is_deleting()).take(BURST) {
-        let (key, uid) = (one.key.clone(), one.uid.clone());
-        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
-        plan.write(verb, "its definition is being deleted");
+        plan.delete(one, "its definition is being deleted");
     }
     if plan.is_empty() {
         plan.wait(format!("{} of its objects still exist", remaining.len()));
@@ -90,10 +85,9 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     let NameCheck { accepted, conflict } = check_names(world, row, &object);
     let mut new = status::status_map(&object);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    let was_established = status::is_true(&conditions, "Established");
-    let condition = |kind: &str, value: &str, reason: &str, message: &str| {
-        status::condition(kind, value, reason, message, world.now)
-    };
+    let was_established = condition::is_true(&conditions, "Established");
+    let condition =
+        |kind: &str, value: &str, reason: &str, message: &str| condition::new(kind, value, reason, message, world.now);
     let (names, established) = match &conflict {
         None => (
             condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
@@ -104,9 +98,9 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
             condition("Established", "False", "NotAccepted", "not all names are accepted"),
         ),
     };
-    status::set(&mut conditions, names);
+    condition::set(&mut conditions, names);
     if !was_established {
-        status::set(&mut conditions, established);
+        condition::set(&mut conditions, established);
     }
     set_or_remove(&mut conditions, "NonStructuralSchema", non_structural(&object, world.now));
     set_or_remove(&mut conditions, "KubernetesAPIApprovalPolicyConformant", approval(&object, world.now));
@@ -118,8 +112,8 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
 /// Sets a condition that only some definitions have.
 fn set_or_remove(conditions: &mut Vec<Value>, kind: &str, condition: Option<Value>) {
     match condition {
-        Some(condition) => status::set(conditions, condition),
-        None => conditions.retain(|known| known["type"] != kind),
+        Some(condition) => condition::set(conditions, condition),
+        None => condition::remove(conditions, kind),
     }
 }
 
@@ -139,7 +133,7 @@ fn non_structural(definition: &Object, now: Time) -> Option<Value> {
         1 => errors.concat(),
         _ => format!("[{}]", errors.join(", ")),
     };
-    Some(status::condition("NonStructuralSchema", "True", "Violations", &message, now))
+    Some(condition::new("NonStructuralSchema", "True", "Violations", &message, now))
 }
 
 /// The condition of a definition in a group of the Kubernetes community.
@@ -149,7 +143,7 @@ fn approval(definition: &Object, now: Time) -> Option<Value> {
     }
     let (state, message) = Approval::read(definition.annotation(ANNOTATION).unwrap_or_default());
     let (value, reason) = state.condition();
-    Some(status::condition("KubernetesAPIApprovalPolicyConformant", value, reason, &message, now))
+    Some(condition::new("KubernetesAPIApprovalPolicyConformant", value, reason, &message, now))
 }
 
 /// The names that a definition may have.

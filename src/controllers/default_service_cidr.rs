@@ -2,7 +2,7 @@
 
 use super::status;
 use crate::kinds::service_cidr::DEFAULT;
-use crate::object::{Key, Object, Resource, Time};
+use crate::object::{Key, Object, Resource, Time, condition};
 use crate::world::{Loop, Plan, Row, World, WriteVerb, ingress_routes};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub fn range(network: u8) -> Object {
 
 /// The status of a range that addresses are taken from.
 pub fn ready(now: Time) -> Value {
-    json!({"conditions": [status::condition("Ready", "True", "", "Kubernetes default Service CIDR is ready", now)]})
+    json!({"conditions": [condition::new("Ready", "True", "", "Kubernetes default Service CIDR is ready", now)]})
 }
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {

@@ -3,7 +3,7 @@
 //! Knows: a taint counts from when it was added, and a limited toleration from the same moment. DeviceTaintRules are off by default in
 //! Kubernetes 1.36, and are not served. Never: changes a claim; [`super::resource_claims`] frees its devices when the pod has ended.
 
-use super::pods::{delete, mark_disrupted};
+use super::pods::mark_disrupted;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time};
 use crate::world::{EventType, Loop, Plan, Row, Taint, World, devices, taint};
@@ -47,7 +47,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let condition = ("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint");
     mark_disrupted(world, &row.object(), condition, &mut plan);
     plan.event(row, EventType::Normal, "DeviceTaintManagerEviction", "Marking for deletion");
-    delete(&mut plan, row, "a device of its claims has a NoExecute taint that they do not tolerate");
+    plan.delete(row, "a device of its claims has a NoExecute taint that they do not tolerate");
     plan
 }
 

@@ -1,7 +1,6 @@
 //! Endpoints, the older list of the pods behind a Service, for clients that still read it.
 
 use super::backends::{self, ServiceBackend, TRIGGER};
-use super::pods;
 use crate::object::{Key, Object, time};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
@@ -29,7 +28,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let known = world.find(ROOT, &key.namespace, &key.name).filter(|known| !known.is_deleting());
     let Some(row) = world.get(key) else {
         if let Some(left) = known.filter(|known| known.label(MANAGED_BY) == Some(MANAGER)) {
-            pods::delete(&mut plan, left, "its Service is gone");
+            plan.delete(left, "its Service is gone");
         }
         return plan;
     };

@@ -3,7 +3,6 @@
 
 use super::backends::{self, ServiceBackend, TRIGGER};
 use super::claim::Owner;
-use super::pods;
 use crate::object::{Key, Object, time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Value, json};
@@ -171,7 +170,7 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
             }
             Some(_) if unused => {
                 if let Some(row) = world.find(SLICES, &owner.row.key.namespace, &name_of(&slice)) {
-                    pods::delete(plan, row, "it has no endpoints");
+                    plan.delete(row, "it has no endpoints");
                 }
             }
             Some(mut object) => {

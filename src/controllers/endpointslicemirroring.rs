@@ -5,7 +5,6 @@
 
 use super::backends::{self, TRIGGER};
 use super::claim::Owner;
-use super::pods;
 use crate::object::{Key, Object, Resource, time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Map, Value, json};
@@ -47,7 +46,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
     }
     for unused in slices {
-        pods::delete(&mut plan, unused, "the Endpoints that it mirrors are gone");
+        plan.delete(unused, "the Endpoints that it mirrors are gone");
     }
     plan
 }

@@ -6,7 +6,6 @@
 //! looked up: the cluster does not know the owner's kind, or the owner is namespaced and the dependent is not.
 
 use super::claim::without_owner;
-use super::pods;
 use crate::object::{Key, Object, OwnerRef};
 use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use std::collections::HashSet;
@@ -30,11 +29,12 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     if live.is_none_or(|live| waits_for_dependents(live)) {
         keys.extend(world.dependents(&row.uid).map(|dependent| dependent.key.clone()));
     }
-    if live.is_some() && (!row.owners.is_empty() || has(row, FOREGROUND) || has(row, ORPHAN)) {
+    if live.is_some() && (!row.owners.is_empty() || row.has_finalizer(FOREGROUND) || row.has_finalizer(ORPHAN)) {
         keys.push(row.key.clone());
     }
     let owners = row.owners.iter().filter_map(|owner| world.by_uid(&owner.uid));
-    let in_deletion = |owner: &&Arc<Row>| owner.is_deleting() && (has(owner, FOREGROUND) || has(owner, ORPHAN));
+    let in_deletion =
+        |owner: &&Arc<Row>| owner.is_deleting() && (owner.has_finalizer(FOREGROUND) || owner.has_finalizer(ORPHAN));
     keys.extend(owners.filter(in_deletion).map(|owner| owner.key.clone()));
     keys
 }
@@ -44,21 +44,17 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(row) = world.get(key) else { return plan };
     if !row.is_deleting() {
         delete_without_owners(world, row, &mut plan);
-    } else if has(row, ORPHAN) {
+    } else if row.has_finalizer(ORPHAN) {
         orphan_dependents(world, row, &mut plan);
-    } else if has(row, FOREGROUND) {
+    } else if row.has_finalizer(FOREGROUND) {
         await_dependents(world, row, &mut plan);
     }
     plan
 }
 
-fn has(row: &Row, finalizer: &str) -> bool {
-    row.finalizers.iter().any(|known| &**known == finalizer)
-}
-
 /// Whether an object is being deleted in the foreground.
 fn waits_for_dependents(row: &Row) -> bool {
-    row.is_deleting() && has(row, FOREGROUND)
+    row.is_deleting() && row.has_finalizer(FOREGROUND)
 }
 
 /// State of an owner.
@@ -120,7 +116,7 @@ fn delete_without_owners(world: &World, row: &Arc<Row>, plan: &mut Plan) {
     } else {
         (Propagation::Background, "every owner is gone")
     };
-    plan.write(WriteVerb::Delete { key: row.key.clone(), uid: row.uid.clone(), grace: None, propagation }, why);
+    plan.delete_with(row, None, propagation, why);
 }
 
 fn drop_owner(mut object: Object, uid: &str) -> Object {
@@ -198,7 +194,7 @@ fn unblocked(dependent: &Row, uid: &str) -> Object {
 }
 
 fn remove_finalizer(row: &Row, finalizer: &str, why: &str, plan: &mut Plan) {
-    plan.write(WriteVerb::Update(pods::without_finalizer(row.object(), finalizer)), why);
+    plan.write(WriteVerb::Update(row.object().without_finalizer(finalizer)), why);
 }
 
 #[cfg(test)]

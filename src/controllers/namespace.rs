@@ -3,8 +3,8 @@
 
 use super::pods::BURST;
 use super::status;
-use crate::object::{Key, Resource};
-use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::object::{Key, Resource, condition};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,9 +55,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 fn delete(content: &[&Arc<Row>], plan: &mut Plan) {
     plan.is_divisible = true;
     for row in content.iter().filter(|row| !row.is_deleting()).take(BURST) {
-        let (key, uid) = (row.key.clone(), row.uid.clone());
-        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
-        plan.write(verb, "its namespace is being deleted");
+        plan.delete(row, "its namespace is being deleted");
     }
 }
 
@@ -119,7 +117,7 @@ fn report(world: &World, row: &Row, content: &[&Arc<Row>], refusal: Option<&str>
         ("NamespaceContentRemaining", "True", "SomeResourcesRemain", &remaining),
         ("NamespaceFinalizersRemaining", held.0, held.1, &held.2),
     ] {
-        status::set(&mut conditions, status::condition(kind, value, reason, message, world.now));
+        condition::set(&mut conditions, condition::new(kind, value, reason, message, world.now));
     }
     new.insert("phase".into(), "Terminating".into());
     status::set_conditions(&mut new, conditions);

@@ -5,8 +5,8 @@
 use super::pods::BURST;
 use super::status;
 use crate::object::time::Shift;
-use crate::object::{Key, Resource};
-use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::object::{Key, Resource, condition};
+use crate::world::{Loop, Plan, Propagation, Row, World};
 use jiff::SignedDuration;
 use serde_json::json;
 use std::sync::Arc;
@@ -79,9 +79,9 @@ fn fail(world: &World, row: &Row, plan: &mut Plan) {
     let object = row.object();
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     let message = "PodGC: node no longer exists";
-    let mut condition = status::condition("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
+    let mut condition = condition::new("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
     condition["lastProbeTime"] = json!(null);
-    status::set(&mut conditions, condition);
+    condition::set(&mut conditions, condition);
     let mut new = status::status_map(&object);
     new.insert("phase".into(), json!("Failed"));
     status::set_conditions(&mut new, conditions);
@@ -89,8 +89,7 @@ fn fail(world: &World, row: &Row, plan: &mut Plan) {
 }
 
 fn remove(row: &Row, why: &str, plan: &mut Plan) {
-    let (key, uid) = (row.key.clone(), row.uid.clone());
-    plan.write(WriteVerb::Delete { key, uid, grace: Some(0), propagation: Propagation::Background }, why);
+    plan.delete_with(row, Some(0), Propagation::Background, why);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: computes how many pods may be evicted now. The API server checks each eviction against it.
 
 use super::{percent, status};
-use crate::object::{Key, Object, Time};
+use crate::object::{Key, Object, Time, condition};
 use crate::world::{EventType, Loop, Plan, Row, World};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
@@ -77,10 +77,10 @@ fn plan(world: &World, key: &Key) -> Plan {
         new.insert("disruptedPods".into(), disrupted.into());
     }
     let (value, reason, message) = verdict;
-    let mut condition = status::condition("DisruptionAllowed", value, reason, message, world.now);
+    let mut condition = condition::new("DisruptionAllowed", value, reason, message, world.now);
     condition["observedGeneration"] = row.generation.into();
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    status::set(&mut conditions, condition);
+    condition::set(&mut conditions, condition);
     status::set_conditions(&mut new, conditions);
     if status::status_map(&object) != new {
         report_uncounted(row, &expectations, &mut plan);

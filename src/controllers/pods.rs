@@ -2,8 +2,8 @@
 
 use super::claim::Owner;
 use super::status;
-use crate::object::{Key, Object, Resource};
-use crate::world::{EventType, NAME_LETTERS, Plan, Row, World, WriteVerb};
+use crate::object::{Key, Object, Resource, condition};
+use crate::world::{EventType, NAME_LETTERS, Plan, Row, World};
 use serde_json::{Map, Value, json};
 
 /// Maximum number of objects of one owner that Kubernetes creates or deletes at a time.
@@ -57,18 +57,12 @@ pub fn template_hash(template: &Value, collisions: Option<i64>) -> String {
     safe_encode(&hash.to_string())
 }
 
-/// Adds the deletion of a row to a plan, with the object's own grace and background propagation.
-pub fn delete(plan: &mut Plan, row: &Row, why: impl Into<String>) {
-    let (key, uid) = (row.key.clone(), row.uid.clone());
-    plan.write(WriteVerb::Delete { key, uid, grace: None, propagation: Default::default() }, why);
-}
-
 /// Sets a pod's condition DisruptionTarget, with this reason and message (KEP-3329).
 pub fn mark_disrupted(world: &World, pod: &Object, (reason, message): (&str, &str), plan: &mut Plan) {
     let mut conditions = pod.items(&["status", "conditions"]).to_vec();
-    let mut condition = status::condition("DisruptionTarget", "True", reason, message, world.now);
+    let mut condition = condition::new("DisruptionTarget", "True", reason, message, world.now);
     condition["lastProbeTime"] = Value::Null;
-    status::set(&mut conditions, condition);
+    condition::set(&mut conditions, condition);
     let mut new = status::status_map(pod);
     status::set_conditions(&mut new, conditions);
     status::write(plan, pod.clone(), new.into(), "it is about to be evicted");
@@ -131,12 +125,6 @@ impl PodCreationBudget {
             plan.event(row, EventType::Warning, "FailedCreate", format!("Error creating: {message}"));
         }
     }
-}
-
-/// Removes a finalizer from an object.
-pub fn without_finalizer(mut object: Object, finalizer: &str) -> Object {
-    object.retain_items(&["metadata", "finalizers"], |known| known != finalizer);
-    object
 }
 
 /// The key of the object that controls a row, if it is of this kind.

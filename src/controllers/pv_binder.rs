@@ -3,7 +3,7 @@
 //! Makes separate plans for claims and volumes, each of which writes its own status. Users and
 //! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
 
-use super::{pods, status};
+use super::status;
 use crate::kinds::default_class;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
@@ -79,7 +79,7 @@ fn deleted_classes(world: &World) -> impl Iterator<Item = Key> {
 
 /// Removes the finalizer of a deleted VolumeAttributesClass once no claim and no volume names it.
 fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
-    if !row.is_deleting() || !row.finalizers.iter().any(|one| &**one == ATTRIBUTES_IN_USE) {
+    if !row.is_deleting() || !row.has_finalizer(ATTRIBUTES_IN_USE) {
         return;
     }
     const FIELDS: [&[&str]; 3] = [
@@ -94,7 +94,7 @@ fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     match world.list(CLAIMS).chain(world.list(VOLUMES)).find(names_it) {
         Some(user) => plan.wait(format!("{} {} uses the class", user.key.resource.plural(), user.key.name)),
         None => {
-            let released = pods::without_finalizer(object, ATTRIBUTES_IN_USE);
+            let released = object.without_finalizer(ATTRIBUTES_IN_USE);
             plan.write(WriteVerb::Update(released), "no claim and no volume uses the class");
         }
     }
@@ -102,14 +102,14 @@ fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
 
 /// Removes the finalizer of a deleted claim once no pod uses it.
 fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
-    if !row.finalizers.iter().any(|one| &**one == CLAIM_IN_USE) {
+    if !row.has_finalizer(CLAIM_IN_USE) {
         return;
     }
     // An ended pod counts too: it refers to the claim as long as it exists.
     let is_placed = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some());
     match storage::consumers(world, row).find(is_placed) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),
-        None => plan.write(WriteVerb::Update(pods::without_finalizer(object, CLAIM_IN_USE)), "no pod uses the claim"),
+        None => plan.write(WriteVerb::Update(object.without_finalizer(CLAIM_IN_USE)), "no pod uses the claim"),
     }
 }
 
@@ -276,10 +276,9 @@ fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
             failure => ("Failed", failure),
         },
     };
-    let held = row.finalizers.iter().any(|one| &**one == VOLUME_IN_USE);
+    let held = row.has_finalizer(VOLUME_IN_USE);
     if row.is_deleting() && held && phase != "Bound" {
-        return plan
-            .write(WriteVerb::Update(pods::without_finalizer(volume, VOLUME_IN_USE)), "no claim is bound to it");
+        return plan.write(WriteVerb::Update(volume.without_finalizer(VOLUME_IN_USE)), "no claim is bound to it");
     }
     let mut new = status::status_map(&volume);
     if new.get("phase").and_then(Value::as_str) != Some(phase) {

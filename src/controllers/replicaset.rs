@@ -4,7 +4,7 @@ use super::claim::Owner;
 use super::pods::{self, BATCH, PodCreationBudget};
 use super::status;
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Time};
+use crate::object::{Key, Object, Time, condition};
 use crate::world::{EventType, Loop, Phase, Plan, PodFields, Row, World, WriteVerb, free_name};
 use hashbrown::HashMap;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn scale(
         ranked.truncate((active.len() - wanted).min(BATCH));
         for pod in ranked {
             plan.event(owner.row, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", pod.key.name));
-            pods::delete(plan, pod, format!("{} pods are active, {wanted} are desired", active.len()));
+            plan.delete(pod, format!("{} pods are active, {wanted} are desired", active.len()));
         }
     }
     if active.len() >= wanted {
@@ -211,11 +211,11 @@ fn count(
     }
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
     match failure {
-        None => conditions.retain(|condition| condition["type"] != FAILURE),
+        None => condition::remove(&mut conditions, FAILURE),
         // The message contains a pod's name, which changes with each retry: the first message stays.
-        Some(_) if status::is_true(&conditions, FAILURE) => {}
+        Some(_) if condition::is_true(&conditions, FAILURE) => {}
         Some(message) => {
-            status::set(&mut conditions, status::condition(FAILURE, "True", "FailedCreate", &message, world.now));
+            condition::set(&mut conditions, condition::new(FAILURE, "True", "FailedCreate", &message, world.now));
         }
     }
     status::set_conditions(&mut new, conditions);

@@ -3,7 +3,6 @@
 //!
 //! Never: makes or allocates a claim; [`super::pod_resource_claims`] and the scheduler do.
 
-use super::pods::{self, delete};
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb, devices};
 use serde_json::Value;
@@ -37,13 +36,13 @@ fn plan(world: &World, key: &Key) -> Plan {
     if !valid.is_empty() {
         return plan;
     }
-    let is_protected = claim.items(&["metadata", "finalizers"]).iter().any(|one| one == devices::FINALIZER);
+    let is_protected = claim.has_finalizer(devices::FINALIZER);
     if is_protected && !devices::is_allocated(&claim) {
-        plan.write(WriteVerb::Update(pods::without_finalizer(claim, devices::FINALIZER)), "its devices are free");
+        plan.write(WriteVerb::Update(claim.without_finalizer(devices::FINALIZER)), "its devices are free");
     } else if is_protected && row.is_deleting() {
         release(&claim, valid, "it is deleted, and no pod uses it", &mut plan);
     } else if !row.is_deleting() && !is_owner_waiting(world, row) {
-        delete(&mut plan, row, "the pod that it was made for needs it no more");
+        plan.delete(row, "the pod that it was made for needs it no more");
     }
     plan
 }

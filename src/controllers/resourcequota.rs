@@ -1,9 +1,10 @@
 //! ResourceQuotas: counts the usage of a namespace. The API server enforces quotas with the same function, [`used`].
 
 use super::status;
+use crate::kinds::resource_amounts::sum_with_overhead;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object};
-use crate::world::{Loop, Plan, ResourceRequests, Row, World, read_amounts, sum_resources};
+use crate::world::{Loop, Plan, ResourceRequests, Row, World};
 use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -66,7 +67,7 @@ impl PodUsage<'_> {
     fn limit(&self, resource: &str) -> Quantity {
         let limits = self.limits.get_or_init(|| {
             let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
-            for (name, amount) in self.counted.iter().flat_map(|pod| amounts_of(&pod.body(), "limits")) {
+            for (name, amount) in self.counted.iter().flat_map(|pod| sum_with_overhead(&pod.body(), "limits")) {
                 *sums.entry(name).or_default() += amount;
             }
             sums
@@ -125,17 +126,7 @@ fn requested(row: &Row, resource: &str, unit: fn(i64) -> Quantity) -> Quantity {
 
 /// A limit or request of a pod as the quota counts it.
 fn amount_of(pod: &Object, list: &str, resource: &str) -> Quantity {
-    amounts_of(pod, list).remove(resource).unwrap_or_default()
-}
-
-/// The limits or requests of a pod as the quota counts them: with the overhead.
-fn amounts_of(pod: &Object, list: &str) -> BTreeMap<String, Quantity> {
-    let mut sums = sum_resources(pod, list);
-    let overhead = read_amounts(pod.value_at(&["spec", "overhead"]).unwrap_or(&Value::Null));
-    for (name, sum) in sums.iter_mut().filter(|(_, sum)| !sum.is_zero()) {
-        *sum += overhead.get(name).copied().unwrap_or_default();
-    }
-    sums
+    sum_with_overhead(pod, list).get(resource).copied().unwrap_or_default()
 }
 
 fn claims_of<'w>(world: &'w World, namespace: &'w str, class: Option<&'w str>) -> impl Iterator<Item = Object> + 'w {

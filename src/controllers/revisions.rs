@@ -1,7 +1,7 @@
 //! ControllerRevisions: the former templates of StatefulSets and DaemonSets, for `rollout undo`.
 
 use super::claim::Owner;
-use super::pods::{self, template_hash};
+use super::pods::template_hash;
 use super::status;
 use crate::object::Object;
 use crate::world::{Plan, Row, World, WriteVerb};
@@ -124,7 +124,7 @@ impl History {
         let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         for revision in &old[..excess] {
             if let Some(row) = world.find(REVISIONS, &owner.row.key.namespace, revision.name()) {
-                pods::delete(plan, row, format!("more than {limit} old revisions"));
+                plan.delete(row, format!("more than {limit} old revisions"));
             }
         }
     }

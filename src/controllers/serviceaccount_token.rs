@@ -2,7 +2,7 @@
 
 use crate::kinds::token_claims::secret_claims;
 use crate::object::{Key, Object};
-use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
@@ -45,9 +45,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let uid = secret.annotation(UID).unwrap_or_default();
     let account = world.find(ACCOUNTS, &key.namespace, name);
     let Some(account) = account.filter(|account| uid.is_empty() || *account.uid == *uid) else {
-        let (key, uid) = (key.clone(), row.uid.clone());
-        let delete = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::default() };
-        plan.write(delete, "its ServiceAccount is gone");
+        plan.delete(row, "its ServiceAccount is gone");
         return plan;
     };
     let has_token = secret.text(&["data", "token"]).is_some_and(|token| !token.is_empty());
@@ -74,7 +72,7 @@ fn put(secret: &mut Object, name: &str, text: &str) {
 mod tests {
     use super::super::testing::{Cluster, cluster};
     use super::*;
-    use crate::world::ClaimSigner;
+    use crate::world::{ClaimSigner, Propagation};
     use serde_json::json;
 
     fn signing(documents: &str) -> Cluster {

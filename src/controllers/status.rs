@@ -1,8 +1,8 @@
-//! Statuses and conditions: written only when they differ, with transition times that change only with the value.
+//! Statuses: written only when they differ.
 
-use crate::object::{Object, Time, time};
+use crate::object::Object;
 use crate::world::{Plan, WriteVerb};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Adds a write of the status to the plan, if it differs from the object's status.
 pub fn write(plan: &mut Plan, mut object: Object, status: Value, why: impl Into<String>) {
@@ -34,32 +34,4 @@ pub fn set_conditions(status: &mut Map<String, Value>, conditions: Vec<Value>) {
     } else {
         status.insert("conditions".into(), conditions.into());
     }
-}
-
-/// The condition of a type.
-pub fn find<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
-    conditions.iter().find(|condition| condition["type"] == kind)
-}
-
-/// Whether the condition of a type is True.
-pub fn is_true(conditions: &[Value], kind: &str) -> bool {
-    find(conditions, kind).is_some_and(|condition| condition["status"] == "True")
-}
-
-/// Creates a condition with `now` as its transition time.
-pub fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Value {
-    json!({
-        "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time::rfc3339(now),
-    })
-}
-
-/// Replaces or appends a condition. Keeps the transition time when the value stays the same.
-pub fn set(conditions: &mut Vec<Value>, mut new: Value) {
-    let Some(at) = conditions.iter().position(|known| known["type"] == new["type"]) else {
-        return conditions.push(new);
-    };
-    if conditions[at]["status"] == new["status"] {
-        new["lastTransitionTime"] = conditions[at]["lastTransitionTime"].clone();
-    }
-    conditions[at] = new;
 }

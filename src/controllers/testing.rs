@@ -397,13 +397,11 @@ impl Cluster {
         let row = self.world.get(key).unwrap_or_else(|| panic!("{key} is gone already")).clone();
         assert_eq!(row.uid, *uid);
         let mut object = row.object();
-        let mut finalizers: Vec<Value> = object.items(&["metadata", "finalizers"]).to_vec();
         match propagation {
-            Propagation::Foreground => finalizers.push("foregroundDeletion".into()),
-            Propagation::Orphan => finalizers.push("orphan".into()),
+            Propagation::Foreground => object.add_finalizer("foregroundDeletion"),
+            Propagation::Orphan => object.add_finalizer("orphan"),
             Propagation::Background => (),
         }
-        object.set(&["metadata", "finalizers"], finalizers);
         if !row.is_deleting() {
             object.set(&["metadata", "deletionTimestamp"], self.world.now.to_string());
         }

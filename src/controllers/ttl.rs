@@ -2,7 +2,7 @@
 
 use crate::object::time::Shift;
 use crate::object::{Key, Time};
-use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::world::{Loop, Plan, Propagation, Row, World};
 use jiff::SignedDuration;
 
 const ROOT: &str = "jobs.batch";
@@ -28,9 +28,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wait(format!("the finished Job is deleted in {} s", until.as_second() - world.now.as_second()));
         plan.wake_at(until);
     } else {
-        let (key, uid) = (row.key.clone(), row.uid.clone());
-        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Foreground };
-        plan.write(verb, format!("it finished more than {seconds} s ago"));
+        plan.delete_with(row, None, Propagation::Foreground, format!("it finished more than {seconds} s ago"));
     }
     plan
 }

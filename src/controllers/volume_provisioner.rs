@@ -4,11 +4,10 @@
 //! Creates the PersistentVolume and reserves it for its claim; [`pv_binder`](super::pv_binder) binds them. The folder
 //! is created when the first pod mounts it, and deleted with a volume whose claim is gone and whose policy is Delete.
 
-use super::pods;
 use crate::kinds::persistent_volume::{LOCAL_DRIVER, PROVISIONER_FINALIZER as FINALIZER};
 use crate::object::{Key, Object};
 use crate::world::storage::{self, CLAIMS, CLASSES, PROVISIONED_BY, PROVISIONER, VOLUMES};
-use crate::world::{Effect, EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::world::{Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -144,30 +143,22 @@ fn reclaim(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
     }
     plan.effects.push(Effect::DeleteVolume { volume: row.key.name.clone() });
     if !row.is_deleting() {
-        let (key, uid) = (row.key.clone(), row.uid.clone());
-        let verb = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
-        plan.write(verb, "its claim is gone and its reclaim policy is Delete");
-    } else if has_finalizer(row) {
-        let released = pods::without_finalizer(volume, FINALIZER);
+        plan.delete(row, "its claim is gone and its reclaim policy is Delete");
+    } else if row.has_finalizer(FINALIZER) {
+        let released = volume.without_finalizer(FINALIZER);
         plan.write(WriteVerb::Update(released), "its content is deleted");
     }
 }
 
-fn has_finalizer(row: &Row) -> bool {
-    row.finalizers.iter().any(|finalizer| &**finalizer == FINALIZER)
-}
-
 /// Gives a volume the finalizer if its content is deleted with it, and takes it away if the policy has changed.
 fn sync_finalizer(row: &Row, mut volume: Object, plan: &mut Plan) {
-    match (has_policy_delete(&volume), has_finalizer(row)) {
+    match (has_policy_delete(&volume), row.has_finalizer(FINALIZER)) {
         (true, false) if !row.is_deleting() => {
-            let mut finalizers = volume.items(&["metadata", "finalizers"]).to_vec();
-            finalizers.push(FINALIZER.into());
-            volume.set(&["metadata", "finalizers"], finalizers);
+            volume.add_finalizer(FINALIZER);
             plan.write(WriteVerb::Update(volume), "its content is deleted before it");
         }
         (false, true) => {
-            let released = pods::without_finalizer(volume, FINALIZER);
+            let released = volume.without_finalizer(FINALIZER);
             plan.write(WriteVerb::Update(released), "its reclaim policy keeps its content");
         }
         _ => {}

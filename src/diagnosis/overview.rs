@@ -320,10 +320,9 @@ fn other_node(world: &World, row: &Row) -> Option<OverviewNode> {
 pub fn containers(pod: &Object) -> Vec<ContainerLine> {
     let mut lines = Vec::new();
     for (list, is_init) in [("initContainers", true), ("containers", false)] {
-        let statuses = pod.items(&["status", if is_init { "initContainerStatuses" } else { "containerStatuses" }]);
         for container in pod.items(&["spec", list]) {
             let name = container.text("name");
-            let status = statuses.iter().find(|status| status.text("name") == name);
+            let status = pod.container_status(name);
             let text = |path: &str| status.map(|status| status.text(path)).unwrap_or_default().to_owned();
             let started = status.and_then(|status| status.time("state.running.startedAt"));
             let reasons = [text("state.waiting.reason"), text("state.terminated.reason")];

@@ -257,8 +257,7 @@ pub fn pod_stage(row: &Row) -> (Stage, String) {
         _ if fields.node.is_none() => return (Stage::Pending, unscheduled_reason(&pod)),
         _ => {}
     }
-    let lists = ["initContainerStatuses", "containerStatuses"];
-    let statuses: Vec<&Value> = lists.iter().flat_map(|list| pod.items(&["status", list])).collect();
+    let statuses: Vec<&Value> = pod.container_statuses().collect();
     let waiting = || statuses.iter().filter_map(|status| status["state"]["waiting"]["reason"].as_str());
     if let Some(reason) = waiting().find(|reason| !STARTING_REASONS.contains(reason)) {
         // The status changes between the two at every attempt.

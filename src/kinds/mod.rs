@@ -89,6 +89,7 @@ pub mod priority_class;
 pub mod priority_level_configuration;
 pub mod replica_set;
 pub mod replication_controller;
+pub mod resource_amounts;
 pub mod resource_claim;
 pub mod resource_claim_template;
 pub mod resource_quota;

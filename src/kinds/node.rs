@@ -9,6 +9,7 @@ use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -135,6 +136,17 @@ fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
         "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
         other => errors.unsupported_as_listed(path, other, &["NoSchedule", "PreferNoSchedule", "NoExecute"]),
     }
+}
+
+/// Returns the addresses of type InternalIP of a node.
+pub fn internal_addresses(node: &Object) -> impl Iterator<Item = &str> {
+    let addresses = node.items(&["status", "addresses"]).iter();
+    addresses.filter(|address| address["type"] == "InternalIP").filter_map(|address| address["address"].as_str())
+}
+
+/// Returns the first InternalIP of a node that is an IP address.
+pub fn internal_ip(node: &Object) -> Option<IpAddr> {
+    internal_addresses(node).find_map(|address| address.parse().ok())
 }
 
 #[cfg(test)]

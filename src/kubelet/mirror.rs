@@ -80,8 +80,7 @@ fn write_mirror(world: &World, pod: &StaticPod, plan: &mut Plan) {
 }
 
 fn delete(mirror: &Row, grace: Option<i64>, why: &str, plan: &mut Plan) {
-    let (key, uid) = (mirror.key.clone(), mirror.uid.clone());
-    plan.write(WriteVerb::Delete { key, uid, grace, propagation: Propagation::Background }, why);
+    plan.delete_with(mirror, grace, Propagation::Background, why);
 }
 
 /// Makes the node's row of a static pod: its uid is the hash, its spec is the manifest's while there is one, its status is the mirror's.

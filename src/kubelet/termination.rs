@@ -7,7 +7,7 @@ use super::restart_all::restarts;
 use super::{deadlines, eviction};
 use crate::object::Time;
 use crate::object::time::Shift;
-use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, World, WriteVerb};
+use crate::world::{Effect, EventType, Plan, PodFacts, ProbeKind, Propagation, World};
 use jiff::SignedDuration;
 
 /// Minimum grace period of a container in seconds (Kubernetes: minimumGracePeriodInSeconds).
@@ -109,15 +109,9 @@ pub fn finish(pod: &LocalPod, plan: &mut Plan) {
                 pod.row.finalizers.join(", ")
             ));
         }
-        None => plan.write(
-            WriteVerb::Delete {
-                key: pod.row.key.clone(),
-                uid: pod.row.uid.clone(),
-                grace: Some(0),
-                propagation: Propagation::Background,
-            },
-            "nothing of the pod is left on its node",
-        ),
+        None => {
+            plan.delete_with(pod.row, Some(0), Propagation::Background, "nothing of the pod is left on its node");
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::object::{Key, Str};
 use crate::world::node_links::{LinkEnd, NodeLink};
 use crate::world::{AppliedReport, Effect, Loop, Plan, Row, World, WriteVerb};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The loop.
 pub const LOOP: Loop = Loop { name: "node-links", root: NODES, concerns, plan, reports: Some(reports), ..Loop::BASE };
@@ -69,20 +69,16 @@ fn report_links(world: &World, row: &Row, plan: &mut Plan) {
         }
     };
     let mut node = row.object();
-    let known = node.condition(CONDITION).cloned();
-    let is_same = known.as_ref().is_some_and(|known| known["status"] == status && known["message"] == *message);
+    let known = node.condition(CONDITION);
+    let is_same = known.is_some_and(|known| known["status"] == status && known["message"] == *message);
     if is_same || known.is_none() && broken.is_empty() {
         return;
     }
     let now = world.now.to_string();
-    let since = known.filter(|known| known["status"] == status).map(|known| known["lastTransitionTime"].clone());
-    let condition = json!({
+    node.set_condition(json!({
         "type": CONDITION, "status": status, "reason": reason, "message": message,
-        "lastHeartbeatTime": now, "lastTransitionTime": since.unwrap_or_else(|| now.clone().into()),
-    });
-    let others = node.items(&["status", "conditions"]).iter().filter(|one| one["type"] != CONDITION);
-    let conditions: Vec<Value> = others.cloned().chain([condition]).collect();
-    node.set(&["status", "conditions"], conditions);
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }));
     plan.write(WriteVerb::Status(node), "the Node tells which links to other machines are down");
 }
 

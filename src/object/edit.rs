@@ -4,8 +4,8 @@
 //! result equals the serialized changed object. For a text in another form than kloop writes, it returns `None`, and
 //! the caller changes the object.
 
-use super::Object;
 use super::json_scan::{ScannedPart, next_member, value_end};
+use super::{Object, condition};
 use serde_json::Value;
 
 /// A change at one path.
@@ -67,9 +67,9 @@ impl ValueChange {
             ValueChange::SetText(text) => serde_json::from_str(text).ok(),
             ValueChange::Unset | ValueChange::UnsetLast => None,
             ValueChange::Condition(condition) => {
-                let known = before.and_then(Value::as_array).into_iter().flatten();
-                let others = known.filter(|known| known["type"] != condition["type"]);
-                Some(others.chain([condition]).cloned().collect())
+                let mut conditions = before.and_then(Value::as_array).cloned().unwrap_or_default();
+                condition::set(&mut conditions, condition.clone());
+                Some(conditions.into())
             }
         }
     }

@@ -1,6 +1,6 @@
 //! An object's JSON body and the metadata common to all kinds.
 
-use super::Time;
+use super::{Time, condition};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -254,6 +254,33 @@ impl Object {
         self.items(&["metadata", "finalizers"]).iter().filter_map(Value::as_str).collect()
     }
 
+    /// Whether it has a finalizer.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.items(&["metadata", "finalizers"]).iter().any(|known| known == finalizer)
+    }
+
+    /// Adds a finalizer, unless it is there.
+    pub fn add_finalizer(&mut self, finalizer: &str) {
+        if !self.has_finalizer(finalizer) {
+            let mut finalizers = self.items(&["metadata", "finalizers"]).to_vec();
+            finalizers.push(finalizer.into());
+            self.set(&["metadata", "finalizers"], finalizers);
+        }
+    }
+
+    /// Removes a finalizer, and the list when it was the last one.
+    pub fn remove_finalizer(&mut self, finalizer: &str) {
+        if self.has_finalizer(finalizer) {
+            self.retain_items(&["metadata", "finalizers"], |known| known != finalizer);
+        }
+    }
+
+    /// Returns the object without a finalizer.
+    pub fn without_finalizer(mut self, finalizer: &str) -> Object {
+        self.remove_finalizer(finalizer);
+        self
+    }
+
     /// The list at a path of keys; empty when absent.
     pub fn items(&self, path: &[&str]) -> &[Value] {
         self.value_at(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -264,9 +291,27 @@ impl Object {
         ["initContainers", "containers"].into_iter().flat_map(|list| self.items(&["spec", list]))
     }
 
+    /// The statuses of a pod's init containers, then those of its containers; ephemeral containers are left out.
+    pub fn container_statuses(&self) -> impl Iterator<Item = &Value> {
+        ["initContainerStatuses", "containerStatuses"].into_iter().flat_map(|list| self.items(&["status", list]))
+    }
+
+    /// The status of a pod's container of any sort, which are named apart.
+    pub fn container_status(&self, container: &str) -> Option<&Value> {
+        let ephemeral = self.items(&["status", "ephemeralContainerStatuses"]);
+        self.container_statuses().chain(ephemeral).find(|status| status["name"] == container)
+    }
+
     /// The condition of a type in `status.conditions`.
     pub fn condition(&self, condition_type: &str) -> Option<&Value> {
-        self.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == condition_type)
+        condition::find(self.items(&["status", "conditions"]), condition_type)
+    }
+
+    /// Sets a condition as [`condition::set`] does.
+    pub fn set_condition(&mut self, new: Value) {
+        let mut conditions = self.items(&["status", "conditions"]).to_vec();
+        condition::set(&mut conditions, new);
+        self.set(&["status", "conditions"], conditions);
     }
 
     /// The condition of a type if it is True.

@@ -5,6 +5,7 @@
 //! Never: uses a file, a socket, a clock or a database, or depends on a particular kind.
 //! Start reading at [`Object`].
 
+pub mod condition;
 pub mod edit;
 mod host_port;
 mod ignore_poison;

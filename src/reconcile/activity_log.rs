@@ -322,11 +322,8 @@ pub fn inventory_lines(world: &World) -> Vec<LogLine> {
 /// Whether the status says that this attempt runs.
 fn was_running(row: &Row, container: &str, attempt: u32) -> bool {
     let object = row.body();
-    ["initContainerStatuses", "containerStatuses"].into_iter().any(|list| {
-        object.items(&["status", list]).iter().any(|status| {
-            status["name"] == container && status["restartCount"] == attempt && status["state"]["running"].is_object()
-        })
-    })
+    let status = object.container_status(container);
+    status.is_some_and(|status| status["restartCount"] == attempt && status["state"]["running"].is_object())
 }
 
 /// Describes a report, compared with the facts before it. `None` when it contains nothing new for users.

@@ -93,10 +93,7 @@ pub fn register(
             node = txn.get(&key)?.unwrap_or(node);
         }
         let mut new_status = status;
-        // A condition with the same status keeps its transition time.
-        if let Some(since) = ready_since(&node) {
-            new_status["conditions"][3]["lastTransitionTime"] = since;
-        }
+        keep_transition_times(&mut new_status, &node);
         node.set(&["status"], new_status);
         update(txn, kind, &node, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
     })
@@ -117,8 +114,14 @@ pub fn registration(capacity: &MachineCapacity, now: Time) -> Object {
     node
 }
 
-fn ready_since(node: &Object) -> Option<Value> {
-    Some(node.true_condition("Ready")?["lastTransitionTime"].clone())
+/// Keeps the transition times of conditions whose status stays the same.
+fn keep_transition_times(new_status: &mut Value, node: &Object) {
+    for condition in new_status["conditions"].as_array_mut().into_iter().flatten() {
+        let known = condition["type"].as_str().and_then(|condition_type| node.condition(condition_type));
+        if let Some(known) = known.filter(|known| known["status"] == condition["status"]) {
+            condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
+        }
+    }
 }
 
 fn object(capacity: &MachineCapacity) -> Object {
@@ -187,6 +190,22 @@ pub fn facts(world: &World, name: &str, local: Option<&str>) -> Option<NodeFacts
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn registered_conditions_keep_their_transition_times_while_their_status_stays() {
+        let condition = |condition_type: &str, status: &str, day: u8| {
+            let since = format!("2026-01-0{day}T00:00:00Z");
+            json!({"type": condition_type, "status": status, "lastTransitionTime": since})
+        };
+        let known = [condition("MemoryPressure", "False", 1), condition("Ready", "Unknown", 1)];
+        let node = Object(json!({"status": {"conditions": known}}));
+        let new = [condition("MemoryPressure", "False", 2), condition("Ready", "True", 2)];
+        let mut new_status = json!({ "conditions": new });
+        keep_transition_times(&mut new_status, &node);
+        let times = ["/conditions/0/lastTransitionTime", "/conditions/1/lastTransitionTime"];
+        let times = times.map(|path| new_status.pointer(path).and_then(Value::as_str));
+        assert_eq!(times, [Some("2026-01-01T00:00:00Z"), Some("2026-01-02T00:00:00Z")]);
+    }
 
     #[test]
     fn ours_are_this_machine_and_what_was_added_until_it_is_stopped() {

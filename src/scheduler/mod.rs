@@ -27,13 +27,13 @@ mod volumes;
 
 use crate::object::{Key, Object, Str, Time, time};
 use crate::world::scheduler_profile::SchedulerProfile;
-use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use filter::PodQuery;
 use node_results::{FITS, NodeResultCache};
 use pod_constraints::PodConstraints;
 use preemption::{PreemptionChoice, PreemptionOutcome, Preemptor};
 use ranked_node::RankedNode;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use volumes::PodStorage;
@@ -293,14 +293,11 @@ fn record_unschedulable(world: &World, row: &Row, plan: &mut Plan, held: &Unsche
     if !is_told && reason == "Unschedulable" {
         plan.event(row, EventType::Warning, "FailedScheduling", message);
     }
-    let since = known.filter(|one| one["status"] == "False").map(|one| one["lastTransitionTime"].clone());
-    let condition = json!({
-        "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
-        "observedGeneration": pod.generation(), "lastProbeTime": null,
-        "lastTransitionTime": since.unwrap_or_else(|| time::rfc3339(world.now).into()),
-    });
     let mut changed = pod.status_alone();
-    put_condition(&mut changed, condition);
+    changed.set_condition(json!({
+        "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+        "observedGeneration": pod.generation(), "lastProbeTime": null, "lastTransitionTime": time::rfc3339(world.now),
+    }));
     match nominated {
         Some(node) => changed.set(&["status", "nominatedNodeName"], node),
         None => drop(changed.unset(&["status", "nominatedNodeName"])),
@@ -313,9 +310,7 @@ fn preempt_victims(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan
     let (node, own) = (&choice.node.key.name, row.pod().map_or(0, |fields| fields.priority));
     for victim in choice.victims.pods.iter().filter(|victim| !victim.is_deleting()) {
         plan.write(WriteVerb::Status(with_disruption_target(world, victim, row)), "it is about to be preempted");
-        let (key, uid) = (victim.key.clone(), victim.uid.clone());
-        let delete = WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background };
-        plan.write(delete, format!("preempted {} for {}", victim.key.path(), row.key.path()));
+        plan.delete(victim, format!("preempted {} for {}", victim.key.path(), row.key.path()));
         plan.event(victim, EventType::Normal, "Preempted", format!("Preempted by pod {} on node {node}", row.uid));
     }
     let loses = |other: &&Arc<Row>| other.key != row.key && other.pod().is_some_and(|pod| pod.priority < own);
@@ -330,21 +325,12 @@ fn preempt_victims(world: &World, row: &Row, choice: &PreemptionChoice<'_>, plan
 fn with_disruption_target(world: &World, victim: &Row, row: &Row) -> Object {
     let scheduler = row.pod().map_or(LOOP.name, |pod| &*pod.scheduler);
     let mut changed = victim.body().status_alone();
-    let condition = json!({
+    changed.set_condition(json!({
         "type": "DisruptionTarget", "status": "True", "reason": preemption::REASON,
         "message": format!("{scheduler}: preempting to accommodate a higher priority pod"),
         "observedGeneration": victim.generation, "lastProbeTime": null, "lastTransitionTime": time::rfc3339(world.now),
-    });
-    put_condition(&mut changed, condition);
+    }));
     changed
-}
-
-/// Puts a condition in place of the one of the same type.
-fn put_condition(pod: &mut Object, condition: Value) {
-    let mut conditions = pod.items(&["status", "conditions"]).to_vec();
-    conditions.retain(|one| one["type"] != condition["type"]);
-    conditions.push(condition);
-    pod.set(&["status", "conditions"], conditions);
 }
 
 #[cfg(test)]

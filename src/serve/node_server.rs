@@ -181,9 +181,5 @@ fn sum<'a>(samples: impl IntoIterator<Item = &'a (String, UsageSample)>) -> Usag
 
 /// Returns when a container of a pod started.
 fn started(pod: &Object, container: &str) -> Value {
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
-    statuses
-        .find(|status| status["name"] == container)
-        .map_or(Value::Null, |status| status["state"]["running"]["startedAt"].clone())
+    pod.container_status(container).map_or(Value::Null, |status| status["state"]["running"]["startedAt"].clone())
 }

@@ -12,6 +12,7 @@ use super::target::{ProxyTarget, ProxyTls};
 use crate::apiserver::Api;
 use crate::apiserver::read;
 use crate::apiserver::service_endpoints::{ServicePort, find_ready};
+use crate::kinds::node::internal_ip;
 use crate::object::{Key, Object, Reason, Status};
 use std::net::{IpAddr, SocketAddr};
 
@@ -82,9 +83,7 @@ fn pod_place(pod: &Object, port: &str) -> ServeResult<SocketAddr> {
 }
 
 fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
-    let addresses = node.items(&["status", "addresses"]).iter();
-    let mut internal = addresses.filter(|one| one["type"] == "InternalIP").filter_map(|one| one["address"].as_str());
-    let address = internal.find_map(|address| address.parse::<IpAddr>().ok());
+    let address = internal_ip(node);
     Ok(SocketAddr::new(address.ok_or_else(|| Status::bad_request("address not allowed"))?, parse_port(port)?))
 }
 

@@ -8,10 +8,11 @@ use super::target::{KubeletTls, ProxyTarget, ProxyTls};
 use super::{HttpAnswer, ServeResult};
 use crate::apiserver::user::ADMINISTRATORS;
 use crate::apiserver::{Api, JOINED_NODE};
+use crate::kinds::node::internal_ip;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime::https::trust::TlsClientKey;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The user that the API server is to kubelets.
@@ -43,7 +44,7 @@ pub fn remote_place(api: &Api, node: &Object) -> ServeResult<Option<SocketAddr>>
         return Ok(None);
     }
     let missing = || Status::new(Reason::ServiceUnavailable, format!("node {:?} has no address", node.name()));
-    Ok(Some(SocketAddr::new(internal_address(node).ok_or_else(missing)?, port)))
+    Ok(Some(SocketAddr::new(internal_ip(node).ok_or_else(missing)?, port)))
 }
 
 /// Makes a certificate that the API server shows to kubelets.
@@ -60,12 +61,6 @@ pub fn client_tls(api: &mut Api) -> ServeResult<KubeletTls> {
 fn kubelet_port(node: &Object) -> Option<u16> {
     let port = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"])?;
     u16::try_from(port).ok().filter(|port| *port != 0)
-}
-
-fn internal_address(node: &Object) -> Option<IpAddr> {
-    let addresses = node.items(&["status", "addresses"]).iter();
-    let mut internal = addresses.filter(|address| address["type"] == "InternalIP");
-    internal.find_map(|address| address["address"].as_str()?.parse().ok())
 }
 
 /// Returns the parameters of a request for the kubelet, which has other names for some of them.

@@ -65,7 +65,7 @@ pub use plan::{Effect, EventType, Plan, PlannedEvent, ProbeRun, Propagation, Wri
 pub use pod_affinity_index::{AffinityStrength, AffinityTerms};
 pub use pod_term::PodTerm;
 pub use report::Report;
-pub use resources::{NodeFields, NodeLoad, ResourceRequests, read_amounts, sum_resources};
+pub use resources::{NodeFields, NodeLoad, ResourceRequests};
 pub use row::{AffinityKind, IndexFields, Phase, PodFields, Row};
 pub use row_part::SEEN_WITH_EACH_POD;
 pub use scheduling_spec::scheduling_spec;

@@ -364,6 +364,23 @@ impl Plan {
         self.writes.push(Write { verb, why: why.into() });
     }
 
+    /// Adds the deletion of a row, with the object's own grace period and background propagation.
+    pub fn delete(&mut self, row: &super::Row, why: impl Into<String>) {
+        self.delete_with(row, None, Propagation::Background, why);
+    }
+
+    /// Adds the deletion of a row with seconds of grace, or the object's own, and an effect on dependents.
+    pub fn delete_with(
+        &mut self,
+        row: &super::Row,
+        grace: Option<i64>,
+        propagation: Propagation,
+        why: impl Into<String>,
+    ) {
+        let (key, uid) = (row.key.clone(), row.uid.clone());
+        self.write(WriteVerb::Delete { key, uid, grace, propagation }, why);
+    }
+
     /// Adds an event about a row.
     pub fn event(&mut self, row: &super::Row, kind: EventType, reason: &'static str, message: impl Into<String>) {
         self.events.push(PlannedEvent {

@@ -2,6 +2,7 @@
 
 use super::policy::Cidr;
 use super::taint::Taint;
+use crate::kinds::node::internal_addresses;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
 use serde_json::Value;
@@ -230,48 +231,6 @@ pub struct NodeFields {
     pub images: BTreeMap<Str, i64>,
 }
 
-/// Returns the sums of a pod's `requests` or `limits`: of its containers and sidecars, or of an init container and the sidecars before it
-/// where that is more. Resources of the whole pod take precedence. The overhead is not in them.
-pub fn sum_resources(pod: &Object, list: &str) -> BTreeMap<String, Quantity> {
-    let (mut total, mut sidecars) = (BTreeMap::new(), BTreeMap::<String, Quantity>::new());
-    let mut peak = BTreeMap::new();
-    for container in pod.items(&["spec", "containers"]) {
-        join(&mut total, read_amounts(&container["resources"][list]), |sum, more| sum + more);
-    }
-    for container in pod.items(&["spec", "initContainers"]) {
-        // The peak covers the sidecars already: only resources of this container can raise it.
-        let own = read_amounts(&container["resources"][list]);
-        let above = |name: &String| sidecars.get(name).copied().unwrap_or_default();
-        let together = own.iter().map(|(name, amount)| (name.clone(), above(name) + *amount)).collect();
-        join(&mut peak, together, Quantity::max);
-        if container["restartPolicy"] == "Always" {
-            join(&mut total, own.clone(), |sum, more| sum + more);
-            join(&mut sidecars, own, |sum, more| sum + more);
-        }
-    }
-    join(&mut total, peak, Quantity::max);
-    let whole = pod.value_at(&["spec", "resources", list]).map(read_amounts).unwrap_or_default();
-    let is_supported = |name: &String| matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-");
-    total.extend(whole.into_iter().filter(|(name, _)| is_supported(name)));
-    total
-}
-
-/// Reads a resource list: names and quantities.
-pub fn read_amounts(list: &Value) -> BTreeMap<String, Quantity> {
-    let parse = |(name, amount): (&String, &Value)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?));
-    list.as_object().into_iter().flatten().filter_map(parse).collect()
-}
-
-fn join(
-    sum: &mut BTreeMap<String, Quantity>,
-    more: BTreeMap<String, Quantity>,
-    combine: fn(Quantity, Quantity) -> Quantity,
-) {
-    for (name, amount) in more {
-        sum.entry(name).and_modify(|known| *known = combine(*known, amount)).or_insert(amount);
-    }
-}
-
 /// Annotation that selects how a node runs its pods.
 pub const RUNTIME: &str = "kloop.dev/runtime";
 
@@ -293,13 +252,12 @@ impl NodeFields {
         let allocatable = node.value_at(&["status", "allocatable"]).unwrap_or(&Value::Null);
         let pods = allocatable["pods"].as_str().and_then(|text| Quantity::parse(text).ok()).map_or(0, Quantity::value);
         let ready = node.condition("Ready");
-        let internal = node.items(&["status", "addresses"]).iter().find(|one| one["type"] == "InternalIP");
         NodeFields {
             allocatable: ResourceRequests::from_list(allocatable),
             pods,
             taints: node.items(&["spec", "taints"]).iter().map(Taint::read).collect(),
             unschedulable: node.value_at(&["spec", "unschedulable"]).is_some_and(|value| value == true),
-            address: internal.and_then(|one| one["address"].as_str()).map(Str::from),
+            address: internal_addresses(node).next().map(Str::from),
             runtime: node.annotation(RUNTIME).map(Str::from),
             stopped: node.annotation(STOPPED).map(Str::from),
             is_joined: node.annotation(MACHINE).is_some(),

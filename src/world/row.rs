@@ -9,7 +9,7 @@ use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::kinds::pod::ports::named_ports;
-use crate::object::{Key, Object, OwnerRef, Str, Time, sparse};
+use crate::object::{Key, Object, OwnerRef, Str, Time, condition, sparse};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl PodFields {
     pub(super) fn set_status(&mut self, status: &Value) {
         let text = |name: &str| status[name].as_str().filter(|text| !text.is_empty());
         let items = |name: &str| status[name].as_array().map_or(&[][..], Vec::as_slice);
-        let ready = items("conditions").iter().find(|condition| condition["type"] == "Ready");
+        let ready = condition::find(items("conditions"), "Ready");
         self.phase = Phase::parse(text("phase").unwrap_or_default());
         self.ready = ready.is_some_and(|condition| condition["status"] == "True");
         self.ready_since = ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
@@ -339,6 +339,11 @@ impl Row {
     /// The managing controller.
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owners.iter().find(|owner| owner.controller)
+    }
+
+    /// Whether the object has a finalizer.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|known| **known == *finalizer)
     }
 
     /// Whether the object has a deletion timestamp.

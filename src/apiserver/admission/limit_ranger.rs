@@ -3,9 +3,9 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
+use crate::kinds::resource_amounts::{read_amounts, sum_resources};
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Resource, Status};
-use crate::world::{read_amounts, sum_resources};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -13,10 +13,8 @@ pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> 
         "volumeattributesclasses.storage.k8s.io" => "kubernetes.io/vac-protection",
         _ => return Ok(()),
     };
-    if request.operation == Operation::Create && !request.object.finalizers().contains(&finalizer) {
-        let mut finalizers = request.object.items(&["metadata", "finalizers"]).to_vec();
-        finalizers.push(finalizer.into());
-        request.object.set(&["metadata", "finalizers"], finalizers);
+    if request.operation == Operation::Create {
+        request.object.add_finalizer(finalizer);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::transaction::Transaction;
 use super::update::{UpdatePart, update};
 use super::{WriteOptions, WriteReply};
 use crate::kinds::{self, api_service::KIND};
-use crate::object::{Key, Object, Resource, time};
+use crate::object::{Key, Object, Resource, condition};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -172,31 +172,16 @@ pub fn find_server(txn: &dyn Transaction, extension: &Extension) -> ApiResult<Re
 /// Whether an APIService has this condition `Available`, or is gone.
 pub fn has_availability(txn: &dyn Transaction, name: &str, found: &Availability) -> ApiResult<bool> {
     let object = txn.get_shared(&Key::new(API_SERVICES, "", name))?;
-    Ok(object.is_none_or(|object| {
-        let mut conditions = object.items(&["status", "conditions"]).iter();
-        conditions.any(|one| one["type"] == "Available" && found.is_shown_by(one))
-    }))
+    Ok(object.is_none_or(|object| object.condition("Available").is_some_and(|condition| found.is_shown_by(condition))))
 }
 
 /// Writes the condition `Available` of an APIService, if it differs.
 pub fn set_availability(txn: &mut dyn Transaction, name: &str, found: &Availability) -> ApiResult<Option<WriteReply>> {
     let Some(mut object) = txn.get(&Key::new(API_SERVICES, "", name))? else { return Ok(None) };
-    let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    let known = conditions.iter().position(|one| one["type"] == "Available");
-    let before = known.map(|at| conditions.remove(at)).unwrap_or_default();
-    if found.is_shown_by(&before) {
+    if object.condition("Available").is_some_and(|known| found.is_shown_by(known)) {
         return Ok(None);
     }
-    let since = match before["status"] == found.status {
-        true => before["lastTransitionTime"].clone(),
-        false => time::rfc3339(txn.now()).into(),
-    };
-    let condition = json!({
-        "type": "Available", "status": found.status, "lastTransitionTime": since,
-        "reason": found.reason, "message": found.message,
-    });
-    conditions.insert(known.unwrap_or(conditions.len()), condition);
-    object.set(&["status", "conditions"], conditions);
+    object.set_condition(condition::new("Available", found.status, found.reason, &found.message, txn.now()));
     update(txn, &KIND, &object, UpdatePart::Status, &WriteOptions::default()).map(Some)
 }
 

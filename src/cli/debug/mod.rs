@@ -285,9 +285,7 @@ fn attach_when_started(
     let key = key_of(pods, pod);
     let pod = loop {
         let found = context.read_view(|txn| read::get(txn, &key))?;
-        let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-        let mut statuses = lists.iter().flat_map(|list| found.items(&["status", list]));
-        let state = statuses.find(|status| status["name"] == container).map(|status| &status["state"]);
+        let state = found.container_status(container).map(|status| &status["state"]);
         if state.is_some_and(|state| !state["running"].is_null() || !state["terminated"].is_null()) {
             break found;
         }

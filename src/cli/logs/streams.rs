@@ -151,10 +151,7 @@ impl Prefixes {
 
 /// Whether a container has been started at least once.
 fn has_begun(pod: &Object, container: &str) -> bool {
-    let lists = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod.items(&["status", list]));
-    let status = statuses.find(|status| status["name"] == container);
-    status.is_some_and(|status| {
+    pod.container_status(container).is_some_and(|status| {
         let state = &status["state"];
         state["running"].is_object() || state["terminated"].is_object() || status["lastState"]["terminated"].is_object()
     })

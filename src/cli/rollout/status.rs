@@ -132,11 +132,7 @@ fn deployment(object: &Object, revision: i64) -> CliResult<RolloutStage> {
     if object.generation() > status(object, "observedGeneration") {
         return waiting("Waiting for deployment spec update to be observed...");
     }
-    let conditions = object.items(&["status", "conditions"]);
-    let timed_out = |condition: &serde_json::Value| {
-        condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded"
-    };
-    if conditions.iter().any(timed_out) {
+    if object.condition("Progressing").is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded") {
         return Err(Failure::plain(format!("deployment {name:?} exceeded its progress deadline")));
     }
     let (desired, updated) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "updatedReplicas"));

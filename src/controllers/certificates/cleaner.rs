@@ -6,7 +6,7 @@
 use super::{ROOT, is_issued};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
-use crate::world::{Loop, Plan, Propagation, Row, World, WriteVerb};
+use crate::world::{Loop, Plan, Row, World};
 use jiff::SignedDuration;
 
 /// The loop, by the name of Kubernetes' controller.
@@ -30,8 +30,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         plan.wake_at(until);
         return plan;
     }
-    let (key, uid) = (row.key.clone(), row.uid.clone());
-    plan.write(WriteVerb::Delete { key, uid, grace: None, propagation: Propagation::Background }, "the request is old");
+    plan.delete(row, "the request is old");
     plan
 }
 

@@ -211,7 +211,7 @@ impl<'w> DaemonSetState<'w> {
             "SuccessfulDelete",
             format!("Deleted pod: {}", pod.key.name),
         );
-        pods::delete(&mut self.plan, pod, why);
+        self.plan.delete(pod, why);
     }
 
     fn is_available(&mut self, pod: &Row) -> bool {

@@ -13,7 +13,7 @@ mod tests;
 
 use super::claim::Owner;
 use super::{percent, pods, status};
-use crate::object::{Key, Object};
+use crate::object::{Key, Object, condition};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use sets::{REVISION, ReplicaSetState};
@@ -193,7 +193,7 @@ impl<'w> Rollout<'w> {
         set.raise_revision(revision);
         set.require_min_ready(min_ready);
         let name = set.row.key.name.clone();
-        if self.spec.deadline.is_some() && status::find(&self.conditions, progress::PROGRESSING).is_none() {
+        if self.spec.deadline.is_some() && condition::find(&self.conditions, progress::PROGRESSING).is_none() {
             self.set_progressing("True", "FoundNewReplicaSet", &format!("Found new replica set {name:?}"));
         }
     }
@@ -270,7 +270,7 @@ impl<'w> Rollout<'w> {
         let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         old.sort_by_key(|set| (set.revision(), set.row.created));
         for set in old.into_iter().take(excess).filter(|set| set.is_empty()) {
-            pods::delete(&mut self.plan, set.row, format!("more than {limit} old ReplicaSets"));
+            self.plan.delete(set.row, format!("more than {limit} old ReplicaSets"));
         }
     }
 

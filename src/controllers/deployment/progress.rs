@@ -3,7 +3,7 @@
 use super::{ReplicaSetState, Rollout};
 use crate::controllers::status;
 use crate::object::time::Shift;
-use crate::object::{Time, time};
+use crate::object::{Time, condition, time};
 use serde_json::{Value, json};
 
 pub(super) const PROGRESSING: &str = "Progressing";
@@ -32,7 +32,7 @@ impl Rollout<'_> {
         let before = self.counted();
         let now = self.count();
         if self.spec.deadline.is_none() {
-            self.conditions.retain(|condition| condition["type"] != PROGRESSING);
+            condition::remove(&mut self.conditions, PROGRESSING);
         } else {
             self.set_progress_condition(before, now);
         }
@@ -64,12 +64,13 @@ impl Rollout<'_> {
     }
 
     fn progressing_reason(&self) -> Option<String> {
-        Some(status::find(&self.conditions, PROGRESSING)?["reason"].as_str()?.to_owned())
+        Some(condition::find(&self.conditions, PROGRESSING)?["reason"].as_str()?.to_owned())
     }
 
     /// Whether the rollout made no progress within the deadline, counted from `lastUpdateTime`.
     fn has_timed_out(&mut self) -> bool {
-        let (Some(condition), Some(seconds)) = (status::find(&self.conditions, PROGRESSING), self.spec.deadline) else {
+        let (Some(condition), Some(seconds)) = (condition::find(&self.conditions, PROGRESSING), self.spec.deadline)
+        else {
             return false;
         };
         if condition["reason"] == TIMED_OUT {
@@ -87,8 +88,8 @@ impl Rollout<'_> {
 
     /// Restarts the progress clock.
     fn refresh_progressing(&mut self, message: &str) {
-        let before = status::find(&self.conditions, PROGRESSING).cloned();
-        self.conditions.retain(|condition| condition["type"] != PROGRESSING);
+        let before = condition::find(&self.conditions, PROGRESSING).cloned();
+        condition::remove(&mut self.conditions, PROGRESSING);
         self.set_condition(PROGRESSING, "True", "ReplicaSetUpdated", message);
         let (Some(before), Some(fresh)) = (before, self.conditions.last_mut()) else { return };
         if before["status"] == "True" {
@@ -102,14 +103,14 @@ impl Rollout<'_> {
 
     /// Sets a condition. A changed condition moves to the end of the list; one with the same status and reason stays.
     fn set_condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
-        let before = status::find(&self.conditions, kind);
+        let before = condition::find(&self.conditions, kind);
         if before.is_some_and(|known| known["status"] == status && known["reason"] == reason) {
             return;
         }
         let now = json!(time::rfc3339(self.world.now));
         let kept = before.filter(|known| known["status"] == status).map(|known| known["lastTransitionTime"].clone());
         let transition = kept.unwrap_or_else(|| now.clone());
-        self.conditions.retain(|condition| condition["type"] != kind);
+        condition::remove(&mut self.conditions, kind);
         self.conditions.push(json!({
             "type": kind, "status": status, "reason": reason, "message": message,
             "lastUpdateTime": now, "lastTransitionTime": transition,
@@ -137,7 +138,7 @@ impl Rollout<'_> {
         let running = |at: &usize| self.sets[*at].replicas > 0;
         let found = newest.or_else(|| self.old().filter(running).find_map(|at| failure(&self.sets[at])));
         match found {
-            None => self.conditions.retain(|condition| condition["type"] != REPLICA_FAILURE),
+            None => condition::remove(&mut self.conditions, REPLICA_FAILURE),
             Some(failure) => {
                 let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
                 self.set_condition(REPLICA_FAILURE, &text("status"), &text("reason"), &text("message"));

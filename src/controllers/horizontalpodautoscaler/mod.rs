@@ -10,7 +10,7 @@ mod replicas;
 mod target;
 
 use super::status;
-use crate::object::{Key, Object, time};
+use crate::object::{Key, Object, condition, time};
 use crate::world::autoscaler::{AUTOSCALERS as ROOT, ScaleTargetRef};
 use crate::world::loop_memory::AutoscalerMemory;
 use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, PodFacts, Row, World, WriteVerb};
@@ -92,7 +92,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 impl AutoscalerState<'_> {
     fn set_condition(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
-        status::set(&mut self.conditions, status::condition(kind, value, reason, message, self.world.now));
+        condition::set(&mut self.conditions, condition::new(kind, value, reason, message, self.world.now));
     }
 
     fn event(&mut self, kind: EventType, reason: &'static str, message: impl Into<String>) {
@@ -108,7 +108,7 @@ impl AutoscalerState<'_> {
     fn scale(&mut self, scaled: &ScaleTarget<'_>) {
         let current = scaled.replicas;
         status::set_count(&mut self.status, "currentReplicas", scaled.observed);
-        if status::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
+        if condition::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
             let message = "the HPA controller was able to get the target's current scale";
             self.set_condition("AbleToScale", "True", "SucceededGetScale", message);
         }

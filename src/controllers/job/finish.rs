@@ -3,7 +3,7 @@
 
 use super::{JobState, policy};
 use crate::controllers::pods::BURST;
-use crate::controllers::status;
+use crate::object::condition;
 use crate::object::time::Shift;
 use crate::world::{EventType, Row};
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) struct JobOutcome {
 
 /// Whether a Job is Complete or Failed.
 pub fn is_finished(conditions: &[Value]) -> bool {
-    status::is_true(conditions, "Complete") || status::is_true(conditions, "Failed")
+    condition::is_true(conditions, "Complete") || condition::is_true(conditions, "Failed")
 }
 
 impl JobOutcome {
@@ -33,7 +33,7 @@ impl JobOutcome {
     /// The outcome that an interim condition already records.
     pub(super) fn from_conditions(conditions: &[Value]) -> Option<JobOutcome> {
         let recorded = |kind, success| {
-            let condition = status::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
+            let condition = condition::find(conditions, kind).filter(|condition| condition["status"] == "True")?;
             let text = |name: &str| condition[name].as_str().unwrap_or_default().to_owned();
             Some(JobOutcome { success, reason: text("reason"), message: text("message") })
         };
@@ -118,7 +118,7 @@ impl JobState<'_> {
     pub(super) fn finish(&mut self, verdict: &JobOutcome) {
         let JobOutcome { success, reason, message } = verdict;
         let (target, end) = if *success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
-        if !status::is_true(&self.conditions, target) {
+        if !condition::is_true(&self.conditions, target) {
             self.set_condition(target, "True", reason, message);
         }
         let active: Vec<&Arc<Row>> = self.active().collect();

@@ -16,10 +16,10 @@ mod policy;
 mod tests;
 
 use super::claim::Owner;
-use super::pods::{BURST, concerned, is_full, without_finalizer};
+use super::pods::{BURST, concerned, is_full};
 use super::status;
 use crate::object::selector::Selector;
-use crate::object::{Key, Object, Time, time};
+use crate::object::{Key, Object, Time, condition, time};
 use crate::world::{EventType, Loop, Memory, Phase, Plan, Row, World, WriteVerb};
 use indexes::Indexes;
 use serde_json::{Value, json};
@@ -89,11 +89,11 @@ fn forget_backoff(world: &World, key: &Key, plan: &mut Plan) {
 }
 
 fn is_tracked(pod: &Row) -> bool {
-    pod.finalizers.iter().any(|one| &**one == TRACKING)
+    pod.has_finalizer(TRACKING)
 }
 
 fn release(pod: &Row, why: &str, plan: &mut Plan) {
-    plan.write(WriteVerb::Update(without_finalizer(pod.object(), TRACKING)), why);
+    plan.write(WriteVerb::Update(pod.object().without_finalizer(TRACKING)), why);
 }
 
 /// Settings of a Job.
@@ -216,13 +216,13 @@ impl<'w> JobState<'w> {
     fn record_start(&mut self) {
         let now = self.world.now;
         if self.spec.suspended {
-            if !status::is_true(&self.conditions, "Suspended") {
+            if !condition::is_true(&self.conditions, "Suspended") {
                 self.set_condition("Suspended", "True", "JobSuspended", "Job suspended");
                 self.event(EventType::Normal, "Suspended", "Job suspended");
             }
             self.start = None;
         } else {
-            if status::is_true(&self.conditions, "Suspended") {
+            if condition::is_true(&self.conditions, "Suspended") {
                 self.set_condition("Suspended", "False", "JobResumed", "Job resumed");
                 self.event(EventType::Normal, "Resumed", "Job resumed");
                 self.start = Some(now);
@@ -319,9 +319,9 @@ impl<'w> JobState<'w> {
     }
 
     fn set_condition(&mut self, kind: &str, value: &str, reason: &str, message: &str) {
-        let mut condition = status::condition(kind, value, reason, message, self.world.now);
+        let mut condition = condition::new(kind, value, reason, message, self.world.now);
         condition["lastProbeTime"] = condition["lastTransitionTime"].clone();
-        status::set(&mut self.conditions, condition);
+        condition::set(&mut self.conditions, condition);
     }
 
     fn write_status(mut self) -> Plan {
@@ -343,7 +343,7 @@ impl<'w> JobState<'w> {
             Some(start) => new.insert("startTime".into(), time::rfc3339(start).into()),
             None => new.remove("startTime"),
         };
-        if status::is_true(&self.conditions, "Complete") {
+        if condition::is_true(&self.conditions, "Complete") {
             new.entry("completionTime").or_insert_with(|| time::rfc3339(self.world.now).into());
         }
         status::set_conditions(&mut new, std::mem::take(&mut self.conditions));

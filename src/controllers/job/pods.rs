@@ -91,7 +91,7 @@ impl<'w> JobState<'w> {
 
     pub(super) fn delete(&mut self, pod: &Row, why: &str) {
         self.event(EventType::Normal, "SuccessfulDelete", &format!("Deleted pod: {}", pod.key.name));
-        pods::delete(&mut self.plan, pod, why);
+        self.plan.delete(pod, why);
     }
 
     fn create_pods(&mut self, missing: usize) {
@@ -147,9 +147,7 @@ impl<'w> JobState<'w> {
         let template = self.object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
         let mut pod = from_template(&self.owner, template);
         let job = &*self.owner.row.key.name;
-        let mut finalizers = pod.items(&["metadata", "finalizers"]).to_vec();
-        finalizers.push(TRACKING.into());
-        pod.set(&["metadata", "finalizers"], finalizers);
+        pod.add_finalizer(TRACKING);
         let mut base = format!("{job}-");
         if let Some(index) = index {
             base = format!("{job}-{index}-");

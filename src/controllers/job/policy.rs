@@ -49,9 +49,8 @@ fn match_rule(job: &Object, pod: &Row) -> Option<(String, String)> {
 fn failed_container(pod: &Object, rule: &Value) -> Option<(String, i64)> {
     let values: Vec<i64> = rule["values"].as_array()?.iter().filter_map(Value::as_i64).collect();
     let wanted = rule["operator"] == "In";
-    let lists =
-        ["initContainerStatuses", "containerStatuses"].into_iter().flat_map(|list| pod.items(&["status", list]));
-    lists.filter(|one| rule["containerName"].is_null() || rule["containerName"] == one["name"]).find_map(|one| {
+    let statuses = pod.container_statuses();
+    statuses.filter(|one| rule["containerName"].is_null() || rule["containerName"] == one["name"]).find_map(|one| {
         let code = one["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0)?;
         (values.contains(&code) == wanted).then(|| (one["name"].as_str().unwrap_or_default().to_owned(), code))
     })

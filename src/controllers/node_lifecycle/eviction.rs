@@ -27,7 +27,7 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
             pods::mark_disrupted(world, &body, condition, plan);
             let message = format!("Marking for deletion Pod {}", pod.key.path());
             plan.event(pod, EventType::Normal, "TaintManagerEviction", message);
-            pods::delete(plan, pod, format!("it does not tolerate a NoExecute taint of node {}", node.key.name));
+            plan.delete(pod, format!("it does not tolerate a NoExecute taint of node {}", node.key.name));
         }
     }
     date_taints(world, object, plan);

@@ -11,7 +11,7 @@ mod zone;
 use super::pods::BURST;
 use super::status;
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Resource, Time, time};
+use crate::object::{Key, Object, Resource, Time, condition, time};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -125,15 +125,13 @@ fn add_seconds(time: Time, seconds: i64) -> Time {
 fn set_unknown(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let now = time::rfc3339(world.now);
     let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    let was_ready = status::is_true(&conditions, "Ready");
+    let was_ready = condition::is_true(&conditions, "Ready");
     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
         match conditions.iter_mut().find(|known| known["type"] == kind) {
             Some(known) if known["status"] == "Unknown" => {}
             Some(known) => {
-                known["status"] = "Unknown".into();
-                known["reason"] = "NodeStatusUnknown".into();
-                known["message"] = "Kubelet stopped posting node status.".into();
-                known["lastTransitionTime"] = now.as_str().into();
+                let message = "Kubelet stopped posting node status.";
+                condition::change(known, "Unknown", "NodeStatusUnknown", message, world.now);
             }
             None => conditions.push(json!({
                 "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated",
@@ -159,10 +157,7 @@ fn restore_conditions(world: &World, row: &Row, object: &Object, plan: &mut Plan
     for known in conditions.iter_mut().filter(silent) {
         let well = report::WELL.iter().find(|(kind, ..)| known["type"] == *kind);
         let Some((_, status, reason, message)) = well else { continue };
-        known["status"] = (*status).into();
-        known["reason"] = (*reason).into();
-        known["message"] = (*message).into();
-        known["lastTransitionTime"] = time::rfc3339(world.now).into();
+        condition::change(known, status, reason, message, world.now);
     }
     if conditions == object.items(&["status", "conditions"]) {
         return;
@@ -199,7 +194,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
     let conditions = object.items(&["status", "conditions"]);
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     let mut managed = vec![(UNSCHEDULABLE, "NoSchedule")];
-    if let Some(ready) = status::find(conditions, "Ready") {
+    if let Some(ready) = condition::find(conditions, "Ready") {
         let key = match ready["status"].as_str() {
             Some("True") => None,
             Some("False") => Some(NOT_READY),
@@ -211,7 +206,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
     }
     for (kind, key) in PRESSURES {
         managed.push((key, "NoSchedule"));
-        if status::is_true(conditions, kind) {
+        if condition::is_true(conditions, kind) {
             wanted.push((key, "NoSchedule"));
         }
     }

@@ -208,7 +208,7 @@ impl<'w> StatefulSetState<'w> {
         let (set, name) = (&self.owner.row.key.name, &pod.key.name);
         let message = format!("Delete Pod {name} in StatefulSet {set} successful");
         self.plan.event(self.owner.row, EventType::Normal, "SuccessfulDelete", message);
-        pods::delete(&mut self.plan, pod, why);
+        self.plan.delete(pod, why);
     }
 
     /// Deletes excess pods, highest first. Returns false when the rollout has to wait.

@@ -223,9 +223,7 @@ fn trouble(pod: &Object) -> Option<String> {
         let message = pod.text(&["status", "message"]).and_then(|text| text.trim().lines().next());
         return Some(format!("is {reason}{}", message.map(|text| format!(": {text}")).unwrap_or_default()));
     }
-    let statuses =
-        pod.items(&["status", "initContainerStatuses"]).iter().chain(pod.items(&["status", "containerStatuses"]));
-    for status in statuses {
+    for status in pod.container_statuses() {
         for state in ["waiting", "terminated"] {
             let Some(reason) = status["state"][state]["reason"].as_str() else { continue };
             if reason == "Completed" || STARTING_REASONS.contains(&reason) {

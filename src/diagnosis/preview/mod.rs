@@ -260,8 +260,7 @@ fn failure_of_start(start: &Start) -> Option<(String, String)> {
 /// Facts about a pod's running containers, derived from its status.
 fn running(pod: &Object) -> PodFacts {
     let text = |path: &[&str]| Str::from(pod.text(path).unwrap_or_default());
-    let statuses = ["initContainerStatuses", "containerStatuses"].map(|list| pod.items(&["status", list]));
-    let known = statuses.into_iter().flatten().filter_map(container);
+    let known = pod.container_statuses().filter_map(container);
     PodFacts {
         namespace: pod.namespace().into(),
         name: pod.name().into(),

@@ -168,7 +168,7 @@ fn state(chain: &[CauseLink]) -> ConvergenceState {
 
 /// Whether it is being deleted in the foreground, so that its dependents must go first.
 fn awaits_dependents(row: &Row) -> bool {
-    row.is_deleting() && row.finalizers.iter().any(|one| **one == *"foregroundDeletion")
+    row.is_deleting() && row.has_finalizer("foregroundDeletion")
 }
 
 /// Returns the objects that an object depends on for convergence.

@@ -26,13 +26,13 @@ pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLi
     if row.pod().is_none_or(|pod| pod.node.is_none() || pod.phase.is_terminal()) || row.is_deleting() {
         return Vec::new();
     }
-    let init = pod.items(&["spec", "initContainers"]).iter().map(|spec| (spec, "initContainerStatuses"));
-    let main = pod.items(&["spec", "containers"]).iter().map(|spec| (spec, "containerStatuses"));
-    let link = |(spec, list): (&Value, &str)| {
-        let link = link(world, row, &pod, spec, list, plane);
+    let init = pod.items(&["spec", "initContainers"]).iter().map(|spec| (spec, true));
+    let main = pod.items(&["spec", "containers"]).iter().map(|spec| (spec, false));
+    let link = |(spec, is_init): (&Value, bool)| {
+        let link = link(world, row, &pod, spec, is_init, plane);
         let name = spec["name"].as_str().unwrap_or_default();
         match plane.lost.get(&row.uid) {
-            Some(UnreportedExit::All) if status(&pod, list, name)["state"]["running"].is_object() => {
+            Some(UnreportedExit::All) if status(&pod, name)["state"]["running"].is_object() => {
                 ended_since(link, row, name, "its process is gone")
             }
             Some(UnreportedExit::Some(ended)) if ended.contains_key(name) => {
@@ -48,15 +48,15 @@ pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLi
     if !stuck.is_empty() { stuck } else { all.into_iter().rev().take(1).collect() }
 }
 
-/// A container's entry in one of the lists of statuses.
-fn status<'a>(pod: &'a Object, list: &str, name: &str) -> &'a Value {
-    pod.items(&["status", list]).iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
+/// The status of a container; null without one.
+fn status<'a>(pod: &'a Object, name: &str) -> &'a Value {
+    pod.container_status(name).unwrap_or(&Value::Null)
 }
 
-fn link(world: &World, row: &Row, pod: &Object, spec: &Value, list: &str, plane: &ControlPlaneState) -> CauseLink {
+fn link(world: &World, row: &Row, pod: &Object, spec: &Value, is_init: bool, plane: &ControlPlaneState) -> CauseLink {
     let name = spec["name"].as_str().unwrap_or_default();
-    let runs_once = list == "initContainerStatuses" && spec["restartPolicy"] != "Always";
-    let status = status(pod, list, name);
+    let runs_once = is_init && spec["restartPolicy"] != "Always";
+    let status = status(pod, name);
     let wanted = if runs_once { "done" } else { "running and ready" };
     let others = pod.containers().filter_map(|spec| spec["name"].as_str()).filter(|other| *other != name);
     let link = CauseLink {

@@ -106,10 +106,8 @@ struct FailedContainer {
 
 /// The first container that failed.
 fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneState) -> Option<FailedContainer> {
-    let mut statuses =
-        ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| object.items(&["status", list]));
     let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
-    let (status, code) = statuses.find_map(|status| Some((status, code(status)?)))?;
+    let (status, code) = object.container_statuses().find_map(|status| Some((status, code(status)?)))?;
     let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
     let spec = object.containers().find(|spec| spec["name"] == name);
     let known = spec.and_then(|spec| known_end(world, row, spec, ended, plane));

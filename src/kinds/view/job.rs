@@ -41,10 +41,7 @@ fn cells(job: &Object, now: Time) -> Vec<TableCell> {
 }
 
 fn status(job: &Object) -> &'static str {
-    let is = |kind: &str| {
-        let conditions = job.0.list("status.conditions").iter();
-        conditions.filter(|known| known.text("status") == "True").any(|known| known.text("type") == kind)
-    };
+    let is = |kind: &str| job.has_condition(kind);
     if is("Complete") {
         "Complete"
     } else if is("Failed") {

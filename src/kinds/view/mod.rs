@@ -13,7 +13,6 @@ pub mod containers;
 pub mod custom;
 pub mod describe;
 pub mod events;
-pub mod pod_resources;
 pub mod related;
 pub mod volumes;
 

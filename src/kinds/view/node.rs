@@ -2,10 +2,10 @@
 
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, text_or};
-use super::pod_resources::{ResourceAmounts, total_for_pod};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
+use crate::kinds::resource_amounts::{ResourceAmounts, add_amounts, read_amounts, sum_with_overhead};
 use crate::object::quantity::Quantity;
-use crate::object::{Object, Time};
+use crate::object::{Object, Time, condition};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn cells(node: &Object, now: Time) -> Vec<TableCell> {
 }
 
 fn status(body: &Value) -> String {
-    let ready = body.list("status.conditions").iter().find(|known| known.text("type") == "Ready");
+    let ready = condition::find(body.list("status.conditions"), "Ready");
     let status = match ready {
         Some(known) if known.text("status") == "True" => "Ready",
         Some(_) => "NotReady",
@@ -178,7 +178,7 @@ fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
         pod.0.text("spec.nodeName") == node.name() && !matches!(pod.0.text("status.phase"), "Succeeded" | "Failed")
     });
     let body = &node.0;
-    let offer = ResourceAmounts::from_value(body.value_at(if body.has("status.allocatable") {
+    let offer = read_amounts(body.value_at(if body.has("status.allocatable") {
         "status.allocatable"
     } else {
         "status.capacity"
@@ -188,7 +188,7 @@ fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     out.line(1, "---------\t----\t\t------------\t----------\t---------------\t-------------\t---");
     let (mut requests, mut limits) = (ResourceAmounts::default(), ResourceAmounts::default());
     for pod in &pods {
-        let (requested, limited) = (total_for_pod(&pod.0, "requests"), total_for_pod(&pod.0, "limits"));
+        let (requested, limited) = (sum_with_overhead(pod, "requests"), sum_with_overhead(pod, "limits"));
         let cells = [
             share(&requested, &offer, "cpu"),
             share(&limited, &offer, "cpu"),
@@ -197,8 +197,8 @@ fn pods(node: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
             age_since(pod.created(), related.now()),
         ];
         out.line(1, format_args!("{}\t{}\t\t{}", pod.namespace(), pod.name(), cells.join("\t")));
-        requests.add(&requested);
-        limits.add(&limited);
+        add_amounts(&mut requests, requested);
+        add_amounts(&mut limits, limited);
     }
     allocated(&requests, &limits, &offer, out);
 }
@@ -208,19 +208,23 @@ fn allocated(requests: &ResourceAmounts, limits: &ResourceAmounts, offer: &Resou
     out.line(1, "(Total limits may be over 100 percent, i.e., overcommitted.)");
     out.header(1, &["Resource", "Requests", "Limits"]);
     const USUAL: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-    let pages = offer.0.keys().map(String::as_str).filter(|name| name.starts_with("hugepages-"));
+    let pages = offer.keys().map(String::as_str).filter(|name| name.starts_with("hugepages-"));
     for name in USUAL.into_iter().chain(pages) {
         out.row(1, &[&name, &share(requests, offer, name), &share(limits, offer, name)]);
     }
     let is_extended = |name: &&str| !USUAL.contains(name) && *name != "pods" && !name.starts_with("hugepages-");
-    for name in offer.0.keys().map(String::as_str).filter(is_extended) {
-        out.row(1, &[&name, &requests.get(name), &limits.get(name)]);
+    for name in offer.keys().map(String::as_str).filter(is_extended) {
+        out.row(1, &[&name, &amount(requests, name), &amount(limits, name)]);
     }
+}
+
+fn amount(amounts: &ResourceAmounts, name: &str) -> Quantity {
+    amounts.get(name).copied().unwrap_or_default()
 }
 
 /// Formats an amount with its percentage of the node's allocatable one: `250m (6%)`.
 fn share(amounts: &ResourceAmounts, offer: &ResourceAmounts, name: &str) -> String {
-    let (amount, total) = (amounts.get(name), offer.get(name));
+    let (amount, total) = (amount(amounts, name), amount(offer, name));
     let part = |quantity: Quantity| if name == "cpu" { quantity.milli() } else { quantity.value() } as f64;
     let percent = if total.is_zero() { 0.0 } else { part(amount) / part(total) * 100.0 };
     format!("{amount} ({}%)", percent as i64)

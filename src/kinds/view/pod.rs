@@ -6,7 +6,7 @@ use super::containers::{DescribePlace, resources, tolerations, topology_spread};
 use super::related::controlled_by;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
 use crate::kinds::process_ids;
-use crate::object::{Object, Time};
+use crate::object::{Object, Time, condition};
 use serde_json::Value;
 
 /// The view of pods.
@@ -80,10 +80,7 @@ fn readiness_gates(body: &Value) -> String {
 
 /// The status of a condition; empty when absent.
 fn condition<'a>(body: &'a Value, kind: &str) -> &'a str {
-    body.list("status.conditions")
-        .iter()
-        .find(|known| known.text("type") == kind)
-        .map_or("", |known| known.text("status"))
+    condition::find(body.list("status.conditions"), kind).map_or("", |known| known.text("status"))
 }
 
 /// Content of the READY, STATUS and RESTARTS columns, by the rules of Kubernetes' server-side printer.

@@ -6,7 +6,7 @@ use super::containers::names_and_images;
 use super::limit_range::{CREATED, created_at};
 use super::related::selector;
 use super::{Column, KindView, TableCell, generic};
-use crate::object::{Object, Time, time};
+use crate::object::{Object, Time, condition, time};
 use serde_json::Value;
 
 const NAME: Column = Column::text("Name");
@@ -154,7 +154,7 @@ fn signing_request(request: &Object, now: Time) -> Vec<TableCell> {
 }
 
 fn signing_state(body: &Value) -> String {
-    let is = |kind: &str| body.list("status.conditions").iter().any(|known| known.text("type") == kind);
+    let is = |kind: &str| condition::find(body.list("status.conditions"), kind).is_some();
     let mut state = String::from(match () {
         () if is("Denied") => "Denied",
         () if is("Approved") => "Approved",
@@ -195,7 +195,7 @@ fn policy_binding(binding: &Object, now: Time) -> Vec<TableCell> {
 
 fn flow_schema(schema: &Object, now: Time) -> Vec<TableCell> {
     let body = &schema.0;
-    let dangling = body.list("status.conditions").iter().find(|known| known.text("type") == "Dangling");
+    let dangling = condition::find(body.list("status.conditions"), "Dangling");
     vec![
         schema.name().into(),
         body.text("spec.priorityLevelConfiguration.name").into(),
@@ -227,7 +227,7 @@ fn api_service(service: &Object, now: Time) -> Vec<TableCell> {
     let backend = service.0.value_at("spec.service");
     let local = backend.is_null();
     let name = if local { "Local".into() } else { format!("{}/{}", backend.text("namespace"), backend.text("name")) };
-    let available = service.0.list("status.conditions").iter().find(|known| known.text("type") == "Available");
+    let available = service.condition("Available");
     let available = match available {
         Some(known) if known.text("status") == "True" => "True".into(),
         Some(known) => format!("{} ({})", known.text("status"), known.text("reason")),

@@ -6,7 +6,7 @@
 use super::super::pod::LocalPod;
 use super::rank::{self, EvictionCandidate};
 use crate::kinds::pod::qos_class;
-use crate::object::{Key, Resource, Time, time};
+use crate::object::{Key, Resource, Time, condition, time};
 use crate::world::pressure::{EvictionThreshold, PressureSignal};
 use crate::world::{AppliedReport, Effect, EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
@@ -94,11 +94,8 @@ fn update_conditions(world: &World, node: &Row, plan: &mut Plan) {
         let Some(known) = conditions.iter_mut().find(|one| one["type"] == kind && one["status"] == other) else {
             continue;
         };
-        known["status"] = status.into();
-        known["reason"] = reason.into();
-        known["message"] = message.into();
+        condition::change(known, status, reason, message, world.now);
         known["lastHeartbeatTime"] = now.as_str().into();
-        known["lastTransitionTime"] = now.as_str().into();
         let reason = event_of(reason);
         let message = format!("Node {} status is now: {reason}", node.key.name);
         plan.event(node, EventType::Normal, reason, message);

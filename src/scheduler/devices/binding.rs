@@ -6,7 +6,7 @@
 //! Never: allocates a device. Start reading at [`BindingState::read`].
 
 use crate::object::time::{self, Shift};
-use crate::object::{Object, Time};
+use crate::object::{Object, Time, condition};
 use crate::world::{Row, WriteVerb, devices, terms};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -63,8 +63,7 @@ fn find_report<'a>(claim: &'a Object, result: &Value) -> Option<&'a Value> {
 }
 
 fn is_true(reported: &Value, condition: &str) -> bool {
-    let mut conditions = reported["conditions"].as_array().into_iter().flatten();
-    conditions.any(|known| known["type"] == condition && known["status"] == "True")
+    reported["conditions"].as_array().is_some_and(|conditions| condition::is_true(conditions, condition))
 }
 
 /// Whether a node can use the devices of a claim, as far as they are allocated.

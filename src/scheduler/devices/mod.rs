@@ -238,14 +238,11 @@ struct NodeAllocation {
 
 /// Returns the claim with the finalizer of allocated claims; `None` when it has that already.
 fn with_finalizer(claim: &Object) -> Option<Object> {
-    let mut finalizers = claim.items(&["metadata", "finalizers"]).to_vec();
-    if finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
-        return None;
-    }
-    finalizers.push(FINALIZER.into());
-    let mut claim = claim.clone();
-    claim.set(&["metadata", "finalizers"], finalizers);
-    Some(claim)
+    (!claim.has_finalizer(FINALIZER)).then(|| {
+        let mut claim = claim.clone();
+        claim.add_finalizer(FINALIZER);
+        claim
+    })
 }
 
 #[cfg(test)]
