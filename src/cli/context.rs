@@ -11,7 +11,7 @@ use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, 
 use crate::client::{ApiClient, ClientError, ServerConfig};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
-use crate::object::{Object, Status, Time};
+use crate::object::{Object, Status, Time, format_count};
 use crate::store::{self, OpenError, OpenMode};
 use colored::Colorize;
 use serde_json::Value;
@@ -457,7 +457,7 @@ impl CommandContext {
     pub fn check_warnings(&self) -> CliResult {
         match self.warned.len() {
             count if count > 0 && self.globals.warnings_as_errors => {
-                Err(Failure::plain(format!("{count} warning{} received", if count == 1 { "" } else { "s" })))
+                Err(Failure::plain(format!("{} received", format_count(count, "warning"))))
             }
             _ => Ok(()),
         }

@@ -4,10 +4,9 @@
 //! without a cluster.
 
 use crate::kinds;
+use crate::runtime::folder;
 use anyhow::Context as _;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self};
 use std::path::{Path, PathBuf};
 
 /// The longest name of a context, in bytes.
@@ -63,8 +62,6 @@ fn read(path: &Path) -> Option<String> {
 
 /// Replaces a file atomically: a reader sees the old line or the new one.
 fn write(path: &Path, line: &str) -> anyhow::Result<()> {
-    let new = path.with_added_extension("new");
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-    let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
-    written.and_then(|()| fs::rename(&new, path)).with_context(|| format!("cannot write {}", path.display()))
+    let written = folder::replace(path, format!("{line}\n").as_bytes());
+    written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -13,8 +13,8 @@ use crate::apiserver::{ApiResult, Transaction};
 use crate::joined_node;
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::{Key, MIRROR, Object, Reason, Status, time};
-use crate::reconcile::{activity_log, leader};
+use crate::object::{Key, MIRROR, Object, Reason, Status, format_count, time};
+use crate::reconcile::leader;
 use crate::world::storage;
 use jiff::SignedDuration;
 use std::collections::{BTreeSet, HashSet};
@@ -105,7 +105,7 @@ fn end_node(context: &mut CommandContext) -> CliResult {
     let pods = plane.join()?;
     context.print_notice(&format!(
         "ended the processes of {}; at {server} the node {node} stays until it is removed (kubectl delete node {node})",
-        activity_log::pods(pods)
+        format_count(pods, "pod")
     ));
     Ok(())
 }

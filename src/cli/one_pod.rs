@@ -212,7 +212,7 @@ pub fn rank(pod: &Object, prefer: RestartRank) -> (bool, u8, bool, bool, Option<
         Some(_) => 3,
     };
     let ready = pod.true_condition("Ready");
-    let since = ready.and_then(|ready| ready["lastTransitionTime"].as_str()?.parse().ok());
+    let since = ready.and_then(|ready| time::from_json(&ready["lastTransitionTime"]));
     let counts =
         pod.items(&["status", "containerStatuses"]).iter().filter_map(|status| status["restartCount"].as_i64());
     // Terminating pods also have logs.

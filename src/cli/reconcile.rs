@@ -8,8 +8,7 @@ use crate::apiserver::Api;
 use crate::diagnosis::convergence;
 use crate::joined_node;
 use crate::object::time::TimeError;
-use crate::object::{IgnorePoison, Time, time};
-use crate::reconcile::activity_log::pods;
+use crate::object::{IgnorePoison, Time, format_count, time};
 use crate::reconcile::candidate::{self, Candidate};
 use crate::reconcile::control_loop::WakeUp;
 use crate::reconcile::leader::{Election, Leadership};
@@ -510,9 +509,9 @@ fn end(
     let running = control.running_pods();
     if args.stop_on_exit {
         let stopped = control.stop_pods(log_sink)?;
-        print_line(log_sink, format!("ended the processes of {}", pods(stopped)));
+        print_line(log_sink, format!("ended the processes of {}", format_count(stopped, "pod")));
     } else if ending == RunEnd::Stopped && running > 0 {
-        let whose = pods(running);
+        let whose = format_count(running, "pod");
         print_line(
             log_sink,
             format!("stopped; the processes of {whose} keep running (kloop reconcile takes them over again)"),

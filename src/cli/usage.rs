@@ -3,6 +3,7 @@
 use super::program_name::in_own_words;
 use super::verbs::GROUPS;
 use super::{grammar, help, up};
+use crate::object::format_count;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::io::Write;
@@ -38,8 +39,7 @@ fn describe_folder(folder: &Path) -> String {
     if let Some(files) = up::find_manifests(folder) {
         let what = match files.filenames.len() {
             0 => "a kustomization".to_owned(),
-            1 => "1 manifest".to_owned(),
-            count => format!("{count} manifests"),
+            count => format_count(count, "manifest"),
         };
         let flag = if files.filenames.is_empty() { "-k ." } else { "-f ." };
         lines.push(format!("{what}: kloop up runs it all and follows the logs"));

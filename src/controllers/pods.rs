@@ -2,7 +2,7 @@
 
 use super::claim::Owner;
 use super::status;
-use crate::object::{Key, Object, Resource, condition};
+use crate::object::{Key, Object, Resource, condition, hash_fnv1a};
 use crate::world::{EventType, NAME_LETTERS, Plan, Row, World};
 use serde_json::{Map, Value, json};
 
@@ -53,8 +53,7 @@ pub fn template_hash(template: &Value, collisions: Option<i64>) -> String {
     if let Some(count) = collisions {
         text.push_str(&count.to_string());
     }
-    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    safe_encode(&hash.to_string())
+    safe_encode(&hash_fnv1a(&text).to_string())
 }
 
 /// Sets a pod's condition DisruptionTarget, with this reason and message (KEP-3329).

@@ -1,7 +1,7 @@
 //! Deletes finished Jobs after `ttlSecondsAfterFinished` (KEP-592).
 
 use crate::object::time::Shift;
-use crate::object::{Key, Time};
+use crate::object::{Key, time};
 use crate::world::{Loop, Plan, Propagation, Row, World};
 use jiff::SignedDuration;
 
@@ -20,7 +20,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let object = row.body();
     let Some(seconds) = object.int(&["spec", "ttlSecondsAfterFinished"]) else { return plan };
     let end = ["Complete", "Failed"].into_iter().filter_map(|kind| object.true_condition(kind));
-    let Some(end) = end.filter_map(|end| end["lastTransitionTime"].as_str()?.parse::<Time>().ok()).max() else {
+    let Some(end) = end.filter_map(|end| time::from_json(&end["lastTransitionTime"])).max() else {
         return plan;
     };
     let until = end.later(SignedDuration::from_secs(seconds));

@@ -4,7 +4,7 @@
 //! Never: sends a token to a server before its authority was compared. Start reading at [`discover`].
 
 use crate::client::{ApiClient, ClientError, ClientRequest, Credentials, HeaderCredentials, ServerConfig};
-use crate::object::yaml;
+use crate::object::{format_hex, yaml};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::digest::{SHA256, digest};
@@ -97,8 +97,7 @@ pub fn hash_authority(pem: &str) -> Result<String, String> {
     let certificate =
         Certificate::from_pem(pem).map_err(|error| format!("the authority is not a certificate: {error}"))?;
     let key = certificate.tbs_certificate.subject_public_key_info.to_der().map_err(|error| error.to_string())?;
-    let hash: String = digest(&SHA256, &key).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("sha256:{hash}"))
+    Ok(format!("sha256:{}", format_hex(digest(&SHA256, &key))))
 }
 
 /// Returns the ConfigMap `cluster-info` of a cluster.

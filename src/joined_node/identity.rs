@@ -5,15 +5,14 @@
 
 use crate::client::{ApiClient, ClientError, ClientRequest, Credentials, ServerConfig};
 use crate::object::{Time, io_error_text};
+use crate::runtime::folder;
 use crate::runtime::https::trust::TlsClientKey;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::{Map, Value, json};
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs::{self};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use x509_cert::Certificate;
@@ -174,14 +173,8 @@ pub fn store(path: &Path, config: &ServerConfig, node: &str) -> Result<(), Strin
 
 /// Writes a file that only its owner can read; replaces an older one at once.
 pub fn write_private(path: &Path, text: &str) -> Result<(), String> {
-    let new = path.with_added_extension("new");
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|error| format!("cannot write {}: {}", path.display(), io_error_text(error)))
+    folder::replace_durably(path, text.as_bytes())
+        .map_err(|error| format!("cannot write {}: {}", path.display(), io_error_text(error)))
 }
 
 /// Reads the kubeconfig of a node. Returns the node's name and the configuration; `None` when there is none.

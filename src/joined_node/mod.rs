@@ -31,7 +31,7 @@ use crate::apiserver::Api;
 use crate::apiserver::kubelet_clients::KubeletClients;
 use crate::apiserver::rules::names::key_of;
 use crate::client::{ApiClient, ClientRequest, ServerAddress, ServerConfig};
-use crate::object::{Key, Object, Resource, Time};
+use crate::object::{Key, Object, Resource, Time, format_hex};
 use crate::reconcile::node;
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::https::trust::TlsClientKey;
@@ -210,7 +210,7 @@ fn check_version(client: &ApiClient, has_token: bool) -> Result<(), String> {
 fn machine_id(machine: &JoiningMachine) -> String {
     let state = std::path::absolute(&machine.state).unwrap_or_default();
     let text = format!("{}\n{}", machine.capacity.machine_id, state.display());
-    digest(&SHA256, text.as_bytes()).as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    format_hex(&digest(&SHA256, text.as_bytes()).as_ref()[..16])
 }
 
 /// Opens the node's own state, and puts the Node there with the uid that it has at the server.

@@ -94,7 +94,7 @@ fn is_alive(client: &ApiClient, node: &str) -> Result<bool, String> {
         Err(error) if error.code() == 404 => return Ok(false),
         Err(error) => return Err(format!("cannot read the Lease of the node {node}, whose name is taken: {error}")),
     };
-    let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse::<Time>().ok());
+    let renewed = time::from_json(&lease["spec"]["renewTime"]);
     Ok(renewed.is_some_and(|renewed| renewed.later(SignedDuration::from_secs(LEASE_SECONDS)) > Time::now()))
 }
 

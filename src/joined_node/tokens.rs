@@ -6,7 +6,7 @@
 use super::references::{NeededToken, find_tokens};
 use crate::client::{ApiClient, ClientRequest};
 use crate::kinds::token_claims::ISSUER;
-use crate::object::{IgnorePoison, Object, Time};
+use crate::object::{IgnorePoison, Object, Time, time};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -101,7 +101,7 @@ impl IssuedTokens {
         let answer: Value = answer.map_err(|error| wrong(error.to_string()))?;
         let text =
             answer["status"]["token"].as_str().ok_or_else(|| wrong("its answer has none".to_owned()))?.to_owned();
-        let end = answer["status"]["expirationTimestamp"].as_str().and_then(|end| end.parse::<Time>().ok());
+        let end = time::from_json(&answer["status"]["expirationTimestamp"]);
         let now = Time::now().as_second();
         let renewal = now + end.map_or(needed.seconds, |end| end.as_second() - now) / 2;
         let mut known = self.lock();

@@ -2,7 +2,7 @@
 
 use super::actions::StartFailure;
 use super::pod::LocalPod;
-use crate::object::Str;
+use crate::object::{Str, hash_fnv1a};
 use crate::world::ingress_routes;
 use crate::world::policy::Cidr;
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     if let Some(ip) = has {
         return Some(ip.into());
     }
-    let start = hash(&pod.row.uid) % range.count();
+    let start = hash_fnv1a(&pod.row.uid) % range.count();
     let address_at = |step| Str::from(range.address_at(start + step).to_string());
     let looks = match pod.simulated {
         true if pod.world.addresses() > (range.count() / 2) as usize => 1,
@@ -111,11 +111,6 @@ impl PodRange {
         let (third, fourth) = (self.thirds.start() + place / self.width(), self.fourths.start() + place % self.width());
         Ipv4Addr::new(127, self.network, third as u8, fourth as u8)
     }
-}
-
-/// FNV-1a: the same in every process and version.
-fn hash(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]

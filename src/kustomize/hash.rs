@@ -3,7 +3,7 @@
 
 use super::resource::BuildResource;
 use crate::go::json::to_json;
-use crate::object::Object;
+use crate::object::{Object, format_hex};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
@@ -43,8 +43,7 @@ fn hash_content(object: &Object, name: &str, no_data: &Value) -> String {
     } else {
         more("binaryData", false);
     }
-    let hash = digest(&SHA256, to_json(&encoded).as_bytes());
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = format_hex(digest(&SHA256, to_json(&encoded).as_bytes()));
     let letter = |c| match c {
         '0' => 'g',
         '1' => 'h',

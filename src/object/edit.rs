@@ -226,6 +226,15 @@ mod tests {
     }
 
     #[test]
+    fn condition_stays_in_its_place() {
+        let conditions = json!([{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "False"}]);
+        let mut changed = Object(json!({"status": {"conditions": conditions}}));
+        object(&mut changed, &edits());
+        assert_eq!(changed.0["status"]["conditions"][0], json!({"type": "PodScheduled", "status": "True"}));
+        assert_eq!(changed.0["status"]["conditions"][1]["type"], "Ready");
+    }
+
+    #[test]
     fn changed_text_equals_the_text_of_the_changed_object() {
         let cases = [
             json!({}),

@@ -25,12 +25,13 @@ pub mod status;
 pub mod struct_shape;
 #[cfg(test)]
 pub mod testing;
+mod text;
 pub mod time;
 mod uid;
 pub mod whole_number;
 pub mod yaml;
 
-pub use host_port::host_port;
+pub use host_port::{host_port, strip_port};
 pub use ignore_poison::IgnorePoison;
 pub use io_error::io_error_text;
 pub use key::{Key, Resource, api_version};
@@ -39,6 +40,7 @@ pub use quantity::Quantity;
 pub use scalar::{scalar_text, scalar_text_or_empty};
 pub use selector::{FieldSelector, Selector};
 pub use status::{Cause, Reason, Status, bug_text};
+pub use text::{format_count, format_hex, hash_fnv1a};
 pub use uid::format_uid;
 
 /// A point in time, as in Kubernetes (UTC; usually written with a precision of seconds).

@@ -5,6 +5,7 @@
 
 use super::Time;
 use jiff::SignedDuration;
+use serde_json::Value;
 use std::fmt;
 
 /// The error of a malformed time or duration, with Go's message.
@@ -80,6 +81,11 @@ pub fn micro(time: Time) -> String {
 /// Formats a time like `Fri, 02 Jan 2026 03:04:05 +0000`, as in `describe`.
 pub fn rfc1123z(time: Time) -> String {
     time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
+}
+
+/// Reads a time of JSON; `None` for null and for any other text.
+pub fn from_json(value: &Value) -> Option<Time> {
+    value.as_str()?.parse().ok()
 }
 
 /// Parses a time in the only form that the API accepts: date, `T`, time, an optional fraction, `Z` or an offset. Times of the last day of

@@ -6,7 +6,7 @@
 
 use super::{LogLevel, LogLine};
 use crate::kinds;
-use crate::object::{Key, Time};
+use crate::object::{Key, Time, format_count};
 use crate::world::facts::{BuildStage, ProbeFacts};
 use crate::world::{
     AttemptEnd, ContainerState, EventType, Facts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report, Row, World,
@@ -281,14 +281,9 @@ pub fn unknown_processes(groups: &[PathBuf]) -> Option<String> {
     Some(format!(
         "{} of a cluster that was at this path before still run, although its folder was removed; they are not touched (their \
          processes are in the control groups below {})",
-        pods(groups.len()),
+        format_count(groups.len(), "pod"),
         folder.display()
     ))
-}
-
-/// So many pods, in words.
-pub fn pods(count: usize) -> String {
-    if count == 1 { "1 pod".into() } else { format!("{count} pods") }
 }
 
 /// Describes the machine's first report: how many pods keep running, and which containers ended while no control plane
@@ -314,7 +309,7 @@ pub fn inventory_lines(world: &World) -> Vec<LogLine> {
     lines.sort_by(|one, other| (&one.about, &one.text).cmp(&(&other.about, &other.text)));
     if running > 0 {
         let keep = if running == 1 { "keeps" } else { "keep" };
-        lines.insert(0, line(None, format!("{} {keep} running", pods(running))));
+        lines.insert(0, line(None, format!("{} {keep} running", format_count(running, "pod"))));
     }
     lines
 }

@@ -16,7 +16,7 @@ use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::{Api, api};
 use crate::kubelet::{self, manifests};
 use crate::object::time::Shift;
-use crate::object::{Str, Time};
+use crate::object::{Str, Time, format_count};
 use crate::runtime::https::trust::LinkCertificates;
 use crate::runtime::machine::{Host, Machine};
 use crate::runtime::token_signer::{claim_signer, token_source};
@@ -429,7 +429,7 @@ impl ControlLoop {
         let path = if now.state == self.files.state { wal_path(path) } else { path.to_owned() };
         let pods = match self.running_pods() {
             0 => String::new(),
-            pods => format!("; the processes of {} keep running", super::activity_log::pods(pods)),
+            pods => format!("; the processes of {} keep running", format_count(pods, "pod")),
         };
         let what = format!("it was removed or replaced while this control plane ran{pods}");
         Err(StoreError::Io { path, what })

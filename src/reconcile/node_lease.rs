@@ -7,7 +7,7 @@ use super::retry::retry_until_writable;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::kinds;
-use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::object::{Key, Object, Reason, Resource, Status, Time, format_hex};
 use crate::runtime::capacity::MachineCapacity;
 use ring::digest::{SHA256, digest};
 use serde_json::json;
@@ -26,7 +26,7 @@ const HOLDER: &str = "kloop.dev/holder";
 /// Returns the identity of a machine and of the folder where it keeps its pods. Copies of a machine differ by their boots.
 fn machine_identity(capacity: &MachineCapacity, home: &Path) -> String {
     let text = format!("{}\n{}\n{}", capacity.machine_id, capacity.boot_id, home.display());
-    digest(&SHA256, text.as_bytes()).as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    format_hex(&digest(&SHA256, text.as_bytes()).as_ref()[..16])
 }
 
 /// Claims the node of this machine where several machines share the state.

@@ -307,6 +307,13 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(write_beside(path, content)?, path)
 }
 
+/// Puts content in place of what was there, and returns when it is on the disk.
+pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = write_beside(path, content)?;
+    fs::File::open(&fresh)?.sync_all()?;
+    fs::rename(fresh, path)
+}
+
 /// Writes the new content of a file into a second file beside it, which no other user can read.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let fresh = path.with_added_extension("new");

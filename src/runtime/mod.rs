@@ -38,6 +38,7 @@ pub mod ports;
 pub mod pressure_stats;
 mod probe;
 pub mod process;
+pub mod proxied_headers;
 mod pty;
 pub mod reap_dead_shim;
 pub mod relay;

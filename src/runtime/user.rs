@@ -15,15 +15,64 @@ use std::path::Path;
 /// Maximum walks through a volume for `fsGroup` when containers change it meanwhile.
 const TRIES: u32 = 3;
 
+/// A line of `/etc/passwd` (passwd(5)).
+struct PasswdEntry<'a> {
+    name: &'a str,
+    user: u32,
+    group: u32,
+    home: &'a str,
+}
+
+impl<'a> PasswdEntry<'a> {
+    /// Reads the valid lines.
+    fn read_all(passwd: &'a str) -> impl Iterator<Item = PasswdEntry<'a>> {
+        passwd.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, user, group, _, home, ..] = fields[..] else { return None };
+            Some(PasswdEntry { name, user: user.parse().ok()?, group: group.parse().ok()?, home })
+        })
+    }
+
+    fn find(passwd: &'a str, user: u32) -> Option<PasswdEntry<'a>> {
+        PasswdEntry::read_all(passwd).find(|entry| entry.user == user)
+    }
+}
+
+/// A line of `/etc/group` (group(5)).
+struct GroupEntry<'a> {
+    name: &'a str,
+    group: u32,
+    members: &'a str,
+}
+
+impl<'a> GroupEntry<'a> {
+    /// Reads the valid lines.
+    fn read_all(groups: &'a str) -> impl Iterator<Item = GroupEntry<'a>> {
+        groups.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, group) = (fields.next()?, fields.nth(1)?.parse().ok()?);
+            Some(GroupEntry { name, group, members: fields.next().unwrap_or_default() })
+        })
+    }
+}
+
+/// Reads the machine's user database; empty when it has none.
+fn read_passwd() -> String {
+    fs::read_to_string("/etc/passwd").unwrap_or_default()
+}
+
+fn read_groups() -> String {
+    fs::read_to_string("/etc/group").unwrap_or_default()
+}
+
 /// Resolves a user. Without a group, the group is that of the machine's user database, else 0, as in a container.
 pub fn identity(wanted: &ContainerUser) -> UserAndGroups {
     let user = wanted.user.unwrap_or_else(|| rustix::process::geteuid().as_raw());
-    let of_machine = || primary_group(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or(0);
+    let of_machine = || PasswdEntry::find(&read_passwd(), user).map_or(0, |entry| entry.group);
     let group = wanted.group.unwrap_or_else(of_machine);
     let mut groups = [&[group][..], &wanted.groups].concat();
     if !wanted.strict {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let more = memberships(&read("/etc/passwd"), &read("/etc/group"), user);
+        let more = memberships(&read_passwd(), &read_groups(), user);
         groups.extend(more.into_iter().filter(|more| !wanted.groups.contains(more) && *more != group));
     }
     UserAndGroups { user, group, groups }
@@ -31,64 +80,38 @@ pub fn identity(wanted: &ContainerUser) -> UserAndGroups {
 
 /// Returns the groups that the machine lists the user in (`supplementalGroupsPolicy: Merge`).
 fn memberships(passwd: &str, groups: &str, user: u32) -> Vec<u32> {
-    let is_user = |fields: &Vec<&str>| fields.get(2).is_some_and(|id| id.parse() == Ok(user));
-    let Some(entry) = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(is_user) else {
-        return Vec::new();
-    };
-    let listed = |line: &str| {
-        let fields: Vec<&str> = line.split(':').collect();
-        fields.get(3)?.split(',').any(|member| member == entry[0]).then(|| fields[2].parse().ok())?
-    };
-    groups.lines().filter_map(listed).collect()
+    let Some(entry) = PasswdEntry::find(passwd, user) else { return Vec::new() };
+    let lists_user = |group: &GroupEntry| group.members.split(',').any(|member| member == entry.name);
+    GroupEntry::read_all(groups).filter(lists_user).map(|group| group.group).collect()
 }
 
 /// Returns the home of a user; `/` for an unknown user, as in a container.
 pub fn home(user: u32) -> String {
-    home_in(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user).unwrap_or_else(|| "/".into())
-}
-
-fn home_in(passwd: &str, user: u32) -> Option<String> {
-    passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(5).map(|home| home.to_string()))?
-    })
+    PasswdEntry::find(&read_passwd(), user).map_or("/", |entry| entry.home).to_owned()
 }
 
 /// Resolves the user of an Image object, `postgres` or `999:999`; the container's own settings take precedence. Also returns the user's
 /// home.
 pub fn resolve_image_user(named: &str, said: ContainerUser) -> Result<(ContainerUser, Option<String>), String> {
     let (user, group) = named.split_once(':').map_or((named, None), |(user, group)| (user, Some(group)));
-    let lines = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let passwd = lines("/etc/passwd");
-    let number = user.parse().ok();
-    let entry = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| {
-        fields.len() > 5 && (fields[0] == user || number.is_some_and(|number: u32| fields[2].parse() == Ok(number)))
-    });
-    let id = number.or_else(|| entry.as_ref()?[2].parse().ok());
+    let passwd = read_passwd();
+    let number: Option<u32> = user.parse().ok();
+    let is_named = |entry: &PasswdEntry| entry.name == user || number == Some(entry.user);
+    let entry = PasswdEntry::read_all(&passwd).find(is_named);
+    let id = number.or(entry.as_ref().map(|entry| entry.user));
     let id = id.ok_or_else(|| format!("unable to find user {user}: no matching entries in passwd file"))?;
-    let of_name = |name: &str| {
-        let groups = lines("/etc/group");
-        let fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let mut found = fields.filter(|fields| fields.first() == Some(&name));
-        found.next().and_then(|fields| fields.get(2)?.parse().ok())
-    };
+    let find_group =
+        |name: &str| GroupEntry::read_all(&read_groups()).find(|entry| entry.name == name).map(|entry| entry.group);
     let group = match group.filter(|_| said.group.is_none()) {
         Some(name) => Some(
             name.parse()
                 .ok()
-                .or_else(|| of_name(name))
+                .or_else(|| find_group(name))
                 .ok_or_else(|| format!("unable to find group {name}: no matching entries in group file"))?,
         ),
         None => said.group,
     };
-    Ok((ContainerUser { user: Some(id), group, ..said }, entry.map(|fields| fields[5].to_owned())))
-}
-
-fn primary_group(passwd: &str, user: u32) -> Option<u32> {
-    passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(3)?.parse().ok())?
-    })
+    Ok((ContainerUser { user: Some(id), group, ..said }, entry.map(|entry| entry.home.to_owned())))
 }
 
 /// Gives the container's user its scratch folder and its termination message file, and gives the volumes to the group of `fsGroup`.
@@ -204,9 +227,9 @@ mod tests {
     fn user_has_the_groups_of_the_user_database() {
         let passwd = "root:x:0:0::/root:/bin/sh\nodd\nnobody:x:65534:65533::/:/bin/false\n";
         for (user, group) in [(0, Some(0)), (65534, Some(65533)), (5, None)] {
-            assert_eq!(primary_group(passwd, user), group);
+            assert_eq!(PasswdEntry::find(passwd, user).map(|entry| entry.group), group);
         }
-        assert_eq!((home_in(passwd, 0).as_deref(), home_in(passwd, 5)), (Some("/root"), None));
+        assert_eq!(PasswdEntry::find(passwd, 0).map(|entry| entry.home), Some("/root"));
         let groups = "root:x:0:\nkvm:x:78:nobody\nodd\nwheel:x:10:root,nobody\n";
         for (user, expected) in [(0, vec![10]), (65534, vec![78, 10]), (5, vec![])] {
             assert_eq!(memberships(passwd, groups, user), expected);

@@ -8,7 +8,7 @@ use crate::apiserver::FieldValidation;
 use crate::go::json_syntax;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
-use crate::object::{Object, Reason, Status, yaml};
+use crate::object::{Object, Reason, Status, format_hex, yaml};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -132,7 +132,7 @@ fn shown(body: &[u8]) -> String {
     let text = match part.first() {
         None => return "<empty>".into(),
         Some(b'{') => String::from_utf8_lossy(part).into_owned(),
-        Some(_) => part.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Some(_) => format_hex(part),
     };
     if body.len() > SHOWN { format!("{text} ...") } else { text }
 }

@@ -9,7 +9,7 @@ use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::kinds::pod::ports::named_ports;
-use crate::object::{Key, Object, OwnerRef, Str, Time, condition, sparse};
+use crate::object::{Key, Object, OwnerRef, Str, Time, condition, sparse, time};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl PodFields {
         let ready = condition::find(items("conditions"), "Ready");
         self.phase = Phase::parse(text("phase").unwrap_or_default());
         self.ready = ready.is_some_and(|condition| condition["status"] == "True");
-        self.ready_since = ready.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
+        self.ready_since = ready.and_then(|condition| time::from_json(&condition["lastTransitionTime"]));
         self.ip = text("podIP").map(Str::from);
         self.nominated = text("nominatedNodeName").map(Str::from);
         self.started = text("startTime").and_then(|text| text.parse().ok());

@@ -1,6 +1,6 @@
 //! Taints of nodes, and the tolerations of pods that they are matched against (Kubernetes: `Toleration.ToleratesTaint`).
 
-use crate::object::Time;
+use crate::object::{Time, time};
 use serde_json::Value;
 
 /// A taint of a node.
@@ -28,7 +28,7 @@ impl Taint {
     /// Reads a taint of a node's spec.
     pub fn read(taint: &Value) -> Taint {
         let text = |field: &str| taint[field].as_str().unwrap_or_default().to_owned();
-        let added = taint["timeAdded"].as_str().and_then(|text| text.parse().ok());
+        let added = time::from_json(&taint["timeAdded"]);
         Taint { key: text("key"), value: text("value"), effect: text("effect"), added }
     }
 }

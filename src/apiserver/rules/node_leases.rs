@@ -42,7 +42,7 @@ pub fn refresh(node: &mut Object, heard: Time) {
         // Unknown is set by the node lifecycle controller, not by the kubelet; its time is known only for a stopped node.
         let is_known = condition["status"] != "Unknown" || is_stopped;
         let is_reported = REPORTED.iter().any(|kind| condition["type"] == *kind) && is_known;
-        let known = condition["lastHeartbeatTime"].as_str().and_then(|text| text.parse::<Time>().ok());
+        let known = time::from_json(&condition["lastHeartbeatTime"]);
         let Some(known) = known.filter(|_| is_reported) else { continue };
         let again = heard.duration_since(known).as_secs() / REPORT_SECONDS;
         if again > 0 {

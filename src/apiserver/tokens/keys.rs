@@ -4,7 +4,7 @@
 //! Start reading at [`ClusterKeys::load`].
 
 use crate::apiserver::{ApiResult, refused};
-use crate::object::{Reason, Status};
+use crate::object::{Reason, Status, format_hex};
 use crate::runtime::certificate_authority::CertificateAuthority;
 use crate::runtime::https::trust::{LinkCertificates, TlsClientKey};
 use crate::runtime::token_signer::{self, TokenSigner};
@@ -115,7 +115,7 @@ pub(in crate::apiserver) fn admin_token(store: &mut Store) -> ApiResult<String> 
     }
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| internal(&anyhow::anyhow!("no randomness for a token: {error}")))?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = format_hex(bytes);
     txn.set_meta(ADMIN_TOKEN, &token).map_err(wrong)?;
     match txn.commit() {
         Err(OVERTAKEN) => return admin_token(store),

@@ -6,6 +6,7 @@
 use crate::cel::limits::{ITEM_BYTES, WorkLimits};
 use crate::cel::show::{format_seconds, format_value};
 use crate::cel::value::{EvalError, List, Value, fail};
+use crate::object::format_hex;
 
 /// Maximum number of decimals.
 const MAX_DECIMALS: usize = 100;
@@ -98,7 +99,7 @@ fn allowed(kind: char) -> &'static str {
 
 fn hex(context: &WorkLimits, bytes: &[u8]) -> Result<String, EvalError> {
     context.reserve_bytes(2 * bytes.len())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(format_hex(bytes))
 }
 
 fn signed(value: i64, print: fn(u64) -> String) -> String {

@@ -4,11 +4,12 @@
 
 use crate::cli::{CliResult, Failure};
 use crate::object::{io_error_text, yaml};
+use crate::runtime::folder;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The entries of a list of the file, by name.
@@ -123,10 +124,7 @@ impl ConfigFile {
         let mut file = ConfigFile::load(path)?;
         let result = change(&mut file)?;
         let text = format!("{}{}\n", file.comment, yaml::to_yaml(&file.to_value()).trim_end());
-        let new = real.with_added_extension("new");
-        let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-        opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(problem)?;
-        fs::rename(&new, &real).map_err(problem)?;
+        folder::replace(&real, text.as_bytes()).map_err(problem)?;
         Ok(result)
     }
 

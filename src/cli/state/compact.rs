@@ -3,6 +3,7 @@
 //! Never: forgets an object as it is now. Start reading at [`run`].
 
 use crate::cli::{CliResult, CommandContext};
+use crate::object::format_count;
 use crate::store::Retention;
 
 /// Forget old changes.
@@ -43,6 +44,6 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     }
     let floor = api.read(|snapshot| snapshot.floor())?.max(1);
-    let changes = if passed == 1 { "1 change".to_owned() } else { format!("{passed} changes") };
+    let changes = format_count(passed, "change");
     context.print_line(&format!("forgot {changes}; the history begins at revision {floor}"))
 }

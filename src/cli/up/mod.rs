@@ -11,8 +11,7 @@ use super::address::FoundAddress;
 use super::apply::{self, follow};
 use super::files::{self, FileFlags};
 use super::{CliResult, CommandContext, Failure, targets};
-use crate::object::{Key, Time, io_error_text, time};
-use crate::reconcile::activity_log;
+use crate::object::{Key, Time, format_count, io_error_text, time};
 use crate::reconcile::leader;
 use jiff::SignedDuration;
 use planes::OwnPlane;
@@ -310,7 +309,7 @@ fn follow_until_interrupted(mut session: Session<'_>) -> CliResult {
     done?;
     let text = match stopped? {
         Some(pods) => {
-            let ended = format!("ended the processes of {}", activity_log::pods(pods));
+            let ended = format!("ended the processes of {}", format_count(pods, "pod"));
             format!("{ended}; the objects stay: kloop up continues, kloop down deletes them")
         }
         None if session.context.client().is_some() => {

@@ -4,7 +4,7 @@
 
 use crate::cli::{CliResult, CommandContext};
 use crate::diagnosis::progress::{Stage, WorkloadProgress};
-use crate::object::Key;
+use crate::object::{Key, format_count};
 use crate::show::escape;
 use colored::{ColoredString, Colorize};
 use rustix::stdio::stdout;
@@ -144,8 +144,7 @@ pub fn format_line(progress: &WorkloadProgress, columns: usize, namespace: &str)
     };
     let restarts = match progress.restarts {
         0 => String::new(),
-        1 => "1 restart".to_owned(),
-        several => format!("{several} restarts"),
+        count => format_count(count, "restart"),
     };
     let detail = [progress.reason.as_str(), &restarts]
         .iter()

@@ -5,7 +5,7 @@
 
 use super::{ROOT, is_issued};
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Time};
+use crate::object::{Key, Object, Time, time};
 use crate::world::{Loop, Plan, Row, World};
 use jiff::SignedDuration;
 
@@ -40,7 +40,7 @@ fn removal_time(request: &Object) -> Option<Time> {
         return Some(request.created()?.later(PENDING));
     }
     let time_of = |condition_type: &str| -> Option<Time> {
-        request.true_condition(condition_type)?["lastUpdateTime"].as_str()?.parse().ok()
+        time::from_json(&request.true_condition(condition_type)?["lastUpdateTime"])
     };
     let issued = time_of("Approved").filter(|_| is_issued(request));
     let ended = [issued, time_of("Denied"), time_of("Failed")].into_iter().flatten().min();

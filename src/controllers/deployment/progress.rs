@@ -3,7 +3,7 @@
 use super::{ReplicaSetState, Rollout};
 use crate::controllers::status;
 use crate::object::time::Shift;
-use crate::object::{Time, condition, time};
+use crate::object::{condition, time};
 use serde_json::{Value, json};
 
 pub(super) const PROGRESSING: &str = "Progressing";
@@ -76,7 +76,7 @@ impl Rollout<'_> {
         if condition["reason"] == TIMED_OUT {
             return true;
         }
-        let Some(since) = condition["lastUpdateTime"].as_str().and_then(|text| text.parse::<Time>().ok()) else {
+        let Some(since) = time::from_json(&condition["lastUpdateTime"]) else {
             return false;
         };
         let deadline = since.later(jiff::SignedDuration::from_secs(seconds));

@@ -6,8 +6,8 @@
 
 use super::finish::JobOutcome;
 use super::{JobState, has_succeeded, index_of, is_tracked, policy};
-use crate::object::Time;
 use crate::object::time::Shift;
+use crate::object::{Time, time};
 use crate::world::loop_memory::JobBackoff;
 use crate::world::{Memory, Row};
 use jiff::SignedDuration;
@@ -121,7 +121,7 @@ fn failures_before(pod: &Row) -> i64 {
 fn end_of(pod: &Row) -> Option<Time> {
     let object = pod.object();
     let ends = object.items(&["status", "containerStatuses"]).iter();
-    let end = ends.filter_map(|one| one["state"]["terminated"]["finishedAt"].as_str()?.parse::<Time>().ok()).max();
+    let end = ends.filter_map(|one| time::from_json(&one["state"]["terminated"]["finishedAt"])).max();
     let grace = SignedDuration::from_secs(object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0));
     let asked = || pod.deletion.map(|deletion| deletion.checked_sub(grace).unwrap_or(deletion));
     end.or_else(asked).or_else(|| pod.pod()?.ready_since).or(pod.created)

@@ -113,7 +113,7 @@ fn last_heartbeat(world: &World, row: &Row, object: &Object) -> Option<Time> {
         return Some(seen);
     }
     let ready = object.condition("Ready");
-    let reported = ready.and_then(|ready| ready["lastHeartbeatTime"].as_str()?.parse::<Time>().ok());
+    let reported = ready.and_then(|ready| time::from_json(&ready["lastHeartbeatTime"]));
     reported.max(row.created)
 }
 

@@ -11,7 +11,7 @@ use super::convergence::unmet;
 use super::why::{CauseChain, ControlPlaneState, ConvergenceState, explain};
 use crate::apiserver::{Api, Transaction};
 use crate::kubelet;
-use crate::object::{Key, Object, Str, Time, bug_text};
+use crate::object::{Key, Object, Str, Time, bug_text, time};
 use crate::reconcile::node::{LOCAL, RUNTIME};
 use crate::reconcile::simulate::{SimulatedTick, Simulation, SimulationConfig};
 use crate::reconcile::{LogLevel, LogLine, loops, store_tail};
@@ -272,10 +272,9 @@ fn running(pod: &Object) -> PodFacts {
 }
 
 fn container(status: &Value) -> Option<(Str, ContainerFacts)> {
-    let moment = |value: &Value| value.as_str().and_then(|text| text.parse::<Time>().ok());
     let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
     let ended = [&state["terminated"], last].into_iter().find(|ended| ended.is_object());
-    let state = match moment(&state["running"]["startedAt"]) {
+    let state = match time::from_json(&state["running"]["startedAt"]) {
         Some(since) => ContainerState::Running { pid: 1, since },
         None => {
             let ended = ended?;
@@ -284,8 +283,8 @@ fn container(status: &Value) -> Option<(Str, ContainerFacts)> {
                 signal: None,
                 reason: ended["reason"].as_str().map(str::to_owned),
                 message: ended["message"].as_str().unwrap_or_default().to_owned(),
-                started: moment(&ended["startedAt"]),
-                finished: moment(&ended["finishedAt"])?,
+                started: time::from_json(&ended["startedAt"]),
+                finished: time::from_json(&ended["finishedAt"])?,
             })
         }
     };

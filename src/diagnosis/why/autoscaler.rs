@@ -3,7 +3,7 @@
 use super::relations::target;
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
-use crate::object::{Object, Selector, Time};
+use crate::object::{Object, Selector, Time, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -107,7 +107,7 @@ fn is_unmeasured(condition: &Value) -> bool {
 
 /// Whether the next look may still find it otherwise.
 fn is_new(condition: &Value, now: Time) -> bool {
-    let since = condition["lastTransitionTime"].as_str().and_then(|text| text.parse::<Time>().ok());
+    let since = time::from_json(&condition["lastTransitionTime"]);
     let is_metric = condition["type"] == "ScalingActive" && is_unmeasured(condition);
     is_metric && since.is_some_and(|since| now.duration_since(since) < METRICS_TIMEOUT)
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::diagnosis::convergence::STARTING_REASONS;
 use crate::kubelet;
 use crate::object::time::Shift;
-use crate::object::{Object, Time, time};
+use crate::object::{Object, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -106,7 +106,7 @@ struct ContainerFinding<'a> {
 
 impl ContainerFinding<'_> {
     fn running(&self, link: CauseLink, runs_once: bool) -> CauseLink {
-        let since = moment(&self.status["state"]["running"]["startedAt"]);
+        let since = time::from_json(&self.status["state"]["running"]["startedAt"]);
         let for_how_long = since.map_or(SignedDuration::ZERO, |since| self.world.now.duration_since(since));
         let ago = time::age(for_how_long.as_secs().max(0));
         let restarts = match self.status["restartCount"].as_i64().unwrap_or(0) {
@@ -254,7 +254,7 @@ impl ContainerFinding<'_> {
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
-        let wake = moment(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended.later(pause));
+        let wake = time::from_json(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended.later(pause));
         let namespace_flag = in_namespace(&self.row.key);
         let logs = match self.plane.pretends {
             // A planned container has no log.
@@ -312,10 +312,6 @@ fn node_ports(world: &World) -> Vec<(u16, String)> {
         ports.map(|port| (port, whose.clone())).collect::<Vec<_>>()
     };
     world.list("services").filter(|row| row.mentions("nodePort")).flat_map(|row| of(row)).collect()
-}
-
-fn moment(value: &Value) -> Option<Time> {
-    value.as_str()?.parse().ok()
 }
 
 /// `back-off 40s restarting failed container=...`.

@@ -5,7 +5,7 @@
 use super::ControlPlaneState;
 use super::last_activity::{EventSubject, last_activity_with_reason};
 use super::remedy::{handler, split_advice};
-use crate::object::Time;
+use crate::object::time;
 use crate::world::{AttemptEnd, Row, World};
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ pub(super) fn known_end(
         _ => {
             let failed = last_activity_with_reason(world, &EventSubject::container(row, name), "FailedPostStartHook")?;
             // The event of an earlier attempt does not explain this exit.
-            let began: Option<Time> = ended["startedAt"].as_str().and_then(|at| at.parse().ok());
+            let began = time::from_json(&ended["startedAt"]);
             let hook = &spec["lifecycle"]["postStart"];
             began.is_none_or(|began| failed.at >= began).then(|| ExitEvidence {
                 error: failed.message.trim().to_owned(),

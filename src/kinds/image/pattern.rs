@@ -37,11 +37,8 @@ pub fn parse(text: &str) -> Result<ImagePattern<'_>, String> {
     if is_path(text) {
         return Ok(ImagePattern { name: text.to_owned(), tag: None, digest: None });
     }
-    let (rest, digest) = text.split_once('@').map_or((text, None), |(rest, digest)| (rest, Some(digest)));
-    let (name, tag) = match rest.rsplit_once(':') {
-        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
-        _ => (rest, None),
-    };
+    let (name, tag, digest) = reference::split(text);
+    let rest = text.split('@').next().unwrap_or(text);
     // With its stars replaced, the pattern must be a valid reference.
     reference::parse(&rest.replace('*', "x"))?;
     let is_digest = |digest: &str| {

@@ -1,14 +1,14 @@
 //! The pull policy that an image's name implies.
 
+use super::reference::split;
+
 /// Returns `Always` for the explicit or implied tag `latest`, else `IfNotPresent`. A malformed name has no tag.
 pub fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, ""), |(name, digest)| (name, digest));
-    let tag = name.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/'));
-    let repository = tag.map_or(name, |tag| &name[..name.len() - tag.len() - 1]);
+    let (repository, tag, digest) = split(image);
     let path = repository.split_once('/').map_or(repository, |(_, path)| path);
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/._-:".contains(&byte);
     let named = !path.is_empty() && path.bytes().all(known);
-    let latest = named && tag.map_or(digest.is_empty(), |tag| tag == "latest");
+    let latest = named && tag.map_or(digest.is_none_or(str::is_empty), |tag| tag == "latest");
     if latest { "Always" } else { "IfNotPresent" }
 }
 

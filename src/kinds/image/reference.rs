@@ -15,17 +15,19 @@ pub struct ImageReference<'a> {
     pub digest: Option<&'a str>,
 }
 
+/// Splits a reference into name, tag and digest, without a check of any. The name may have a port.
+pub fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (rest, digest) = text.split_once('@').map_or((text, None), |(rest, digest)| (rest, Some(digest)));
+    match rest.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, Some(tag), digest),
+        _ => (rest, None, digest),
+    }
+}
+
 /// Parses a reference; the error has Kubernetes' wording.
 pub fn parse(text: &str) -> Result<ImageReference<'_>, String> {
     let wrong = || "invalid reference format".to_owned();
-    let (rest, digest) = match text.split_once('@') {
-        Some((rest, digest)) => (rest, Some(digest)),
-        None => (text, None),
-    };
-    let (name, tag) = match rest.rsplit_once(':') {
-        Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
-        _ => (rest, None),
-    };
+    let (name, tag, digest) = split(text);
     let (domain, path) = match name.split_once('/') {
         Some((first, path)) if is_domain(first) => (Some(first), path),
         _ => (None, name),

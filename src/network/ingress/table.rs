@@ -1,7 +1,7 @@
 //! Matches requests to rules. Exact hosts take precedence over wildcards, and these over rules for any host; then the
 //! longest path, then the exact path, then the older Ingress.
 
-use crate::object::{Key, Str};
+use crate::object::{Key, Str, strip_port};
 use crate::world::ingress_routes::{IngressBackend, IngressRoute};
 use std::collections::HashMap;
 
@@ -109,11 +109,7 @@ impl PathEntry {
 
 /// Normalizes a host for comparison, without its port.
 pub fn plain_host(host: &str) -> String {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    name.trim_end_matches('.').to_lowercase()
+    strip_port(host).trim_end_matches('.').to_lowercase()
 }
 
 /// Whether a rule's host matches a request's host; `*` stands for one label.

@@ -2,7 +2,7 @@
 
 use super::super::low_ports;
 use super::{ProbeFinding, USER_AGENT, dial};
-use crate::object::host_port;
+use crate::object::{host_port, strip_port};
 use crate::world::ProbeResult;
 use k8s_openapi::api::core::v1::HTTPGetAction;
 use std::io;
@@ -182,11 +182,7 @@ fn authority_of(url: &str) -> &str {
 }
 
 fn host_of(url: &str) -> &str {
-    let authority = authority_of(url);
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
+    strip_port(authority_of(url))
 }
 
 #[cfg(test)]

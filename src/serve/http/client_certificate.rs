@@ -5,6 +5,7 @@
 
 use crate::apiserver::user::User;
 use crate::kinds::certificate_request::Subject;
+use crate::object::format_hex;
 use ring::digest::{SHA256, digest};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -83,8 +84,7 @@ impl ClientAuthority {
         if common_name.is_empty() {
             return ClientIdentity::None;
         }
-        let fingerprint = digest(&SHA256, own);
-        let fingerprint: String = fingerprint.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let fingerprint = format_hex(digest(&SHA256, own));
         ClientIdentity::User(Arc::new(User::certified(&common_name, organizations, &fingerprint)))
     }
 }

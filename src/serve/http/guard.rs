@@ -8,7 +8,7 @@
 use super::kubelet_guard::KubeletGuard;
 use super::proxy_filter::ProxyFilter;
 use crate::apiserver::tokens::bootstrap;
-use crate::object::{Reason, Status};
+use crate::object::{Reason, Status, strip_port};
 use crate::serve::access::Impersonation;
 use crate::serve::{ApiRequest, kubelet_paths};
 use hyper::HeaderMap;
@@ -102,13 +102,13 @@ impl AccessGuard {
                 }
             }
             AccessGuard::Kubelet(_) => return Err(Status::new(Reason::Unauthorized, "Unauthorized")),
-            AccessGuard::Filter(filter) => filter.check(without_port(text(HOST).unwrap_or_default()), method, path)?,
+            AccessGuard::Filter(filter) => filter.check(strip_port(text(HOST).unwrap_or_default()), method, path)?,
             AccessGuard::Names => {
                 let host = text(HOST).unwrap_or_default();
                 let own =
                     |origin: &str| origin.strip_prefix("http://").or(origin.strip_prefix("https://")) == Some(host);
                 let is_foreign = headers.contains_key(ORIGIN) && !text(ORIGIN).is_some_and(own);
-                if is_foreign || !NAMES.contains(&without_port(host)) {
+                if is_foreign || !NAMES.contains(&strip_port(host)) {
                     return Err(Status::new(
                         Reason::Forbidden,
                         "Forbidden: ask for localhost, 127.0.0.1 or [::1], from no other site",
@@ -156,13 +156,6 @@ pub fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
 fn is_same(shown: &str, token: &str) -> bool {
     let differs = shown.bytes().zip(token.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
     shown.len() == token.len() && std::hint::black_box(differs) == 0
-}
-
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
-        _ => host,
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Knows: its parts, the variables of etcdctl that stand for missing ones, and the folder of its replica. Never: connects; reads files of
 //! keys only for [`EtcdAddress::read_password`]. Start reading at [`EtcdAddress::parse`].
 
-use crate::object::{host_port, io_error_text};
+use crate::object::{format_hex, host_port, io_error_text};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -144,11 +144,7 @@ impl EtcdAddress {
         let digest = ring::digest::digest(&ring::digest::SHA256, format!("{members:?}{}", self.prefix).as_bytes());
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
         let name: String = self.prefix.trim_matches('/').chars().take(40).map(plain).collect();
-        let mut folder = format!("{name}-");
-        for byte in &digest.as_ref()[..6] {
-            let _ = write!(folder, "{byte:02x}");
-        }
-        folder
+        format!("{name}-{}", format_hex(&digest.as_ref()[..6]))
     }
 
     /// Reads the password of the user, from its file or from `variable`.

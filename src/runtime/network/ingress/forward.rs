@@ -3,6 +3,7 @@
 use super::pool::EndpointBody;
 use super::{RequestRoute, SharedIngress};
 use crate::object::io_error_text;
+use crate::runtime::proxied_headers::remove_hop_by_hop;
 use http_body_util::{Either, Empty, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -13,17 +14,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::copy_bidirectional;
-
-/// Hop-by-hop headers, which are not forwarded (RFC 9110, 7.6.1). The proxy itself answers `Expect`.
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::CONNECTION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::EXPECT,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
 
 /// Value of `TE` for a client that accepts trailers.
 const TRAILERS: &str = "trailers";
@@ -128,6 +118,8 @@ fn outgoing(
     parts.version = Version::HTTP_11;
     let wants_trailers = parts.headers.get(header::TE).is_some_and(|value| value == TRAILERS);
     remove_hop_by_hop(&mut parts.headers);
+    // The proxy itself has answered it.
+    parts.headers.remove(header::EXPECT);
     if wants_trailers {
         // The only value of TE that HTTP/2 allows; gRPC servers require it.
         parts.headers.insert(header::TE, HeaderValue::from_static(TRAILERS));
@@ -163,16 +155,6 @@ fn as_http2(mut request: Request<EndpointBody>, host: &str) -> Option<Request<En
     *request.version_mut() = Version::HTTP_2;
     request.headers_mut().remove(header::HOST);
     Some(request)
-}
-
-/// Removes hop-by-hop headers, and those that `Connection` names.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<HeaderName> =
-        named.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
-    for name in HOP_BY_HOP.iter().chain(&named) {
-        headers.remove(name);
-    }
 }
 
 /// Joins cookies into one header, because HTTP/2 clients may send several (RFC 9113, 8.2.3).
