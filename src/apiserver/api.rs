@@ -28,15 +28,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of networks to try for a new cluster.
-const TRIES: usize = 32;
+const MAX_NETWORK_ATTEMPTS: usize = 32;
 
 /// Approximate time that a command with many objects holds the write lock before it lets others write.
-const HOLD: Duration = Duration::from_millis(20);
+const HOLD_TIME: Duration = Duration::from_millis(20);
 
 /// On average, one in this many writing commands compacts the log.
-const TIDIED: u64 = 8;
+const COMPACTION_ODDS: u64 = 8;
 /// Maximum number of log entries per compaction: a few milliseconds.
-const COMPACTED: usize = 400;
+const MAX_COMPACTED_ENTRIES: usize = 400;
 
 /// A store and the API over it.
 pub struct Api {
@@ -234,7 +234,7 @@ impl Api {
     fn choose_network(&mut self) -> ApiResult<()> {
         let mut network = 0;
         // Another running cluster may have the same addresses.
-        for _ in 0..TRIES {
+        for _ in 0..MAX_NETWORK_ATTEMPTS {
             network = 2 + self.env.random() % 250;
             if self.env.is_network_free(network as u8) {
                 break;
@@ -524,7 +524,7 @@ impl Api {
         let mut txn = self.begin_write(true)?;
         let start = Instant::now();
         let mut needed = WriteNeeds::default();
-        while start.elapsed() < HOLD && !needed.needs_another_attempt() {
+        while start.elapsed() < HOLD_TIME && !needed.needs_another_attempt() {
             let Some(item) = items.peek() else { break };
             txn.inputs = std::mem::take(&mut rounds.inputs);
             let (outcome, uncompiled) = txn.make_part(dry_run, |txn| write(txn, item))?;
@@ -560,9 +560,9 @@ impl Api {
 
     /// After a command that wrote: compacts the log of the store a little now and then, since a control plane that would do it may not run.
     pub fn tidy(&mut self) {
-        if self.wrote && self.env.random().is_multiple_of(TIDIED) {
+        if self.wrote && self.env.random().is_multiple_of(COMPACTION_ODDS) {
             // If others write at the moment, the next command does it.
-            let _ = self.store.compact(&Retention::usual(self.env.now()), COMPACTED);
+            let _ = self.store.compact(&Retention::usual(self.env.now()), MAX_COMPACTED_ENTRIES);
         }
     }
 

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Maximum size of all encodings.
-const ROOM: usize = 24 << 20;
+const MAX_TOTAL_BYTES: usize = 24 << 20;
 /// Maximum size of one encoding that is kept.
 const MAX_BYTES: usize = 32 << 10;
 /// Approximate memory for an entry beside its bytes.
-const ENTRY: usize = 64;
+const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// Encodings by revision; clones share their content.
 #[derive(Clone, Default)]
@@ -54,18 +54,18 @@ impl EncodedBodies {
 
 impl Kept {
     fn insert(&mut self, revision: u64, bytes: Arc<[u8]>) {
-        let size = bytes.len() + ENTRY;
+        let size = bytes.len() + ENTRY_OVERHEAD_BYTES;
         let is_older = self.by_revision.first_key_value().is_some_and(|(oldest, _)| revision < *oldest);
-        if bytes.len() > MAX_BYTES || is_older && self.size + size > ROOM {
+        if bytes.len() > MAX_BYTES || is_older && self.size + size > MAX_TOTAL_BYTES {
             return;
         }
         self.size += size;
         if let Some(replaced) = self.by_revision.insert(revision, bytes) {
-            self.size -= replaced.len() + ENTRY;
+            self.size -= replaced.len() + ENTRY_OVERHEAD_BYTES;
         }
-        while self.size > ROOM {
+        while self.size > MAX_TOTAL_BYTES {
             let Some((_, oldest)) = self.by_revision.pop_first() else { return };
-            self.size -= oldest.len() + ENTRY;
+            self.size -= oldest.len() + ENTRY_OVERHEAD_BYTES;
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     fn newest_revisions_stay_when_there_is_no_room() {
         let bodies = EncodedBodies::default();
         let bytes: Arc<[u8]> = vec![0; MAX_BYTES].into();
-        let most = (ROOM / (MAX_BYTES + ENTRY)) as u64;
+        let most = (MAX_TOTAL_BYTES / (MAX_BYTES + ENTRY_OVERHEAD_BYTES)) as u64;
         bodies.keep((10..10 + most).map(|revision| (revision, bytes.clone())));
         bodies.keep([(1, bytes.clone())]);
         assert_eq!(revisions(&bodies), Vec::from_iter(10..10 + most), "an older one is not kept");
@@ -108,7 +108,7 @@ mod tests {
         let bodies = EncodedBodies::default();
         for length in [100, 5, 30] {
             bodies.keep([(3, vec![0; length].into())]);
-            assert_eq!(bodies.0.lock().unwrap().size, length + ENTRY);
+            assert_eq!(bodies.0.lock().unwrap().size, length + ENTRY_OVERHEAD_BYTES);
         }
     }
 }

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Time that a write waits for the write lock.
 pub(super) const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which no further write joins a transaction, so that other processes get the lock.
-const HOLD: Duration = Duration::from_millis(5);
+const MAX_HOLD_TIME: Duration = Duration::from_millis(5);
 /// Maximum number of writes in a transaction.
 const MAX_WRITES: usize = 64;
 
@@ -205,7 +205,7 @@ impl WriterQueue {
 impl Writer {
     /// Whether the open transaction may take further writes.
     fn is_joinable(&self) -> bool {
-        let has_room = |batch: &WriteBatch| batch.writes < MAX_WRITES && batch.begun.elapsed() < HOLD;
+        let has_room = |batch: &WriteBatch| batch.writes < MAX_WRITES && batch.begun.elapsed() < MAX_HOLD_TIME;
         self.batch.as_ref().is_some_and(|batch| !batch.is_spoiled && has_room(batch))
     }
 

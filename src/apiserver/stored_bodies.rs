@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Maximum size of all bodies with their encodings.
-const ROOM: usize = 16 << 20;
+const MAX_TOTAL_BYTES: usize = 16 << 20;
 /// Maximum size of a body that is kept.
 const MAX_BYTES: usize = 32 << 10;
 /// Approximate memory for an entry beside its bytes.
-const ENTRY: usize = 80;
+const ENTRY_OVERHEAD_BYTES: usize = 80;
 
 /// Bodies by revision; clones share their content.
 #[derive(Clone, Default)]
@@ -50,7 +50,7 @@ impl StoredBody {
 
     /// Returns the memory that the body takes with its encoding.
     fn size(&self) -> usize {
-        2 * self.body.len() + ENTRY
+        2 * self.body.len() + ENTRY_OVERHEAD_BYTES
     }
 }
 
@@ -86,7 +86,7 @@ impl StoredBodies {
         if let Some((_, replaced)) = kept.by_revision.insert(read.revision, (sum, read)) {
             kept.size -= replaced.size();
         }
-        while kept.size > ROOM {
+        while kept.size > MAX_TOTAL_BYTES {
             let Some((_, (_, oldest))) = kept.by_revision.pop_first() else { return };
             kept.size -= oldest.size();
         }
@@ -142,7 +142,7 @@ mod tests {
     fn newest_revisions_stay_when_there_is_no_room() {
         let bodies = StoredBodies::default();
         let body: Arc<str> = "x".repeat(MAX_BYTES).into();
-        let most = (ROOM / (2 * MAX_BYTES + ENTRY)) as u64;
+        let most = (MAX_TOTAL_BYTES / (2 * MAX_BYTES + ENTRY_OVERHEAD_BYTES)) as u64;
         (0..most + 2).for_each(|revision| bodies.keep(0, StoredBody::new(revision, body.clone())));
         assert_eq!((bodies.find(1, 0).is_none(), bodies.find(2, 0).is_some()), (true, true));
         bodies.keep(0, StoredBody::new(most + 5, "x".repeat(MAX_BYTES + 1).into()));

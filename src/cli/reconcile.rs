@@ -141,7 +141,7 @@ fn lines(args: &Args, transition: SignedDuration) -> CliResult<EvictionThreshold
 }
 
 /// Interval at which a standby tries to become leader.
-const STANDBY: Duration = Duration::from_millis(200);
+const STANDBY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
@@ -459,7 +459,7 @@ fn wait_to_lead(
             return Ok(None);
         }
         if is_standby {
-            std::thread::sleep(if api.store().is_replica() { candidate::ATTEMPTS } else { STANDBY });
+            std::thread::sleep(if api.store().is_replica() { candidate::ATTEMPT_INTERVAL } else { STANDBY_INTERVAL });
         }
     }
 }

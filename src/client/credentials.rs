@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time after which a token file is read again.
-const REREAD: Duration = Duration::from_secs(60);
+const REREAD_INTERVAL: Duration = Duration::from_secs(60);
 /// Seconds before the end of a plugin's credentials from which on they are not used any more.
-const EARLY: i64 = 10;
+const EXPIRY_MARGIN_SECONDS: i64 = 10;
 
 /// The credentials of a user.
 #[derive(Clone, Default)]
@@ -119,7 +119,7 @@ impl Expiry {
         match self {
             Expiry::Never => false,
             Expiry::Moment(moment) => Instant::now() >= *moment,
-            Expiry::Time(time) => Time::now().as_second() + EARLY >= time.as_second(),
+            Expiry::Time(time) => Time::now().as_second() + EXPIRY_MARGIN_SECONDS >= time.as_second(),
         }
     }
 }
@@ -171,7 +171,7 @@ impl Credentials {
             HeaderCredentials::Token(token) => (Some(format!("Bearer {token}")), Expiry::Never),
             HeaderCredentials::TokenFile(path) => {
                 let token = read_bounded(path)?;
-                (Some(format!("Bearer {}", token.trim())), Expiry::Moment(Instant::now() + REREAD))
+                (Some(format!("Bearer {}", token.trim())), Expiry::Moment(Instant::now() + REREAD_INTERVAL))
             }
             HeaderCredentials::Basic { user, password } => {
                 (Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))), Expiry::Never)

@@ -21,9 +21,9 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 
 /// Time limit for the head of the answer.
-const HEAD: Duration = Duration::from_secs(60);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time after which a watch without an event or bookmark is over. Servers send a bookmark every minute, and end watches after minutes.
-const SILENCE: Duration = Duration::from_secs(15 * 60);
+const MAX_SILENCE: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of bytes of a line.
 const MAX_LINE: usize = 32 << 20;
 /// Maximum number of bytes of an error.
@@ -79,11 +79,11 @@ pub struct OpenWatch {
 pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<OpenWatch> {
     let path = with_parameter(path.to_owned(), "watch", "true");
     let head = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
-    let opened = timeout(HEAD, connections.exchange(head, &path, Bytes::new())).await;
+    let opened = timeout(HEAD_TIMEOUT, connections.exchange(head, &path, Bytes::new())).await;
     let (response, lease) = opened.map_err(|_| ClientError::Late { server: connections.authority() })??;
     let code = response.status();
     if !code.is_success() {
-        let body = timeout(HEAD, read_body(connections, response, MAX_ERROR)).await;
+        let body = timeout(HEAD_TIMEOUT, read_body(connections, response, MAX_ERROR)).await;
         let body = body.map_err(|_| ClientError::Late { server: connections.authority() })??;
         lease.give_back();
         return Err(Status::from_answer(code.as_u16(), &body).into());
@@ -118,7 +118,7 @@ impl OpenWatch {
             if self.searched > MAX_LINE {
                 return Some(Err(self.malformed(format!("an event is longer than {MAX_LINE} bytes"))));
             }
-            match timeout(SILENCE, self.body.frame()).await {
+            match timeout(MAX_SILENCE, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => self.buffer.extend(frame.into_data().unwrap_or_default()),
                 Ok(None) => return None,
                 Ok(Some(Err(_))) => {

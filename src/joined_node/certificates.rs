@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Interval between looks whether a certificate is due.
-const STEP: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit for the approval of the certificate with which the node serves (kubelet: certificateWaitTimeout).
 const SERVING_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Pause after a failure.
@@ -57,7 +57,7 @@ impl CertificateKeeper {
             if is_new {
                 self.report();
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 

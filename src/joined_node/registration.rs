@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Interval of heartbeats, and the time for which one counts (kubelet: nodeLeaseDurationSeconds).
-const BEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: i64 = 40;
 /// Interval at which the whole status is reported although nothing has changed.
-const REPORT: Duration = Duration::from_secs(300);
+const REPORT_INTERVAL: Duration = Duration::from_secs(300);
 /// Time limit of a heartbeat's requests.
-const TIMEOUT: Duration = Duration::from_secs(8);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Interval between looks whether something has changed or the node is to end.
-const STEP: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Returns the path of a Node.
 pub fn node_path(node: &str) -> String {
@@ -126,13 +126,13 @@ impl Heartbeat {
     pub fn run(mut self) {
         let mut last_beat: Option<Instant> = None;
         while !self.context.is_stopping() {
-            if last_beat.is_none_or(|at| at.elapsed() >= BEAT) {
+            if last_beat.is_none_or(|at| at.elapsed() >= HEARTBEAT_INTERVAL) {
                 last_beat = Some(Instant::now());
                 let beat = self.beat();
                 self.note(beat);
             }
             self.report_status();
-            std::thread::sleep(STEP);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
@@ -161,7 +161,7 @@ impl Heartbeat {
             "holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": time::micro(Time::now()),
         });
         let patch = ClientRequest::patch(lease_path(node), PatchFormat::Merge, &json!({"spec": spec}));
-        match client.send(patch.within(TIMEOUT)) {
+        match client.send(patch.within(HEARTBEAT_TIMEOUT)) {
             Err(error) if error.code() == 404 => {
                 let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": self.uid});
                 let lease = json!({
@@ -170,7 +170,7 @@ impl Heartbeat {
                 });
                 let path = lease_path(node);
                 let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                client.send(ClientRequest::post(folder, &lease).within(TIMEOUT)).map(drop)
+                client.send(ClientRequest::post(folder, &lease).within(HEARTBEAT_TIMEOUT)).map(drop)
             }
             sent => sent.map(drop),
         }
@@ -183,13 +183,13 @@ impl Heartbeat {
         }
         let Some(status) = (self.read_status)() else { return };
         let content = without_heartbeats(&status);
-        let is_known = |(known, at): &(Value, Instant)| *known == content && at.elapsed() < REPORT;
+        let is_known = |(known, at): &(Value, Instant)| *known == content && at.elapsed() < REPORT_INTERVAL;
         if self.reported.as_ref().is_some_and(is_known) {
             return;
         }
         let path = format!("{}/status", node_path(&self.context.node));
         let patch = ClientRequest::patch(path, PatchFormat::Strategic, &json!({"status": status}));
-        match self.context.client().send(patch.within(TIMEOUT)) {
+        match self.context.client().send(patch.within(HEARTBEAT_TIMEOUT)) {
             Ok(_) => {
                 self.reported = Some((content, Instant::now()));
                 self.status_problem = None;
@@ -205,7 +205,7 @@ impl Heartbeat {
         if self.status_problem.as_ref().is_none_or(|(known, _)| *known != text) {
             self.context.log(&format!("the server refuses the status of node {}: {text}", self.context.node));
         }
-        self.status_problem = Some((text, Instant::now() + BEAT));
+        self.status_problem = Some((text, Instant::now() + HEARTBEAT_INTERVAL));
     }
 }
 
@@ -225,9 +225,9 @@ mod tests {
         let heartbeat = Heartbeat::new(context.clone(), "uid", Box::new(|| Some(json!({"phase": "x"}))));
         let thread = std::thread::spawn(move || heartbeat.run());
         while server.count("/status") == 0 {
-            std::thread::sleep(STEP);
+            std::thread::sleep(CHECK_INTERVAL);
         }
-        std::thread::sleep(STEP * 5);
+        std::thread::sleep(CHECK_INTERVAL * 5);
         context.stop();
         thread.join().unwrap();
         assert_eq!((server.count("/status"), server.count("/leases/")), (1, 1));

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 
 /// Attempts to find a free address for a simulated pod; it then shares one, as there may be more such pods than addresses and none of them
 /// listens. One attempt when half of the addresses are taken.
-const FEW: u32 = 8;
+const MAX_ADDRESS_ATTEMPTS: u32 = 8;
 
 /// Returns the address that the pod has, or a free one; `None` when all are taken. The machine's report counts more than the status, which
 /// clients can write; an address in the status counts if the pod could have been given it.
@@ -30,7 +30,7 @@ pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     let address_at = |step| Str::from(range.address_at(start + step).to_string());
     let looks = match pod.simulated {
         true if pod.world.addresses() > (range.count() / 2) as usize => 1,
-        true => FEW,
+        true => MAX_ADDRESS_ATTEMPTS,
         false => range.count(),
     };
     let free = (0..looks).map(address_at).find(|ip| !is_taken(pod, ip));

@@ -14,7 +14,7 @@ use crate::world::{Effect, Plan, WriteVerb};
 use jiff::SignedDuration;
 
 /// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
-const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
+const START_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Decides about every container of a pod.
 pub fn decide(pod: &LocalPod) -> PodActions {
@@ -131,10 +131,10 @@ fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
     let settings = &pod.world.settings;
     match &member.state {
         AttemptState::New => start(pod, place, member.attempt, order),
-        AttemptState::Starting { since } if now.duration_since(*since) >= UNANSWERED => {
+        AttemptState::Starting { since } if now.duration_since(*since) >= START_TIMEOUT => {
             start(pod, place, member.attempt, order)
         }
-        AttemptState::Starting { since } => order.wakes.push(since.later(UNANSWERED)),
+        AttemptState::Starting { since } => order.wakes.push(since.later(START_TIMEOUT)),
         AttemptState::Refused { at, .. } => {
             let refusals = member.facts.as_ref().map_or(1, |facts| facts.refusals);
             let due = at.later(SignedDuration::from_secs(backoff::image(settings, refusals)));

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 /// A resize that is not answered for so long is ordered again.
-const UNANSWERED: SignedDuration = SignedDuration::from_secs(30);
+const RESIZE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether the limits of a running container differ from its spec.
 pub fn is_due(pod: &LocalPod, member: &PodContainer) -> bool {
@@ -66,13 +66,13 @@ pub fn order_resizes(pod: &LocalPod, plan: &mut Plan) {
         return;
     }
     match pending(pod) {
-        Some((DEFERRED, _)) => return plan.wake_at(pod.world.now + LATER),
+        Some((DEFERRED, _)) => return plan.wake_at(pod.world.now + DEFERRED_RESIZE_INTERVAL),
         Some(_) => return,
         None => {}
     }
     for member in pod.members.iter().filter(|member| is_due(pod, member) && !wants_restart(pod, member)) {
         let ordered_at = member.facts.as_ref().and_then(|facts| facts.resizing);
-        match ordered_at.map(|ordered_at| ordered_at.later(UNANSWERED)).filter(|again| *again > pod.world.now) {
+        match ordered_at.map(|ordered_at| ordered_at.later(RESIZE_TIMEOUT)).filter(|again| *again > pod.world.now) {
             Some(again) => plan.wake_at(again),
             None => plan.effects.push(Effect::Resize {
                 pod_uid: pod.row.uid.clone(),
@@ -89,7 +89,7 @@ const INFEASIBLE: &str = "Infeasible";
 /// or not as long as other pods have it.
 const DEFERRED: &str = "Deferred";
 /// Pause before a deferred resize is checked again.
-const LATER: SignedDuration = SignedDuration::from_secs(5);
+const DEFERRED_RESIZE_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
 
 /// Why the node does not grant the pod's requests: the reason, and the kubelet's message (allocation_manager.go).
 fn pending(pod: &LocalPod) -> Option<(&'static str, String)> {

@@ -22,7 +22,7 @@ const NODES: &str = "nodes";
 /// The condition of a Node whose machine is linked: False while a link is down.
 pub const CONDITION: &str = "NodeLinks";
 /// Maximum number of links that the condition names.
-const SHOWN: usize = 4;
+const MAX_NAMED_LINKS: usize = 4;
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let has_order = world.orders.node_links.contains_key(&row.key.name);
@@ -62,8 +62,9 @@ fn report_links(world: &World, row: &Row, plan: &mut Plan) {
     let (status, reason, message) = match &broken[..] {
         [] => ("True", "LinksUp", "pods of other machines can be reached".to_owned()),
         [first, rest @ ..] => {
-            let shown = rest.iter().take(SHOWN - 1).fold(first.clone(), |text, next| format!("{text}; {next}"));
-            let more = broken.len().saturating_sub(SHOWN);
+            let shown =
+                rest.iter().take(MAX_NAMED_LINKS - 1).fold(first.clone(), |text, next| format!("{text}; {next}"));
+            let more = broken.len().saturating_sub(MAX_NAMED_LINKS);
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             ("False", "LinkDown", format!("link down, pods there cannot be reached: {shown}{more}"))
         }

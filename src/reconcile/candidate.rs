@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Interval of its attempts.
-pub const ATTEMPTS: Duration = Duration::from_millis(100);
+pub const ATTEMPT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A candidate on a thread of its own.
 pub struct Candidate {
@@ -25,13 +25,13 @@ impl Candidate {
         let (stop, stopped) = channel();
         let run = move || {
             let (mut standby, mut store) = (Standby::default(), None);
-            while stopped.recv_timeout(ATTEMPTS) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(ATTEMPT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // An error, such as a log without a quorum, is tried again.
                 let Some(open) = store.take().or_else(|| Store::open(&state, OpenMode::Existing).ok()) else {
                     continue;
                 };
                 let open = store.insert(open);
-                if open.needs_reopen() && open.reopen(ATTEMPTS).is_err() {
+                if open.needs_reopen() && open.reopen(ATTEMPT_INTERVAL).is_err() {
                     continue;
                 }
                 if let Ok(Some(leadership)) = standby.try_lead_with(open, &lock) {

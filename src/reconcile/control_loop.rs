@@ -33,13 +33,13 @@ use std::time::{Duration, Instant};
 use tracing::debug_span;
 
 /// Log entries that are passed at once when the log is compacted: that takes about a millisecond.
-const COMPACTED: usize = 200;
+const MAX_COMPACTED_ENTRIES: usize = 200;
 
 /// Longest time that commits of a busy control plane stay unsynced. A power loss can undo them; the loops would then repeat them.
-const UNSYNCED: Duration = Duration::from_millis(20);
+const MAX_UNSYNCED_TIME: Duration = Duration::from_millis(20);
 
 /// Longest time for which the next tick waits for a container that restarts.
-const RESTART: Duration = Duration::from_millis(1);
+const MAX_RESTART_WAIT: Duration = Duration::from_millis(1);
 
 /// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -364,12 +364,12 @@ impl ControlLoop {
         Ok(busy)
     }
 
-    /// Syncs commits to disk: at once, or in parallel with the next ticks when they have stayed unsynced for [`UNSYNCED`].
+    /// Syncs commits to disk: at once, or in parallel with the next ticks when they have stayed unsynced for [`MAX_UNSYNCED_TIME`].
     fn make_durable(&mut self, at_once: bool) -> Result<(), TickError> {
         let store = self.api.store_mut();
         match store.unsynced_since() {
             Some(_) if at_once => store.sync().map_err(TickError::Unknown),
-            Some(since) if since.elapsed() >= UNSYNCED => store.sync_behind().map_err(TickError::Unknown),
+            Some(since) if since.elapsed() >= MAX_UNSYNCED_TIME => store.sync_behind().map_err(TickError::Unknown),
             _ => Ok(()),
         }
     }
@@ -390,7 +390,7 @@ impl ControlLoop {
         }
         // The kernel wakes the shim on this thread's processor. This thread waits for the next report, so that the shim runs first.
         let restarts = effects.iter().any(tick::restarts);
-        if restarts && let Ok(wake) = self.inbox.recv_timeout(RESTART) {
+        if restarts && let Ok(wake) = self.inbox.recv_timeout(MAX_RESTART_WAIT) {
             self.handle_wake(wake, Time::now());
         }
     }
@@ -459,7 +459,8 @@ impl ControlLoop {
         }
         // Step by step, beside the ticks.
         if due.heartbeat || std::mem::take(&mut self.compacting) {
-            self.compacting = self.api.store_mut().compact(&Retention::usual(now), COMPACTED)? == COMPACTED;
+            self.compacting =
+                self.api.store_mut().compact(&Retention::usual(now), MAX_COMPACTED_ENTRIES)? == MAX_COMPACTED_ENTRIES;
         }
         Ok(())
     }

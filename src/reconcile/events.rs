@@ -18,11 +18,11 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Most events written in one tick.
-const BATCH: usize = 200;
+const BATCH_EVENTS: usize = 200;
 
 /// While there is other work, a batch is written as often (Kubernetes' components write 50 events in a second at most: kubelet
 /// `--event-qps`).
-const PACE: SignedDuration = SignedDuration::from_secs(1);
+const BATCH_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// Maximum number of Normal events that wait; further ones are dropped (client-go: 1,000 of each component, `maxQueuedEvents` and
 /// `DropIfChannelFull`). It is enough for a few thousand pods created at once.
@@ -37,8 +37,8 @@ const REFILL: SignedDuration = SignedDuration::from_secs(300);
 
 /// Number of different messages with one reason about one object before they are aggregated (client-go: `maxEvents`),
 /// and the quiet period after which they are forgotten.
-const SIMILAR: usize = 10;
-const FORGOTTEN: SignedDuration = SignedDuration::from_secs(600);
+const MAX_SIMILAR: usize = 10;
+const SIMILAR_LIFETIME: SignedDuration = SignedDuration::from_secs(600);
 
 /// The loop whose events have the newer form of events.k8s.io: an action, `eventTime`, and a series when they recur.
 const SCHEDULER: &str = "default-scheduler";
@@ -47,7 +47,7 @@ const SCHEDULER: &str = "default-scheduler";
 type EventIdentity = (Key, String, String, &'static str, String);
 
 /// Maximum number of events, groups and sources to remember (client-go: `maxLruCacheEntries`).
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 /// Source of an event.
 #[derive(Clone)]
@@ -80,9 +80,9 @@ impl Default for EventRecorder {
             normal: 0,
             written: None,
             expired: VecDeque::new(),
-            known: LruCache::new(REMEMBERED),
-            similar: LruCache::new(REMEMBERED),
-            tokens: LruCache::new(REMEMBERED),
+            known: LruCache::new(MAX_REMEMBERED),
+            similar: LruCache::new(MAX_REMEMBERED),
+            tokens: LruCache::new(MAX_REMEMBERED),
             counter: 0,
         }
     }
@@ -120,19 +120,19 @@ impl EventRecorder {
     pub fn is_pressing(&self, now: Time) -> bool {
         let first = self.waiting.front().map(|(_, _, since)| *since);
         let last = first.map(|since| self.written.map_or(since, |written| written.max(since)));
-        last.is_some_and(|last| now.duration_since(last).abs() >= PACE)
+        last.is_some_and(|last| now.duration_since(last).abs() >= BATCH_INTERVAL)
     }
 
     /// Writes waiting events, up to a batch, and removes those that are no longer kept. An event that the API server refuses (its namespace
     /// is terminating) is dropped.
     pub fn flush(&mut self, txn: &mut dyn Transaction, now: Time) {
         let kind = kinds::by_resource(Resource("events"));
-        for key in self.expired.drain(..BATCH.min(self.expired.len())) {
+        for key in self.expired.drain(..BATCH_EVENTS.min(self.expired.len())) {
             // Another process may have removed it.
             drop(kind.map(|kind| delete(txn, kind, &key, &DeleteOptions::default())));
         }
         self.written = Some(now);
-        for _ in 0..BATCH.min(self.waiting.len()) {
+        for _ in 0..BATCH_EVENTS.min(self.waiting.len()) {
             if let Some((teller, event, at)) = self.waiting.pop_front() {
                 self.normal -= usize::from(event.kind == EventType::Normal);
                 self.write(txn, &teller, event, at.max(now));
@@ -194,7 +194,7 @@ struct SimilarEvents {
 impl SimilarEvents {
     /// Whether a message has to be aggregated because there were too many different ones. The oldest is then forgotten, so that it may recur.
     fn is_one_too_many(&mut self, message: &str, at: Time) -> bool {
-        if self.last.replace(at).is_some_and(|last| at.duration_since(last) > FORGOTTEN) {
+        if self.last.replace(at).is_some_and(|last| at.duration_since(last) > SIMILAR_LIFETIME) {
             self.messages.clear();
         }
         let mut hasher = DefaultHasher::new();
@@ -203,7 +203,7 @@ impl SimilarEvents {
         if !self.messages.contains(&hash) {
             self.messages.push_back(hash);
         }
-        let too_many = self.messages.len() >= SIMILAR;
+        let too_many = self.messages.len() >= MAX_SIMILAR;
         if too_many {
             self.messages.pop_front();
         }

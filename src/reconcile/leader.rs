@@ -45,11 +45,11 @@ impl Leadership {
 
 /// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It sends one
 /// every 10 s.
-const LEASE: Duration = Duration::from_secs(30);
+const LEASE_DURATION: Duration = Duration::from_secs(30);
 
 /// Part of the lease that every standby waits, however old the heartbeat is when the standby first sees it: after a suspend of the machine
 /// the leader needs up to 10 s for its next heartbeat.
-const LEAST_WAIT: Duration = Duration::from_secs(12);
+const MIN_STANDBY_WAIT: Duration = Duration::from_secs(12);
 
 /// Waits for its turn to lead.
 #[derive(Default)]
@@ -166,7 +166,7 @@ impl Standby {
     /// Whether the leader's heartbeat has not changed for a lease.
     fn is_overdue(&mut self, heartbeat: Option<String>, now: Instant) -> bool {
         match &self.heartbeat {
-            Some((known, since)) if *known == heartbeat => now.duration_since(*since) >= LEASE,
+            Some((known, since)) if *known == heartbeat => now.duration_since(*since) >= LEASE_DURATION,
             known => {
                 let age = if known.is_none() { age_of(heartbeat.as_deref(), Time::now()) } else { Duration::ZERO };
                 self.heartbeat = Some((heartbeat, now.checked_sub(age).unwrap_or(now)));
@@ -189,11 +189,11 @@ fn claim_and_raise(store: &mut Store, claim: &LeaderClaim, lock: LocalLock) -> a
 }
 
 /// Part of the lease that had passed when a standby first saw this heartbeat, by the heartbeat's own time. The wall clock may be wrong, so
-/// at least [`LEAST_WAIT`] is left.
+/// at least [`MIN_STANDBY_WAIT`] is left.
 fn age_of(heartbeat: Option<&str>, now: Time) -> Duration {
     let sent = heartbeat.and_then(|text| text.parse::<Time>().ok());
     let age = sent.and_then(|sent| Duration::try_from(now.duration_since(sent)).ok()).unwrap_or_default();
-    age.min(LEASE - LEAST_WAIT)
+    age.min(LEASE_DURATION - MIN_STANDBY_WAIT)
 }
 
 /// Replaces the lock file that a stopped process holds by a new one, locked by this process. When the stopped process continues, its
@@ -228,7 +228,7 @@ pub fn leads_elsewhere(store: &mut Store, heard: Option<Time>, now: Time) -> Sto
     if !store.is_replica() {
         return Ok(false);
     }
-    let is_recent = |heard: Time| now.duration_since(heard).unsigned_abs() < LEASE;
+    let is_recent = |heard: Time| now.duration_since(heard).unsigned_abs() < LEASE_DURATION;
     // A new leader has not sent a heartbeat yet.
     let claim = store.read_claim()?;
     Ok(!claim.is_none() && !store.is_claim_of_this_machine(&claim) && heard.is_none_or(is_recent))
@@ -306,7 +306,7 @@ mod tests {
         // As if a lease had passed.
         let long_ago = |standby: &mut Standby| {
             let (_, since) = standby.heartbeat.as_mut().expect("it was seen");
-            *since = since.checked_sub(LEASE).expect("the machine runs for longer");
+            *since = since.checked_sub(LEASE_DURATION).expect("the machine runs for longer");
         };
         long_ago(&mut standby);
         tick(&mut store, "2");

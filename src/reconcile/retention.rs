@@ -10,20 +10,20 @@ use jiff::SignedDuration;
 use std::sync::Arc;
 
 /// Time to live of an event that does not recur.
-const KEPT: SignedDuration = SignedDuration::from_hours(1);
+const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 /// Number of events that any cluster may keep.
 const MAX_EVENTS: usize = 10_000;
 /// Number of events that a cluster may keep for each pod, if that is more.
-const FOR_EACH_POD: usize = 10;
+const EVENTS_FOR_EACH_POD: usize = 10;
 /// Divisor of the limit: events may exceed it by this part before old ones are deleted together.
-const SLACK: usize = 10;
+const SLACK_DIVISOR: usize = 10;
 
 const EVENTS: &str = "events";
 
 /// Whether the number of events exceeds the limit by so much that the oldest are deleted.
 pub fn is_crowded(world: &World) -> bool {
     let most = max_events(world);
-    world.count_of(EVENTS) > most + most / SLACK
+    world.count_of(EVENTS) > most + most / SLACK_DIVISOR
 }
 
 /// Returns the events to delete now, the oldest first.
@@ -39,11 +39,11 @@ pub fn expired_events(world: &World) -> Vec<Key> {
 }
 
 fn max_events(world: &World) -> usize {
-    MAX_EVENTS.max(FOR_EACH_POD * world.count_of("pods"))
+    MAX_EVENTS.max(EVENTS_FOR_EACH_POD * world.count_of("pods"))
 }
 
 fn is_over(at: Time, now: Time) -> bool {
-    now.duration_since(at) > KEPT
+    now.duration_since(at) > EVENT_LIFETIME
 }
 
 /// When an event was last written; an event with a series says when it was last observed.
@@ -87,15 +87,15 @@ mod tests {
     #[test]
     fn oldest_events_are_removed_when_there_are_far_too_many() {
         let fresh = |count: usize| world((0..count).map(|number| (number, 9_000, 9_000)));
-        assert_eq!(names(&fresh(MAX_EVENTS + MAX_EVENTS / SLACK)), Vec::<String>::new());
-        let world = fresh(MAX_EVENTS + MAX_EVENTS / SLACK + 1);
+        assert_eq!(names(&fresh(MAX_EVENTS + MAX_EVENTS / SLACK_DIVISOR)), Vec::<String>::new());
+        let world = fresh(MAX_EVENTS + MAX_EVENTS / SLACK_DIVISOR + 1);
         let gone = names(&world);
         assert_eq!((gone.len(), &*gone[0], &**gone.last().unwrap()), (1001, "e000000", "e001000"));
     }
 
     #[test]
     fn large_cluster_keeps_more_events() {
-        let mut world = world((0..MAX_EVENTS + MAX_EVENTS / SLACK + 1).map(|number| (number, 9_000, 9_000)));
+        let mut world = world((0..MAX_EVENTS + MAX_EVENTS / SLACK_DIVISOR + 1).map(|number| (number, 9_000, 9_000)));
         for number in 0..1200 {
             let name = format!("p{number}");
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name}});

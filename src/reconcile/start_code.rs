@@ -10,7 +10,7 @@ use crate::runtime::{allocator, release_program_pages};
 use std::time::{Duration, Instant};
 
 /// Time without work for the machine after which the start is over.
-const QUIET: Duration = Duration::from_secs(5);
+const QUIET_TIME: Duration = Duration::from_secs(5);
 
 /// State of the start.
 pub(super) enum StartCode {
@@ -36,7 +36,7 @@ impl StartCode {
     /// Gives the pages back if the start is over.
     pub(super) fn release_when_quiet(&mut self, now: Instant) {
         if let StartCode::Runs(last) = self
-            && now.saturating_duration_since(*last) >= QUIET
+            && now.saturating_duration_since(*last) >= QUIET_TIME
         {
             release_program_pages();
             allocator::release_unused();
@@ -53,12 +53,12 @@ mod tests {
     fn pages_go_back_once_the_machine_has_had_no_work_for_a_while() {
         let begin = Instant::now();
         let mut start = StartCode::Runs(begin);
-        start.release_when_quiet(begin + QUIET / 2);
-        start.note_work(begin + QUIET / 2);
-        start.release_when_quiet(begin + QUIET);
+        start.release_when_quiet(begin + QUIET_TIME / 2);
+        start.note_work(begin + QUIET_TIME / 2);
+        start.release_when_quiet(begin + QUIET_TIME);
         assert!(matches!(start, StartCode::Runs(_)), "work came in between");
-        start.release_when_quiet(begin + QUIET * 3 / 2);
-        start.note_work(begin + QUIET * 2);
+        start.release_when_quiet(begin + QUIET_TIME * 3 / 2);
+        start.note_work(begin + QUIET_TIME * 2);
         assert!(matches!(start, StartCode::Released));
     }
 }

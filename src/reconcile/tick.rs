@@ -30,7 +30,7 @@ use tracing::{debug_span, trace_span};
 pub const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Minimum pause before the next plan of a loop that had no writes and asks to plan again at once, so that no loop spins.
-const MOMENT: SignedDuration = SignedDuration::from_millis(10);
+const MIN_REPLAN_INTERVAL: SignedDuration = SignedDuration::from_millis(10);
 
 /// Number of times that a tick gives the lock back to compile expressions which were written while it waited for the lock.
 const COMPILE_ROUNDS: u8 = 2;
@@ -404,7 +404,7 @@ impl Tick<'_> {
         plans.memory.extend(plan.memory);
         let writes = plan.writes.len();
         if let Some(at) = plan.wake {
-            let soonest = if writes == 0 && is_passive { now + MOMENT } else { now };
+            let soonest = if writes == 0 && is_passive { now + MIN_REPLAN_INTERVAL } else { now };
             self.queue.add(item, at.max(soonest));
         }
         writes

@@ -29,9 +29,9 @@ use std::sync::{Arc, Mutex};
 /// Maximum lines and bytes of a failed build's output in the error message.
 const REPORTED_OUTPUT: (usize, usize) = (10, 2000);
 /// Maximum length of a part of a log line, as in any container's log.
-const PART: usize = 16 * 1024;
+const MAX_LINE_PART_BYTES: usize = 16 * 1024;
 /// Maximum bytes of output that are read at once.
-const STEP: u64 = 1 << 20;
+const MAX_READ_BYTES: u64 = 1 << 20;
 
 /// Interval for copying the output of a running build.
 const PROGRESS_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -207,7 +207,7 @@ fn wait_for_progress(pid: Pid) -> bool {
 
 /// Returns the last lines of a build's output.
 fn last_output(folder_path: &Path) -> String {
-    last_lines(&file_tree::read_end(&folder_path.join("log"), STEP).unwrap_or_default())
+    last_lines(&file_tree::read_end(&folder_path.join("log"), MAX_READ_BYTES).unwrap_or_default())
 }
 
 fn program<'a>(
@@ -318,13 +318,13 @@ impl BuildLogWriter {
         let mut from = fs::File::open(&self.from)?;
         from.seek(SeekFrom::Start(self.read))?;
         loop {
-            let read = Read::by_ref(&mut from).take(STEP).read_to_end(&mut self.rest)? as u64;
+            let read = Read::by_ref(&mut from).take(MAX_READ_BYTES).read_to_end(&mut self.rest)? as u64;
             self.read += read;
             let end = match memchr::memrchr(b'\n', &self.rest) {
                 _ if is_over && read == 0 => self.rest.len(),
                 Some(last) => last + 1,
                 // A line of this size is not waited for.
-                None if self.rest.len() as u64 >= STEP => self.rest.len(),
+                None if self.rest.len() as u64 >= MAX_READ_BYTES => self.rest.len(),
                 None => 0,
             };
             let whole: Vec<u8> = self.rest.drain(..end).collect();
@@ -342,7 +342,7 @@ fn lines(output: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(output.len() * 2);
     for line in output.split_inclusive(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let parts: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(PART).collect() };
+        let parts: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(MAX_LINE_PART_BYTES).collect() };
         for (at, part) in parts.iter().enumerate() {
             let mark = if at + 1 < parts.len() { "P" } else { "F" };
             lines.extend_from_slice(format!("{stamp} stdout {mark} ").as_bytes());
@@ -396,17 +396,17 @@ mod tests {
     fn endless_line_is_cut() {
         let folder = tempfile::tempdir().expect("a folder");
         let [from, to] = ["log", "0.log"].map(|name| folder.path().join(name));
-        let output = [vec![b'x'; 3 * STEP as usize], b"\ny".to_vec()].concat();
+        let output = [vec![b'x'; 3 * MAX_READ_BYTES as usize], b"\ny".to_vec()].concat();
         fs::write(&from, &output).expect("written");
         let file = fs::File::create(&to).expect("made");
         let mut writer = BuildLogWriter { from, to: file, read: 0, rest: Vec::new() };
         for (is_over, held) in [(false, 1), (true, 0)] {
             writer.copy_output(is_over).expect("copied");
             assert_eq!(writer.rest.len(), held);
-            assert!(writer.rest.capacity() as u64 <= 2 * STEP);
+            assert!(writer.rest.capacity() as u64 <= 2 * MAX_READ_BYTES);
         }
         let copied = fs::read(&to).expect("there").iter().filter(|byte| **byte == b'x').count();
-        assert_eq!(copied, 3 * STEP as usize);
+        assert_eq!(copied, 3 * MAX_READ_BYTES as usize);
     }
 
     #[test]

@@ -24,7 +24,7 @@ const BURST: BurstLimits = BurstLimits { quiet: Duration::from_millis(100), long
 /// Maximum number of files that are read for an image.
 const MAX_FILES: usize = 20_000;
 /// For larger files, size and modification time stand for the content.
-const LARGE: u64 = 8 * 1024 * 1024;
+const LARGE_FILE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// A command to the thread.
 enum WatchCommand {
@@ -169,11 +169,11 @@ fn content(path: &Path, hasher: &mut DefaultHasher) {
     }
     // Whether it may be executed is part of a program.
     (meta.mode() & 0o111).hash(hasher);
-    if meta.len() > LARGE {
+    if meta.len() > LARGE_FILE_BYTES {
         return (meta.len(), meta.mtime(), meta.mtime_nsec()).hash(hasher);
     }
     let mut bytes = Vec::new();
-    if file.take(LARGE).read_to_end(&mut bytes).is_ok() {
+    if file.take(LARGE_FILE_BYTES).read_to_end(&mut bytes).is_ok() {
         bytes.hash(hasher);
     }
 }

@@ -61,8 +61,8 @@ pub mod wire;
 
 pub use machine::{Host, Machine};
 pub use network::{
-    gateway::WORD as GATEWAY, gateway::is_free as is_network_free, gateway::runs as has_gateway, is_key_of_another,
-    listener_channel::is_possible as has_pod_network, own_addresses, resolver_address,
+    gateway::GATEWAY_ARGUMENT as GATEWAY, gateway::is_free as is_network_free, gateway::runs as has_gateway,
+    is_key_of_another, listener_channel::is_possible as has_pod_network, own_addresses, resolver_address,
 };
 
 pub use spawn::release_program_pages;
@@ -100,7 +100,7 @@ pub fn shim_main() -> Option<ExitCode> {
     heed_file_limit();
     let mut words = std::env::args_os().skip(1);
     let word = words.next()?;
-    if word == network::gateway::WORD {
+    if word == network::gateway::GATEWAY_ARGUMENT {
         let served = words.next().map(|state| network::gateway::main(std::path::Path::new(&state)));
         return Some(if matches!(served, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

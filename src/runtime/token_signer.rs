@@ -22,7 +22,7 @@ const SPKI_HEAD: [u8; 26] = [
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// Maximum number of signed contents that are remembered.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED_TOKENS: usize = 4096;
 
 /// A key for tokens.
 pub struct TokenSigner {
@@ -75,7 +75,7 @@ impl TokenSigner {
 
     fn remember(&self, hash: [u8; 32], claims: Arc<Value>) {
         let mut verified = self.verified.lock().ignore_poison();
-        if verified.len() >= REMEMBERED {
+        if verified.len() >= MAX_REMEMBERED_TOKENS {
             verified.clear();
         }
         verified.insert(hash, claims);
@@ -142,7 +142,7 @@ pub fn claim_signer(signer: Arc<TokenSigner>) -> ClaimSigner {
             return Some(token.clone());
         }
         let token = signer.sign(claims).ok()?;
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_REMEMBERED_TOKENS {
             known.clear();
         }
         known.insert(text, token.clone());
@@ -194,7 +194,7 @@ impl VolumeSigner {
             return;
         };
         let token: Arc<[u8]> = token.into_bytes().into();
-        if self.signed.len() >= REMEMBERED {
+        if self.signed.len() >= MAX_REMEMBERED_TOKENS {
             self.signed.clear();
         }
         let claims = std::mem::replace(&mut file.content, token.clone());

@@ -17,11 +17,11 @@ const REFUSED: u8 = 3;
 const UNCLEAR: u8 = 4;
 /// Pause between two trials.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
-const TRIES: u32 = 20;
+const MAX_TRIALS: u32 = 20;
 
 /// Whether the kernel allows the feature that `kloop shim <word>` of this binary tries.
 pub fn is_possible(program: &Path, word: &str) -> bool {
-    for number in 0..TRIES {
+    for number in 0..MAX_TRIALS {
         if number > 0 {
             std::thread::sleep(TRIAL_INTERVAL);
         }

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Maximum walks through a volume for `fsGroup` when containers change it meanwhile.
-const TRIES: u32 = 3;
+const MAX_WALKS: u32 = 3;
 
 /// A line of `/etc/passwd` (passwd(5)).
 struct PasswdEntry<'a> {
@@ -165,7 +165,7 @@ fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
             WalkEvent::Other { .. } | WalkEvent::Left => Ok(()),
         })
     };
-    (1..TRIES).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
+    (1..MAX_WALKS).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
 }
 
 /// Sets group and mode as Kubernetes does: the group owns every file and folder, has the owner's permissions, and new files in folders

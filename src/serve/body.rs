@@ -19,7 +19,7 @@ const UNSUPPORTED_MEDIA_TYPE: &str = "the body of the request was in an unknown 
 const NO_PROTOBUF: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                            application/yaml";
 /// Maximum length of an unreadable body in the error message.
-const SHOWN: usize = 1024;
+const MAX_SHOWN_BYTES: usize = 1024;
 
 /// Returns the body of a request. `api_version` and `kind` are for protobuf bodies and errors.
 pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeResult<Value> {
@@ -128,13 +128,13 @@ pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
 
 /// Returns the beginning of a body: as text when it looks like JSON, else in hexadecimal digits.
 fn shown(body: &[u8]) -> String {
-    let part = &body[..body.len().min(SHOWN)];
+    let part = &body[..body.len().min(MAX_SHOWN_BYTES)];
     let text = match part.first() {
         None => return "<empty>".into(),
         Some(b'{') => String::from_utf8_lossy(part).into_owned(),
         Some(_) => format_hex(part),
     };
-    if body.len() > SHOWN { format!("{text} ...") } else { text }
+    if body.len() > MAX_SHOWN_BYTES { format!("{text} ...") } else { text }
 }
 
 /// Returns the paths of the fields that a body contains twice, of which the last one counts.

@@ -31,7 +31,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// Stored bytes per piece; a longer object is a piece of its own. The allocator keeps several buffers of this size per thread.
-const PIECE: usize = 128 << 10;
+const PIECE_BYTES: usize = 128 << 10;
 
 /// A list being written.
 pub struct ListBody {
@@ -116,7 +116,7 @@ impl ListBody {
 
     /// Reads the next rows, and completes the custom resources that are older than their schemas.
     fn read_rows(&self, api: &Api) -> ServeResult<RowBatch> {
-        let mut batch = page::read_rows(api, &self.request(), PIECE)?;
+        let mut batch = page::read_rows(api, &self.request(), PIECE_BYTES)?;
         let Some(custom) = self.kind.custom else { return Ok(batch) };
         let is_newer = |revision: u64| !custom.is_older_than_schemas(revision);
         for (_, row) in batch.rows.iter_mut().filter(|(_, row)| !row.revision.is_some_and(is_newer)) {
@@ -135,7 +135,7 @@ impl ListBody {
         if self.show.form().encoding == AnswerEncoding::Protobuf {
             return self.next_encoded_piece(api, text);
         }
-        text.reserve(2 * PIECE);
+        text.reserve(2 * PIECE_BYTES);
         let batch = self.read_rows(api)?;
         if !std::mem::replace(&mut self.is_begun, true) {
             text.extend_from_slice(self.frame.head().as_bytes());

@@ -18,13 +18,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longest silence; an empty line then tells whether the client is still there.
-const SILENCE: Duration = Duration::from_secs(15);
+const MAX_SILENCE: Duration = Duration::from_secs(15);
 
 /// Shortest time between two lines; longer while they take long.
 const MIN_LINE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Lines take at most one part in so many of the time.
-const SHARE: u32 = 5;
+const TIME_SHARE_DIVISOR: u32 = 5;
 
 /// Most rows that are sent.
 const MAX_ROWS: usize = 50_000;
@@ -77,7 +77,7 @@ impl OverviewFeed {
         if !std::mem::replace(&mut self.is_begun, true) {
             return self.load().ok().map(|()| self.line(true));
         }
-        let until = Instant::now() + SILENCE;
+        let until = Instant::now() + MAX_SILENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -88,7 +88,7 @@ impl OverviewFeed {
                 None => thread::sleep(MIN_LINE_INTERVAL.min(left)),
             }
             let (at, took) = self.last;
-            thread::sleep(MIN_LINE_INTERVAL.max(took * SHARE).saturating_sub(at.elapsed()));
+            thread::sleep(MIN_LINE_INTERVAL.max(took * TIME_SHARE_DIVISOR).saturating_sub(at.elapsed()));
             if identity(self.store.path()) != self.place {
                 return None;
             }

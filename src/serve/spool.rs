@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are kept in memory.
-const IN_MEMORY: usize = 256 << 10;
+const MAX_MEMORY_BYTES: usize = 256 << 10;
 /// Bytes per read.
-const PIECE: usize = 128 << 10;
+const READ_BYTES: usize = 128 << 10;
 
 /// A queue of bytes: all are written, then all are read.
 pub struct Spool {
@@ -33,7 +33,7 @@ impl Spool {
 
     /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.file.is_none() && self.memory.len() + bytes.len() > IN_MEMORY {
+        if self.file.is_none() && self.memory.len() + bytes.len() > MAX_MEMORY_BYTES {
             self.file = unnamed_file(&self.folder);
         }
         match &self.file {
@@ -54,11 +54,11 @@ impl Spool {
     /// Takes the next bytes and adds them to others.
     pub fn pop(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         if !self.memory.is_empty() {
-            let count = self.memory.len().min(PIECE);
+            let count = self.memory.len().min(READ_BYTES);
             into.extend(self.memory.drain(..count));
             return Ok(());
         }
-        let left = usize::try_from(self.written - self.read).unwrap_or(PIECE).min(PIECE);
+        let left = usize::try_from(self.written - self.read).unwrap_or(READ_BYTES).min(READ_BYTES);
         let Some(file) = self.file.as_ref().filter(|_| left > 0) else { return Ok(()) };
         let start = into.len();
         into.resize(start + left, 0);
@@ -87,7 +87,7 @@ mod tests {
             assert!(spool.is_empty() && all.is_empty());
             let pieces = || (0..12_u8).map(|number| vec![number; 300_001]);
             pieces().for_each(|piece| spool.push(&piece).unwrap());
-            assert!(spool.memory.len() <= IN_MEMORY || spool.file.is_none());
+            assert!(spool.memory.len() <= MAX_MEMORY_BYTES || spool.file.is_none());
             while !spool.is_empty() {
                 spool.pop(&mut all).unwrap();
             }

@@ -69,7 +69,7 @@ pub struct ActiveWatch {
 }
 
 /// Stored bytes of the existing objects that are encoded at a time.
-const PIECE: usize = 128 << 10;
+const PIECE_BYTES: usize = 128 << 10;
 
 /// The existing objects that a watch begins with, as far as their events are not encoded yet.
 struct InitialEvents {
@@ -206,7 +206,7 @@ impl ActiveWatch {
     /// Adds the events of the next existing objects to a buffer. All of them show the same revision.
     pub fn encode_initial_events(&mut self, api: &Api, mut lines: Vec<u8>) -> ServeResult<Vec<u8>> {
         let Some(initial) = self.initial.take() else { return Ok(lines) };
-        let batch = page::read_rows(api, &self.existing(initial.revision, initial.after.as_ref()), PIECE)?;
+        let batch = page::read_rows(api, &self.existing(initial.revision, initial.after.as_ref()), PIECE_BYTES)?;
         self.revision = batch.revision;
         let word = EventKind::Added.word();
         let is_plain = self.show.is_as_stored() && self.wanted.is_everything();

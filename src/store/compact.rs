@@ -34,7 +34,7 @@ impl Retention {
 }
 
 /// Maximum rows of one transaction: a commit of a millisecond or two, which hardly delays writers.
-const STEP: usize = 200;
+const MAX_STEP_ROWS: usize = 200;
 
 /// Pages that one transaction returns to the file system, and the minimum of free pages to do so: 2 MiB.
 const FREE_PAGES: i64 = 128;
@@ -49,7 +49,7 @@ impl Store {
         let mut passed = 0;
         let too_old = self.revision_beyond(keep.bytes)?;
         while passed < budget_rows {
-            let want = STEP.min(budget_rows - passed);
+            let want = MAX_STEP_ROWS.min(budget_rows - passed);
             let mut txn = self.write(WRITE_LOCK_TIMEOUT)?;
             let step = txn.raise_floor(keep, too_old, want)?;
             if txn.return_free_pages()? || step > 0 {

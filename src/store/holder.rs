@@ -12,7 +12,7 @@ use std::path::Path;
 const WRITE_LOCK: u64 = 120;
 
 /// Maximum length of a shown command line, in characters.
-const SHOWN: usize = 80;
+const MAX_COMMAND_CHARS: usize = 80;
 
 /// The process with SQLite's write lock according to `/proc/locks`; `None` when unknown.
 pub(super) fn find_wal_writer(shm: &Path) -> Option<u32> {
@@ -38,8 +38,8 @@ pub(super) fn command(pid: u32) -> Option<String> {
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let text = words.map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ");
     let plain = |letter: char| if letter.is_control() { '?' } else { letter };
-    let shown: String = text.chars().take(SHOWN).map(plain).collect();
-    let rest = if text.chars().nth(SHOWN).is_some() { "..." } else { "" };
+    let shown: String = text.chars().take(MAX_COMMAND_CHARS).map(plain).collect();
+    let rest = if text.chars().nth(MAX_COMMAND_CHARS).is_some() { "..." } else { "" };
     (!shown.is_empty()).then(|| format!("{shown}{rest}"))
 }
 

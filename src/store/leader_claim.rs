@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Interval of renewals.
-const RENEWED: Duration = Duration::from_millis(250);
+const RENEWAL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time for one renewal or question.
 const CLAIM_TIMEOUT: Duration = Duration::from_millis(800);
@@ -108,7 +108,7 @@ impl OwnClaim {
     fn renew(&self, mut log: Box<dyn SharedLog>, mut held: Vec<u8>, stopped: &Receiver<()>) {
         let mut count = 0;
         loop {
-            if stopped.recv_timeout(RENEWED) != Err(RecvTimeoutError::Timeout) {
+            if stopped.recv_timeout(RENEWAL_INTERVAL) != Err(RecvTimeoutError::Timeout) {
                 // If this fails, the claim ends with its lease.
                 let _ = log.replace_claim(&held, &[], CLAIM_TIMEOUT);
                 return;

@@ -21,7 +21,7 @@ const HEAD_STEP: Duration = Duration::from_micros(50);
 /// First polling interval of the others.
 const TAIL_STEP: Duration = Duration::from_millis(1);
 /// After each such time, the others poll twice, three times ... as often as at the start.
-const AGEING: Duration = Duration::from_millis(20);
+const AGEING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The two lock files, open.
 pub(super) struct Turnstile {
@@ -44,7 +44,7 @@ impl Turnstile {
     pub fn acquire(self: &Arc<Turnstile>, patience: Duration) -> StoreResult<WriteTurn> {
         let start = Instant::now();
         self.wait(&self.queue, start, patience, |waited| {
-            TAIL_STEP / (1 + waited.as_micros() / AGEING.as_micros()).min(10) as u32
+            TAIL_STEP / (1 + waited.as_micros() / AGEING_INTERVAL.as_micros()).min(10) as u32
         })?;
         let turn = self.wait(&self.write, start, patience, |_| HEAD_STEP);
         release(&self.queue);

@@ -137,7 +137,7 @@ fn lost_commit_fails_each_tried_write_and_skips_no_other() {
     let done = api.write_next(false, &mut names, |write_txn, name: &&str| {
         // The time of one transaction is over with the second.
         let start = Instant::now();
-        while *name == "b" && start.elapsed() < HOLD {}
+        while *name == "b" && start.elapsed() < HOLD_TIME {}
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
         create(write_txn, kinds::by_name("configmaps").unwrap(), &Object(body), &WriteOptions::default()).map(|_| ())
     });

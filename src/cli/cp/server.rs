@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Longest wait for the next bytes of a command.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes of an archive that are sent at once.
-const PIECE: usize = 32 << 10;
+const PIECE_BYTES: usize = 32 << 10;
 /// Maximum number of bytes of a command's errors that are kept.
 const MAX_ERRORS: usize = 64 << 10;
 
@@ -98,7 +98,7 @@ struct ArchiveSender(SocketSender);
 
 impl Write for ArchiveSender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len().min(PIECE);
+        let count = bytes.len().min(PIECE_BYTES);
         match self.0.send(Channel::Stdin as u8, &bytes[..count]) {
             true => Ok(count),
             // The command has ended; its status tells why.
@@ -193,7 +193,7 @@ pub fn put(to: &CopyContainer, from: &Path, path: &Path, context: &mut CommandCo
 
 /// Sends a file or a folder under this name. Links stay links.
 fn send_archive(from: &Path, name: &Path, sender: ArchiveSender) -> io::Result<()> {
-    let mut archive = tar::Builder::new(io::BufWriter::with_capacity(PIECE, sender));
+    let mut archive = tar::Builder::new(io::BufWriter::with_capacity(PIECE_BYTES, sender));
     archive.follow_symlinks(false);
     match fs::metadata(from)?.is_dir() {
         true => archive.append_dir_all(name, from)?,

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 
 /// Lines that wait to be shown; a faster command waits.
-const WAITING: usize = 1000;
+const MAX_WAITING_LINES: usize = 1000;
 
 /// Longest line that is read in one piece, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 10;
@@ -39,7 +39,7 @@ impl DashCommand {
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("NO_COLOR", "1").env("COLUMNS", "120");
         let mut child = command.spawn()?;
-        let (send, lines) = sync_channel(WAITING);
+        let (send, lines) = sync_channel(MAX_WAITING_LINES);
         if let Some(output) = child.stdout.take() {
             read_lines(output, send.clone(), waker.clone());
         }
@@ -52,7 +52,7 @@ impl DashCommand {
     /// Takes the lines that have come.
     pub fn take_lines(&mut self) -> Vec<String> {
         let mut taken = Vec::new();
-        while taken.len() < WAITING {
+        while taken.len() < MAX_WAITING_LINES {
             match self.lines.try_recv() {
                 Ok(line) => taken.push(line),
                 Err(TryRecvError::Empty) => break,

@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shortest time between two drawings.
-const FRAME: Duration = Duration::from_millis(25);
+const FRAME_INTERVAL: Duration = Duration::from_millis(25);
 
 /// A look at the state takes at most one part in so many of the time.
-const SHARE: u32 = 10;
+const TIME_SHARE_DIVISOR: u32 = 10;
 
 /// Time after which the ages on the screen are drawn again.
-const AGES: Duration = Duration::from_secs(1);
+const AGE_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time after which the ages are drawn again once all of them are older than two minutes.
 const OLD_AGES: Duration = Duration::from_secs(30);
@@ -116,7 +116,7 @@ impl<'a> DashSession<'a> {
             self.model.world.now = Time::now();
             self.read_processes();
             // A fast log wakes it with each line.
-            thread::sleep(FRAME.saturating_sub(self.drawn.elapsed()));
+            thread::sleep(FRAME_INTERVAL.saturating_sub(self.drawn.elapsed()));
             self.drawn = Instant::now();
             terminal.draw(&mut self.model)?;
             if wakes.wait(Some(self.longest_wait()))? || signal.load(Ordering::Relaxed) != 0 {
@@ -142,7 +142,7 @@ impl<'a> DashSession<'a> {
 
     /// Shortest time until the next look at the state.
     fn pause(&self) -> Duration {
-        MIN_READ_INTERVAL.max(self.look_took * SHARE)
+        MIN_READ_INTERVAL.max(self.look_took * TIME_SHARE_DIVISOR)
     }
 
     /// Longest time until something is drawn again.
@@ -155,7 +155,7 @@ impl<'a> DashSession<'a> {
         let visible = self.model.list.visible();
         let mut rows = self.model.rows()[visible].iter();
         let is_any_young = rows.any(|row| is_young(self.model.node(row).created));
-        if is_any_young { AGES } else { OLD_AGES }
+        if is_any_young { AGE_REFRESH_INTERVAL } else { OLD_AGES }
     }
 
     /// Reads the changes of the state.

@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 /// Entries that are passed in one step.
-const STEP: usize = 1000;
+const STEP_ENTRIES: usize = 1000;
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
@@ -37,9 +37,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let keep = args.keep.map_or(usual, |keep| Retention { at_least: keep, at_most: keep, since: now, bytes: u64::MAX });
     let mut passed = 0;
     loop {
-        let step = api.store_mut().compact(&keep, STEP).map_err(anyhow::Error::from)?;
+        let step = api.store_mut().compact(&keep, STEP_ENTRIES).map_err(anyhow::Error::from)?;
         passed += step;
-        if step < STEP {
+        if step < STEP_ENTRIES {
             break;
         }
     }

@@ -6,7 +6,7 @@ use crate::show::escape;
 use colored::Colorize;
 
 /// Most names of objects on one line; the others are counted.
-const NAMED: usize = 3;
+const MAX_NAMED_OBJECTS: usize = 3;
 
 /// A root cause, and the objects that have not converged because of it.
 struct CauseLine<'a> {
@@ -76,8 +76,8 @@ fn line(cause: &CauseLine<'_>) -> String {
 
 /// Returns `deployment/a, deployment/b, deployment/c and 2 more`.
 fn names(about: &[&str]) -> String {
-    let shown = about.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match about.len().checked_sub(NAMED).filter(|more| *more > 0) {
+    let shown = about.iter().take(MAX_NAMED_OBJECTS).copied().collect::<Vec<_>>().join(", ");
+    match about.len().checked_sub(MAX_NAMED_OBJECTS).filter(|more| *more > 0) {
         Some(more) => format!("{shown} and {more} more"),
         None => shown,
     }

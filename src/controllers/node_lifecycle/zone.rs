@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// Seconds between the evictions of two nodes of a zone (`--node-eviction-rate`).
 const EVICTION_INTERVAL_SECONDS: i64 = 10;
 /// Seconds between the evictions of two nodes of a large zone with many unready nodes (`--secondary-node-eviction-rate`).
-const LONG_PAUSE: i64 = 100;
+const SLOW_EVICTION_INTERVAL_SECONDS: i64 = 100;
 /// Number of nodes above which a zone is large (`--large-cluster-size-threshold`).
-const LARGE: usize = 50;
+const LARGE_ZONE_NODES: usize = 50;
 /// Percentage of unready nodes from which a zone is unhealthy (`--unhealthy-zone-threshold`).
 const UNHEALTHY_PERCENT: usize = 55;
 /// Number of unready nodes up to which a zone is never unhealthy.
@@ -29,7 +29,7 @@ pub(super) fn next_eviction_turn(world: &World, node: &Row) -> Option<Time> {
     let silent = zone.len() - zone.iter().filter(|node| is_ready(node)).count();
     let partly = silent < zone.len() && silent > MAX_TOLERATED && silent * 100 >= UNHEALTHY_PERCENT * zone.len();
     let pause = match partly {
-        true if zone.len() > LARGE => LONG_PAUSE,
+        true if zone.len() > LARGE_ZONE_NODES => SLOW_EVICTION_INTERVAL_SECONDS,
         true => return None,
         false => EVICTION_INTERVAL_SECONDS,
     };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Time that a Job's pod must run before it counts as converged: most failures happen at once, and the user wants to
 /// see them.
-const PROOF: SignedDuration = SignedDuration::from_secs(3);
+const JOB_PROOF_TIME: SignedDuration = SignedDuration::from_secs(3);
 
 /// Waiting reasons of a container that is about to start.
 pub const STARTING_REASONS: [&str; 2] = ["PodInitializing", "ContainerCreating"];
@@ -34,7 +34,7 @@ pub fn check(world: &World) -> Convergence {
 fn proven(world: &World) -> Option<Time> {
     let of_job = |row: &&Arc<Row>| row.controller().is_some_and(|owner| owner.kind == "Job");
     let pods = world.list("pods").filter(|row| row.is_active_pod()).filter(of_job);
-    pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since.later(PROOF))
+    pods.filter_map(|row| row.pod().filter(|pod| pod.ready)?.ready_since).max().map(|since| since.later(JOB_PROOF_TIME))
 }
 
 /// The objects that have not converged; empty means converged.

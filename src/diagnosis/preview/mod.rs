@@ -31,17 +31,17 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 const HEAD_START: SignedDuration = SignedDuration::from_secs(5);
 
 /// Simulated time that a program takes to start, and to end after its stop signal.
-const START: SignedDuration = SignedDuration::from_millis(500);
-const STOP: SignedDuration = SignedDuration::from_millis(200);
+const START_DURATION: SignedDuration = SignedDuration::from_millis(500);
+const STOP_DURATION: SignedDuration = SignedDuration::from_millis(200);
 
 /// Maximum number of unconverged objects to examine per step.
-const FOLLOWED: usize = 50;
+const MAX_EXAMINED: usize = 50;
 
 /// Maximum number of ticks; more mean that a loop never comes to rest.
 const MAX_TICKS: usize = 200_000;
 
 /// Fixed random seed, so that two previews of one state are equal.
-const SEED: u64 = 5;
+const RANDOM_SEED: u64 = 5;
 
 /// A copy of a cluster that is run forward.
 pub struct Preview {
@@ -83,8 +83,13 @@ impl PreviewResult {
 impl Preview {
     /// A copy of a store, or a new cluster, with this machine as its node unless the copy has nodes of its own and none on it.
     pub fn new(store: Option<&Store>, machine: MachineCapacity, now: Time) -> anyhow::Result<Preview> {
-        let mut config =
-            SimulationConfig { seed: SEED, begin: now, node: None, backoff_seconds: 10, loops: loops::all_loops() };
+        let mut config = SimulationConfig {
+            seed: RANDOM_SEED,
+            begin: now,
+            node: None,
+            backoff_seconds: 10,
+            loops: loops::all_loops(),
+        };
         let refused = |status: crate::object::Status| anyhow::anyhow!(status.message);
         let api = match store {
             Some(store) => Api::copy_of(&store.read()?, "plan", config.env(1)).map_err(refused)?,
@@ -95,7 +100,7 @@ impl Preview {
         config.node = local_capacity(&world, machine);
         let mut simulated = SimulatedMachine::new();
         simulated.knobs.judge = Some(failure_of_start);
-        (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START, STOP);
+        (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START_DURATION, STOP_DURATION);
         let local = config.node.as_ref().map(|node| node.name.clone());
         for row in world.list("pods") {
             let node = row.pod().and_then(|pod| pod.node.as_deref()).unwrap_or_default();
@@ -151,7 +156,7 @@ impl Preview {
             let unmet = unmet.filter(|key| is_new(world, key)).collect::<Vec<_>>();
             let is_stuck =
                 |key: &Key| explain(world, key, &plane).is_some_and(|chain| chain.state() == ConvergenceState::Stuck);
-            let is_stuck = unmet.iter().take(FOLLOWED).any(is_stuck);
+            let is_stuck = unmet.iter().take(MAX_EXAMINED).any(is_stuck);
             stuck = is_stuck.then(|| stuck.unwrap_or(world.now));
             unmet.is_empty()
         };

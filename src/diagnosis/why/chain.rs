@@ -145,13 +145,13 @@ fn causes_below(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState, de
     let children = children(world, row);
     let all = children.len();
     let mut chains: Vec<Vec<CauseLink>> =
-        children.iter().take(FOLLOWED).map(|child| causes_below(world, child, plane, depth - 1)).collect();
+        children.iter().take(MAX_CHILDREN).map(|child| causes_below(world, child, plane, depth - 1)).collect();
     let worst = (0..chains.len()).max_by_key(|place| (state(&chains[*place]), std::cmp::Reverse(*place)));
     if let Some(worst) = worst {
         let alike = chains.iter().filter(|chain| state(chain) == state(&chains[worst])).count();
         let mut chain = chains.swap_remove(worst);
         if alike > 1 && state(&chain) != ConvergenceState::Converged {
-            let and = if all > FOLLOWED { "more than " } else { "" };
+            let and = if all > MAX_CHILDREN { "more than " } else { "" };
             chain[0].more.insert(0, format!("and {and}{} more like it", alike - 1));
         }
         links.extend(chain);
@@ -160,7 +160,7 @@ fn causes_below(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState, de
 }
 
 /// Maximum number of children to examine for the least converged one.
-const FOLLOWED: usize = 50;
+const MAX_CHILDREN: usize = 50;
 
 fn state(chain: &[CauseLink]) -> ConvergenceState {
     chain.iter().map(|link| link.state).max().unwrap_or_default()

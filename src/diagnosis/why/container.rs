@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 /// A container without probes that has run for this long counts as started.
-const UNASKED: SignedDuration = SignedDuration::from_secs(60);
+const UNPROBED_START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// The annotation that keeps a pretended pod from being ready.
 const UNREADY: &str = "kloop.dev/simulate-ready";
@@ -135,7 +135,7 @@ impl ContainerFinding<'_> {
         let probe = &self.spec[kind];
         if !probe.is_object() {
             // It has no readiness probe: it is ready with the next plan.
-            return link.stuck_if(ran > UNASKED, || {
+            return link.stuck_if(ran > UNPROBED_START_TIME, || {
                 let namespace_flag = in_namespace(&self.row.key);
                 match self.row.body().annotation(UNREADY) {
                     Some(told) => {

@@ -15,7 +15,7 @@ pub const ROOT: &str = "poddisruptionbudgets.policy";
 const MINIMUM: &str = "minAvailable";
 
 /// Maximum number of blocking pods to name.
-const NAMED: usize = 5;
+const MAX_NAMED_PODS: usize = 5;
 
 /// The link of a budget.
 pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
@@ -49,9 +49,9 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     if healthy < desired {
         let unready: Vec<_> = pods.iter().filter(|pod| !is_healthy(pod)).collect();
         let mut more: Vec<String> =
-            unready.iter().take(NAMED).map(|pod| format!("{} is not ready", name(&pod.key))).collect();
-        if unready.len() > NAMED {
-            more.push(format!("and {} more are not", unready.len() - NAMED));
+            unready.iter().take(MAX_NAMED_PODS).map(|pod| format!("{} is not ready", name(&pod.key))).collect();
+        if unready.len() > MAX_NAMED_PODS {
+            more.push(format!("and {} more are not", unready.len() - MAX_NAMED_PODS));
         }
         return CauseLink { state: ConvergenceState::Converging, more, ..link };
     }

@@ -25,7 +25,7 @@ const SLICE_COLUMNS: &[Column] = &[
 ];
 
 /// Maximum number of listed endpoints; further ones are only counted.
-const SHOWN: usize = 3;
+const MAX_LISTED_ENDPOINTS: usize = 3;
 
 fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<TableCell> {
     let subsets = endpoints.0.list("subsets");
@@ -39,7 +39,7 @@ fn endpoints_cells(endpoints: &Object, now: Time) -> Vec<TableCell> {
             all.extend(addresses.iter().map(|address| host_port(address, port.plain("port"))));
         }
     }
-    let text = if subsets.is_empty() { "<none>".into() } else { first_few(&all, SHOWN) };
+    let text = if subsets.is_empty() { "<none>".into() } else { first_few(&all, MAX_LISTED_ENDPOINTS) };
     vec![endpoints.name().into(), text.into(), age_since(endpoints.created(), now).into()]
 }
 
@@ -52,8 +52,8 @@ fn slice_cells(slice: &Object, now: Time) -> Vec<TableCell> {
     vec![
         slice.name().into(),
         body.text("addressType").into(),
-        text_or(&first_few(&ports, SHOWN), "<unset>").into(),
-        text_or(&first_few(&addresses, SHOWN), "<unset>").into(),
+        text_or(&first_few(&ports, MAX_LISTED_ENDPOINTS), "<unset>").into(),
+        text_or(&first_few(&addresses, MAX_LISTED_ENDPOINTS), "<unset>").into(),
         age_since(slice.created(), now).into(),
     ]
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 /// Maximum memory for the values of a text, in bytes. Small nodes need many times the size of their text (a map with
 /// one key needs as much as one with eleven), and readers make copies.
-const BUDGET: usize = 48 * 1024 * 1024;
+const MAX_VALUE_BYTES: usize = 48 * 1024 * 1024;
 /// Maximum memory for anchored and aliased values, in bytes.
 const ALIAS_BUDGET: usize = 16 * 1024 * 1024;
 /// Overhead of a node besides its text.
@@ -187,7 +187,7 @@ impl<'a> YamlReader<'a> {
             words,
             stack: Vec::new(),
             anchors: HashMap::new(),
-            budget: BUDGET,
+            budget: MAX_VALUE_BYTES,
             alias_budget: ALIAS_BUDGET,
             roots: Vec::new(),
             duplicates: Vec::new(),

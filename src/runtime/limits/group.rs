@@ -103,7 +103,7 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
 }
 
 /// Maximum attempts: another process may remove the empty parent folder at the same time.
-const TRIES: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// Creates the folder of a group. Recreates the cluster's folder too, which is removed when the cluster's last control plane exits without
 /// pods.
@@ -120,7 +120,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         };
         tries += 1;
         match made {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MAX_ATTEMPTS => {}
             other => return other,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Time for which a bind of the same port with the same result is not reported again, because a program may retry all the time.
-const QUIET: Duration = Duration::from_secs(60);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum number of ports bound elsewhere to report in that time: clients of RPC bind a new one for each connection (bindresvport(3)).
 const MAX_MOVED: usize = 8;
@@ -27,7 +27,7 @@ pub struct RecentBinds(HashMap<BindResult, Instant>);
 impl RecentBinds {
     /// Whether a result is to be reported.
     pub fn is_news(&mut self, result: BindResult, now: Instant) -> bool {
-        self.0.retain(|_, told| now.duration_since(*told) < QUIET);
+        self.0.retain(|_, told| now.duration_since(*told) < REPEAT_INTERVAL);
         let moved = self.0.keys().filter(|told| told.is_bound).count();
         !(self.0.contains_key(&result) || result.is_bound && moved >= MAX_MOVED)
     }

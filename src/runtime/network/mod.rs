@@ -63,7 +63,7 @@ use std::time::{Duration, Instant};
 use tables::{NetworkTables, TableName};
 
 /// Time for which a successful check that the gateway listens stays valid.
-const MOMENT: Duration = Duration::from_secs(1);
+const GATEWAY_CHECK_VALIDITY: Duration = Duration::from_secs(1);
 
 /// Ports to which programs connect only to learn their own address: 0, of Go before 1.22 (9), of musl. (Newer Go uses the DNS port, which
 /// has another meaning too.)
@@ -357,7 +357,7 @@ impl FilterListener {
     /// Whether the gateway receives datagrams at this address. A positive result is cached for a moment, because the check takes longer
     /// than the rest of the call.
     fn is_open(&mut self, at: SocketAddrV4) -> bool {
-        self.open.retain(|_, since| since.elapsed() < MOMENT);
+        self.open.retain(|_, since| since.elapsed() < GATEWAY_CHECK_VALIDITY);
         let is_open = self.open.contains_key(&at) || socket_calls::is_bound_here(*at.ip(), at.port());
         if is_open {
             self.open.entry(at).or_insert_with(Instant::now);

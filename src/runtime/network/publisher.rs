@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// Interval for retrying failed writes.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change to publish.
 pub enum PublishCommand {
@@ -79,7 +79,7 @@ impl NetworkPublisher {
 /// Repeats failed writes until none is left, or the publisher was dropped.
 fn retry_writes(publisher: &Weak<Mutex<PublisherState>>) {
     loop {
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
         let Some(state) = publisher.upgrade() else { return };
         let mut state = locked(&state);
         std::mem::take(&mut state.failed_writes).into_iter().for_each(|command| state.apply_command(command));

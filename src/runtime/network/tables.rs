@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// The stamp's name in a cluster's folder.
 const STAMP: &str = "tables.stamp";
 /// Maximum age of a cached text: a writer may have died between writing the table and the stamp.
-const AGE: Duration = Duration::from_secs(1);
+const MAX_CACHE_AGE: Duration = Duration::from_secs(1);
 /// Maximum number of cached texts, and of flows.
-const KEPT: usize = 1024;
+const MAX_CACHED: usize = 1024;
 
 /// Changes the stamp; call it after each change of a table, so that readers drop their caches.
 pub fn renew(state: &Path) -> io::Result<()> {
@@ -104,7 +104,11 @@ impl NetworkTables {
         }
         let mut bytes = [0; 8];
         let number = kept.stamp.as_ref().and_then(|stamp| stamp.read_exact_at(&mut bytes, 0).ok()).map(|()| bytes);
-        if number.is_none() || number != kept.number || kept.since.elapsed() >= AGE || kept.texts.len() >= KEPT {
+        if number.is_none()
+            || number != kept.number
+            || kept.since.elapsed() >= MAX_CACHE_AGE
+            || kept.texts.len() >= MAX_CACHED
+        {
             kept.texts.clear();
             kept.allowed.clear();
             kept.number = number;
@@ -120,7 +124,7 @@ impl NetworkTables {
     /// Remembers that the tables allow a flow, until they change.
     pub fn note_allowed(&self, flow: AllowedFlow) {
         let mut kept = self.kept.borrow_mut();
-        if kept.allowed.len() < KEPT {
+        if kept.allowed.len() < MAX_CACHED {
             kept.allowed.insert(flow);
         }
     }

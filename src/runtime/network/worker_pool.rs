@@ -17,7 +17,7 @@ use tokio::task::{LocalSet, spawn_local};
 /// Maximum number of threads.
 pub const MAX_THREADS: usize = 4;
 /// Number of connections up to which all stay on one thread, because passing one to another thread costs more.
-const FEW: usize = 4;
+const MAX_SINGLE_THREAD_CONNECTIONS: usize = 4;
 
 thread_local! {
     /// Index of this thread.
@@ -46,7 +46,7 @@ impl WorkerPool {
     /// Makes a pool with as many threads as the machine has processors. `name` is the name of the threads.
     pub fn new(name: &'static str) -> WorkerPool {
         let most = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
-        WorkerPool { name, own: Arc::default(), others: Vec::new(), most, few: FEW }
+        WorkerPool { name, own: Arc::default(), others: Vec::new(), most, few: MAX_SINGLE_THREAD_CONNECTIONS }
     }
 
     /// Returns the index of the calling thread, below [`MAX_THREADS`].

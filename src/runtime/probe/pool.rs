@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Maximum number of probes that run at the same time; others are queued.
-const WORKERS: usize = 32;
+const MAX_WORKERS: usize = 32;
 /// Time after which a thread without work ends.
-const LINGER: Duration = Duration::from_secs(30);
+const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 type ProbeJob = (Box<ProbeRun>, Box<dyn FnOnce(Report) + Send>);
 
@@ -38,7 +38,7 @@ impl ProbePool {
     pub fn run(&self, probe: Box<ProbeRun>, report: impl FnOnce(Report) + Send + 'static) {
         let mut line = self.0.lock();
         line.jobs.push_back((probe, Box::new(report)));
-        if line.idle >= line.jobs.len() || line.workers >= WORKERS {
+        if line.idle >= line.jobs.len() || line.workers >= MAX_WORKERS {
             self.0.ready.notify_one();
             return;
         }
@@ -81,7 +81,7 @@ impl SharedProbeQueue {
                 return Some(job);
             }
             line.idle += 1;
-            let (woken, waited) = self.ready.wait_timeout(line, LINGER).ignore_poison();
+            let (woken, waited) = self.ready.wait_timeout(line, IDLE_THREAD_TIMEOUT).ignore_poison();
             line = woken;
             line.idle -= 1;
             if line.closed || (waited.timed_out() && line.jobs.is_empty()) {

@@ -9,11 +9,11 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 /// Pause after the first announcement without an answer; doubled each time.
-const RETRY: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause after an announcement that a control plane accepted.
 const PAUSE_AFTER_ACCEPTED: Duration = Duration::from_secs(1);
 /// Longest pause.
-const SELDOM: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum number of reports to keep; the record holds everything else.
 const MAX_REPORTS: usize = 64;
 
@@ -28,7 +28,7 @@ pub struct Announcer {
 impl Announcer {
     /// Creates an announcer without news.
     pub fn new(socket: String) -> Announcer {
-        Announcer { socket, reports: Vec::new(), due: None, pause: RETRY }
+        Announcer { socket, reports: Vec::new(), due: None, pause: RETRY_INTERVAL }
     }
 
     /// Notes a report. The ones that the record does not hold are kept for the next connection.
@@ -53,7 +53,7 @@ impl Announcer {
             self.pause = self.pause.max(PAUSE_AFTER_ACCEPTED);
         }
         self.due = Some(Instant::now() + self.pause);
-        self.pause = SELDOM.min(self.pause * 2);
+        self.pause = MAX_PAUSE.min(self.pause * 2);
     }
 
     /// Returns the reports that the record does not hold.
@@ -82,8 +82,8 @@ mod tests {
             assert_eq!(announcer.due(), Some(due), "a second change does not hurry");
             pauses.push(announcer.pause);
         }
-        assert_eq!(pauses[..3], [RETRY * 2, RETRY * 4, RETRY * 8]);
-        assert_eq!(pauses[15], SELDOM);
+        assert_eq!(pauses[..3], [RETRY_INTERVAL * 2, RETRY_INTERVAL * 4, RETRY_INTERVAL * 8]);
+        assert_eq!(pauses[15], MAX_PAUSE);
     }
 
     #[test]

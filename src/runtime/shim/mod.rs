@@ -62,9 +62,9 @@ use successor::{ExpectedStart, StandbyAttempt};
 use wait::EventOrigin;
 
 /// Time for which a shim without containers stays, so that a quick restart needs no new one.
-const LINGER: Duration = Duration::from_secs(10);
+const IDLE_SHIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for which a repeated denied connection is not reported again, and maximum number of different ones to remember.
-const QUIET: Duration = Duration::from_secs(60);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 const DENIED: usize = 64;
 /// First and longest pause between checks of killed processes that still exist. The exit of each wakes the shim anyway; a thousand shims
 /// that check all the time would slow the kernel down in ending them.
@@ -256,7 +256,8 @@ impl Shim {
 
     fn may_leave(&mut self) -> bool {
         let is_ordered = self.signals.is_told_to_leave();
-        let may = self.live.is_empty() && (is_ordered || self.idle_since.elapsed() >= LINGER) && self.is_empty();
+        let may =
+            self.live.is_empty() && (is_ordered || self.idle_since.elapsed() >= IDLE_SHIM_TIMEOUT) && self.is_empty();
         if may && !is_ordered && self.keeps_memory() {
             self.idle_since = Instant::now();
             return false;
@@ -272,12 +273,12 @@ impl Shim {
             && (self.shm.as_ref().is_some_and(PodShm::has_files) || volumes::hold_in_memory(&self.pod))
     }
 
-    /// Reports connections that policies denied, each at most once in [`QUIET`].
+    /// Reports connections that policies denied, each at most once in [`REPEAT_INTERVAL`].
     fn report_denials(&mut self) {
         let denials: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
         for denial in denials {
             let now = Instant::now();
-            self.denied.retain(|_, told| now.duration_since(*told) < QUIET);
+            self.denied.retain(|_, told| now.duration_since(*told) < REPEAT_INTERVAL);
             if self.denied.len() < DENIED && !self.denied.contains_key(&denial) {
                 self.denied.insert(denial.clone(), now);
                 self.tell_all(&ShimAnswer::Denied(denial));

@@ -9,7 +9,7 @@ use super::client::ShimClient;
 use super::requests::RunningCommand;
 use super::stop_signal::SentStop;
 use super::successor::StandbyAttempt;
-use super::{KILL_PAUSE, LINGER, Shim};
+use super::{IDLE_SHIM_TIMEOUT, KILL_PAUSE, Shim};
 use crate::runtime::network::FilterListener;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
@@ -132,7 +132,7 @@ impl Shim {
         let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
         let leave = self.live.is_empty().then(|| match self.signals.is_told_to_leave() {
             true => Instant::now() + KILL_PAUSE,
-            false => (self.idle_since + LINGER).max(Instant::now() + KILL_PAUSE),
+            false => (self.idle_since + IDLE_SHIM_TIMEOUT).max(Instant::now() + KILL_PAUSE),
         });
         let spent = self.retired_mounts.iter().map(|(_, until)| *until);
         let waits = self.successors.iter().filter_map(StandbyAttempt::until);

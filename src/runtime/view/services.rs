@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime};
 /// Folder of the machine's service sockets.
 pub const FOLDER: &str = "/run";
 /// Maximum depth at which sockets are searched.
-const DEPTH: usize = 2;
+const MAX_SOCKET_DEPTH: usize = 2;
 /// Time for which a check stays valid. A socket that appears later would not be seen by a container that started just before it, either.
-const MOMENT: Duration = Duration::from_millis(5);
+const CHECK_VALIDITY: Duration = Duration::from_millis(5);
 /// A folder that changed within this time may change again with the same timestamp, because file system clocks are coarse.
-const UNSETTLED: Duration = Duration::from_secs(1);
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The last result, which forked processes inherit.
@@ -61,7 +61,7 @@ impl CachedServiceEntries {
         found.looked.push((folder.to_owned(), stamp(folder)));
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let serves = match entry.file_type() {
-                Ok(kind) if kind.is_dir() => found.has_socket(&entry.path(), DEPTH).unwrap_or(true),
+                Ok(kind) if kind.is_dir() => found.has_socket(&entry.path(), MAX_SOCKET_DEPTH).unwrap_or(true),
                 Ok(kind) => kind.is_socket() || kind.is_fifo(),
                 Err(_) => false,
             };
@@ -90,7 +90,7 @@ impl CachedServiceEntries {
     }
 
     fn is_checked(&self) -> bool {
-        self.checked.is_some_and(|at| at.elapsed() < MOMENT)
+        self.checked.is_some_and(|at| at.elapsed() < CHECK_VALIDITY)
     }
 
     /// Looks for changes of the searched folders. Returns false when there are any.
@@ -104,7 +104,7 @@ impl CachedServiceEntries {
     /// Whether every later change will change a stamp.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let settled = now.saturating_sub(UNSETTLED).as_secs() as i64;
+        let settled = now.saturating_sub(TIMESTAMP_GRANULARITY).as_secs() as i64;
         self.looked.iter().all(|(_, stamp)| stamp.is_some_and(|(.., changed, _)| changed < settled))
     }
 }

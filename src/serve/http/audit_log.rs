@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Maximum number of events that wait to be written.
-const WAITING: usize = 10_000;
+const MAX_WAITING_EVENTS: usize = 10_000;
 /// Size of a file at which the next one begins, and the number of files that are kept beside it.
 const MAX_FILE_BYTES: u64 = 100 << 20;
-const KEPT: usize = 10;
+const MAX_OLD_FILES: usize = 10;
 /// Time for the last events when the server ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,9 +53,9 @@ impl AuditLog {
     /// Opens the log, which is continued, and starts its thread.
     pub fn open(path: &Path, policy: AuditPolicy) -> Result<AuditLog> {
         let counts = Arc::new(AuditCounts::default());
-        let file = LogFile::open(path, MAX_FILE_BYTES, KEPT)
+        let file = LogFile::open(path, MAX_FILE_BYTES, MAX_OLD_FILES)
             .map_err(|error| anyhow::anyhow!("cannot write {}: {}", path.display(), io_error_text(error)))?;
-        let (queue, entries) = sync_channel(WAITING);
+        let (queue, entries) = sync_channel(MAX_WAITING_EVENTS);
         let own = counts.clone();
         let thread = std::thread::Builder::new().name("audit".into());
         thread.spawn(move || write_entries(file, &entries, &own)).context("cannot start a thread for the audit log")?;

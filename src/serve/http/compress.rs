@@ -6,7 +6,7 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 
 /// Minimum size of an answer for compression.
-const SMALLEST: usize = 128 << 10;
+const MIN_COMPRESSED_BYTES: usize = 128 << 10;
 
 /// Whether the header `Accept-Encoding` names gzip.
 pub fn accepts_gzip(accept_encoding: &str) -> bool {
@@ -22,7 +22,7 @@ pub fn accepts_gzip(accept_encoding: &str) -> bool {
 pub fn compress(mut answer: HttpAnswer) -> HttpAnswer {
     // Writing to memory does not fail; otherwise the answer is sent as it is.
     let packed = match &mut answer.body {
-        AnswerBody::Whole(bytes) if bytes.len() >= SMALLEST => {
+        AnswerBody::Whole(bytes) if bytes.len() >= MIN_COMPRESSED_BYTES => {
             let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
             encoder.write_all(bytes).and_then(|()| encoder.finish()).map(|packed| *bytes = packed).is_ok()
         }

@@ -34,9 +34,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Interval between looks at the APIServices, and while there is none with a Service.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-const LOOK_FOR_FIRST: Duration = Duration::from_secs(3);
+const EMPTY_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// Intervals between questions to a server that answers, and to a server that does not.
-const AGAIN: Duration = Duration::from_secs(30);
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 const AGAIN_UNAVAILABLE: Duration = Duration::from_secs(2);
 /// Time limit of a question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -109,7 +109,7 @@ pub async fn keep_up(shared: Arc<ServerState>) {
                 ask_if_due(&shared, extension, server, &mut asked).await;
             }
         }
-        sleep(if asked.is_empty() { LOOK_FOR_FIRST } else { CHECK_INTERVAL }).await;
+        sleep(if asked.is_empty() { EMPTY_CHECK_INTERVAL } else { CHECK_INTERVAL }).await;
     }
 }
 
@@ -149,7 +149,7 @@ async fn ask_if_due(
         if !last.task.is_finished() {
             return;
         }
-        let wait = if extension.is_available { AGAIN } else { AGAIN_UNAVAILABLE };
+        let wait = if extension.is_available { PROBE_INTERVAL } else { AGAIN_UNAVAILABLE };
         if last.server == place && last.at.elapsed() < wait {
             return;
         }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 /// Maximum number of kept entries,
-const KEPT: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 /// and maximum size of their bodies together: 32 MiB.
-const KEPT_BYTES: usize = 32 << 20;
+const MAX_ENTRY_BYTES: usize = 32 << 20;
 /// Maximum number of entries per read.
 const BATCH: usize = 1000;
 /// Longest wait for a notification, because notifications can be lost.
@@ -41,7 +41,7 @@ impl Recent {
     fn add(&mut self, entry: LogEntry) {
         self.bytes += entry.bytes();
         self.entries.push_back(Arc::new(entry));
-        while self.entries.len() > KEPT || self.bytes > KEPT_BYTES && self.entries.len() > 1 {
+        while self.entries.len() > MAX_ENTRIES || self.bytes > MAX_ENTRY_BYTES && self.entries.len() > 1 {
             self.bytes -= self.entries.pop_front().map_or(0, |entry| entry.bytes());
         }
     }
@@ -151,14 +151,14 @@ mod tests {
         assert_eq!(given(12), Some(vec![13]));
         assert_eq!(given(13), Some(vec![]));
         assert_eq!(given(9), None);
-        tail.add((14..=14 + KEPT as u64).map(entry).collect());
+        tail.add((14..=14 + MAX_ENTRIES as u64).map(entry).collect());
         assert_eq!(given(12), None);
         tail.skip_to(9000);
         assert_eq!((given(8999), given(9000)), (None, Some(vec![])));
         // Large entries are kept up to the size limit, and the newest one always.
         tail.add((9001..=9040).map(|revision| sized(revision, 1 << 20)).collect());
         assert_eq!((given(9007), given(9009).map(|kept| kept.len())), (None, Some(31)));
-        tail.add(vec![sized(9041, KEPT_BYTES + 1)]);
+        tail.add(vec![sized(9041, MAX_ENTRY_BYTES + 1)]);
         assert_eq!((given(9039), given(9040)), (None, Some(vec![9041])));
     }
 }

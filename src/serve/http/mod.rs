@@ -108,11 +108,11 @@ const MAX_LIST_THREADS: usize = 4;
 /// each request.
 const MAX_HEADERS: usize = 256;
 /// Size of the cache of each connection to the state that only reads: the system keeps the file in memory, too.
-const CACHE: usize = 2 << 20;
+const CONNECTION_CACHE_BYTES: usize = 2 << 20;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
 const STREAMS: u32 = 250;
 /// Maximum number of bytes that an HTTP/2 connection buffers for a client that does not read.
-const UNREAD: usize = 256 << 10;
+const MAX_UNREAD_BYTES: usize = 256 << 10;
 /// Time for running requests when the server ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a body in bytes, as in Kubernetes.
@@ -286,7 +286,7 @@ async fn serve_connection(
     // Broken connections of clients are not errors here.
     let conversation: Conversation = if facts.is_http2 {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(UNREAD);
+        server.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_send_buf_size(MAX_UNREAD_BYTES);
         server.keep_alive_interval(REQUEST_TIMEOUT).keep_alive_timeout(REQUEST_TIMEOUT);
         Box::pin(server.serve_connection(TokioIo::new(stream), service))
     } else {
@@ -582,7 +582,7 @@ impl ServerState {
             .map(|api| api.with_extension_documents(&self.extensions.documents))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {
-                api.store().limit_cache(CACHE).map_err(|error| refused(&error))?;
+                api.store().limit_cache(CONNECTION_CACHE_BYTES).map_err(|error| refused(&error))?;
                 Ok(api)
             })
     }

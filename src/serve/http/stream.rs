@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Maximum number of pieces of a log that are buffered for their client.
-const PIECES: usize = 4;
+const MAX_BUFFERED_PIECES: usize = 4;
 
 /// The next lines of a watch and the stream for the lines after them; `None` at the end.
 type NextLines = Pin<Box<dyn Future<Output = Option<(Bytes, Box<WatchStream>)>> + Send>>;
@@ -319,7 +319,7 @@ pub fn overview(mut feed: OverviewFeed, streams: &Arc<Semaphore>) -> AnswerStrea
 
 /// Makes a body of pieces that a separate thread reads, because reading may block.
 fn pieces(name: &str, mut next: impl FnMut() -> Option<io::Result<Vec<u8>>> + Send + 'static) -> AnswerStream {
-    let (send, pieces) = channel(PIECES);
+    let (send, pieces) = channel(MAX_BUFFERED_PIECES);
     let failed = send.clone();
     let copy = move || {
         while let Some(piece) = next() {

@@ -16,15 +16,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// Interval between compactions of a part of the store's log.
-const COMPACTION: Duration = Duration::from_secs(10);
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between repairs of the endpoints of the Service `kubernetes`.
-const REPAIR: Duration = Duration::from_secs(10);
+const REPAIR_INTERVAL: Duration = Duration::from_secs(10);
 /// Time in which a control plane, if one runs, completes a definition.
 const DEFINITIONS_DELAY: Duration = Duration::from_millis(300);
 /// Interval between rounds while a definition waits for others.
 const DEFINITIONS_RETRY: Duration = Duration::from_secs(5);
 /// Maximum number of log entries per compaction: a few milliseconds.
-const COMPACTED: usize = 400;
+const MAX_COMPACTED_ENTRIES: usize = 400;
 
 /// Starts the tasks that every complete server has.
 pub fn start(shared: &Arc<ServerState>) -> Vec<JoinHandle<()>> {
@@ -42,7 +42,7 @@ pub async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
     loop {
         let done = shared.work_for_itself(move |api| advertise::advertise(api, address)).await.and_then(|done| done);
         shared.problems.note("lead the Service kubernetes to this server", done);
-        tokio::time::sleep(REPAIR).await;
+        tokio::time::sleep(REPAIR_INTERVAL).await;
     }
 }
 
@@ -89,13 +89,15 @@ async fn complete_definitions(shared: Arc<ServerState>) {
 /// Compacts the log of the store in small steps, also where no control plane runs.
 async fn compact(shared: Arc<ServerState>) {
     loop {
-        tokio::time::sleep(COMPACTION).await;
-        let work = |api: &mut Api| match api.store_mut().compact(&Retention::usual(Time::now()), COMPACTED) {
+        tokio::time::sleep(COMPACTION_INTERVAL).await;
+        let work = |api: &mut Api| match api.store_mut().compact(&Retention::usual(Time::now()), MAX_COMPACTED_ENTRIES)
+        {
             // Another process writes at the moment: the next round compacts.
             Err(StoreError::Busy { .. }) => Ok(0),
             done => done.map_err(|error| refused(&error)),
         };
         let compact = async || shared.work_for_itself(work).await.and_then(|done| done);
-        while shared.problems.note("compact the history of the state", compact().await) == Some(COMPACTED) {}
+        while shared.problems.note("compact the history of the state", compact().await) == Some(MAX_COMPACTED_ENTRIES) {
+        }
     }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const KEYS_FORMAT: u64 = 1;
 
 /// Time in which a member has to answer; then another one is asked.
-const ATTEMPT: Duration = Duration::from_millis(1000);
+const MEMBER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// Pause after an attempt that reached no member.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -89,7 +89,7 @@ impl EtcdLog {
 
     /// Makes a transaction that may be repeated, until it is answered or the time is over.
     fn call(&self, txn: &EtcdTxn, patience: Duration) -> Result<EtcdTxnReply, EtcdError> {
-        self.call_within(txn, patience, ATTEMPT)
+        self.call_within(txn, patience, MEMBER_TIMEOUT)
     }
 
     /// Like [`EtcdLog::call`]; `attempt` is the time in which a member has to answer.
@@ -233,7 +233,7 @@ impl SharedLog for EtcdLog {
             return Ok(false);
         }
         // etcd keeps earlier values of each key until they are compacted. Another machine may have done it already.
-        let _ = self.client.compact(reply.revision.saturating_sub(KEPT_HISTORY), ATTEMPT);
+        let _ = self.client.compact(reply.revision.saturating_sub(KEPT_HISTORY), MEMBER_TIMEOUT);
         Ok(true)
     }
 

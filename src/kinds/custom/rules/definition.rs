@@ -17,7 +17,7 @@ const MAX_RULE_COST: u64 = 10_000_000;
 /// Maximum cost of all rules of a schema.
 const MAX_SCHEMA_COST: u64 = 100_000_000;
 /// Number of rules that are named when all together cost too much.
-const NAMED: usize = 4;
+const MAX_NAMED_RULES: usize = 4;
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Maximum number of schemas whose errors are kept.
@@ -259,7 +259,7 @@ impl Walk {
         if cost >= MAX_SCHEMA_COST / 100 {
             self.costly.push((path.clone(), cost));
             self.costly.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
-            self.costly.truncate(NAMED);
+            self.costly.truncate(MAX_NAMED_RULES);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::super::super::wire::{self, RecordedState, ShimRecord, ShimRequest, VE
 use super::super::super::{folder, image, reap_dead_shim};
 use super::super::facts;
 use super::super::shim_link::ShimLink;
-use super::{BUSY, MAX_RETRY, OVERDUE, Shard, ShardCommand, TRIES, pod_mut};
+use super::{BUSY, MAX_RETRY, MAX_SHIM_STARTS, SHIM_TIMEOUT, Shard, ShardCommand, pod_mut};
 use crate::object::Str;
 use crate::world::Report;
 use rustix::event::epoll;
@@ -44,13 +44,13 @@ impl Shard {
                     Some(_) => {}
                     None => link.send(self.context.epoch, ShimRequest::Remove),
                 }
-                let by = pod.remove_by.filter(|_| !is_overdue).unwrap_or_else(|| Instant::now() + OVERDUE);
+                let by = pod.remove_by.filter(|_| !is_overdue).unwrap_or_else(|| Instant::now() + SHIM_TIMEOUT);
                 pod.remove_by = Some(by);
                 self.schedule_retry(uid, by.saturating_duration_since(Instant::now()));
             }
             // A silent shim with a record in this format is busy or stopped; without one it is of an incompatible version.
-            if !greeted && age < OVERDUE {
-                self.schedule_retry(uid, OVERDUE - age);
+            if !greeted && age < SHIM_TIMEOUT {
+                self.schedule_retry(uid, SHIM_TIMEOUT - age);
             } else if !greeted && folder::read_record(&folder::pod_path(&self.context.state, uid)).is_none() {
                 self.hang_up(uid);
                 self.replace_shim(uid);
@@ -163,7 +163,7 @@ impl Shard {
         }
         let pod = pod_mut(&mut self.pods, uid);
         let shim = match pod.tries {
-            0..TRIES => self.zygote.start_shim(&self.context, uid).map_err(|error| format!("{error:#}")),
+            0..MAX_SHIM_STARTS => self.zygote.start_shim(&self.context, uid).map_err(|error| format!("{error:#}")),
             _ => Err("its shim ends at once, again and again".to_owned()),
         };
         pod.waits_for_zygote = matches!(shim, Ok(None));

@@ -45,9 +45,9 @@ const MAX_RETRY: Duration = Duration::from_secs(5);
 /// Pause before a busy zygote is asked again; longer when it stays busy.
 const BUSY: Duration = Duration::from_millis(2);
 /// Time after which a shim that has not removed its pod, or does not answer, is killed. Its folder is then swept like that of any dead shim.
-const OVERDUE: Duration = Duration::from_secs(10);
+const SHIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shims started in a row for one request before it is given up.
-const TRIES: u32 = 3;
+const MAX_SHIM_STARTS: u32 = 3;
 
 /// A command to a shard.
 pub enum ShardCommand {
@@ -309,7 +309,7 @@ impl Shard {
         let since = *pod.failing.get_or_insert_with(Instant::now);
         let pause = RETRY.saturating_mul(1 << pod.failures.min(8)).min(MAX_RETRY);
         pod.failures += 1;
-        if since.elapsed() >= OVERDUE {
+        if since.elapsed() >= SHIM_TIMEOUT {
             end_shim(&folder::pod_path(&self.context.state, uid));
         }
         self.schedule_retry(uid, pause);

@@ -9,7 +9,7 @@
 use super::super::super::wire::ShimRequest;
 use super::super::super::{descriptors, folder};
 use super::super::shim_link::{ParkState, ShimLink};
-use super::{MAX_RETRY, OVERDUE, Shard, ShardPod, Subject, pod_mut};
+use super::{MAX_RETRY, SHIM_TIMEOUT, Shard, ShardPod, Subject, pod_mut};
 use crate::object::Str;
 use anyhow::{Context as _, Result};
 use rustix::net::RecvFlags;
@@ -187,7 +187,7 @@ impl Shard {
             let Some(link) = &pod.link else { return false };
             let has_had_turn =
                 link.park_state == ParkState::Impossible && link.since.elapsed() >= CONNECTION_CHECK_INTERVAL;
-            (has_had_turn && pod.is_idle()) || (link.used.elapsed() >= OVERDUE && awaits_answer(pod, link))
+            (has_had_turn && pod.is_idle()) || (link.used.elapsed() >= SHIM_TIMEOUT && awaits_answer(pod, link))
         };
         let silent: Vec<Str> = self.tokens.values().filter(is_silent).cloned().collect();
         for uid in silent {

@@ -2,7 +2,7 @@
 //! the gateway has died.
 
 use super::super::super::{folder, spawn};
-use super::{GatewayCommand, GatewayNews, MOMENT, SOCKET, WORD, build};
+use super::{GATEWAY_ARGUMENT, GatewayCommand, GatewayNews, MESSAGE_TIMEOUT, SOCKET, build};
 use crate::object::{Key, Str};
 use crate::world::Report;
 use crate::world::ingress_routes::{HostPort, IngressRoute};
@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Interval for trying again to reach or start a gateway.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Receives reports from the gateway.
 pub type NewsHandler = Arc<dyn Fn(Report) + Send + Sync>;
@@ -161,7 +161,7 @@ impl GatewayConnection {
         loop {
             let message = match self.stream.is_some() || self.sent.is_empty() {
                 true => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => messages.recv_timeout(AGAIN),
+                false => messages.recv_timeout(RETRY_INTERVAL),
             };
             // Many commands arrive together: they are sent in one write.
             let mut next = match message {
@@ -185,7 +185,10 @@ impl GatewayConnection {
                 self.send_commands(&unsent);
             }
             unsent.clear();
-            if self.stream.is_none() && !self.sent.is_empty() && self.tried.is_none_or(|at| at.elapsed() >= AGAIN) {
+            if self.stream.is_none()
+                && !self.sent.is_empty()
+                && self.tried.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL)
+            {
                 self.tried = Some(Instant::now());
                 self.connect();
             }
@@ -211,7 +214,7 @@ impl GatewayConnection {
     fn connect(&mut self) {
         let found = || UnixStream::connect(folder::short_path(&File::open(&self.state).ok()?, SOCKET)).ok();
         let Some(stream) = found().or_else(|| self.start().ok()) else { return };
-        let _ = stream.set_write_timeout(Some(MOMENT));
+        let _ = stream.set_write_timeout(Some(MESSAGE_TIMEOUT));
         let Ok(reader) = stream.try_clone() else { return };
         self.number += 1;
         let (number, sender, report) = (self.number, self.sender.clone(), self.report.clone());
@@ -243,7 +246,7 @@ impl GatewayConnection {
     /// Starts a gateway, which becomes a daemon. Returns our end of its first connection.
     fn start(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
-        let words = [WORD.as_bytes(), self.state.as_os_str().as_bytes()];
+        let words = [GATEWAY_ARGUMENT.as_bytes(), self.state.as_os_str().as_bytes()];
         // The gateway raises its limit of descriptors itself.
         let child = spawn::spawn_helper(&self.program, &words, theirs.as_fd(), true)?;
         // It forks and exits at once.

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The word after `kloop shim` that runs a gateway; the cluster's folder follows.
-pub const WORD: &str = "network";
+pub const GATEWAY_ARGUMENT: &str = "network";
 /// The socket's name in the cluster's folder.
 const SOCKET: &str = "network.sock";
 /// Name of the lock file, locked while the gateway runs.
@@ -45,7 +45,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Time that a predecessor gets to end.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a control plane gets to send its first message, and to read each message.
-const MOMENT: Duration = Duration::from_secs(2);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Commands of a control plane: one JSON document a line.
 #[derive(Serialize, Deserialize, Debug, Clone)]
@@ -306,8 +306,8 @@ impl Gateway {
 
     /// Accepts a new leader, unless its epoch is outdated. A leader of another build starts a new gateway.
     fn accept_leader(&mut self, stream: UnixStream) {
-        let _ = stream.set_read_timeout(Some(MOMENT));
-        let _ = stream.set_write_timeout(Some(MOMENT));
+        let _ = stream.set_read_timeout(Some(MESSAGE_TIMEOUT));
+        let _ = stream.set_write_timeout(Some(MESSAGE_TIMEOUT));
         let Ok(writer) = stream.try_clone() else { return };
         let mut reader = BufReader::new(&stream);
         let mut line = Vec::new();

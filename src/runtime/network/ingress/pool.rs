@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 pub type EndpointBody = Either<Incoming, Empty<Bytes>>;
 
 /// Approximate maximum number of idle connections per endpoint.
-const KEPT: usize = 64;
+const MAX_IDLE_CONNECTIONS: usize = 64;
 /// Maximum number of pooled connections that are checked for a free one.
 const TRIED: usize = 8;
 /// Time limit for connecting to an endpoint; external hosts may be far away.
@@ -174,7 +174,7 @@ impl EndpointPool {
         let kept = all.entry(address).or_default();
         kept.push_back(sender);
         // The oldest connection is idle, so enough idle ones exist without it.
-        if kept.get(KEPT).is_some_and(|sender| sender.is_ready() || sender.is_closed()) {
+        if kept.get(MAX_IDLE_CONNECTIONS).is_some_and(|sender| sender.is_ready() || sender.is_closed()) {
             kept.pop_front();
         }
     }

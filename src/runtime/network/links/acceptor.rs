@@ -5,7 +5,8 @@
 
 use super::dialer::{Carried, PROTOCOL, SOURCE, UDP};
 use super::{
-    AGAIN, BUFFER, CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkTable, STREAM_WINDOW, STREAMS, certificates, datagrams,
+    BUFFER_BYTES, CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE, LinkTable, MAX_STREAMS, RETRY_INTERVAL, STREAM_WINDOW,
+    certificates, datagrams,
 };
 use crate::network::policy::table::PolicyFlow;
 use crate::object::{IgnorePoison, io_error_text};
@@ -52,7 +53,7 @@ pub async fn accept_links(table: Arc<LinkTable>, address: SocketAddr) {
                     (table.report)("".into(), Some(why.clone()));
                     logged = Some(why);
                 }
-                sleep(AGAIN).await;
+                sleep(RETRY_INTERVAL).await;
             }
         }
     };
@@ -125,8 +126,8 @@ async fn serve_link(
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
-        .max_concurrent_streams(STREAMS)
+        .max_frame_size(FRAME_BYTES)
+        .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -201,7 +202,7 @@ impl PodSocket {
     async fn carry(self, mut client: TokioIo<Upgraded>) {
         match self {
             PodSocket::Tcp(mut server) => {
-                let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+                let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES).await;
             }
             PodSocket::Udp(socket) => datagrams::relay_socket(client, socket).await,
         }

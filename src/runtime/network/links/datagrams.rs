@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of flows of one socket: a new one then takes the place of the one that has been idle longest.
 const MAX_FLOWS: usize = 1024;
 /// Datagrams of a flow that wait for its stream.
-const WAITING: usize = 64;
+const MAX_WAITING_DATAGRAMS: usize = 64;
 /// The largest datagram.
 const MAX_DATAGRAM_BYTES: usize = 65_535;
 
@@ -49,7 +49,7 @@ pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>, u
         }
         flows.retain(|_, flow| !flow.sender.is_closed());
         drop(make_room(&mut flows, MAX_FLOWS, |flow| flow.used));
-        let (sender, datagrams) = channel(WAITING);
+        let (sender, datagrams) = channel(MAX_WAITING_DATAGRAMS);
         let _ = sender.try_send(datagram);
         flows.insert(client, Flow { sender, used: Instant::now() });
         tokio::spawn(carry_flow(socket.clone(), client, to, datagrams, table.clone()));

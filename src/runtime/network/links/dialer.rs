@@ -3,7 +3,7 @@
 //! Knows: each carried connection is a CONNECT request for the pod's address (RFC 9113, 8.5). Never: repeats a request whose connection has
 //! broken. Start reading at [`LinkedPeer::open`].
 
-use super::{CONNECTION_WINDOW, FRAME, KEEP_ALIVE, LinkReport, STREAM_WINDOW, certificates};
+use super::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE, LinkReport, STREAM_WINDOW, certificates};
 use crate::object::{IgnorePoison, io_error_text};
 use crate::runtime::https::trust::handshake_error;
 use crate::world::node_links::NodeLink;
@@ -178,7 +178,7 @@ async fn connect(
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
+        .max_frame_size(FRAME_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true);

@@ -5,7 +5,7 @@
 use super::datagrams::UseClock;
 use super::dialer::Carried;
 use super::request::LISTENS;
-use super::{BUFFER, LinkTable, datagrams, pod_source};
+use super::{BUFFER_BYTES, LinkTable, datagrams, pod_source};
 use crate::object::IgnorePoison;
 use crate::runtime::{descriptors, low_ports, relay};
 use hyper_util::rt::TokioIo;
@@ -178,7 +178,7 @@ async fn carry(mut client: TcpStream, from: SocketAddr, to: SocketAddrV4, table:
     match opened {
         Ok(server) => {
             let mut server = TokioIo::new(server);
-            let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER).await;
+            let _ = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES).await;
         }
         // The client sees only that its connection broke.
         Err(_) => _ = client.set_zero_linger(),

@@ -35,17 +35,17 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 /// Interval for trying to listen again after a failure.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// HTTP/2's windows of a stream and of a connection: what may be on its way between two machines without an answer.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Largest frame of data.
-const FRAME: u32 = 64 << 10;
+const FRAME_BYTES: u32 = 64 << 10;
 /// Size of the buffers of a carried connection, each way.
-const BUFFER: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 /// Maximum number of connections that are carried to, and from, one machine at once.
-const STREAMS: u32 = 4096;
+const MAX_STREAMS: u32 = 4096;
 /// Interval of HTTP/2's pings, and the time for an answer: then a link counts as down.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 

@@ -32,7 +32,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, timeout};
 
 /// Interval for trying to listen again after a failure.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Sends routes to the proxy, which ends when this is dropped.
 pub type ProxyCommands = UnboundedSender<ProxyCommand>;
@@ -158,7 +158,7 @@ async fn listen(mut commands: UnboundedReceiver<ProxyCommand>, context: ProxyCon
     let mut last = Instant::now();
     let mut is_freed = false;
     loop {
-        let patience = if is_freed { Duration::ZERO } else { AGAIN };
+        let patience = if is_freed { Duration::ZERO } else { RETRY_INTERVAL };
         let mut asked = None;
         let concerned = match timeout(patience, commands.recv()).await {
             Ok(None) => return,
@@ -174,7 +174,7 @@ async fn listen(mut commands: UnboundedReceiver<ProxyCommand>, context: ProxyCon
             Err(_) => None,
         };
         // A closed listener may free the address for another one.
-        let is_time = std::mem::take(&mut is_freed) || last.elapsed() >= AGAIN;
+        let is_time = std::mem::take(&mut is_freed) || last.elapsed() >= RETRY_INTERVAL;
         last = if is_time { Instant::now() } else { last };
         let waiting = is_time.then(|| all.iter().filter(|(_, listeners)| !listeners.blocked.is_empty()));
         let blocked = waiting.into_iter().flatten().map(|(key, _)| key.clone());

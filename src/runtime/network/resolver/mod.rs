@@ -34,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// The longest message.
 const MAX_MESSAGE_BYTES: usize = 65_535;
 /// Maximum attempts to find a port that is free for both protocols.
-const TRIES: usize = 16;
+const MAX_PORT_ATTEMPTS: usize = 16;
 
 /// Directory shared between the resolver and its caller.
 pub type SharedDirectory = Arc<Mutex<DnsDirectory>>;
@@ -90,7 +90,7 @@ impl ResolverListener {
 
     fn at_any_port() -> io::Result<ResolverListener> {
         let mut resolver = ResolverListener::open(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             if resolver.connections.is_some() {
                 break;
             }

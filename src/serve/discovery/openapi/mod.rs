@@ -44,7 +44,7 @@ const V3_PROTOBUF: ProtobufMedia = [
 ];
 
 /// Time for which a client may cache a document at an address with its hash.
-const GOOD: SignedDuration = SignedDuration::from_hours(365 * 24);
+const CACHE_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// Returns `/openapi/v3`: the addresses of the documents.
 pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) -> HttpAnswer {
@@ -108,7 +108,7 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiReques
     if wanted.is_none() {
         return Ok(answer);
     }
-    let until = Time::now() + GOOD;
+    let until = Time::now() + CACHE_LIFETIME;
     let until = until.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     Ok(answer.with_header("Cache-Control", "public, immutable".into()).with_header("Expires", until))
 }

@@ -20,9 +20,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, interval, sleep_until};
 
 /// Maximum bytes per read from a pod.
-const AT_ONCE: usize = 32 << 10;
+const MAX_READ_BYTES: usize = 32 << 10;
 /// Maximum number of buffered pieces, for a connection and for the client.
-const PIECES: usize = 16;
+const MAX_BUFFERED_PIECES: usize = 16;
 /// Interval of pings to the client.
 const PING: Duration = Duration::from_secs(10);
 /// Idle time after which a client is disconnected.
@@ -54,7 +54,7 @@ impl Connections {
             let why = format!("error forwarding port {port} to pod {}: too many open streams", self.target.pod);
             return Err(Outgoing::Failed { data, error, why });
         };
-        let (input, from_client) = channel(PIECES);
+        let (input, from_client) = channel(MAX_BUFFERED_PIECES);
         let (target, to_client) = (self.target.clone(), self.to_client.clone());
         let task = self.tasks.spawn(async move {
             carry(target, port, (data, error), from_client, to_client).await;
@@ -91,7 +91,7 @@ async fn forward(
     socket: &mut MessageSocket,
     permits: Arc<Semaphore>,
 ) -> io::Result<()> {
-    let (to_client, mut from_pod) = channel::<Outgoing>(PIECES);
+    let (to_client, mut from_pod) = channel::<Outgoing>(MAX_BUFFERED_PIECES);
     let (by_id, tasks) = (HashMap::new(), JoinSet::new());
     let mut connections = Connections { target, permits, to_client, by_id, tasks, held: None };
     let mut events: VecDeque<ForwardingEvent> = codec.first_events().into();
@@ -191,7 +191,7 @@ async fn carry(
         let _ = write.shutdown().await;
     };
     let back = async {
-        let mut block = vec![0; AT_ONCE];
+        let mut block = vec![0; MAX_READ_BYTES];
         while let Ok(length @ 1..) = read.read(&mut block).await {
             let bytes = Bytes::copy_from_slice(&block[..length]);
             if to_client.send(Outgoing::Data { data, bytes }).await.is_err() {
