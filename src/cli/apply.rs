@@ -153,7 +153,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     let applier = args.server.applier(args.change.field_manager());
     args.pruning.check(context.kinds())?;
     let files = (&args.files, &args.pruning.labels);
-    let (manifests, mut failures) = files::read_selected_for(context.kinds(), files, "apply")?;
+    let (manifests, mut failures) = files::read_selected_for(context, files, "apply")?;
     targets::hint_duplicates(context, &manifests);
     // Unknown kinds and wrong namespaces are reported before anything is applied.
     let mut located = Vec::new();

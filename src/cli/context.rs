@@ -50,6 +50,8 @@ pub struct CommandContext {
     warning: String,
     /// Warnings printed so far; each is printed only once.
     warned: Vec<String>,
+    /// The warnings of the last build of a kustomization.
+    build_warnings: Vec<String>,
     /// The line that tells how far long work is.
     progress: ProgressLine,
     /// Name of the writer in the log of changes: the verb and the process.
@@ -87,6 +89,7 @@ impl CommandContext {
             printed: 0,
             warning,
             warned: Vec::new(),
+            build_warnings: Vec::new(),
             progress: ProgressLine::new(),
             writer: "kloop".to_owned(),
             past: None,
@@ -450,6 +453,14 @@ impl CommandContext {
             self.warned.push(warning.clone());
             self.progress.erase();
             eprintln!("{} {}", self.warning, crate::show::escape::text(warning));
+        }
+    }
+
+    /// Prints the warnings of a kustomization, unless they are those of the build before.
+    pub fn print_build_warnings(&mut self, warnings: Vec<String>) {
+        if self.build_warnings != warnings {
+            warnings.iter().for_each(|warning| self.print_notice(warning));
+            self.build_warnings = warnings;
         }
     }
 

@@ -241,7 +241,7 @@ type DeleteTarget = (Target, Option<String>);
 fn find(args: &Args, context: &mut CommandContext) -> CliResult<(Vec<DeleteTarget>, Vec<Failure>)> {
     let (mut found, mut failures);
     if args.which.files.names_objects_instead_of(&args.which.words)? {
-        let (manifests, unread) = files::read_selected(context.kinds(), &args.which.files, &args.which.select.labels)?;
+        let (manifests, unread) = files::read_selected(context, &args.which.files, &args.which.select.labels)?;
         (found, failures) = (Vec::new(), unread);
         for manifest in manifests {
             let located = targets::named(context, &manifest).and_then(|(kind, key)| {

@@ -104,7 +104,7 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
     if args.force_conflicts && !args.server_side {
         return Err(Failure::plain("--force-conflicts only works with --server-side"));
     }
-    let (manifests, failures) = files::read_selected(context.kinds(), &args.files, &args.labels)?;
+    let (manifests, failures) = files::read_selected(context, &args.files, &args.labels)?;
     Failure::from_failures(failures)?;
     let (live, merged) = (PrivateFolder::new("LIVE")?, PrivateFolder::new("MERGED")?);
     for manifest in &manifests {

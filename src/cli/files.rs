@@ -2,7 +2,7 @@
 //! their positions.
 
 use super::flags::LabelFlag;
-use super::{CliResult, Failure, input, kustomize};
+use super::{CliResult, CommandContext, Failure, input, kustomize};
 use crate::go::path_match::PathPattern;
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::kustomize::BuildResource;
@@ -162,17 +162,21 @@ fn suggested_value(message: &str) -> &'static str {
 }
 
 /// Like [`read`], for a verb that needs at least one object.
-pub fn read_for(kinds: &KindRegistry, flags: &FileFlags, verb: &str) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    require_any(read(kinds, flags)?, verb)
+pub fn read_for(
+    context: &mut CommandContext,
+    flags: &FileFlags,
+    verb: &str,
+) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+    require_any(read(context, flags)?, verb)
 }
 
 /// Like [`read_for`], with the objects whose labels match.
 pub fn read_selected_for(
-    kinds: &KindRegistry,
+    context: &mut CommandContext,
     (flags, labels): (&FileFlags, &LabelFlag),
     verb: &str,
 ) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    require_any(read_selected(kinds, flags, labels)?, verb)
+    require_any(read_selected(context, flags, labels)?, verb)
 }
 
 /// Refuses files without objects.
@@ -188,22 +192,24 @@ fn require_any(
 
 /// Like [`read`], with the objects whose labels match.
 pub fn read_selected(
-    kinds: &KindRegistry,
+    context: &mut CommandContext,
     flags: &FileFlags,
     labels: &LabelFlag,
 ) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     let labels = labels.parse()?;
-    let (mut manifests, failures) = read(kinds, flags)?;
+    let (mut manifests, failures) = read(context, flags)?;
     manifests.retain(|manifest| labels.as_ref().is_none_or(|labels| labels.matches(|key| manifest.object.label(key))));
     Ok((manifests, failures))
 }
 
 /// Reads all objects in order, and collects the errors.
-pub fn read(kinds: &KindRegistry, flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
+pub fn read(context: &mut CommandContext, flags: &FileFlags) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     flags.check()?;
     if !flags.kustomize.is_empty() {
-        let built = kustomize::build_folder(&flags.kustomize)?.into_iter().map(Manifest::built).collect();
-        return Ok((definitions_first(kinds, built), Vec::new()));
+        let build = kustomize::build_folder(&flags.kustomize);
+        context.print_build_warnings(build.warnings);
+        let built = build.resources?.into_iter().map(Manifest::built).collect();
+        return Ok((definitions_first(context.kinds(), built), Vec::new()));
     }
     let (mut manifests, mut failures) = (Vec::new(), Vec::new());
     let mut stdin_read = false;
@@ -227,7 +233,7 @@ pub fn read(kinds: &KindRegistry, flags: &FileFlags) -> CliResult<(Vec<Manifest>
             }
         }
     }
-    Ok((definitions_first(kinds, manifests), failures))
+    Ok((definitions_first(context.kinds(), manifests), failures))
 }
 
 /// Moves CustomResourceDefinitions before their objects, and adds their kinds to `kinds`. The files

@@ -4,12 +4,10 @@
 use super::progress_line::ProgressLine;
 use super::{CliResult, CommandContext, Failure};
 use crate::kustomize::{self as build, BuildResource, FileAccess, FoundPath};
-use crate::object::{IgnorePoison, io_error_text, yaml};
-
+use crate::object::{io_error_text, yaml};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -207,24 +205,19 @@ fn file_name(resource: &BuildResource) -> String {
     parts.join("_").to_lowercase().replace('/', "-") + ".yaml"
 }
 
-/// Builds the kustomization of a folder. Prints warnings about deprecated fields only if they
-/// differ from the previous build's.
-pub fn build_folder(folder: &str) -> CliResult<Vec<BuildResource>> {
-    static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let mut warnings = Vec::new();
-    let built = build::build(&DiskFiles::new(false), folder, &mut warnings);
-    let mut printed = PRINTED.lock().ignore_poison();
-    if *printed != warnings {
-        warnings.iter().for_each(|warning| eprintln!("{warning}"));
-        *printed = warnings;
-    }
-    built.map_err(Failure::plain)
+/// A build of a folder's kustomization.
+pub struct FolderBuild {
+    /// The objects, or the first error.
+    pub resources: CliResult<Vec<BuildResource>>,
+    /// Warnings about deprecated fields.
+    pub warnings: Vec<String>,
+    /// The folders that the build depends on, up to its first error.
+    pub folders: Vec<PathBuf>,
 }
 
-/// The folders that a build of this folder depends on, up to its first error.
-pub fn folders(folder: &str) -> Vec<PathBuf> {
-    let disk = DiskFiles::new(false);
-    // The caller builds again and reports errors then.
-    let _ = build::build(&disk, folder, &mut Vec::new());
-    disk.folders.into_inner().into_iter().collect()
+/// Builds the kustomization of a folder.
+pub fn build_folder(folder: &str) -> FolderBuild {
+    let (disk, mut warnings) = (DiskFiles::new(false), Vec::new());
+    let resources = build::build(&disk, folder, &mut warnings).map_err(Failure::plain);
+    FolderBuild { resources, warnings, folders: disk.folders.into_inner().into_iter().collect() }
 }

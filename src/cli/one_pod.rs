@@ -55,7 +55,7 @@ impl SessionFlags {
         doing: &str,
         context: &mut CommandContext,
     ) -> CliResult<(Object, String)> {
-        let (manifests, failures) = files::read_for(context.kinds(), files, "exec")?;
+        let (manifests, failures) = files::read_for(context, files, "exec")?;
         Failure::from_failures(failures)?;
         let [manifest] = &manifests[..] else {
             let text = format!("cannot attach to *v1.List: {} objects were passed, one is needed", manifests.len());

@@ -51,7 +51,7 @@ pub struct Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let mut printer = args.print.answer_printer()?;
-    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "plan")?;
+    let (manifests, mut failures) = files::read_for(context, &args.files, "plan")?;
     targets::hint_duplicates(context, &manifests);
     let (machine, now) = (capacity::measure_capacity(None, &context.state()), context.now());
     context.copy_server_objects()?;

@@ -74,7 +74,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("--dry-run can not be used when --force is set"));
     }
     let validation = args.make.validate.parse()?;
-    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "replace")?;
+    let (manifests, mut failures) = files::read_for(context, &args.files, "replace")?;
     targets::hint_duplicates(context, &manifests);
     for manifest in &manifests {
         failures.extend(replace_object(&args, context, manifest, dry_run, validation).err());

@@ -354,8 +354,8 @@ fn find_in_files(
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let (is_written, labels) = (scope.local || scope.selects_in_files, scope.select.map(|select| &select.labels));
     let (manifests, mut failures) = match labels.filter(|_| is_written) {
-        Some(labels) => files::read_selected(context.kinds(), flags, labels)?,
-        None => files::read(context.kinds(), flags)?,
+        Some(labels) => files::read_selected(context, flags, labels)?,
+        None => files::read(context, flags)?,
     };
     let labels = labels.filter(|_| !is_written).map(LabelFlag::parse).transpose()?.flatten();
     let mut found = Vec::new();

@@ -98,8 +98,7 @@ fn release(file: &File) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Barrier;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::Mutex;
 
     fn turnstile(dir: &tempfile::TempDir) -> Arc<Turnstile> {
         Arc::new(Turnstile::open(&StorePath::from_path(&dir.path().join("state.db")).unwrap()).unwrap())
@@ -135,23 +134,25 @@ mod tests {
     #[test]
     fn repeated_writer_queues_behind_a_waiting_one() {
         let dir = tempfile::tempdir().unwrap();
-        let (greedy, waiting) = (turnstile(&dir), turnstile(&dir));
-        let (first, done) = (Barrier::new(2), AtomicBool::new(false));
+        let (repeated, waiting, observer) = (turnstile(&dir), turnstile(&dir), turnstile(&dir));
+        let (order, patience) = (Mutex::new(Vec::new()), Duration::from_secs(60));
+        let first = repeated.acquire(patience).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut turn = Some(greedy.acquire(Duration::from_secs(60)).unwrap());
-                first.wait();
-                while !done.load(Ordering::SeqCst) {
-                    drop(turn.take());
-                    turn = Some(greedy.acquire(Duration::from_secs(60)).unwrap());
-                }
+                let _turn = waiting.acquire(patience).unwrap();
+                order.lock().unwrap().push("waiting");
             });
-            scope.spawn(|| {
-                first.wait();
-                let turn = waiting.acquire(Duration::from_secs(60));
-                done.store(true, Ordering::SeqCst);
-                turn.unwrap();
-            });
+            // The waiting writer is the head of the queue once it holds the queue's lock.
+            let start = Instant::now();
+            while flock(&observer.queue, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                release(&observer.queue);
+                assert!(start.elapsed() < patience, "nobody queues");
+                std::thread::yield_now();
+            }
+            drop(first);
+            let _turn = repeated.acquire(patience).unwrap();
+            order.lock().unwrap().push("repeated");
         });
+        assert_eq!(order.into_inner().unwrap(), ["waiting", "repeated"]);
     }
 }

@@ -155,11 +155,13 @@ fn watched_folders(args: &Args) -> CliResult<Vec<WatchedFolder>> {
     if args.files.kustomize.is_empty() {
         return args.files.filenames.iter().map(|name| folder(name).map(watched)).collect();
     }
-    let folders: Vec<WatchedFolder> = kustomize::folders(&args.files.kustomize).into_iter().map(watched).collect();
+    // The build that is applied prints the warnings.
+    let build = kustomize::build_folder(&args.files.kustomize);
+    let folders: Vec<WatchedFolder> = build.folders.into_iter().map(watched).collect();
     // Missing parts of a kustomization may appear later; a missing kustomization is an error.
     match Path::new(&args.files.kustomize).is_dir() && !folders.is_empty() {
         true => Ok(folders),
-        false => kustomize::build_folder(&args.files.kustomize).map(|_| folders),
+        false => build.resources.map(|_| folders),
     }
 }
 

@@ -184,7 +184,7 @@ fn edit(args: &EditLastAppliedArgs, context: &mut CommandContext) -> CliResult {
 fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.write.dry_run(context)?;
-    let (manifests, failures) = files::read(context.kinds(), &args.files)?;
+    let (manifests, failures) = files::read(context, &args.files)?;
     Failure::from_failures(failures)?;
     for manifest in manifests {
         let (kind, key) = targets::named(context, &manifest)?;

@@ -59,7 +59,7 @@ struct Reconciliation {
 pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     args.files.required()?;
     let dry_run = args.change.dry_run(context)?;
-    let (manifests, mut failures) = files::read_for(context.kinds(), &args.files, "reconcile")?;
+    let (manifests, mut failures) = files::read_for(context, &args.files, "reconcile")?;
     for manifest in &manifests {
         let located = targets::locate_for(context, manifest, dry_run);
         let done = located.and_then(|(kind, key)| {

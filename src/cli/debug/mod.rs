@@ -146,7 +146,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// Returns the objects that are named by the arguments, and by the manifests of the files.
-fn targets(args: &Args, context: &CommandContext) -> CliResult<Vec<(&'static Kind, Key)>> {
+fn targets(args: &Args, context: &mut CommandContext) -> CliResult<Vec<(&'static Kind, Key)>> {
     let named = |word: &String| {
         let (kind, name) = one_pod::named(context.kinds(), word)?;
         Ok((kind, Key::new(kind.resource, context.namespace_of(kind), &name)))
@@ -154,7 +154,7 @@ fn targets(args: &Args, context: &CommandContext) -> CliResult<Vec<(&'static Kin
     let mut found = args.words.iter().map(named).collect::<CliResult<Vec<_>>>()?;
     if !args.filenames.is_empty() {
         let files = FileFlags { filenames: args.filenames.clone(), ..FileFlags::default() };
-        let (manifests, failures) = files::read_for(context.kinds(), &files, "debug")?;
+        let (manifests, failures) = files::read_for(context, &files, "debug")?;
         Failure::from_failures(failures)?;
         for manifest in &manifests {
             found.push(locate(context, manifest)?);

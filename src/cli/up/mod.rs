@@ -274,7 +274,7 @@ fn locate_manifests(files: &FileFlags, context: &mut CommandContext) -> CliResul
     if files.filenames.iter().any(|name| name == "-") {
         return Ok(HashMap::new());
     }
-    let (manifests, _) = files::read_for(context.kinds(), files, "apply")?;
+    let (manifests, _) = files::read_for(context, files, "apply")?;
     let place = |manifest: &files::Manifest| {
         let (_, key) = targets::locate(context, manifest).ok()?;
         Some((key, (manifest.source.clone(), manifest.line)))
