@@ -52,7 +52,7 @@ pub fn apply_patch(
     // Managers that use different groups of Events own the same fields.
     let stored_config = with_stored_names(kind, config);
     let object = managed_fields::apply::applied(kind, live.as_ref(), &stored_config, applier)?;
-    let object = kind.to_version(object, config.api_version());
+    let mut object = kind.to_version(object, config.api_version());
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, applier: Some(manager.to_owned()), ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
@@ -64,6 +64,9 @@ pub fn apply_patch(
         }
         check_creation(txn, &key)?;
         return Ok(Applied::from_reply(ApplyOutcome::Created, create(txn, kind, &object, &options)?));
+    }
+    if !managed_fields::is_tracked(&object) {
+        managed_fields::drop_managers(&mut object);
     }
     let reply = write_update(txn, kind, &object, part, &options)?;
     let outcome = if reply.changed { ApplyOutcome::Configured } else { ApplyOutcome::Unchanged };
@@ -159,6 +162,25 @@ mod tests {
         assert_eq!(done.object.text(&["message"]), Some("x"), "the other manager still applies it");
         // No other manager is left; the newer group does not let the note change.
         assert_eq!(apply(&newer("y"), "b").err().unwrap().reason, Reason::Invalid);
+    }
+
+    #[test]
+    fn sole_manager_that_applies_nothing_owns_nothing() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = kinds::by_name("configmaps").unwrap();
+        let mut apply = |config: serde_json::Value| {
+            let options = WriteOptions::default();
+            let config = Object(config);
+            let applied = |txn: &mut dyn Transaction| {
+                apply_patch(txn, kind, &config, ("test", false), UpdatePart::Main, &options)
+            };
+            api.write(false, applied).unwrap().object
+        };
+        let metadata = json!({"name": "a", "namespace": "default"});
+        let done = apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"y": "1"}}));
+        assert_eq!(done.items(&["metadata", "managedFields"]).len(), 1);
+        let done = apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+        assert_eq!((done.value_at(&["data"]), done.value_at(&["metadata", "managedFields"])), (None, None));
     }
 
     #[test]

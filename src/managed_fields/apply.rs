@@ -72,7 +72,8 @@ fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> Result<Fie
             return Err(status);
         }
     }
-    let fields = owned(kind, typed::fields(&config.0, of).map_err(wrong)?, subresource);
+    typed::check(&config.0, of).map_err(wrong)?;
+    let fields = owned(kind, typed::fields(&config.0, of), subresource);
     Ok(if subresource == "status" { fields.restricted_to("f:status") } else { fields })
 }
 
@@ -110,7 +111,7 @@ fn merged(
     let mut object = live.map_or_else(|| config.0.clone(), |live| typed::merge(&live.0, &config.0, of));
     if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
         // Fields that no manager owns, such as the name, remain in the configuration.
-        let all = typed::fields(&config.0, of).unwrap_or_default();
+        let all = typed::fields(&config.0, of);
         let all = entries.iter().fold(all, |all, entry| all.union(&entry.fields));
         object = pruned(object, of, &last.fields, &all);
     }
@@ -160,7 +161,7 @@ fn owners_before(kind: &Kind, live: &Object, now: Time) -> Vec<ManagerEntry> {
 /// still applies them. Fields without an owner were set by the server, and stay.
 fn pruned(merged: Value, of: ValueShape, last: &FieldSet, owned: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named(set, of);
-    let all = |value: &Value| named(&typed::fields(value, of).unwrap_or_default());
+    let all = |value: &Value| named(&typed::fields(value, of));
     let without = |places: &FieldSet| typed::remove_fields(&merged, places, of).unwrap_or_else(|| json!({}));
     let (last, everything) = (named(last), all(&merged));
     // Removes the applied fields with everything below, then restores owned fields, then fields that this manager never
@@ -185,8 +186,9 @@ fn applied_by_client(kind: &Kind, live: &Object) -> Option<FieldSet> {
         return None;
     }
     let of = ValueShape::for_object(kind, live);
+    typed::check(&last, of).ok()?;
     let changes = typed::changes(&last, &live.0, of);
-    let fields = typed::fields(&last, of).ok()?;
+    let fields = typed::fields(&last, of);
     Some(fields.difference(&changes.added).difference(&changes.modified).difference(&changes.removed))
 }
 

@@ -104,6 +104,11 @@ pub fn are_same(one: &Object, other: &Object) -> bool {
         || timeless(one) == timeless(other)
 }
 
+/// Makes a body request to drop all managers: an absent list means a client without support for managed fields.
+pub fn drop_managers(body: &mut Object) {
+    body.set(&["metadata", "managedFields"], Value::Array(vec![Value::Object(Map::new())]));
+}
+
 /// Whether a body requests to drop all managers: a list with one empty entry. An empty list does not, since clients
 /// without support for managed fields send one.
 pub fn drops_managers(body: &Object) -> bool {

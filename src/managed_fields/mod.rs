@@ -14,7 +14,7 @@ mod typed;
 mod unowned;
 pub mod update;
 
-pub use entries::{are_same, is_applied, is_tracked, migrate};
+pub use entries::{are_same, drop_managers, is_applied, is_tracked, migrate};
 pub use unowned::merge_without_owner;
 
 #[cfg(test)]

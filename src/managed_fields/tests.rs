@@ -206,6 +206,33 @@ fn lists_by_key_have_an_owner_for_each_item_and_field() {
 }
 
 #[test]
+fn repeated_items_stay_and_do_not_stop_pruning() {
+    let twice = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
+    let web = json!({"name": "web", "image": "a", "env": twice});
+    let side = json!({"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "b"}]}}}});
+    let containers = |story: &WriteSequence| story.live().0["spec"]["template"]["spec"]["containers"].clone();
+    let story = WriteSequence::with_kind("deployments").write("user", "", deployment(json!([web]))).apply("m", side);
+    assert_eq!(containers(&story), json!([web, {"name": "side", "image": "b"}]));
+    let env =
+        &story.owners()["user*"]["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"web\"}"]["f:env"];
+    assert_eq!(*env, json!({".": {}, "k:{\"name\":\"A\"}": {}}));
+    let story = story.apply("m", json!({}));
+    assert_eq!(containers(&story), json!([web]));
+    assert_eq!(story.owners()["m"], Value::Null);
+    // An applied item takes the place of those that repeat its key.
+    let single = json!([{"name": "web", "env": [{"name": "A", "value": "3"}]}]);
+    let story = story.force("m", json!({"spec": {"template": {"spec": {"containers": single}}}}));
+    assert_eq!(containers(&story)[0]["env"], json!([{"name": "A", "value": "3"}]));
+    WriteSequence::with_kind("configmaps")
+        .write("user", "", json!({"finalizers": ["x/a", "x/a"]}))
+        .apply("m", json!({"data": {"k": "1"}}))
+        .apply("m", json!({}))
+        .is("data", Value::Null)
+        .is("metadata/finalizers", json!(["x/a", "x/a"]))
+        .owned(json!({"user*": {"f:metadata": {"f:finalizers": {".": {}, "v:\"x/a\"": {}}}}}));
+}
+
+#[test]
 fn unowned_fields_stay_in_remaining_items() {
     let mut story = WriteSequence::with_kind("deployments")
         .apply("one", deployment(json!([{"name": "web", "image": "a", "tty": true}])));

@@ -47,11 +47,26 @@ fn step(item: &Value, list: &ListShape) -> Result<String, TypeMismatch> {
     Ok(format!("k:{}", Value::Object(found)))
 }
 
-/// The items of a list with their steps, in order; only the first of several with the same step.
+/// The items of a list with their steps, in order. Stored lists may repeat a key or a value; applied ones may not.
 fn items<'v>(list: &'v [Value], by: &ListShape) -> Vec<(String, &'v Value)> {
-    let mut seen = BTreeSet::new();
-    let steps = list.iter().enumerate().map(|(index, item)| (step(item, by).unwrap_or(format!("i:{index}")), item));
-    steps.filter(|(step, _)| seen.insert(step.clone())).collect()
+    list.iter().enumerate().map(|(index, item)| (step(item, by).unwrap_or(format!("i:{index}")), item)).collect()
+}
+
+/// The items of a list by their steps.
+fn items_by_step<'v>(list: &'v Value, by: &ListShape) -> BTreeMap<String, Vec<&'v Value>> {
+    let mut all: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for (step, item) in items(list.as_array().map_or(&[], Vec::as_slice), by) {
+        all.entry(step).or_default().push(item);
+    }
+    all
+}
+
+/// The fields of the items with one step. Repeated items have no owner for each field, but one for all.
+fn item_fields(items: &[&Value], fields: impl FnOnce(&Value) -> FieldSet) -> FieldSet {
+    match items {
+        [only] => fields(only).with_member(true),
+        _ => FieldSet::leaf(),
+    }
 }
 
 /// Whether a value contains fields or items with separate owners.
@@ -77,39 +92,57 @@ fn typed(of: ValueShape, name: &str) -> (ValueShape, bool) {
 }
 
 /// The fields that a body sets.
-pub fn fields(value: &Value, of: ValueShape) -> Result<FieldSet, TypeMismatch> {
-    let set = fields_at(value, of, &mut String::new())?;
-    Ok(set.with_member(false))
+pub fn fields(value: &Value, of: ValueShape) -> FieldSet {
+    fields_at(value, of).with_member(false)
 }
 
-fn fields_at(value: &Value, of: ValueShape, path: &mut String) -> Result<FieldSet, TypeMismatch> {
+fn fields_at(value: &Value, of: ValueShape) -> FieldSet {
     if !is_open(value, of) {
-        return Ok(if value.is_null() { FieldSet::default() } else { FieldSet::leaf() });
+        return if value.is_null() { FieldSet::default() } else { FieldSet::leaf() };
     }
     let mut set = FieldSet::default();
-    let length = path.len();
     for (name, inner) in value.as_object().into_iter().flatten() {
-        path.push_str(&step_text(&format!("f:{name}")));
-        let Some((of, is_named)) = of.field(name) else { return Err(format!("{path}: field not declared in schema")) };
-        let mut below = fields_at(inner, of, path)?;
+        let (of, is_named) = typed(of, name);
+        let mut below = fields_at(inner, of);
         let is_empty_map = inner.as_object().is_some_and(Map::is_empty);
         below.member |= inner.is_null() || is_empty_map || !is_named;
         set.put(format!("f:{name}"), below);
+    }
+    for (step, items) in items_by_step(value, &of.list()) {
+        set.put(step, item_fields(&items, |item| fields_at(item, of.item())));
+    }
+    set
+}
+
+/// Refuses a body with undeclared fields, or with two items of the same key or value.
+pub fn check(value: &Value, of: ValueShape) -> Result<(), TypeMismatch> {
+    check_at(value, of, &mut String::new())
+}
+
+fn check_at(value: &Value, of: ValueShape, path: &mut String) -> Result<(), TypeMismatch> {
+    if !is_open(value, of) {
+        return Ok(());
+    }
+    let length = path.len();
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        path.push_str(&step_text(&format!("f:{name}")));
+        let Some((of, _)) = of.field(name) else { return Err(format!("{path}: field not declared in schema")) };
+        check_at(inner, of, path)?;
         path.truncate(length);
     }
     let by = of.list();
     let mut seen = BTreeSet::new();
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
         let step = step(item, &by).map_err(|why| format!("{path}: element {index}: {why}"))?;
-        if !seen.insert(step.clone()) {
-            return Err(format!("{path}: duplicate entries for key {}", step_text(&step)));
+        let text = step_text(&step);
+        if !seen.insert(step) {
+            return Err(format!("{path}: duplicate entries for key {text}"));
         }
-        path.push_str(&step_text(&step));
-        let below = fields_at(item, of.item(), path)?;
-        set.put(step, below.with_member(true));
+        path.push_str(&text);
+        check_at(item, of.item(), path)?;
         path.truncate(length);
     }
-    Ok(set)
+    Ok(())
 }
 
 /// All fields of a new value.
@@ -119,8 +152,8 @@ fn all_fields(value: &Value, of: ValueShape) -> FieldSet {
         for (name, inner) in value.as_object().into_iter().flatten() {
             set.put(format!("f:{name}"), all_fields(inner, typed(of, name).0));
         }
-        for (step, item) in items(value.as_array().map_or(&[], Vec::as_slice), &of.list()) {
-            set.put(step, all_fields(item, of.item()));
+        for (step, items) in items_by_step(value, &of.list()) {
+            set.put(step, item_fields(&items, |item| all_fields(item, of.item())));
         }
     }
     set
@@ -139,8 +172,8 @@ fn created_at(value: &Value, of: ValueShape) -> FieldSet {
     for (name, inner) in value.as_object().into_iter().flatten() {
         set.put(format!("f:{name}"), created_at(inner, typed(of, name).0));
     }
-    for (step, item) in items(value.as_array().map_or(&[], Vec::as_slice), &of.list()) {
-        set.put(step, all_fields(item, of.item()));
+    for (step, items) in items_by_step(value, &of.list()) {
+        set.put(step, item_fields(&items, |item| all_fields(item, of.item())));
     }
     set
 }
@@ -169,18 +202,28 @@ pub fn changes(old: &Value, new: &Value, of: ValueShape) -> FieldChanges {
         changes.put(format!("f:{name}"), compare(None, Some(is), typed(of, name).0));
     }
     if old.is_array() || new.is_array() {
-        let list = |value| -> BTreeMap<String, &Value> {
-            items(Value::as_array(value).map_or(&[], Vec::as_slice), &of.list()).into_iter().collect()
-        };
-        let (olds, news) = (list(old), list(new));
+        let (olds, news) = (items_by_step(old, &of.list()), items_by_step(new, &of.list()));
         for (step, was) in &olds {
-            changes.put(step.as_str(), compare(Some(was), news.get(step).copied(), of.item()));
+            let is = news.get(step).map_or(&[][..], Vec::as_slice);
+            changes.put(step.as_str(), compare_items(was, is, of.item()));
         }
         for (step, is) in news.iter().filter(|(step, _)| !olds.contains_key(*step)) {
-            changes.put(step.as_str(), compare(None, Some(is), of.item()));
+            changes.put(step.as_str(), compare_items(&[], is, of.item()));
         }
     }
     changes
+}
+
+/// Compares the items of two lists that have the same step. Repeated items are compared as a whole.
+fn compare_items(old: &[&Value], new: &[&Value], of: ValueShape) -> FieldChanges {
+    let (was, is) = (old.first().copied(), new.first().copied());
+    match (old.len() > 1, new.len() > 1) {
+        (false, false) => compare(was, is, of),
+        (true, true) if old == new => FieldChanges::default(),
+        (true, true) => FieldChanges { modified: FieldSet::leaf(), ..FieldChanges::default() },
+        (true, false) => FieldChanges { removed: FieldSet::leaf(), ..compare(None, is, of) },
+        (false, true) => FieldChanges { added: FieldSet::leaf(), ..compare(was, None, of) },
+    }
 }
 
 fn compare(old: Option<&Value>, new: Option<&Value>, of: ValueShape) -> FieldChanges {
@@ -214,15 +257,19 @@ pub fn merge(live: &Value, applied: &Value, of: ValueShape) -> Value {
     }
 }
 
-/// Merges lists. Applied items have the order of the applied list; other live items keep their relative position.
+/// Merges lists. Applied items have the order of the applied list; other live items keep their relative position. An applied item replaces
+/// live items that repeat its step.
 fn merge_lists(live: &[Value], applied: &[Value], of: ValueShape) -> Vec<Value> {
     let by = of.list();
     let (live, applied) = (items(live, &by), items(applied, &by));
-    let standing: BTreeMap<&String, &Value> = live.iter().map(|(step, item)| (step, *item)).collect();
+    let mut standing: BTreeMap<&String, Option<&Value>> = BTreeMap::new();
+    for (step, item) in &live {
+        standing.entry(step).and_modify(|repeated| *repeated = None).or_insert(Some(item));
+    }
     let wanted: BTreeSet<&String> = applied.iter().map(|(step, _)| step).collect();
     let merged = |(step, item): &(String, &Value)| match standing.get(step) {
-        Some(live) => merge(live, item, of.item()),
-        None => (*item).clone(),
+        Some(Some(live)) => merge(live, item, of.item()),
+        _ => (*item).clone(),
     };
     // Common items are emitted in the order of the applied list.
     let is_common = |place: &usize| standing.contains_key(&applied[*place].0);
