@@ -116,8 +116,13 @@ fn find_wrong_type(kind: &Kind, new: &Object, kind_of_patch: PatchType) -> Optio
             "couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go value of type struct {{ {fields} }}"
         ));
     }
-    let is_other = kind_of_patch != PatchType::Strategic && !new.kind().is_empty() && new.kind() != kind.kind;
-    is_other.then(|| kinds::wrong_kind(kind, new.api_version(), new.kind()))
+    if kind_of_patch == PatchType::Strategic {
+        return None;
+    }
+    let found = if new.kind().is_empty() { kind.kind } else { new.kind() };
+    let has_version = !new.api_version().is_empty() && kind.custom.is_none();
+    let is_other = found != kind.kind || has_version && kinds::by_kind(new.api_version(), found).is_none();
+    is_other.then(|| kinds::wrong_kind(kind, new.api_version(), found))
 }
 
 /// Refuses a patch that changes the name, the namespace or the uid.

@@ -8,6 +8,7 @@ use crate::apiserver::FieldValidation;
 use crate::go::json_syntax;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
+use crate::object::yaml::DuplicateKey;
 use crate::object::{Object, Reason, Status, format_hex, yaml};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -145,7 +146,26 @@ pub fn duplicates(request: &ApiRequest, validation: FieldValidation) -> Vec<Stri
     }
     let document = yaml::decode_bytes(&request.body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
     let twice = document.map(|document| document.duplicates).unwrap_or_default();
-    twice.into_iter().map(|(path, _)| path).collect()
+    twice.into_iter().map(|duplicate| duplicate.path).collect()
+}
+
+/// Returns the warnings about keys that the configuration of a server-side apply contains twice, in the words of go-yaml. Strict validation
+/// refuses them.
+pub fn duplicate_key_warnings(body: &[u8], validation: FieldValidation) -> ServeResult<Vec<String>> {
+    if validation == FieldValidation::Ignore {
+        return Ok(Vec::new());
+    }
+    let document = yaml::decode_bytes(body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
+    let twice = document.map(|document| document.duplicates).unwrap_or_default();
+    let text = |DuplicateKey { key, line, .. }: &DuplicateKey| format!("line {line}: key {key:?} already set in map");
+    let warnings: Vec<String> = twice.iter().map(text).collect();
+    if warnings.is_empty() || validation == FieldValidation::Warn {
+        return Ok(warnings);
+    }
+    let errors = warnings.join("\n  ");
+    Err(Status::bad_request(format!(
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {errors}"
+    )))
 }
 
 /// Returns the object in the body of a request: fills in its kind and namespace from the path, or checks them.

@@ -267,7 +267,8 @@ fn apply_scale(
 ) -> ServeResult {
     let options = options::write_options(request, "PatchOptions")?;
     let (manager, force) = (applier(request)?, request.flag("force"));
-    let wanted = Object(configuration(request, "autoscaling/v1")?);
+    let (wanted, mut warnings) = configuration(request, "autoscaling/v1", options.field_validation)?;
+    let wanted = Object(wanted);
     if wanted.value_at(&["metadata", "name"]).is_some() {
         check_name(&wanted, asked.name)?;
     }
@@ -286,7 +287,8 @@ fn apply_scale(
     })?;
     let object = show.converted_object(api, done.object)?;
     let scaled = scale(asked.kind, &object);
-    Ok(written(show, 200, WriteReply::changed(scaled, done.warnings)))
+    warnings.extend(done.warnings);
+    Ok(written(show, 200, WriteReply::changed(scaled, warnings)))
 }
 
 /// An update of a Scale.

@@ -11,7 +11,7 @@ use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::create::create as make;
 use crate::apiserver::patch::{self as edit, PatchType};
 use crate::apiserver::update::{UpdatePart, update};
-use crate::apiserver::{Api, WriteOptions, WriteReply};
+use crate::apiserver::{Api, FieldValidation, WriteOptions, WriteReply};
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::Value;
@@ -123,12 +123,16 @@ pub fn applier(request: &ApiRequest) -> ServeResult<&str> {
     })
 }
 
-/// Reads the configuration of a server-side apply, which has to name its version.
-pub fn configuration(request: &ApiRequest, api_version: &str) -> ServeResult<Value> {
+/// Reads the configuration of a server-side apply, which has to name its version. Also returns warnings about it.
+pub fn configuration(
+    request: &ApiRequest,
+    api_version: &str,
+    validation: FieldValidation,
+) -> ServeResult<(Value, Vec<String>)> {
     let read = body::from_yaml(&request.body);
     let config = read.map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
     match config["apiVersion"].as_str().unwrap_or_default() {
-        found if found == api_version => Ok(config),
+        found if found == api_version => Ok((config, body::duplicate_key_warnings(&request.body, validation)?)),
         found => Err(Status::bad_request(format!(
             "Incorrect version specified in apply patch. Specified patch version: {found}, expected: {api_version}"
         ))),
@@ -140,7 +144,8 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
     let show = ReadPresentation::from_request(request, asked)?;
     let options = options::write_options(request, "PatchOptions")?;
     let manager = applier(request)?;
-    let mut config = body::check_object(configuration(request, &asked.api_version)?, asked)?;
+    let (config, mut warnings) = configuration(request, &asked.api_version, options.field_validation)?;
+    let mut config = body::check_object(config, asked)?;
     let is_unnamed = config.value_at(&["metadata", "name"]).is_none_or(Value::is_null);
     if !is_unnamed {
         check_name(&config, asked.name)?;
@@ -155,5 +160,60 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
         apply_patch(txn, asked.kind, &config, (manager, force), part, &options)
     })?;
     let code = if done.outcome == ApplyOutcome::Created { 201 } else { 200 };
-    Ok(written(&show, code, WriteReply::changed(done.object, done.warnings)))
+    warnings.extend(done.warnings);
+    Ok(written(&show, code, WriteReply::changed(done.object, warnings)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apiserver::Api;
+    use crate::serve::{AnswerBody, ApiRequest, answer};
+    use serde_json::{Value, json};
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    /// The code, the document and the warnings of an answer.
+    fn ask(api: &mut Api, method: &str, target: &str, content_type: &str, body: &str) -> (u16, Value, Vec<String>) {
+        let request =
+            ApiRequest { content_type: content_type.into(), body: body.into(), ..ApiRequest::new(method, target) };
+        let answer = answer(api, &request);
+        let AnswerBody::Whole(bytes) = answer.body else { panic!("{target}: not a whole answer") };
+        let warnings = answer.headers.into_iter().filter(|(name, _)| *name == "Warning").map(|(_, text)| text);
+        (answer.code, serde_json::from_slice(&bytes).unwrap(), warnings.collect())
+    }
+
+    #[test]
+    fn repeated_key_of_an_applied_configuration_is_told_or_refused() {
+        let mut api = Api::in_memory("test").unwrap();
+        let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a.b: \"1\"\n  a.b: \"2\"\n";
+        let mut apply = |validation: &str| {
+            let target = format!("{MAPS}/a?fieldManager=me{validation}");
+            ask(&mut api, "PATCH", &target, "application/apply-patch+yaml", config)
+        };
+        let (code, status, _) = apply("&fieldValidation=Strict");
+        let told = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  \
+                    line 6: key \"a.b\" already set in map";
+        assert_eq!((code, &status["message"]), (400, &json!(told)));
+        let (code, applied, warnings) = apply("");
+        assert_eq!((code, &applied["data"]), (201, &json!({"a.b": "2"})));
+        let is_told = warnings.iter().any(|text| text.contains(r#"line 6: key \"a.b\" already set in map"#));
+        assert!(is_told && warnings.len() == 1, "{warnings:?}");
+        assert_eq!(apply("&fieldValidation=Ignore").2, [""; 0]);
+    }
+
+    #[test]
+    fn patch_to_an_unknown_version_is_refused() {
+        let mut api = Api::in_memory("test").unwrap();
+        let made = ask(&mut api, "POST", MAPS, "application/json", r#"{"metadata": {"name": "a"}}"#);
+        assert_eq!(made.0, 201, "{}", made.1);
+        let merge = "application/merge-patch+json";
+        let mut patch = |patch: &str| ask(&mut api, "PATCH", &format!("{MAPS}/a"), merge, patch);
+        let (code, status, _) = patch(r#"{"apiVersion": "v9"}"#);
+        let message = status["message"].as_str().unwrap();
+        assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
+        let why = "no kind \"ConfigMap\" is registered for version \"v9\"";
+        assert!(message.starts_with("patch: Invalid value: \"") && message.ends_with(why), "{message}");
+        assert_eq!(patch(r#"{"apiVersion": "v1", "data": {"a": "1"}}"#).0, 200);
+        assert_eq!(patch(r#"{"apiVersion": null, "kind": null}"#).0, 200);
+    }
 }

@@ -41,6 +41,17 @@ pub enum BooleanWords {
     Two,
 }
 
+/// A key that a map has already; its last value counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DuplicateKey {
+    /// The path, which ends with the key.
+    pub path: String,
+    /// The key.
+    pub key: String,
+    /// The line of the repetition in the file.
+    pub line: usize,
+}
+
 /// One document of a file, with access to line numbers.
 #[derive(Clone, Debug)]
 pub struct YamlDocument {
@@ -48,8 +59,8 @@ pub struct YamlDocument {
     pub value: Value,
     /// Its first line in the file, from 1.
     pub line: usize,
-    /// Duplicate keys of maps (the last one counts): path and line. At most a hundred are stored.
-    pub duplicates: Vec<(String, usize)>,
+    /// Duplicate keys of maps. At most a hundred are stored.
+    pub duplicates: Vec<DuplicateKey>,
     source: split::DocumentChunk<Str>,
     words: BooleanWords,
 }
@@ -144,7 +155,7 @@ fn read_chunk(
             continue;
         }
         weight += root.weight + DOCUMENT;
-        let line_in_file = |(path, line)| (path, line + chunk.lines_before);
+        let line_in_file = |twice: DuplicateKey| DuplicateKey { line: twice.line + chunk.lines_before, ..twice };
         documents.push(YamlDocument {
             value: root.value,
             line: root.line + chunk.lines_before,

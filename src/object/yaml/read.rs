@@ -5,7 +5,7 @@
 
 use super::repair;
 use super::scalar::{PlainScalar, resolve, without_added_break};
-use super::{BooleanWords, YamlError};
+use super::{BooleanWords, DuplicateKey, YamlError};
 use base64::Engine;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag};
 use serde_json::{Map, Value};
@@ -33,7 +33,7 @@ const MAX_REPAIRS: usize = 16;
 pub(super) struct RawDocument {
     pub value: Value,
     pub line: usize,
-    pub duplicates: Vec<(String, usize)>,
+    pub duplicates: Vec<DuplicateKey>,
     /// Its approximate memory in bytes.
     pub weight: usize,
 }
@@ -176,7 +176,7 @@ struct YamlReader<'a> {
     budget: usize,
     alias_budget: usize,
     roots: Vec<RawDocument>,
-    duplicates: Vec<(String, usize)>,
+    duplicates: Vec<DuplicateKey>,
     searches: Vec<LineSearch>,
 }
 
@@ -361,11 +361,11 @@ impl<'a> YamlReader<'a> {
             _ => ENTRY,
         };
         *sum += weight + more;
-        let twice = entries.contains_key(&name);
+        let twice = (entries.contains_key(&name) && self.duplicates.len() < MAX_DUPLICATES).then(|| name.clone());
         self.charge(more, line)?;
         self.set_key(MapKey::Named(name));
-        if twice && self.duplicates.len() < MAX_DUPLICATES {
-            self.duplicates.push((self.path(), line));
+        if let Some(key) = twice {
+            self.duplicates.push(DuplicateKey { path: self.path(), key, line });
         }
         if !self.searches.is_empty() {
             let path = self.path();
