@@ -5,7 +5,7 @@ use super::root::FileText;
 use crate::kinds::read::UnknownField;
 use crate::kinds::typed::{self, DecodeError};
 use crate::object::io_error_text;
-use crate::object::yaml::{self, BooleanWords, YamlDocument};
+use crate::object::yaml::{self, BooleanWords, DuplicateKey, YamlDocument};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -281,7 +281,7 @@ pub fn read(text: &FileText, warnings: &mut Vec<String>) -> BuildResult<ReadFile
         let line = if path.is_empty() { line } else { document.line_of(path).unwrap_or(line) };
         format!("\nhint: {shown}:{line}: {text}")
     };
-    if let Some((path, line)) = document.duplicates.first() {
+    if let Some(DuplicateKey { path, line, .. }) = document.duplicates.first() {
         return Err(format!("invalid Kustomization: {path:?} is given twice{}", hint("", *line, "the duplicate")));
     }
     let mut value = document.value.clone();

@@ -11,7 +11,7 @@ pub enum FieldStep {
     Name(String),
     /// The elements of a list with this value in a field: `[name=web]`.
     Where(String, String),
-    /// Every element or entry.
+    /// Every element of a list; for a source, also every entry of a map.
     Each,
 }
 
@@ -96,9 +96,6 @@ pub fn visit_values(
         (FieldStep::Each, Value::Array(items)) => {
             items.iter_mut().map(|item| visit_values(item, rest, create, change)).sum()
         }
-        (FieldStep::Each, Value::Object(map)) => {
-            map.values_mut().map(|value| visit_values(value, rest, create, change)).sum()
-        }
         _ => Ok(0),
     }
 }
@@ -137,6 +134,8 @@ mod tests {
             (json!({}), "a.b", true, json!({"a": {"b": 0}})),
             (json!({"a": []}), "a.[name=z].v", true, json!({"a": [{"name": "z", "v": 0}]})),
             (json!({"a": 1}), "a.b", true, json!({"a": 1})),
+            (json!({"a": [{}, {"v": 1}]}), "a.*.v", true, json!({"a": [{"v": 0}, {"v": 0}]})),
+            (json!({"a": {"b": 1}}), "a.*", true, json!({"a": {"b": 1}})),
         ] {
             let (mut changed, mut count) = (value.clone(), 0);
             let found = visit_values(&mut changed, &parse(path), create, &mut |value| {

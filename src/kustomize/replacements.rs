@@ -2,7 +2,7 @@
 
 use super::BuildResult;
 use super::file::{self, FieldOptions, Replacement, ReplacementSource, ReplacementTarget, ResourceSelector};
-use super::path::{self, FieldStep};
+use super::path;
 use super::resource::BuildResource;
 use super::root::{FileAccess, KustomizationRoot};
 use super::target::TargetPattern;
@@ -107,9 +107,6 @@ fn put(resources: &mut [BuildResource], value: &Value, target: &ReplacementTarge
         resource.record_id();
         for field in fields {
             let steps = path::parse(field);
-            if target.options.create && steps.contains(&FieldStep::Each) {
-                return Err("cannot support create option in a multi-value target".to_owned());
-            }
             let change = &mut |at: &mut Value| set(at, value, &target.options);
             if path::visit_values(&mut resource.object.0, &steps, target.options.create, change)? == 0 {
                 let or_create = if target.options.create { "or create " } else { "" };

@@ -95,13 +95,33 @@ fn strip_directives(change: Value, onto: MergeTarget) -> Option<Value> {
         }
         Value::Array(list) => {
             // `$patch: replace` is a separate list element.
-            let marker = |element: &Value| element.get(PATCH).is_some_and(|directive| directive == "replace");
+            let is_alone = |element: &Value| element.as_object().is_some_and(|fields| fields.len() == 1);
+            let marker =
+                |element: &Value| is_replacement(element) && (onto != MergeTarget::Kustomized || is_alone(element));
             let strip_directives =
                 list.into_iter().filter(|element| !marker(element)).filter_map(|value| strip_directives(value, onto));
             Some(Value::Array(strip_directives.collect()))
         }
         change => Some(change),
     }
+}
+
+fn is_replacement(element: &Value) -> bool {
+    element.get(PATCH).is_some_and(|directive| directive == "replace")
+}
+
+/// Applies `$patch: replace` in an element that has a merge key, as kustomize does: a new element is added, one that the list has stays as
+/// it is. In Kubernetes' own merge the directive always replaces the list.
+fn kustomized_element(mut element: Value, server: &ElementPositions, identity: ElementIdentity) -> Value {
+    let is_there = server.has(&element);
+    let has_key = identity.element_key(&element).is_some();
+    if let Value::Object(fields) = &mut element
+        && has_key
+    {
+        fields.remove(PATCH);
+        fields.retain(|name, _| !is_there || identity.has_field(name));
+    }
+    element
 }
 
 fn is_directive(key: &str) -> bool {
@@ -248,6 +268,17 @@ fn merge_maps(
         Some((second, default)) if onto == MergeTarget::Kustomized => ElementIdentity::Keys(key, second, default),
         _ => ElementIdentity::Key(key),
     };
+    let mut change = change;
+    if onto == MergeTarget::Kustomized && change.iter().any(is_replacement) {
+        let known = ElementPositions::index(&server, identity);
+        change = change
+            .into_iter()
+            .map(|element| match is_replacement(&element) {
+                true => kustomized_element(element, &known, identity),
+                false => element,
+            })
+            .collect();
+    }
     let (mut elements, mut directives): (Vec<Value>, Vec<Value>) =
         change.into_iter().partition(|element| element.get(PATCH).is_none());
     let mut replace = false;

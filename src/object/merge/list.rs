@@ -33,6 +33,15 @@ impl ElementIdentity {
         self.element_key(a).is_some_and(|name| self.element_key(b) == Some(name))
     }
 
+    /// Whether this field of a map is part of its identity.
+    pub(super) fn has_field(self, name: &str) -> bool {
+        match self {
+            ElementIdentity::Key(key) => name == key,
+            ElementIdentity::Keys(key, second, _) => name == key || name == second,
+            ElementIdentity::Scalar => false,
+        }
+    }
+
     /// Checks that every map has the key.
     pub(super) fn check(self, list: &[Value]) -> MergeResult<()> {
         let (ElementIdentity::Key(key) | ElementIdentity::Keys(key, ..)) = self else { return Ok(()) };

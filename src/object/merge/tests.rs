@@ -344,6 +344,14 @@ fn kustomization_merges_lists_by_all_of_their_keys() {
         (&json!([bare]), json!([other]), json!([other, bare])),
         (&json!([bare]), json!([{"port": 80, "name": "w"}]), json!([{"port": 80, "name": "w"}])),
         (&both, json!([{"$patch": "replace"}, {"port": 53}]), json!([{"port": 53}])),
+        // In an element with a key it concerns the element: a known one stays, a new one is added.
+        (&both, json!([{"port": 53, "protocol": "TCP", "name": "w", "$patch": "replace"}]), both.clone()),
+        (
+            &json!([bare]),
+            json!([{"port": 81, "name": "w", "$patch": "replace"}]),
+            json!([{"port": 81, "name": "w"}, bare]),
+        ),
+        (&Value::Null, json!([{"port": 81, "$patch": "replace"}]), json!([{"port": 81}])),
     ] {
         let [of, by] = [base.clone(), patch.clone()].map(|ports| spec(json!({ "ports": ports })));
         let merged = overlay(&of, &by, schema_for("v1", "Service")).unwrap();
