@@ -36,6 +36,11 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The value of `spec.managedBy` for this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
+/// The controller to which `spec.managedBy` leaves a Job; `None` for this one.
+pub fn foreign_manager(job: &Object) -> Option<&str> {
+    job.text(&["spec", "managedBy"]).filter(|manager| *manager != MANAGER)
+}
+
 /// The loop of Jobs.
 pub const LOOP: Loop = Loop { name: "job-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
@@ -51,8 +56,8 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     };
     let object = row.object();
-    if object.text(&["spec", "managedBy"]).is_some_and(|manager| manager != MANAGER) {
-        plan.wait("it is managed by another controller");
+    if let Some(manager) = foreign_manager(&object) {
+        plan.wait(format!("it is left to the controller {manager} (spec.managedBy)"));
         return plan;
     }
     let owner = Owner { row, api_version: "batch/v1", kind: "Job" };

@@ -3,8 +3,8 @@
 use super::relations::{DEPTH, owners, target};
 use super::remedy::{advice, in_namespace};
 use super::{
-    CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, autoscaler, container, disruption,
-    dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service, workload,
+    CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, api_service, autoscaler, container,
+    disruption, dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service, workload,
 };
 use crate::controllers::namespace::CONTENT_FAILURE;
 use crate::diagnosis::convergence;
@@ -55,6 +55,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
         "networkpolicies.networking.k8s.io" => service::policy(world, row),
         "persistentvolumeclaims" => needs::claim(world, row, plane),
         "persistentvolumes" => needs::volume(world, row, plane),
+        api_service::ROOT => api_service::link(world, row, plane),
         autoscaler::ROOT => autoscaler::link(world, row, plane),
         disruption::ROOT => disruption::link(world, row, plane),
         crate::kinds::image::RESOURCE => image::link(world, row, plane),
@@ -200,6 +201,7 @@ fn children(world: &World, row: &Arc<Row>) -> Vec<Arc<Row>> {
             if pods.iter().all(unready) { pods } else { pods.into_iter().filter(|pod| !unready(pod)).take(1).collect() }
         }
         "ingresses.networking.k8s.io" => ingress::backends(world, row),
+        api_service::ROOT => api_service::service(world, row).into_iter().collect(),
         autoscaler::ROOT => target(world, row).into_iter().collect(),
         disruption::ROOT => disruption::unhealthy(world, row),
         "persistentvolumeclaims" => {

@@ -2,7 +2,9 @@
 
 use super::last_activity::{PORT_UNAVAILABLE, port_unavailable};
 use super::relations::owners;
-use super::{CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, dry_run, explain, name, plane_link};
+use super::{
+    CauseChain, CauseLink, ControlPlaneState, ConvergenceState, PLANE, api_service, dry_run, explain, name, plane_link,
+};
 use crate::diagnosis::convergence;
 use crate::kinds::image;
 use crate::object::Key;
@@ -11,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others come
 /// first.
-const BY_CHAIN: [&str; 7] = [
+const BY_CHAIN: [&str; 8] = [
     image::RESOURCE,
     "nodes",
     "persistentvolumes",
@@ -19,6 +21,7 @@ const BY_CHAIN: [&str; 7] = [
     "services",
     "ingresses.networking.k8s.io",
     "horizontalpodautoscalers.autoscaling",
+    api_service::ROOT,
 ];
 
 /// Resources that can be stuck for a reason of their own while the objects that they lead to are stuck for another.

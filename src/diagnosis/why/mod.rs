@@ -6,6 +6,7 @@
 //! Never: writes, reads a file, or asks a machine: its inputs are a World and a [`ControlPlaneState`] that the caller has read. Start
 //! reading at [`explain`].
 
+mod api_service;
 mod autoscaler;
 mod chain;
 mod container;

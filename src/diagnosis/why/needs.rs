@@ -3,12 +3,12 @@
 use super::dry_run::with_dry_run;
 use super::remedy::{absent, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node, workload};
-use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder, volume_expand};
+use crate::controllers::{ephemeral_volume, node_lifecycle, pod_resource_claims, pv_binder, volume_expand};
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
 use crate::scheduler::explain::{NO_MATCHING_VOLUME, NodeVerdict, explain};
-use crate::world::{Row, World, storage};
+use crate::world::{Row, World, devices, storage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -54,8 +54,25 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
         links.push(CauseLink { prerequisite: Some(key), ..link });
     }
     links.retain(|link| link.state != ConvergenceState::Converged);
+    links.extend(missing_claim_templates(world, &pod));
     links.extend(references(&pod).iter().filter_map(|(reference, keys)| source(world, row, reference, keys, plane)));
     links
+}
+
+/// The links of the ResourceClaimTemplates that a pod names, and that do not exist: without its claims the pod gets no node.
+fn missing_claim_templates(world: &World, pod: &Object) -> Vec<CauseLink> {
+    let made = pod.items(&["status", "resourceClaimStatuses"]);
+    let claims = pod.items(&["spec", "resourceClaims"]).iter();
+    let pending = claims.filter(|claim| !made.iter().any(|one| one["name"] == claim["name"]));
+    let templates = pending.filter_map(|claim| claim["resourceClaimTemplateName"].as_str());
+    let missing = templates.filter(|name| world.find(devices::TEMPLATES, pod.namespace(), name).is_none());
+    let link = |name: &str| {
+        let key = Key::new(Resource(devices::TEMPLATES), pod.namespace(), name);
+        let next = format!("make it: apply a ResourceClaimTemplate {name:?}{}", in_namespace(&key));
+        let what = format!("resourceclaimtemplate/{name}");
+        CauseLink { prerequisite: Some(key), ..absent(what, "there", pod_resource_claims::LOOP.name, next) }
+    };
+    missing.map(link).collect()
 }
 
 /// The link of a claim that has the name of a pod's ephemeral volume and belongs to others.

@@ -119,12 +119,22 @@ impl PlacementRemedy {
         PlacementRemedy { obstacle, ways: ways.into(), by_adding: None }
     }
 
-    fn or_adding(self) -> PlacementRemedy {
-        PlacementRemedy { by_adding: Some(ADD.into()), ..self }
+    fn or_adding(self, pod: &Object) -> PlacementRemedy {
+        PlacementRemedy { by_adding: Some(format!("add a node: {}", add_command(pod))), ..self }
     }
 }
 
-const ADD: &str = "add a node: kloop node add";
+/// The command that adds a node which the pod's node selector selects.
+fn add_command(pod: &Object) -> String {
+    let (mut name, mut labels) = ("NAME", String::new());
+    for (key, value) in pod.pairs(&["spec", "nodeSelector"]) {
+        match key {
+            "kubernetes.io/hostname" => name = value,
+            _ => labels.push_str(&format!(" --label {key}={value}")),
+        }
+    }
+    format!("kloop node add {name}{labels}")
+}
 
 /// Returns the remedy that helps on most of the nodes with the fewest obstacles.
 fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> String {
@@ -196,19 +206,21 @@ fn objections(
         PlacementRemedy::new(obstacle, ways.iter().map(|way| (*way).to_owned()).collect::<Vec<_>>())
     };
     vec![match refusal.plugin {
-        "NodeResourcesFit" => return vec![resources(row, name, refusal)],
+        "NodeResourcesFit" => return vec![resources(row, pod, name, refusal)],
         "TaintToleration" => return taints(world, pod, verdict),
         "NodeAffinity" => return vec![labels(world, pod, name)],
         "NodeUnschedulable" => {
-            one(PlacementObstacle::Cordon, &[&format!("make {name} schedulable: kloop uncordon {name}")]).or_adding()
+            one(PlacementObstacle::Cordon, &[&format!("make {name} schedulable: kloop uncordon {name}")]).or_adding(pod)
         }
-        "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(),
+        "NodePorts" => one(PlacementObstacle::Ports, &["use another hostPort"]).or_adding(pod),
         "PodTopologySpread" => return vec![spread(world, pod, name)],
         // Without any matching pod, required affinity fits no node.
         "InterPodAffinity" if refusal.reasons.iter().any(|reason| reason == AFFINITY) => {
             one(PlacementObstacle::Neighbours, &["run a pod that spec.affinity.podAffinity asks for", "loosen that"])
         }
-        "InterPodAffinity" => one(PlacementObstacle::Neighbours, &["loosen spec.affinity.podAntiAffinity"]).or_adding(),
+        "InterPodAffinity" => {
+            one(PlacementObstacle::Neighbours, &["loosen spec.affinity.podAntiAffinity"]).or_adding(pod)
+        }
         "VolumeBinding" | "VolumeZone" | "VolumeRestrictions" => {
             one(PlacementObstacle::Claims, &["check its claims: kloop get pvc"])
         }
@@ -217,20 +229,20 @@ fn objections(
             &["check its device claims: kloop get resourceclaims", "offer more devices: kloop get resourceslices"],
         ),
         "NodeVolumeLimits" => {
-            one(PlacementObstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding()
+            one(PlacementObstacle::Other, &[&format!("end a pod on {name} that uses volumes")]).or_adding(pod)
         }
         _ => one(PlacementObstacle::Other, &[&format!("check why plugin {} refuses node {name}", refusal.plugin)]),
     }]
 }
 
 /// Room on a node. That pods end there helps only where the whole node is large enough.
-fn resources(row: &Row, name: &str, refusal: &PluginRefusal) -> PlacementRemedy {
+fn resources(row: &Row, pod: &Object, name: &str, refusal: &PluginRefusal) -> PlacementRemedy {
     let less = "ask for less in resources.requests".to_owned();
     if !refusal.unresolvable {
         let free = format!("free {name}");
         let is_crowded = refusal.reasons.iter().all(|reason| reason == "Too many pods");
         let ways = if is_crowded { vec![free] } else { vec![less, free] };
-        return PlacementRemedy::new(PlacementObstacle::Resources, ways).or_adding();
+        return PlacementRemedy::new(PlacementObstacle::Resources, ways).or_adding(pod);
     }
     let Some(wants) = row.pod().map(|pod| &pod.requests) else {
         return PlacementRemedy::new(PlacementObstacle::Resources, [less]);
@@ -243,7 +255,7 @@ fn resources(row: &Row, name: &str, refusal: &PluginRefusal) -> PlacementRemedy 
     let others: Vec<&str> = refusal.reasons.iter().filter_map(|reason| reason.strip_prefix("Insufficient ")).collect();
     let others: Vec<&str> = others.into_iter().filter(|of| !["cpu", "memory"].contains(of)).collect();
     let larger = match others.is_empty() {
-        true => format!("add a larger node: kloop node add NAME{}", flags.concat()),
+        true => format!("add a larger node: {}{}", add_command(pod), flags.concat()),
         false => {
             format!("apply a Node (kloop.dev/runtime: simulated) with more {} in status.capacity", others.join(" and "))
         }

@@ -3,6 +3,7 @@
 use super::dry_run::{dry_run, with_dry_run};
 use super::remedy::{advice, in_namespace};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
+use crate::controllers::job;
 use crate::controllers::revisions::REVISION_HASH;
 use crate::diagnosis::convergence;
 use crate::object::{Object, Str};
@@ -179,6 +180,16 @@ fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseL
     {
         let seen = format!("paused: its newest template is not rolled out; {}", link.seen);
         return CauseLink { seen, ..link }.stuck(format!("kloop rollout resume {me}{namespace_flag}"));
+    }
+    if let Some(manager) = job::foreign_manager(object).filter(|_| kind == "jobs.batch")
+        && link.state != ConvergenceState::Converged
+    {
+        if object.value_at(&["status", "startTime"]).is_some() {
+            return CauseLink { next: Some(format!("wait, the controller {manager} runs it")), ..link };
+        }
+        let error = format!("spec.managedBy leaves this Job to the controller {manager}");
+        let next = format!("run {manager}, or delete the Job and apply it without spec.managedBy");
+        return CauseLink { error: Some(error), ..link }.stuck(next);
     }
     let conditions = object.items(&["status", "conditions"]);
     let has = |kind: &str, reason: &str| {
