@@ -107,7 +107,7 @@ impl AutoscalerState<'_> {
 
     fn scale(&mut self, scaled: &ScaleTarget<'_>) {
         let current = scaled.replicas;
-        status::set_count(&mut self.status, "currentReplicas", scaled.observed);
+        status::set_count(&mut self.status, "currentReplicas", current);
         if condition::find(&self.conditions, "AbleToScale").is_none_or(|known| known["status"] != "True") {
             let message = "the HPA controller was able to get the target's current scale";
             self.set_condition("AbleToScale", "True", "SucceededGetScale", message);

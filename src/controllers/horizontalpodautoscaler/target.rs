@@ -16,8 +16,6 @@ pub struct ScaleTarget<'w> {
     kind: &'static Kind,
     /// The desired replicas.
     pub replicas: i64,
-    /// The observed replicas.
-    pub observed: i64,
     /// The selector of the pods; `None` where the object has none, or one that cannot be read.
     pub selector: Option<Selector>,
 }
@@ -51,15 +49,13 @@ pub fn find_target<'w>(world: &'w World, hpa: &Row) -> Result<ScaleTarget<'w>, S
     let missing = || format!("{} {name:?} not found", kind.resource);
     let row = world.find(kind.resource.0, &hpa.key.namespace, name).ok_or_else(missing)?;
     if let Some(fields) = row.workload() {
-        let (replicas, observed) = (fields.replicas, fields.counts.replicas);
-        return Ok(ScaleTarget { row, kind, replicas, observed, selector: Some(fields.selector.clone()) });
+        return Ok(ScaleTarget { row, kind, replicas: fields.replicas, selector: Some(fields.selector.clone()) });
     }
     let body = row.body();
-    let (wanted, seen) = kind.replicas();
     let path: Vec<&str> = kind.scale_paths.into_iter().flat_map(|paths| &paths.selector).map(String::as_str).collect();
     let selector = body.text(&path).filter(|text| !text.is_empty()).and_then(|text| Selector::parse(text).ok());
-    let count = |path: &[&str]| body.int(path).unwrap_or(0);
-    Ok(ScaleTarget { row, kind, replicas: count(&wanted), observed: count(&seen), selector })
+    let replicas = body.int(&kind.replicas().0).unwrap_or(0);
+    Ok(ScaleTarget { row, kind, replicas, selector })
 }
 
 #[cfg(test)]
@@ -90,10 +86,7 @@ mod tests {
         world.put(ring_key.clone(), ring.to_string().into());
         world.put(hpa_key.clone(), hpa.to_string().into());
         let found = super::find_target(&world, world.get(&hpa_key).unwrap()).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!(
-            (found.replicas, found.observed, found.selector.unwrap().to_string()),
-            (9, 3, "app=ring".to_owned())
-        );
+        assert_eq!((found.replicas, found.selector.unwrap().to_string()), (9, "app=ring".to_owned()));
         let row = world.get(&ring_key).unwrap().clone();
         assert_eq!((super::super::LOOP.concerns)(&world, &row), std::slice::from_ref(&hpa_key));
         let plan = (super::super::LOOP.plan)(&world, &hpa_key);
@@ -102,5 +95,10 @@ mod tests {
             _ => None,
         });
         assert_eq!(scaled, Some(4));
+        let statuses = plan.writes.iter().filter_map(|write| match &write.verb {
+            WriteVerb::Status(object) => object.int(&["status", "currentReplicas"]),
+            _ => None,
+        });
+        assert_eq!(statuses.collect::<Vec<_>>(), [9], "the size in the spec");
     }
 }
