@@ -6,6 +6,7 @@ use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::reconcile::leader;
 use crate::store::{OpenError, OpenMode, Store, StoreRead, read_replica_address};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Put a backup in place of the cluster's state.
@@ -31,6 +32,12 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if let Some(address) = read_replica_address(&state) {
         return Err(Failure::plain(format!(
             "the state is on etcd, at {address}\nhint: kloop state copy {} etcd://... makes a cluster of the backup under another prefix",
+            args.file.display()
+        )));
+    }
+    if is_same_file(&args.file, &state) {
+        return Err(Failure::plain(format!(
+            "{} is the state in use; name a backup of it, which kloop state backup FILE makes",
             args.file.display()
         )));
     }
@@ -93,6 +100,32 @@ fn replace(state: &Path, fresh: &Path) -> CliResult {
         .map_err(|error| Failure::plain(format!("cannot replace {}: {}", state.display(), io_error_text(error))))
 }
 
+/// Whether two paths lead to the same file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    file(one).is_some_and(|found| Some(found) == file(other))
+}
+
 fn path_beside(state: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}.{suffix}", state.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_name_of_the_state_is_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["state.db", "copy.db"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink(at("state.db"), at("link.db")).unwrap();
+        let cases = [("state.db", true), ("./state.db", true), ("link.db", true), ("copy.db", false), ("none", false)];
+        for (name, expected) in cases {
+            assert_eq!(is_same_file(&at(name), &at("state.db")), expected, "{name}");
+        }
+        assert!(!is_same_file(&at("none"), &at("none")));
+    }
 }
