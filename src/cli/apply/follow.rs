@@ -4,6 +4,7 @@
 
 use super::{ApplyCaller, Args, apply_once, prune};
 use crate::apiserver::rules::names::key_of;
+use crate::cli::files::NO_MANIFESTS;
 use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
 use crate::object::{Object, time};
 use crate::runtime::debounced_watch::{DebouncedWatch, WatchedFolder};
@@ -84,6 +85,7 @@ impl Following {
             }
             Err(failure @ (Failure::BrokenPipe | Failure::Open(_) | Failure::Machine(..))) => Err(failure),
             Err(failure) => {
+                let failure = if prunes(args) { explain_empty_folder(failure) } else { failure };
                 print_once(context, &failure, &mut self.last_failure);
                 self.last_applied.get_or_insert_default();
                 Ok(())
@@ -102,6 +104,21 @@ impl Following {
     }
 }
 
+/// Whether objects that are removed from the manifests are deleted.
+fn prunes(args: &Args) -> bool {
+    args.pruning.prune || args.caller != ApplyCaller::Apply
+}
+
+/// Explains why nothing is deleted when a folder has no manifests left: the folder may be about to be replaced.
+fn explain_empty_folder(failure: Failure) -> Failure {
+    match failure {
+        Failure::Plain(text) if text.ends_with(NO_MANIFESTS) => Failure::Plain(format!(
+            "{text}\nhint: the folder has no manifests, so nothing is pruned and its objects are kept; kloop delete deletes them"
+        )),
+        failure => failure,
+    }
+}
+
 /// Applies the manifests for the first time, and returns the objects as stored.
 pub fn apply_first(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     args.check(context)?;
@@ -112,7 +129,7 @@ pub fn apply_first(args: &Args, context: &mut CommandContext) -> CliResult<Vec<O
 /// namespace. kubectl's pruning covers only common kinds, in the namespaces that the manifests
 /// still name.
 fn prune_removed(args: &Args, context: &mut CommandContext, before: &[Object], now: &[Object]) -> CliResult {
-    if !args.pruning.prune && args.caller == ApplyCaller::Apply {
+    if !prunes(args) {
         return Ok(());
     }
     let dry_run = args.change.dry_run(context)?;
@@ -215,6 +232,14 @@ mod tests {
         assert_eq!(found("current"), [at.join("current")]);
         assert_eq!(found("loop"), [at.join("loop")]);
         assert!(found("r1/below").is_empty());
+    }
+
+    #[test]
+    fn folder_without_manifests_is_explained() {
+        let explained = |text: String| explain_empty_folder(Failure::plain(text)).to_string();
+        let told = explained(format!("error reading [./deploy]: {NO_MANIFESTS}"));
+        assert!(told.contains("nothing is pruned and its objects are kept"), "{told}");
+        assert!(!explained("the path \"a\" does not exist".into()).contains("hint"));
     }
 
     #[test]
