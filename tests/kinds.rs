@@ -339,9 +339,26 @@ fn kinds_are_found_by_any_of_their_names() {
     ] {
         assert_eq!(kinds::by_name(name).map(|kind| kind.resource.0), Some(resource), "{name}");
     }
-    for name in ["unicorn", "pods.apps", "deploy.v2", ""] {
+    for name in ["unicorn", "pods.apps", "deploy.v2", "deployments.v1beta1.apps", "pods.v2.", ""] {
         assert!(kinds::by_name(name).is_none(), "{name}");
     }
+}
+
+#[test]
+fn sources_of_volumes_have_the_defaults_of_kubernetes() {
+    let volume = |source: &str, fields: Value| {
+        let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], source: fields});
+        let kind = kinds::by_name("persistentvolumes").expect("a kind");
+        let body = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "a"}, "spec": spec});
+        created(kind, body).expect("a volume").0["spec"][source].clone()
+    };
+    let disk = volume("azureDisk", json!({"diskName": "d", "diskURI": "https://x/y.vhd"}));
+    let of_disk = (&disk["cachingMode"], &disk["kind"], &disk["fsType"], &disk["readOnly"]);
+    assert_eq!(of_disk, (&json!("ReadWrite"), &json!("Shared"), &json!("ext4"), &json!(false)));
+    let rbd = volume("rbd", json!({"monitors": ["a"], "image": "i"}));
+    assert_eq!((&rbd["pool"], &rbd["user"]), (&json!("rbd"), &json!("admin")));
+    let iscsi = volume("iscsi", json!({"targetPortal": "1.2.3.4:3260", "iqn": "iqn.2001-04.com.example:a", "lun": 1}));
+    assert_eq!(iscsi["iscsiInterface"], "default");
 }
 
 #[test]

@@ -32,8 +32,9 @@ pub fn missing_replicas(kind: &Kind, object: &Object) -> Option<String> {
     object.int(&steps).is_none().then(|| format!(".{}", steps.join(".")))
 }
 
-/// The number of replicas that a Scale asks for.
+/// Returns the number of replicas that a Scale asks for. Refuses an object of another kind.
 pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
+    check_kind(scale)?;
     let replicas = match scale.value_at(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
         Some(value) => value.as_i64().ok_or_else(|| {
@@ -57,6 +58,19 @@ pub fn desired_replicas(scale: &Object) -> ApiResult<i64> {
         message: format!("Invalid value: {replicas}: must be greater than or equal to 0"),
     };
     Err(field::invalid("Scale", Resource("scales.autoscaling"), scale.name(), &[error]))
+}
+
+/// Refuses an object that is not a Scale. As in Kubernetes, an object without a kind is one.
+fn check_kind(scale: &Object) -> ApiResult<()> {
+    let kind = scale.kind();
+    if kind.is_empty() || kind == "Scale" {
+        return Ok(());
+    }
+    let version = scale.api_version().rsplit('/').next().unwrap_or_default();
+    Err(Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a Scale: converting ({version}.{kind}) to (autoscaling.Scale): unknown \
+         conversion"
+    )))
 }
 
 /// `spec.selector` as text; a ReplicationController has plain labels there, a custom resource text where its definition says.
@@ -84,6 +98,17 @@ mod tests {
             "cannot unmarshal number 99999999999 into Go struct field ScaleSpec.spec.replicas of type int32"
         ));
         assert!(message(-5).ends_with("spec.replicas: Invalid value: -5: must be greater than or equal to 0"));
+    }
+
+    #[test]
+    fn object_of_another_kind_is_not_a_scale() {
+        let asked = |kind: &str| json!({"apiVersion": "apps/v1", "kind": kind, "spec": {"replicas": 3}});
+        assert_eq!(
+            desired_replicas(&Object(asked("Deployment"))).unwrap_err().message,
+            "Deployment in version \"v1\" cannot be handled as a Scale: converting (v1.Deployment) to (autoscaling.Scale): unknown \
+             conversion"
+        );
+        assert_eq!(desired_replicas(&Object(asked("Scale"))).unwrap(), 3);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::create::generate::CreateFlags;
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure};
-use crate::object::{Quantity, Reason, Status};
+use crate::object::Quantity;
 use serde_json::{Value, json};
 
 /// Auto-scale a deployment, replica set, stateful set, or replication controller.
@@ -73,8 +73,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 fn autoscale_object(args: &Args, context: &mut CommandContext, target: &Target, metrics: &[Value]) -> CliResult {
     if !target.kind.scale {
-        let text = format!("cannot autoscale a {}: it has no scale", target.kind.kind);
-        return Err(Status::new(Reason::BadRequest, text).into());
+        let (kind, version) = (target.kind, target.kind.api_version());
+        return Err(Failure::plain(format!(
+            "cannot autoscale a {}: could not find scale subresource for {}, Resource={} in discovery information",
+            kind.kind,
+            if version.contains('/') { version } else { format!("/{version}") },
+            kind.resource.plural()
+        )));
     }
     let name = args.name.as_deref().unwrap_or(target.object.name());
     let reference =
@@ -105,7 +110,8 @@ fn metrics(args: &Args) -> CliResult<Vec<Value>> {
                 json!({"averageUtilization": percent.parse::<i32>().map_err(wrong)?, "type": "Utilization"})
             }
             None => {
-                Quantity::parse(&text).map_err(|error| Failure::plain(error.to_string()))?;
+                Quantity::parse(&text)
+                    .map_err(|_| Failure::plain(format!("invalid resource {resource} value: {text}")))?;
                 json!({"averageValue": text, "type": "AverageValue"})
             }
         };

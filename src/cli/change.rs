@@ -5,13 +5,14 @@ use super::targets::Target;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::apply::three_way;
 use crate::apiserver::authorization::check_verb;
-use crate::apiserver::patch::{PatchType, patch};
+use crate::apiserver::patch::{PatchType, patch, patched};
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::scale::scale;
 use crate::apiserver::update::{UpdatePart, write_update};
 use crate::apiserver::{ApiResult, FieldValidation, Transaction, WriteOptions, WriteReply, read};
 use crate::kinds::{Kind, merge_rules};
-use crate::object::{Object, Reason, Status};
-use serde_json::json;
+use crate::object::{Key, Object, Reason, Status};
+use serde_json::{Value, json};
 
 /// Changes the current version of an object. Errors name kubectl's `PatchOptions`, because kubectl
 /// sends a patch for this. With `--dry-run=client`, changes the copy in `target` and writes
@@ -84,4 +85,27 @@ fn patch_difference(
     };
     let options = WriteOptions { api_version: Some(old.api_version().to_owned()), ..options.clone() };
     patch(txn, kind, &key_of(kind, old), language, &change, part, &options)
+}
+
+/// Patches the Scale of an object. The answer has the Scale.
+pub fn patch_scale(
+    context: &mut CommandContext,
+    (kind, key): (&'static Kind, &Key),
+    (language, change): (PatchType, &Value),
+    options: &WriteOptions,
+) -> CliResult<WriteReply> {
+    let reply = context.api()?.write(options.dry_run, |txn| {
+        if txn.is_remote() {
+            return patch(txn, kind, key, language, change, UpdatePart::Scale, options);
+        }
+        let stored = read::exact(txn, key)?;
+        // A Scale has no lists, for which the two languages would differ.
+        let language = if language == PatchType::Json { language } else { PatchType::Merge };
+        let wanted = patched(kind, &scale(kind, &stored), language, change)?;
+        let mut change = Object(json!({}));
+        change.set(&kind.replicas().0, wanted["spec"]["replicas"].clone());
+        let reply = patch(txn, kind, key, PatchType::Merge, &change.0, UpdatePart::Scale, options)?;
+        Ok(WriteReply { object: scale(kind, &reply.object).into(), ..reply })
+    });
+    Ok(reply?)
 }

@@ -92,6 +92,10 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     {
         return Err(Failure::plain(format!("stat {}: no such file or directory", file.display())));
     }
+    // `debug` has a flag of the same name.
+    if verb != "debug" {
+        globals.debugging.check().map_err(Failure::plain)?;
+    }
     if let Some(failure) = context.take_missing_cluster().filter(|_| !WITHOUT_CLUSTER.contains(&verb)) {
         return Err(failure);
     }

@@ -55,6 +55,11 @@ impl Deadline {
         Ok(Deadline { unreported: Cell::new(home), ..deadline })
     }
 
+    /// The moment when the deadline passes; `None` if it never does.
+    pub fn end(&self) -> Option<Instant> {
+        self.until
+    }
+
     /// Waits for a possible change; false once the deadline has passed.
     pub fn wait(&self) -> bool {
         let remaining = self.until.map_or(MAX_HINT_WAIT, |until| until.saturating_duration_since(Instant::now()));

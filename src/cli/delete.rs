@@ -188,10 +188,10 @@ fn check(args: &Args) -> CliResult<(DeleteOptions, Duration)> {
         let output = args.output.as_deref().unwrap_or_default();
         return Err(Failure::plain(format!("unexpected -o output mode: {output}. We only support '-o name'")));
     }
-    if args.all && args.which.select.labels.text().is_some() {
-        return Err(Failure::plain("cannot set --all and --selector at the same time"));
+    if args.all && args.which.is_empty() {
+        return Err(Failure::plain("at least one resource must be specified to use a selector"));
     }
-    if args.all && args.which.select.fields().is_some() {
+    if args.all && args.which.select.is_set() {
         return Err(Failure::plain("setting 'all' parameter but found a non empty selector."));
     }
     if args.all && args.which.words.iter().any(|word| word.contains('/')) {

@@ -1,11 +1,12 @@
 //! `kloop edit`: changes objects in an editor.
 
+use super::change::patch_scale;
 use super::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
 use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
-use crate::apiserver::WriteReply;
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::scale::scale;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::{Kind, merge_rules};
 use crate::managed_fields::last_applied::with_last_applied;
@@ -49,7 +50,7 @@ pub struct Args {
     /// This flag is useful when you want to perform kloop apply on this object in the future.
     #[arg(long)]
     save_config: bool,
-    /// If specified, edit will operate on the subresource of the requested object: status or resize.
+    /// If specified, edit will operate on the subresource of the requested object: status, scale or resize.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
     #[command(flatten)]
@@ -76,18 +77,18 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if found.is_empty() {
         return Err(Failure::plain("edit cancelled, no objects found"));
     }
-    found.iter().try_for_each(|target| edited_part(&args, target.kind).map(drop))?;
+    let found: Vec<Target> = found.into_iter().map(|target| edited_view(&args, target)).collect::<CliResult<_>>()?;
     args.validate.parse()?;
-    args.line_endings.check()?;
     let original = text_of(&found, &format)?;
     let (mut text, mut reasons): (String, Vec<String>) = (original.clone(), Vec::new());
     let suffix = if matches!(format, OutputFormat::Json) { "json" } else { "yaml" };
     // JSON has no comments.
     let header = if suffix == "json" { "" } else { HEADER };
-    let mut file = EditedFile::new(&format!("{header}{original}"), suffix)?;
+    let windows = args.line_endings.is_windows();
+    let mut file = EditedFile::new(&format!("{header}{original}"), suffix, windows)?;
     loop {
         if !reasons.is_empty() {
-            file = EditedFile::new(&with_reasons(&text, &reasons), suffix)?;
+            file = EditedFile::new(&with_reasons(&text, &reasons), suffix, windows)?;
         }
         let edited = without_comments(&file.edit()?);
         if !reasons.is_empty() && edited == text {
@@ -208,25 +209,30 @@ fn refused(context: &mut CommandContext, target: &Target, status: &Status) -> St
 fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edited: &Object) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
     let Target { kind, object } = target;
+    let part = edited_part(args, kind)?;
     let mut shown = object.clone();
     shown.unset(&["metadata", "managedFields"]);
-    let name = context.name_of(kind, object);
+    let name = match part {
+        UpdatePart::Scale => format!("scale.autoscaling/{}", object.name()),
+        _ => context.name_of(kind, object),
+    };
     let edited = if args.save_config { with_last_applied(edited) } else { edited.clone() };
     if edited == shown {
         return context.print_line(&format!("{name} skipped"));
     }
     let (language, change) = match merge_rules::schema_for(&kind.api_version(), kind.kind) {
-        Some(schema) => {
+        Some(schema) if part != UpdatePart::Scale => {
             let change = merge::two_way_strategic(&shown.0, &edited.0, schema);
             (PatchType::Strategic, change.map_err(|error| Failure::plain(error.to_string()))?)
         }
-        None => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
+        _ => (PatchType::Merge, plain_patch::create_json_merge(&shown.0, &edited.0)),
     };
     let key = key_of(kind, object);
-    let part = edited_part(args, kind)?;
     let options = context.options(args.validate.parse()?, dry_run);
-    let reply: WriteReply =
-        context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?;
+    let reply = match part {
+        UpdatePart::Scale => patch_scale(context, (kind, &key), (language, &change), &options)?,
+        _ => context.api()?.write(options.dry_run, |txn| patch(txn, kind, &key, language, &change, part, &options))?,
+    };
     context.warn(&reply.warnings);
     if args.output_patch {
         context.print_line(&format!("Patch: {change}"))?;
@@ -236,13 +242,22 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
 
 /// The part of the objects that is edited.
 fn edited_part(args: &Args, kind: &Kind) -> CliResult<UpdatePart> {
-    let unsupported = || Failure::plain(format!("editing the subresource {:?} is not supported", args.subresource));
-    UpdatePart::find(kind, &args.subresource).ok_or_else(unsupported)
+    let scale = (args.subresource == "scale" && kind.scale).then_some(UpdatePart::Scale);
+    let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource").into();
+    scale.or_else(|| UpdatePart::find(kind, &args.subresource)).ok_or_else(unknown)
+}
+
+/// Returns a target with the object that is edited: its Scale with `--subresource=scale`.
+fn edited_view(args: &Args, target: Target) -> CliResult<Target> {
+    Ok(match edited_part(args, target.kind)? {
+        UpdatePart::Scale => Target { object: scale(target.kind, &target.object), ..target },
+        _ => target,
+    })
 }
 
 /// Has the user edit a text; `None` when it was not changed.
-pub fn edit_text(context: &mut CommandContext, text: &str) -> CliResult<Option<String>> {
-    let edited = without_comments(&EditedFile::new(&format!("{HEADER}{text}"), "yaml")?.edit()?);
+pub fn edit_text(context: &mut CommandContext, text: &str, windows: bool) -> CliResult<Option<String>> {
+    let edited = without_comments(&EditedFile::new(&format!("{HEADER}{text}"), "yaml", windows)?.edit()?);
     if edited == text {
         context.print_notice("Edit cancelled, no changes made.");
         return Ok(None);
@@ -253,27 +268,39 @@ pub fn edit_text(context: &mut CommandContext, text: &str) -> CliResult<Option<S
 /// The file in the editor. It is removed on drop, unless it is kept.
 struct EditedFile {
     path: PathBuf,
+    /// Whether lines end as on Windows.
+    windows: bool,
     kept: std::cell::Cell<bool>,
 }
 
 impl EditedFile {
-    fn new(text: &str, suffix: &str) -> CliResult<EditedFile> {
+    fn new(text: &str, suffix: &str, windows: bool) -> CliResult<EditedFile> {
         let path = std::env::temp_dir()
             .join(format!("kloop-edit-{:010}.{suffix}", crate::apiserver::api::random() % 10_000_000_000));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let text = if windows { text.replace('\n', "\r\n") } else { text.to_owned() };
         file.write_all(text.as_bytes())?;
-        Ok(EditedFile { path, kept: std::cell::Cell::new(false) })
+        Ok(EditedFile { path, windows, kept: std::cell::Cell::new(false) })
     }
 
     /// Runs the editor and returns the file's new content.
     fn edit(&self) -> CliResult<String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = set("KUBE_EDITOR").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".into());
-        let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$0\"")).arg(&self.path).status();
-        if !status.is_ok_and(|status| status.success()) {
-            return Err(Failure::plain(format!("there was a problem with the editor {editor:?}")));
+        // As in kubectl, a shell runs only an editor with arguments.
+        let status = match editor.contains([' ', '"', '\'', '$', '\\']) {
+            true => Command::new("sh").arg("-c").arg(format!("{editor} \"$0\"")).arg(&self.path).status(),
+            false => Command::new(&editor).arg(&self.path).status(),
+        };
+        match status {
+            Ok(status) if status.success() => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Failure::plain(format!("unable to launch the editor {editor:?}")));
+            }
+            _ => return Err(Failure::plain(format!("there was a problem with the editor {editor:?}"))),
         }
-        read(&self.path)
+        let text = read(&self.path)?;
+        Ok(if self.windows { text.replace("\r\n", "\n") } else { text })
     }
 
     /// Keeps the file, prints its path, and returns a failure.

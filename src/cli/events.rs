@@ -2,7 +2,7 @@
 
 use super::deadline::Deadline;
 use super::flags::PrintFlags;
-use super::server_watch::{self, WatchedObjects};
+use super::server_watch::{self, WatchBounds, WatchedObjects};
 use super::targets::{self, Targets};
 use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::read::{self, ListSelection};
@@ -12,6 +12,7 @@ use crate::object::Object;
 use crate::object::selector::FieldSelector;
 use crate::show::{events, table};
 use serde_json::{Value, json};
+use std::ops::ControlFlow;
 
 /// Display events.
 ///
@@ -131,8 +132,9 @@ fn watch(
 ) -> CliResult {
     if context.client().is_some() {
         let watched = WatchedObjects { kind, namespace: namespace.map(str::to_owned), selection: selection.clone() };
-        return server_watch::run(&watched, None, true, context, &mut |context, change, objects| {
-            print_news(args, context, printer, change, objects)
+        let bounds = WatchBounds { changes_only: true, ..WatchBounds::default() };
+        return server_watch::run(&watched, &bounds, context, &mut |context, change, objects| {
+            print_news(args, context, printer, change, objects).map(ControlFlow::Continue)
         });
     }
     let timeout = context.globals.request_timeout()?;

@@ -4,7 +4,7 @@ use super::create::generate::{CreateFlags, Overrides};
 use super::targets::{self, NamedFlags, Target};
 use super::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Object;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Take a replication controller, service, deployment or pod and expose it as a new Kubernetes service.
 ///
@@ -93,10 +93,16 @@ fn expose_object(args: &Args, context: &mut CommandContext, target: &Target) -> 
         words => metadata["labels"] = map(words)?,
     }
     let mut spec = json!({"ports": ports, "selector": selector});
+    let affinity = args.session_affinity.as_deref().unwrap_or_default();
+    if !["", "None", "ClientIP"].contains(&affinity) {
+        return Err(Failure::plain(format!("unknown session affinity: {affinity}")));
+    }
+    // As in kubectl, the address is for a load balancer only.
+    let address = args.load_balancer_ip.clone().filter(|_| args.kind.as_deref() == Some("LoadBalancer"));
     let fields = [
         ("type", &args.kind),
         ("clusterIP", &args.cluster_ip),
-        ("loadBalancerIP", &args.load_balancer_ip),
+        ("loadBalancerIP", &address),
         ("sessionAffinity", &args.session_affinity),
     ];
     for (field, value) in fields {
@@ -114,8 +120,7 @@ fn expose_object(args: &Args, context: &mut CommandContext, target: &Target) -> 
 }
 
 fn map(words: &[String]) -> CliResult<Value> {
-    let pairs = key_changes::parse(words, "label", false)?.set;
-    Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
+    Ok(key_changes::parse_labels(words)?.into())
 }
 
 /// The labels that select an object's pods.

@@ -6,7 +6,7 @@ use super::{CliResult, CommandContext, Failure, input, kustomize};
 use crate::go::path_match::PathPattern;
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::kustomize::BuildResource;
-use crate::object::yaml::{self, YamlDocument};
+use crate::object::yaml::{self, DuplicateKey, YamlDocument};
 use crate::object::{Object, Resource, Status, io_error_text};
 use crate::runtime::allocator::use_mimalloc;
 use clap::Args;
@@ -136,8 +136,8 @@ impl Manifest {
         Failure::Api { status, doing: format!("error when {doing} {:?}", self.source), hints }
     }
 
-    /// Duplicate keys, with path and line.
-    pub fn duplicates(&self) -> &[(String, usize)] {
+    /// Duplicate keys.
+    pub fn duplicates(&self) -> &[DuplicateKey] {
         &self.document.duplicates
     }
 }
@@ -294,6 +294,9 @@ fn glob(pattern: &str) -> CliResult<Vec<PathBuf>> {
     if found.is_empty() { Err(Failure::plain(format!("the path {pattern:?} does not exist"))) } else { Ok(found) }
 }
 
+/// The end of the error about a folder without manifests.
+pub const NO_MANIFESTS: &str = "recognized file extensions are [.json .yaml .yml]";
+
 /// Expands a path that is not a pattern.
 fn expand_path(path: &Path, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let name = path.display().to_string();
@@ -308,8 +311,7 @@ fn expand_path(path: &Path, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let mut found = Vec::new();
     walk(path, recursive, &mut found)?;
     if found.is_empty() {
-        let text = "error reading [DIR]: recognized file extensions are [.json .yaml .yml]";
-        return Err(Failure::plain(text.replace("DIR", &name)));
+        return Err(Failure::plain(format!("error reading [{name}]: {NO_MANIFESTS}")));
     }
     Ok(found)
 }

@@ -260,18 +260,15 @@ pub fn parse_cascade(text: &str) -> CliResult<Propagation> {
 /// `--windows-line-endings`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LineEndingsFlag {
-    /// Defaults to the line ending native to your platform. Only false is possible here.
+    /// Defaults to the line ending native to your platform.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     windows_line_endings: Option<bool>,
 }
 
 impl LineEndingsFlag {
-    /// Refuses line endings that this machine does not have.
-    pub fn check(&self) -> CliResult {
-        match self.windows_line_endings {
-            Some(true) => Err(Failure::plain("--windows-line-endings is not supported: lines end as on Linux")),
-            _ => Ok(()),
-        }
+    /// Whether the lines of the edited file end as on Windows.
+    pub fn is_windows(&self) -> bool {
+        self.windows_line_endings == Some(true)
     }
 }
 

@@ -136,7 +136,8 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+pub fn run(mut args: Args, context: &mut CommandContext) -> CliResult {
+    args.sort_by = args.sort_by.filter(|path| !path.is_empty());
     args.at.travel(context)?;
     if let Some(path) = &args.raw {
         return raw::run(path, &args, context);
@@ -148,7 +149,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let printer = args.print.output.as_deref().unwrap_or_default();
         return Err(Failure::plain(format!("--show-labels option cannot be used with {printer} printer")));
     }
-    if args.which.is_empty() {
+    if args.which.is_empty() && !args.watch && !args.watch_only {
         context.print_notice("You must specify the type of resource to get. Use \"kloop api-resources\" for a complete list of supported resources.\n");
         return Err(Failure::plain(
             "Required resource not specified.\nUse \"kloop explain <resource>\" for a detailed description of that resource \
@@ -344,17 +345,12 @@ fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResul
     let parsed = targets::parse(context.kinds(), &args.which.words);
     match parsed.or_else(|failure| Err(targets::name_extensions(context, failure)?))? {
         Targets::Named(named) => {
-            if args.which.select.labels.text().is_some() {
-                return Err(Failure::plain("name cannot be provided when a selector is specified"));
-            }
-            if args.all_namespaces {
-                return Err(Failure::plain("a resource cannot be retrieved by name across all namespaces"));
-            }
+            check_named(args)?;
             named.iter().for_each(|(kind, _)| context.warn_of_deprecation(kind));
             fetch_named(args, context, named)
         }
         Targets::Lists(_) if !args.subresource.is_empty() => {
-            Err(Failure::plain("subresource cannot be used when bulk resources are retrieved"))
+            Err(Failure::plain("subresource cannot be used when bulk resources are specified"))
         }
         Targets::Lists(kinds) => {
             let (mut groups, clock) = (Vec::new(), context.clock());
@@ -370,6 +366,17 @@ fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResul
             Ok((GetResult { groups, single: false, named: false }, Vec::new()))
         }
     }
+}
+
+/// Refuses flags that exclude the names of objects.
+fn check_named(args: &Args) -> CliResult {
+    if args.which.select.labels.text().is_some() {
+        return Err(Failure::plain("name cannot be provided when a selector is specified"));
+    }
+    if args.all_namespaces {
+        return Err(Failure::plain("a resource cannot be retrieved by name across all namespaces"));
+    }
+    Ok(())
 }
 
 fn fetch_named(
@@ -437,6 +444,7 @@ fn print_tables(
     let several = found.groups.len() > 1 || args.show_kind;
     let mut shown = 0;
     let namespaced = found.groups.is_empty() || found.groups.iter().any(|group| group.kind.namespaced);
+    let has_cluster_kinds = found.groups.iter().any(|group| !group.kind.namespaced);
     let is_made_by_loops = |kind: &Kind| control_plane::is_needed_for(kind) || MADE_BY_LOOPS.contains(&kind.resource.0);
     let needs_plane = found.groups.iter().any(|group| is_made_by_loops(group.kind));
     let runs = found.groups.iter().any(|group| !group.content.is_empty() && control_plane::is_needed_for(group.kind));
@@ -459,7 +467,7 @@ fn print_tables(
     }
     context.print(&text)?;
     if shown == 0 && failures.is_empty() && !args.ignore_not_found && !found.named {
-        let place = if args.all_namespaces || !namespaced {
+        let place = if args.all_namespaces || has_cluster_kinds {
             String::new()
         } else {
             format!(" in {} namespace.", context.namespace())

@@ -1,5 +1,6 @@
 //! Global flags: kloop's own, and those of kubectl that name a cluster, which is a state file or a server.
 
+use crate::object::time;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -54,6 +55,8 @@ pub struct Globals {
     pub(super) warnings_as_errors: bool,
     #[command(flatten)]
     pub(super) connection: ConnectionFlags,
+    #[command(flatten)]
+    pub(super) debugging: DebuggingFlags,
 }
 
 impl Globals {
@@ -128,6 +131,49 @@ pub(super) struct ConnectionFlags {
     /// Server name to use for server certificate validation. If it is not provided, the hostname used to contact the server is used.
     #[arg(long, global = true, value_name = "NAME")]
     pub(super) tls_server_name: Option<String>,
+}
+
+/// Flags of kubectl about its own log and profile. They are checked and have no effect: commands have neither.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct DebuggingFlags {
+    /// Maximum number of seconds between log flushes. Ignored: commands have no log.
+    #[arg(long, global = true, value_name = "DURATION", value_parser = check_duration)]
+    log_flush_frequency: Option<String>,
+    /// Name of profile to capture. One of (none|cpu|heap|goroutine|threadcreate|block|mutex). Ignored: nothing is captured.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(super) profile: Option<String>,
+    /// Name of the file to write the profile to. Ignored: nothing is captured.
+    #[arg(long, global = true, value_name = "FILE")]
+    profile_output: Option<String>,
+    /// Comma-separated list of pattern=N settings for file-filtered logging. Ignored: commands have no log.
+    #[arg(long, global = true, value_name = "PATTERN=N", value_parser = check_patterns)]
+    vmodule: Option<String>,
+}
+
+impl DebuggingFlags {
+    /// Refuses a profile that kubectl does not have.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let known = ["none", "cpu", "heap", "goroutine", "threadcreate", "block", "mutex"];
+        match self.profile.as_deref().filter(|name| !known.contains(name)) {
+            Some(unknown) => Err(format!("unknown profile '{unknown}'")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_duration(text: &str) -> Result<String, String> {
+    time::parse_duration(text).map(|_| text.to_owned()).map_err(|_| "parse error".to_owned())
+}
+
+fn check_patterns(text: &str) -> Result<String, String> {
+    let is_setting = |part: &str| {
+        let setting = part.split_once('=').filter(|(pattern, _)| !pattern.is_empty());
+        part.is_empty() || setting.is_some_and(|(_, level)| level.parse::<i32>().is_ok())
+    };
+    match text.split(',').all(is_setting) {
+        true => Ok(text.to_owned()),
+        false => Err("syntax error: expect comma-separated list of filename=N".to_owned()),
+    }
 }
 
 /// Whether the value of `-v` turns `--verbose` on: any level but zero.

@@ -1,6 +1,7 @@
 //! Parses `KEY=VALUE` and `KEY-` arguments.
 
 use super::{CliResult, Failure};
+use serde_json::{Map, Value};
 
 /// Splits words into resources and the changes that follow them.
 pub fn divide(words: &[String], what: &str) -> CliResult<(Vec<String>, Vec<String>)> {
@@ -39,6 +40,15 @@ pub fn parse(pairs: &[String], what: &str, may_remove: bool) -> CliResult<KeyCha
     } else {
         Err(Failure::plain(format!("invalid {what} pairs: {}", invalid.join(", "))))
     }
+}
+
+/// Parses the `KEY=VALUE` labels of a flag.
+pub fn parse_labels(pairs: &[String]) -> CliResult<Map<String, Value>> {
+    let parse = |pair: &String| match pair.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.into())),
+        _ => Err(Failure::plain(format!("unexpected label spec: {pair}"))),
+    };
+    pairs.iter().map(parse).collect()
 }
 
 #[cfg(test)]

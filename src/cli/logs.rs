@@ -212,9 +212,10 @@ fn check(args: &Args) -> CliResult {
     if args.words.len() == 2 && args.container.is_some() {
         return usage("only one of -c or an inline [CONTAINER] arg is allowed");
     }
-    let is_named = args.requested_container().is_some();
-    if args.all_containers && is_named {
-        return Err(Failure::plain("--all-containers=true should not be specified with container name"));
+    if let Some(name) = args.requested_container().filter(|_| args.all_containers) {
+        return Err(Failure::plain(format!(
+            "--all-containers=true should not be specified with container name {name}"
+        )));
     }
     if args.limit_bytes < 0 {
         return Err(Failure::plain("--limit-bytes must be greater than 0"));

@@ -292,7 +292,10 @@ pub fn container(
     // As in kubectl, an empty name counts as none.
     let chosen = match requested.filter(|name| !name.is_empty()) {
         Some(requested) if !containers.has(requested) => {
-            return Err(refused(format!("container {requested} is not valid for pod {}", pod.name())));
+            let known = containers.list_names();
+            let text = format!("container {requested} is not valid for pod {} out of: {known}", pod.name());
+            let prefix = if doing.starts_with("attach") { "cannot attach to the container: " } else { "" };
+            return Err(Failure::plain(format!("{prefix}{text}")));
         }
         Some(requested) => requested.clone(),
         None => containers.default(pod, context, quiet).unwrap_or_default(),

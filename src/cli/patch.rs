@@ -1,5 +1,6 @@
 //! `kloop patch`: patches objects.
 
+use super::change::patch_scale;
 use super::dry_run::DryRun;
 use super::flags::ChangeFlags;
 use super::targets::{self, Scope, ScopeFlags, Target};
@@ -10,7 +11,7 @@ use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{FieldValidation, WriteOptions, WriteReply};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Reason, Status, io_error_text, yaml};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Update fields of a resource using strategic merge patch, a JSON merge patch, or a JSON patch.
 ///
@@ -158,33 +159,19 @@ fn patch_object(
     let deprecation = api_version.as_deref().and_then(|version| kind.deprecation(version)).map(str::to_owned);
     context.warn(deprecation.as_slice());
     let options = WriteOptions { api_version, ..context.options(FieldValidation::Warn, dry_run) };
-    let (part, change) = match (args.subresource.as_str(), UpdatePart::find(kind, &args.subresource)) {
-        ("scale", _) if kind.scale => (UpdatePart::Scale, scale(kind, object, language, change)?),
-        (_, Some(part)) => (part, change.clone()),
-        (other, _) => {
-            let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
-            return Err(Failure::doing(status, if other == "scale" { "" } else { other }));
-        }
+    if args.subresource == "scale" && kind.scale {
+        let reply = patch_scale(context, (kind, &key), (language, change), &options)?;
+        context.warn(&reply.warnings);
+        return print_patched(args, context, target, reply, dry_run);
+    }
+    let Some(part) = UpdatePart::find(kind, &args.subresource) else {
+        let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
+        return Err(Failure::doing(status, if args.subresource == "scale" { "" } else { &args.subresource }));
     };
-    let language = if args.subresource == "scale" { PatchType::Merge } else { language };
     let api = context.api()?;
-    let reply = api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, &change, part, &options))?;
+    let reply = api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, change, part, &options))?;
     context.warn(&reply.warnings);
     print_patched(args, context, target, reply, dry_run)
-}
-
-/// Converts a patch of an object's Scale to a patch of the object's number of replicas.
-fn scale(kind: &Kind, object: &Object, language: PatchType, change: &Value) -> CliResult<Value> {
-    let view = crate::apiserver::scale::scale(kind, object).0;
-    let patched = match language {
-        PatchType::Json => {
-            crate::object::patch::json_patch(&view, change).map_err(|error| Failure::plain(error.to_string()))?
-        }
-        _ => crate::object::patch::json_merge(&view, change),
-    };
-    let mut change = Object(json!({}));
-    change.set(&kind.replicas().0, patched["spec"]["replicas"].clone());
-    Ok(change.0)
 }
 
 fn print_patched(

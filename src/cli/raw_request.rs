@@ -64,7 +64,10 @@ fn check<'a>(method: &str, path: &str, files: &'a FileFlags, output: Option<&str
         _ => false,
     };
     let first = files.filenames.first().map(String::as_str);
-    let wrong = if !fits || !files.kustomize.is_empty() {
+    let is_unnamed = files.is_empty() && method != "DELETE";
+    let wrong = if is_unnamed {
+        "must specify one of -f and -k".to_owned()
+    } else if !fits || !files.kustomize.is_empty() {
         "--raw can only use a single local file or stdin".to_owned()
     } else if first.is_some_and(|name| name.starts_with("http://") || name.starts_with("https://")) {
         "--raw cannot read from a url".to_owned()
@@ -107,7 +110,7 @@ mod tests {
         };
         let single = "error: --raw can only use a single local file or stdin";
         for (method, path, files, output, expected) in [
-            ("POST", "/api", files(&[], false), None, Some(single)),
+            ("POST", "/api", files(&[], false), None, Some("error: must specify one of -f and -k")),
             ("DELETE", "/api", files(&[], false), None, None),
             ("PUT", "/api", files(&["a", "b"], false), None, Some(single)),
             ("POST", "/api", files(&["https://a"], false), None, Some("error: --raw cannot read from a url")),

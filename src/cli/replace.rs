@@ -11,6 +11,7 @@ use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read;
+use crate::apiserver::rescale::rescale;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::kinds::Kind;
 use crate::object::{Key, Object, Reason, Status, time};
@@ -52,7 +53,7 @@ pub struct Args {
     timeout: SignedDuration,
     #[command(flatten)]
     deletion: DeletionFlags,
-    /// If specified, replace will operate on the subresource of the requested object: status.
+    /// If specified, replace will operate on the subresource of the requested object: status or resize.
     #[arg(long, default_value = "", value_name = "NAME")]
     subresource: String,
 }
@@ -105,7 +106,8 @@ fn replace_object(
         done.into_object()
     } else {
         let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
-        let part = UpdatePart::find(kind, &args.subresource).ok_or_else(|| doing(unknown()))?;
+        let scale = (args.subresource == "scale" && kind.scale).then_some(UpdatePart::Scale);
+        let part = scale.or_else(|| UpdatePart::find(kind, &args.subresource)).ok_or_else(|| doing(unknown()))?;
         let done = context.api()?.write(options.dry_run, |txn| {
             check_verb(txn, "get", "", &key)?;
             let current = read::exact(txn, &key)?;
@@ -114,7 +116,13 @@ fn replace_object(
                 let version = current.text(&["metadata", "resourceVersion"]).unwrap_or_default();
                 object.set(&["metadata", "resourceVersion"], version);
             }
-            update(txn, kind, &object, part, &options)
+            match part {
+                // A manifest that has a kind of its own is not a Scale: this refuses it in the API server's words.
+                UpdatePart::Scale if !txn.is_remote() => {
+                    rescale(txn, (kind, object.api_version()), &key, &object, &options)
+                }
+                _ => update(txn, kind, &object, part, &options),
+            }
         });
         let done = done.map_err(doing)?;
         context.warn(&done.warnings);

@@ -137,7 +137,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let words: Vec<String> = more.iter().chain(&args.arguments).cloned().collect();
     let labels = match &args.labels[..] {
         [] => json!({"run": name}),
-        labels => map(labels, "label")?,
+        labels => map(labels)?,
     };
     let service = args.port.filter(|_| args.expose).map(|port| {
         let mut service = json!({
@@ -159,7 +159,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         "status": {},
     });
     if !args.annotations.is_empty() {
-        pod["metadata"]["annotations"] = map(&args.annotations, "annotation")?;
+        pod["metadata"]["annotations"] = annotations(&args.annotations)?;
     }
     let bodies = service.into_iter().chain([args.overrides.apply(pod)?]);
     if !attaches {
@@ -173,11 +173,17 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     done
 }
 
+/// The policies of `--image-pull-policy`; empty leaves the choice to the API server.
+const PULL_POLICIES: [&str; 4] = ["", "Always", "IfNotPresent", "Never"];
+
 /// Refuses flags with bad values, and those that need others.
 fn check(args: &Args) -> CliResult {
     let usage = |text: &str| Err(Failure::Usage("run".into(), text.into()));
     if args.image.is_empty() {
         return Err(Failure::plain("--image is required"));
+    }
+    if let Some(policy) = args.image_pull_policy.as_deref().filter(|policy| !PULL_POLICIES.contains(policy)) {
+        return usage(&format!("invalid image pull policy: {policy}"));
     }
     if !["Always", "OnFailure", "Never"].contains(&args.restart.as_str()) {
         return usage(&format!("invalid restart policy: {}", args.restart));
@@ -280,15 +286,22 @@ fn clean_up(args: &Args, object: &Object, context: &mut CommandContext) -> CliRe
     }
 }
 
-fn map(words: &[String], what: &str) -> CliResult<Value> {
-    let pairs = key_changes::parse(words, what, false)?.set;
-    Ok(pairs.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<String, Value>>().into())
+fn map(words: &[String]) -> CliResult<Value> {
+    Ok(key_changes::parse_labels(words)?.into())
+}
+
+fn annotations(words: &[String]) -> CliResult<Value> {
+    let pairs = key_changes::parse(words, "annotation", false)?.set;
+    Ok(pairs.into_iter().map(|(key, value)| (key, Value::from(value))).collect::<Map<String, Value>>().into())
 }
 
 fn container(args: &Args, name: &str, words: Vec<String>) -> CliResult<Value> {
     let mut container = json!({"image": args.image, "name": name, "resources": {}});
     if !words.is_empty() {
         container[if args.command { "command" } else { "args" }] = words.into();
+    }
+    if let Some(wrong) = args.env.iter().find(|pair| !pair.contains('=') || pair.starts_with('=')) {
+        return Err(Failure::plain(format!("invalid env: {wrong}")));
     }
     let env: Vec<Value> = key_changes::parse(&args.env, "env", false)?
         .set
@@ -310,8 +323,8 @@ fn container(args: &Args, name: &str, words: Vec<String>) -> CliResult<Value> {
     if args.tty {
         container["tty"] = true.into();
     }
-    if let Some(policy) = &args.image_pull_policy {
-        container["imagePullPolicy"] = policy.as_str().into();
+    if let Some(policy) = args.image_pull_policy.as_deref().filter(|policy| !policy.is_empty()) {
+        container["imagePullPolicy"] = policy.into();
     }
     if args.privileged {
         container["securityContext"] = json!({"privileged": true});

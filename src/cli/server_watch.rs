@@ -11,6 +11,7 @@ use crate::client::{ClientError, WatchLine};
 use crate::kinds::Kind;
 use crate::object::{Object, Reason, Status};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// The longest wait for one event.
@@ -30,35 +31,48 @@ pub struct WatchedObjects {
     pub selection: ListSelection,
 }
 
-/// Called with a change and its objects.
-pub type WatchReport<'r> = dyn FnMut(&mut CommandContext, EventKind, &[Object]) -> CliResult + 'r;
+/// The beginning and the end of a watch.
+#[derive(Default)]
+pub struct WatchBounds {
+    /// The name of a single object, which has to exist.
+    pub name: Option<String>,
+    /// Whether the objects that are there at first are left out.
+    pub changes_only: bool,
+    /// The end; `None` for that of `--request-timeout`.
+    pub until: Option<Instant>,
+}
 
-/// Reports the objects and their changes until `--request-timeout` is over. `name`: of a single object, which has to exist.
+/// Called with a change and its objects. Says whether the watch goes on.
+pub type WatchReport<'r> = dyn FnMut(&mut CommandContext, EventKind, &[Object]) -> CliResult<ControlFlow<()>> + 'r;
+
+/// Reports the objects and their changes until the report ends the watch, or the time is over.
 pub fn run(
     watched: &WatchedObjects,
-    name: Option<String>,
-    changes_only: bool,
+    bounds: &WatchBounds,
     context: &mut CommandContext,
     report: &mut WatchReport<'_>,
 ) -> CliResult {
-    let until = context.globals.request_timeout()?.and_then(|timeout| Instant::now().checked_add(timeout));
+    let timeout = context.globals.request_timeout()?;
+    let until = bounds.until.or_else(|| Instant::now().checked_add(timeout?));
     let mut known: BTreeMap<String, Object> = BTreeMap::new();
     let mut is_first = true;
     loop {
         let (objects, revision) = list(watched, context)?;
         if is_first
             && objects.is_empty()
-            && !changes_only
-            && let Some(name) = &name
+            && !bounds.changes_only
+            && let Some(name) = &bounds.name
         {
             return Err(Status::not_found(watched.kind.resource, name).into());
         }
-        if !is_first || !changes_only {
-            report_difference(&known, &objects, is_first, context, report)?;
+        if (!is_first || !bounds.changes_only)
+            && report_difference(&known, &objects, is_first, context, report)?.is_break()
+        {
+            return Ok(());
         }
         known = objects.into_iter().take(MAX_REMEMBERED).map(|object| (object.uid().to_owned(), object)).collect();
         is_first = false;
-        if follow(watched, revision, until, &mut known, context, report)? {
+        if follow(watched, revision, until, &mut known, context, report)?.is_break() {
             return Ok(());
         }
         std::thread::sleep(RELIST_PAUSE);
@@ -77,22 +91,24 @@ fn report_difference(
     is_first: bool,
     context: &mut CommandContext,
     report: &mut WatchReport<'_>,
-) -> CliResult {
+) -> CliResult<ControlFlow<()>> {
     if is_first {
         return report(context, EventKind::Added, objects);
     }
-    for object in objects {
-        match known.get(object.uid()) {
-            None => report(context, EventKind::Added, std::slice::from_ref(object))?,
-            Some(old) if old != object => report(context, EventKind::Modified, std::slice::from_ref(object))?,
-            Some(_) => {}
+    let changed = objects.iter().filter_map(|object| match known.get(object.uid()) {
+        None => Some((EventKind::Added, object)),
+        Some(old) => (old != object).then_some((EventKind::Modified, object)),
+    });
+    let is_gone = |old: &&Object| objects.iter().all(|object| object.uid() != old.uid());
+    for (event, object) in changed.chain(known.values().filter(is_gone).map(|old| (EventKind::Deleted, old))) {
+        if report(context, event, std::slice::from_ref(object))?.is_break() {
+            return Ok(ControlFlow::Break(()));
         }
     }
-    let is_gone = |old: &&Object| objects.iter().all(|object| object.uid() != old.uid());
-    known.values().filter(is_gone).try_for_each(|old| report(context, EventKind::Deleted, std::slice::from_ref(old)))
+    Ok(ControlFlow::Continue(()))
 }
 
-/// Reports changes until the watch ends. Returns whether the time is over.
+/// Reports changes until the watch ends. Breaks when the time is over, or the report ends the watch.
 fn follow(
     watched: &WatchedObjects,
     mut revision: String,
@@ -100,26 +116,34 @@ fn follow(
     known: &mut BTreeMap<String, Object>,
     context: &mut CommandContext,
     report: &mut WatchReport<'_>,
-) -> CliResult<bool> {
+) -> CliResult<ControlFlow<()>> {
     loop {
         let remote = context.require_remote()?;
         let query = watched.selection.query();
         let watch = match remote.watch(watched.kind, watched.namespace.as_deref(), &query, &revision) {
             // Listed again.
-            Err(status) if status.reason == Reason::Expired => return Ok(false),
+            Err(status) if status.reason == Reason::Expired => return Ok(ControlFlow::Continue(())),
             watch => watch?,
         };
         loop {
             let left = until.map_or(MAX_EVENT_WAIT, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return Ok(true);
+                return Ok(ControlFlow::Break(()));
             }
             match watch.next(left.min(MAX_EVENT_WAIT)) {
                 Ok(None) => {}
-                Ok(Some(line)) => revision = report_line(line, known, context, report)?,
+                Ok(Some(line)) => {
+                    let (next, flow) = report_line(line, known, context, report)?;
+                    if flow.is_break() {
+                        return Ok(flow);
+                    }
+                    revision = next;
+                }
                 // An end after minutes is usual: the next watch goes on.
                 Err(None) => break,
-                Err(Some(error)) if error.code() == 410 || error.is_temporary() => return Ok(false),
+                Err(Some(error)) if error.code() == 410 || error.is_temporary() => {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 Err(Some(error)) => return Err(ended(context, error)),
             }
         }
@@ -133,26 +157,26 @@ fn ended(context: &CommandContext, error: ClientError) -> Failure {
     }
 }
 
-/// Reports an event. Returns the revision from which the next watch goes on.
+/// Reports an event. Returns the revision from which the next watch goes on, and whether this one does.
 fn report_line(
     line: WatchLine,
     known: &mut BTreeMap<String, Object>,
     context: &mut CommandContext,
     report: &mut WatchReport<'_>,
-) -> CliResult<String> {
+) -> CliResult<(String, ControlFlow<()>)> {
     let object = Object(line.object);
     let revision = object.text(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
     let event = match line.event.as_str() {
         "ADDED" => EventKind::Added,
         "MODIFIED" => EventKind::Modified,
         "DELETED" => EventKind::Deleted,
-        _ => return Ok(revision),
+        _ => return Ok((revision, ControlFlow::Continue(()))),
     };
-    report(context, event, std::slice::from_ref(&object))?;
+    let flow = report(context, event, std::slice::from_ref(&object))?;
     match event {
         EventKind::Deleted => drop(known.remove(object.uid())),
         _ if known.len() < MAX_REMEMBERED => drop(known.insert(object.uid().to_owned(), object)),
         _ => {}
     }
-    Ok(revision)
+    Ok((revision, flow))
 }

@@ -14,6 +14,7 @@ use crate::apiserver::{Transaction, WriteOptions};
 use crate::kinds::view::related;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::selector::{FieldSelector, Selector};
+use crate::object::yaml::DuplicateKey;
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::Value;
 
@@ -463,7 +464,7 @@ pub fn prepare_object(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
 /// Prints a hint for each repeated key. As in kubectl, the last value counts, whatever the validation.
 pub fn hint_duplicates(context: &mut CommandContext, manifests: &[Manifest]) {
     let hints = manifests.iter().flat_map(|manifest| {
-        let hint = |(path, line): &(String, usize)| {
+        let hint = |DuplicateKey { path, line, .. }: &DuplicateKey| {
             format!("hint: {}:{line}: the field {path:?} is repeated; its last value counts", manifest.source)
         };
         manifest.duplicates().iter().map(hint)

@@ -85,15 +85,7 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
             }
         }
         ErrorKind::MissingRequiredArgument => {
-            let flags = context(ContextKind::InvalidArg).unwrap_or_default();
-            let names: Vec<&str> = flags
-                .split("\", \"")
-                .map(|flag| flag.trim_start_matches("--").split([' ', '[', '=']).next().unwrap_or(""))
-                .collect();
-            match names.first() {
-                Some(argument) if argument.starts_with('<') => format!("error: {argument} is required\n{see}"),
-                _ => format!("error: required flag(s) \"{}\" not set", names.join("\", \"")),
-            }
+            missing_arguments(&context(ContextKind::InvalidArg).unwrap_or_default(), &see)
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let (flag, value) = (
@@ -102,10 +94,13 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
             );
             let flag = flag.split([' ', '[', '=']).next().unwrap_or_default();
             if value.is_empty() && error.kind() == ErrorKind::InvalidValue {
-                return format!("error: flag needs an argument: {flag}\n{see}");
+                return format!("error: flag needs an argument: {}\n{see}", without_argument(verb, flag));
             }
             let cause = invalid_value_cause(error, &value);
             format!("error: invalid argument {value:?} for \"{}\" flag{cause}\n{see}", with_letter(verb, flag))
+        }
+        ErrorKind::ArgumentConflict if !misplaced_word(error).is_empty() => {
+            format!("error: Unexpected args: [{}]\nSee 'kloop {path} -h' for help and examples", misplaced_word(error))
         }
         ErrorKind::InvalidUtf8 => format!("error: an argument is not valid UTF-8\n{see}"),
         _ => {
@@ -121,24 +116,73 @@ fn text(error: &clap::Error, path: &str, verb: &Command) -> String {
     }
 }
 
+/// Words the refusal of a command without required flags or arguments, as kubectl does.
+fn missing_arguments(flags: &str, see: &str) -> String {
+    let name = |flag: &str| flag.trim_start_matches("--").split([' ', '[', '=']).next().unwrap_or_default().to_owned();
+    let names: Vec<String> = flags.split("\", \"").map(name).collect();
+    match names.first() {
+        Some(argument) if argument.starts_with('<') => format!("error: {argument} is required\n{see}"),
+        _ => format!("error: required flag(s) \"{}\" not set", names.join("\", \"")),
+    }
+}
+
 /// Words the refusal of a command or subcommand that does not exist, as kubectl does.
 fn unknown_command(path: &str, word: &str) -> String {
-    if path == "create" {
-        return format!("error: Unexpected args: [{word}]\nSee 'kloop create -h' for help and examples");
+    if ["apply", "create"].contains(&path) {
+        return format!("error: Unexpected args: [{word}]\nSee 'kloop {path} -h' for help and examples");
     }
     if !path.is_empty() {
         return format!("error: unknown command {word:?}\nSee 'kloop {path} -h' for help and examples");
     }
-    let near = help::topics::similar(word, GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied()));
-    let near: String = near.iter().map(|verb| format!("\n\t{verb}")).collect();
+    let near: String = similar_verbs(word).map(|verb| format!("\n\t{verb}")).collect();
     let hint = if near.is_empty() { near } else { format!("\n\nDid you mean this?{near}") };
     format!("error: unknown command {word:?} for \"kloop\"{hint}")
+}
+
+/// Maximum number of letters that differ between a word and the verb that is suggested for it, as in kubectl.
+const MAX_DISTANCE: usize = 2;
+
+/// Returns the verbs that resemble a word, or begin with it, in the order of the help.
+fn similar_verbs(word: &str) -> impl Iterator<Item = &'static str> {
+    let lower = word.to_lowercase();
+    let verbs = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied());
+    verbs.filter(move |verb| verb.starts_with(&lower) || strsim::levenshtein(&lower, verb) <= MAX_DISTANCE)
+}
+
+/// Returns a flag whose value is missing as pflag names it: `'f' in -f` where the user wrote the letter.
+fn without_argument(verb: &Command, flag: &str) -> String {
+    let known = verb.get_arguments().find(|known| known.get_long() == flag.strip_prefix("--"));
+    let last = std::env::args().next_back().unwrap_or_default();
+    match known.and_then(|known| known.get_short()).filter(|letter| is_cluster_with(&last, *letter)) {
+        Some(letter) => format!("{letter:?} in {last}"),
+        None => flag.to_owned(),
+    }
+}
+
+/// Whether a word is a group of short flags that ends with this letter.
+fn is_cluster_with(word: &str, letter: char) -> bool {
+    word.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.ends_with(letter))
+}
+
+/// Returns the word that is not a subcommand, where a verb has flags or subcommands; empty for another conflict.
+fn misplaced_word(error: &clap::Error) -> String {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => String::new(),
+    }
 }
 
 /// Returns the cause of an invalid value, in Go's words if the text is not a number.
 fn invalid_value_cause(error: &clap::Error, value: &str) -> String {
     let Some(source) = std::error::Error::source(error) else { return String::new() };
-    let Some(error) = source.downcast_ref::<ParseIntError>() else { return format!(": {source}") };
+    let Some(error) = source.downcast_ref::<ParseIntError>() else {
+        // clap names the range of a type that is narrower than Go's.
+        let is_range = source.to_string().contains(" is not in ");
+        return match is_range {
+            true => format!(": strconv.ParseInt: parsing {value:?}: value out of range"),
+            false => format!(": {source}"),
+        };
+    };
     let cause = match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
         _ => "invalid syntax",

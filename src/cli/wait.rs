@@ -2,14 +2,19 @@
 
 use super::deadline::Deadline;
 use super::flags::PrintFlags;
+use super::server_watch::{self, WatchBounds, WatchedObjects};
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
 use super::{CliResult, CommandContext, Failure};
+use crate::apiserver::read::ListSelection;
 use crate::apiserver::rules::names::key_of;
+use crate::apiserver::watch::EventKind;
 use crate::go::jsonpath::{self, JsonPathTemplate};
 use crate::kinds::Kind;
+use crate::object::selector::FieldSelector;
 use crate::object::{Key, Object, Status, time};
 use jiff::SignedDuration;
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Wait for a specific condition on one or many resources.
@@ -265,6 +270,9 @@ impl WaitState<'_> {
     ) -> CliResult<Object> {
         let Target { kind, object } = target;
         let key = key_of(kind, object);
+        if context.client().is_some() && !self.once {
+            return self.watch_object(context, condition, target);
+        }
         loop {
             match context.read_view(|txn| txn.get(&key))? {
                 None => return handle_missing(condition, kind, &key, object),
@@ -278,10 +286,40 @@ impl WaitState<'_> {
                 return Err(Failure::plain(format!("condition not met for {name}")));
             }
             if !self.deadline.wait() {
-                return Err(Failure::plain(format!("timed out waiting for the condition on {name}")));
+                return Err(timed_out(target));
             }
         }
     }
+
+    /// Like [`WaitState::wait_for_object`], by a watch of a server.
+    fn watch_object(&self, context: &mut CommandContext, condition: &Condition, target: &Target) -> CliResult<Object> {
+        let Target { kind, object } = target;
+        let (kind, key) = (*kind, key_of(kind, object));
+        let selection = ListSelection {
+            fields: FieldSelector::parse(&format!("metadata.name={}", key.name)).ok(),
+            ..ListSelection::default()
+        };
+        let namespace = kind.namespaced.then(|| key.namespace.to_string());
+        let watched = WatchedObjects { kind, namespace, selection };
+        let bounds = WatchBounds { until: self.deadline.end(), ..WatchBounds::default() };
+        let mut outcome = None;
+        server_watch::run(&watched, &bounds, context, &mut |_, event, objects| {
+            outcome = match objects.last().filter(|_| event != EventKind::Deleted) {
+                None => Some(handle_missing(condition, kind, &key, object)),
+                Some(now) if matches!(condition, Condition::Delete) && now.uid() != object.uid() => {
+                    Some(Ok(now.clone()))
+                }
+                Some(now) => condition.is_met_by(now).map(|is_met| is_met.then(|| now.clone())).transpose(),
+            };
+            Ok(if outcome.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        outcome.unwrap_or_else(|| Err(timed_out(target)))
+    }
+}
+
+fn timed_out(target: &Target) -> Failure {
+    let name = format!("{}/{}", target.kind.resource.plural(), target.object.name());
+    Failure::plain(format!("timed out waiting for the condition on {name}"))
 }
 
 /// Checks the objects of files as they are written.

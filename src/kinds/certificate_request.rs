@@ -17,6 +17,17 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 /// Types of the parts of a subject.
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+const SERIAL_NUMBER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.5");
+/// The other parts of a subject that descriptions show, with kubectl's names of them.
+const SHOWN_PARTS: [(&str, ObjectIdentifier); 7] = [
+    ("Organization", ORGANIZATION),
+    ("Organizational Unit", ObjectIdentifier::new_unwrap("2.5.4.11")),
+    ("Country", ObjectIdentifier::new_unwrap("2.5.4.6")),
+    ("Locality", ObjectIdentifier::new_unwrap("2.5.4.7")),
+    ("Province", ObjectIdentifier::new_unwrap("2.5.4.8")),
+    ("StreetAddress", ObjectIdentifier::new_unwrap("2.5.4.9")),
+    ("PostalCode", ObjectIdentifier::new_unwrap("2.5.4.17")),
+];
 /// The attribute with the requested extensions, and the extension with alternative names.
 const EXTENSIONS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.14");
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
@@ -110,32 +121,70 @@ impl CertificateRequest {
 impl CertificateRequest {
     /// Returns the names of hosts and the addresses that the certificate is to have.
     pub fn hosts(&self) -> Vec<String> {
-        let names = self.alternative_names.as_ref().and_then(|names| SubjectAltName::from_der(names.as_bytes()).ok());
-        let host = |name: &GeneralName| match name {
-            GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
-            GeneralName::IpAddress(bytes) => {
-                let v4 = <[u8; 4]>::try_from(bytes.as_bytes()).map(IpAddr::from);
-                let v6 = <[u8; 16]>::try_from(bytes.as_bytes()).map(IpAddr::from);
-                v4.or(v6).ok().map(|address| address.to_string())
-            }
+        self.select_names(|name| host_name(name).or_else(|| address(name)))
+    }
+
+    /// Returns the alternative names of each type, with kubectl's name of the type.
+    pub fn names_by_type(&self) -> [(&'static str, Vec<String>); 4] {
+        let email = |name: &GeneralName| match name {
+            GeneralName::Rfc822Name(name) => Some(name.as_str().to_owned()),
             _ => None,
         };
-        names.iter().flat_map(|names| &names.0).filter_map(host).collect()
+        let uri = |name: &GeneralName| match name {
+            GeneralName::UniformResourceIdentifier(name) => Some(name.as_str().to_owned()),
+            _ => None,
+        };
+        [
+            ("DNS Names", self.select_names(host_name)),
+            ("Email Addresses", self.select_names(email)),
+            ("URIs", self.select_names(uri)),
+            ("IP Addresses", self.select_names(address)),
+        ]
     }
+
+    fn select_names(&self, select: impl Fn(&GeneralName) -> Option<String>) -> Vec<String> {
+        let names = self.alternative_names.as_ref().and_then(|names| SubjectAltName::from_der(names.as_bytes()).ok());
+        names.iter().flat_map(|names| &names.0).filter_map(select).collect()
+    }
+}
+
+fn host_name(name: &GeneralName) -> Option<String> {
+    match name {
+        GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+fn address(name: &GeneralName) -> Option<String> {
+    let GeneralName::IpAddress(bytes) = name else { return None };
+    let v4 = <[u8; 4]>::try_from(bytes.as_bytes()).map(IpAddr::from);
+    let v6 = <[u8; 16]>::try_from(bytes.as_bytes()).map(IpAddr::from);
+    v4.or(v6).ok().map(|address| address.to_string())
 }
 
 impl Subject {
     /// Reads the parts of a name.
     pub fn read(name: Name) -> Subject {
-        let parts = || name.0.iter().flat_map(|part| part.0.iter());
-        let texts = |wanted: ObjectIdentifier| {
-            parts().filter(move |part| part.oid == wanted).filter_map(|part| text(&part.value))
-        };
         // As in Go, the last common name counts.
-        let common_name = texts(COMMON_NAME).next_back().unwrap_or_default();
-        let organizations = texts(ORGANIZATION).collect();
-        Subject { common_name, organizations, name }
+        let common_name = texts(&name, COMMON_NAME).pop().unwrap_or_default();
+        Subject { common_name, organizations: texts(&name, ORGANIZATION), name }
     }
+
+    /// Returns the serial number; empty when absent.
+    pub fn serial_number(&self) -> String {
+        texts(&self.name, SERIAL_NUMBER).pop().unwrap_or_default()
+    }
+
+    /// Returns the other parts that descriptions show, with kubectl's names of them.
+    pub fn shown_parts(&self) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+        SHOWN_PARTS.into_iter().map(|(label, part)| (label, texts(&self.name, part)))
+    }
+}
+
+/// The texts of all parts of a name that have a type.
+fn texts(name: &Name, wanted: ObjectIdentifier) -> Vec<String> {
+    let parts = name.0.iter().flat_map(|part| part.0.iter());
+    parts.filter(|part| part.oid == wanted).filter_map(|part| text(&part.value)).collect()
 }
 
 /// The text of a part of a subject.

@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
         "certificatesigningrequests.certificates.k8s.io",
         "v1",
         "CertificateSigningRequest",
-        &view::table_only::SIGNING_REQUEST,
+        &view::certificate_signing_request::VIEW,
     )
 };
 

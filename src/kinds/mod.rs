@@ -432,9 +432,9 @@ fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
     let named = |kind: &Kind| kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word;
     let in_version = |api_version: &str| {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        // `GROUP` or `VERSION.GROUP`; the version is ignored.
-        rest.is_empty() || group == rest || rest.split_once('.').is_some_and(|(_, suffix)| suffix == group)
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        // `GROUP` or `VERSION.GROUP`.
+        rest.is_empty() || group == rest || rest.split_once('.') == Some((version, group))
     };
     let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
     let short = |kind: &Kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first);

@@ -83,6 +83,28 @@ fn warnings(volume: &Object) -> Vec<String> {
     warnings
 }
 
+/// Fills in the defaults of a volume's source.
+fn fill_in_source(spec: &mut PersistentVolumeSpec) {
+    if let Some(host) = &mut spec.host_path {
+        host.type_.get_or_insert_default();
+    }
+    if let Some(iscsi) = &mut spec.iscsi {
+        omit::default_text(&mut iscsi.iscsi_interface, "default");
+    }
+    if let Some(rbd) = &mut spec.rbd {
+        omit::default_text(&mut rbd.pool, "rbd");
+        omit::default_text(&mut rbd.user, "admin");
+        omit::default_text(&mut rbd.keyring, "/etc/ceph/keyring");
+    }
+    if let Some(disk) = &mut spec.azure_disk {
+        volume_source::fill_in_azure_disk(disk);
+    }
+    if let Some(volume) = &mut spec.scale_io {
+        omit::default_text(&mut volume.storage_mode, "ThinProvisioned");
+        omit::default_text(&mut volume.fs_type, "xfs");
+    }
+}
+
 impl Typed for PersistentVolume {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
@@ -93,9 +115,7 @@ impl Typed for PersistentVolume {
         omit::empty(&mut spec.capacity);
         spec.persistent_volume_reclaim_policy.get_or_insert_with(|| "Retain".to_owned());
         spec.volume_mode.get_or_insert_with(|| "Filesystem".to_owned());
-        if let Some(host) = &mut spec.host_path {
-            host.type_.get_or_insert_default();
-        }
+        fill_in_source(spec);
         let status = self.status.get_or_insert_default();
         status.phase.get_or_insert_with(|| "Pending".to_owned());
     }

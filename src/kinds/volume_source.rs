@@ -3,6 +3,7 @@
 //! The fields of disks are read from JSON, since they have the same names in pods and PersistentVolumes.
 
 use super::{FieldErrors, FieldPath};
+use k8s_openapi::api::core::v1::AzureDiskVolumeSource;
 use serde_json::Value;
 
 /// The range of partition numbers and LUNs.
@@ -172,6 +173,14 @@ fn is_dated(rest: &str) -> bool {
         && domain.chars().all(|character| character.is_ascii_alphanumeric() || "-.".contains(character))
         && !unit.is_empty()
         && !unit.contains(|character: char| ",;*&$|".contains(character) || character.is_whitespace())
+}
+
+/// Fills in the defaults of an Azure disk, which volumes of pods and PersistentVolumes share.
+pub fn fill_in_azure_disk(disk: &mut AzureDiskVolumeSource) {
+    disk.caching_mode.get_or_insert_with(|| "ReadWrite".into());
+    disk.kind.get_or_insert_with(|| "Shared".into());
+    disk.fs_type.get_or_insert_with(|| "ext4".into());
+    disk.read_only.get_or_insert(false);
 }
 
 #[cfg(test)]

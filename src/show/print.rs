@@ -81,6 +81,9 @@ impl OutputFormat {
         // As in kubectl, the case of these names alone does not matter.
         let lower = name.to_ascii_lowercase();
         let name = if ["json", "yaml", "kyaml", "name"].contains(&lower.as_str()) { &lower } else { name };
+        if !argument.is_empty() && WITHOUT_ARGUMENT.contains(&name) {
+            return Err(unknown(output, flags.tables));
+        }
         match (name, flags.tables) {
             ("", _) => Ok(OutputFormat::Table { wide: false }),
             ("wide", true) => Ok(OutputFormat::Table { wide: true }),
@@ -107,6 +110,9 @@ impl OutputFormat {
         }
     }
 }
+
+/// Formats that take nothing after `=`.
+const WITHOUT_ARGUMENT: [&str; 5] = ["json", "kyaml", "name", "wide", "yaml"];
 
 fn required(template: &str) -> Result<&str, String> {
     if template.is_empty() { Err("template format specified but no template given".into()) } else { Ok(template) }

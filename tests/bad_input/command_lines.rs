@@ -70,8 +70,8 @@ fn empty_type_or_name_is_refused() {
 fn local_change_needs_files() {
     let no_files = "error: you must specify resources by --filename when --local is set.\n";
     refused(&[
-        (&["label", "cm", "settings", "u=2", "--local"], no_files),
-        (&["annotate", "cm", "--all", "u=2", "--local"], no_files),
+        (&["label", "cm", "settings", "u=2", "--local"], "error: can only use local files by -f pod.yaml or "),
+        (&["annotate", "cm", "--all", "u=2", "--local"], "error: can only use local files by -f rsrc.yaml or "),
         (&["set", "image", "deploy/web", "main=x", "--local"], no_files),
         (&["set", "env", "deploy/web", "A=b", "--local"], no_files),
         (&["set", "env", "deploy/web", "--list", "--local"], no_files),

@@ -46,10 +46,7 @@ fn exec_runs_in_the_container_and_returns_the_exit_code() {
             "exec box -- nosuchprogram",
             "error: Internal error occurred: error executing command in container: exec: \"nosuchprogram\": executable file not found in $PATH\n",
         ),
-        (
-            "exec box -c other -- true",
-            "error: unable to upgrade connection: container other is not valid for pod box\n",
-        ),
+        ("exec box -c other -- true", "error: container other is not valid for pod box out of: main\n"),
         ("exec nope -- true", "Error from server (NotFound): pods \"nope\" not found\n"),
         ("exec box", "error: you must specify at least one command for the container\n"),
     ];

@@ -193,6 +193,45 @@ fn verbs_that_change_objects_send_patches() {
 }
 
 #[test]
+fn scale_of_a_custom_resource_is_patched_behind_a_server() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    let scale = "subresources: {scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}";
+    let boats = BOATS.replace("    storage: true\n", &format!("    storage: true\n    {scale}\n"));
+    user.ok("apply -f -", &boats);
+    let boat = "apiVersion: example.com/v1\nkind: Boat\nmetadata: {name: ann}\nspec: {size: 3}\n";
+    cluster.until("the kind is served", || user.run("apply -f -", boat).code == 0);
+    let patch = r#"patch boat ann --subresource=scale --type=merge -p {"spec":{"replicas":5}}"#;
+    assert_eq!(user.ok(patch, ""), "scale.autoscaling/ann patched\n");
+    assert_eq!(cluster.read("boat/ann", "{.spec.size}"), "5");
+}
+
+#[test]
+fn wait_watches_the_object_behind_a_server() {
+    let cluster = Cluster::new();
+    let (log, policy) = (cluster.home().join("audit.log"), cluster.home().join("policy.yaml"));
+    let rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+    fs::write(&policy, rules).expect("written");
+    let flags = [format!("--audit-log={}", log.display()), format!("--audit-policy-file={}", policy.display())];
+    let _server = Server::start(&cluster, &flags.each_ref().map(String::as_str));
+    let user = RemoteUser::new(&cluster);
+    cluster.ok("create configmap slow --from-literal=a=1");
+    let mut command = cluster.program(env!("CARGO_BIN_EXE_kloop"));
+    command.current_dir(user.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", user.path("config"));
+    let condition = "--for=jsonpath={.data.a}=2";
+    command.args(["--kubeconfig", "far.yaml", "wait", "configmap/slow", condition, "--timeout=300s"]);
+    let waiting = cluster.background_program(command);
+    let watches = || fs::read_to_string(&log).unwrap_or_default().matches("watch=").count();
+    cluster.until("the command watches", || watches() > 0);
+    cluster.ok(r#"patch configmap slow -p {"data":{"a":"2"}}"#);
+    waiting.until_says("configmap/slow condition met");
+    let problem = "error: timed out waiting for the condition on configmaps/slow";
+    user.fails("wait configmap/slow --for=condition=Ready --timeout=1ms", problem);
+    user.fails("wait configmap/slow --for=delete --timeout=1ms", problem);
+}
+
+#[test]
 fn streams_reach_containers_behind_a_server() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();
@@ -205,7 +244,7 @@ fn streams_reach_containers_behind_a_server() {
     assert_eq!((said.code, said.err.as_str()), (1, "command terminated with exit code 1\n"));
     cluster.until("the log has a line", || user.ok("logs reader --tail=1", "") == "ready\n");
     user.fails("logs nobody", "error: error from server (NotFound): pods \"nobody\" not found");
-    user.fails("exec reader -c other -- true", "error: unable to upgrade connection: container other is not valid");
+    user.fails("exec reader -c other -- true", "error: container other is not valid for pod reader out of: ");
 }
 
 #[test]

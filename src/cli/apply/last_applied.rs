@@ -3,6 +3,7 @@
 
 use crate::apiserver::Transaction;
 use crate::apiserver::patch::{PatchType, patch};
+use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::cli::dry_run::DryRun;
@@ -141,7 +142,6 @@ fn view(args: &ViewLastAppliedArgs, context: &mut CommandContext) -> CliResult {
 }
 
 fn edit(args: &EditLastAppliedArgs, context: &mut CommandContext) -> CliResult {
-    args.line_endings.check()?;
     let (dry_run, validation) = (args.write.dry_run(context)?, args.validate.parse()?);
     let is_json = args.print.output.as_deref() == Some("json");
     let (found, failures) = targets::find(context, &args.named.scope())?;
@@ -158,7 +158,7 @@ fn edit(args: &EditLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             true => format!("{}\n", serde_json::to_string_pretty(&remembered).unwrap_or_default()),
             false => yaml::to_yaml(&remembered),
         };
-        let Some(edited) = edit_text(context, &shown)? else { continue };
+        let Some(edited) = edit_text(context, &shown, args.line_endings.is_windows())? else { continue };
         let documents = yaml::documents(&edited)
             .map_err(|error| Failure::plain(format!("The edited file had a syntax error: {error}")))?;
         let Some(document) = documents.into_iter().next() else { continue };
@@ -193,8 +193,8 @@ fn set(args: &SetLastAppliedArgs, context: &mut CommandContext) -> CliResult {
             object.set(&["metadata", "namespace"], &*key.namespace);
         }
         object.unset(&["metadata", "annotations", LAST_APPLIED]);
-        let live = context.read_view(|txn| txn.get(&key))?;
-        if live.is_none_or(|live| live.annotation(LAST_APPLIED).is_none() && !args.create_annotation) {
+        let live = context.read_view(|txn| read::get(txn, &key))?;
+        if live.annotation(LAST_APPLIED).is_none() && !args.create_annotation {
             let text = format!(
                 "no last-applied-configuration annotation found on resource: {}, to create the annotation, run the command \
                  with --create-annotation",

@@ -26,7 +26,11 @@ pub fn run(args: Args, context: &mut CommandContext, kind: &str) -> CliResult {
     let (role_kind, role) = match (args.clusterrole.as_str(), args.role.as_str()) {
         ("", "") | (_, _) if args.clusterrole.is_empty() == args.role.is_empty() => {
             let text = "exactly one of clusterrole or role must be specified";
-            return Err(Failure::plain(if kind == "RoleBinding" { text } else { "clusterrole must be specified" }));
+            return Err(Failure::plain(if kind == "RoleBinding" {
+                text
+            } else {
+                "required flag(s) \"clusterrole\" not set"
+            }));
         }
         ("", role) => ("Role", role),
         (role, _) => ("ClusterRole", role),

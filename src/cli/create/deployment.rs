@@ -54,7 +54,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         containers.push(container);
     }
-    if let Some(first) = containers.first_mut().filter(|_| args.port > 0) {
+    if let Some(first) = containers.first_mut().filter(|_| args.port >= 0) {
         first["ports"] = json!([{"containerPort": args.port}]);
     }
     let labels = json!({"app": name});

@@ -40,7 +40,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
     let validation = args.make.validate.parse()?;
     let (mut manifests, mut failures) = read_selected(&args, context)?;
     targets::hint_duplicates(context, &manifests);
-    if args.edit && !edit_manifests(&mut manifests, context)? {
+    if args.edit && !edit_manifests(&mut manifests, args.line_endings.is_windows(), context)? {
         return Ok(());
     }
     let options = context.options(validation, dry_run);
@@ -89,14 +89,13 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
 
 /// Reads the manifests that the selector matches, and failures to read others.
 fn read_selected(args: &FromFiles, context: &mut CommandContext) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    args.line_endings.check()?;
     files::read_selected_for(context, (&args.files, &args.labels), "create")
 }
 
 /// Has the user edit the objects before they are created; false when the user changes nothing.
-fn edit_manifests(manifests: &mut [Manifest], context: &mut CommandContext) -> CliResult<bool> {
+fn edit_manifests(manifests: &mut [Manifest], windows: bool, context: &mut CommandContext) -> CliResult<bool> {
     for manifest in manifests {
-        let Some(text) = edit_text(context, &yaml::to_yaml(&manifest.object.0))? else { return Ok(false) };
+        let Some(text) = edit_text(context, &yaml::to_yaml(&manifest.object.0), windows)? else { return Ok(false) };
         let documents = yaml::documents(&text).map_err(|error| Failure::plain(error.to_string()))?;
         let Some(document) = documents.into_iter().next() else { return Ok(false) };
         manifest.object = Object(document.value);

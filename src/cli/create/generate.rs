@@ -137,8 +137,7 @@ impl Overrides {
             "json" => PatchType::Json,
             other => return Err(Failure::plain(format!("invalid override type: {other}"))),
         };
-        let change =
-            serde_json::from_str(text).map_err(|error| Failure::plain(format!("invalid --overrides: {error}")))?;
+        let change = serde_json::from_str(text).map_err(|_| Failure::plain("Invalid JSON Patch"))?;
         let object = Object(body);
         let Some(kind) = kinds::by_kind(object.api_version(), object.kind()) else { return Ok(object.0) };
         Ok(patched(kind, &object, language, &change)?)

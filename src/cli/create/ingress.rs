@@ -47,6 +47,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name},
         "spec": {}, "status": {"loadBalancer": {}},
     });
+    if let Some(wrong) = args.annotation.iter().find(|pair| !pair.contains('=')) {
+        return Err(Failure::plain(format!("annotation {wrong} is invalid and should be in format key=[value]")));
+    }
     let annotations: Map<String, Value> = key_changes::parse(&args.annotation, "annotation", false)?
         .set
         .into_iter()

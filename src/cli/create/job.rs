@@ -64,13 +64,13 @@ pub fn job_spec(name: &str, image: &str, command: &[String], restart: &str) -> V
 
 fn from_cron_job(context: &mut CommandContext, name: &str, from: &str) -> CliResult<Value> {
     let Targets::Named(named) = targets::parse(context.kinds(), &[from.to_owned()])? else {
-        return Err(Failure::plain("from must be an existing cronjob: cronjob/NAME"));
+        return Err(Failure::plain("resource(s) were provided, but no name was specified"));
     };
     let Some((kind, cron_job)) = named.first() else {
         return Err(Failure::plain("from must be an existing cronjob: cronjob/NAME"));
     };
     if kind.kind != "CronJob" {
-        return Err(Failure::plain(format!("from must be an existing cronjob, got {}", kind.kind)));
+        return Err(Failure::plain(format!("unknown object type *{}.{}", kind.version, kind.kind)));
     }
     let key = Key::new(kind.resource, context.namespace(), cron_job);
     let cron_job: Object = context.read_view(|txn| read::get(txn, &key))?;

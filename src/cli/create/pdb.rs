@@ -38,11 +38,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.selector.is_empty() {
         return Err(Failure::plain("a selector must be specified"));
     }
-    let amount = |text: &str| text.parse::<i64>().map(Value::from).unwrap_or_else(|_| text.into());
     let (field, value) = match (args.min_available.as_str(), args.max_unavailable.as_str()) {
         ("", "") => return Err(Failure::plain("one of min-available or max-unavailable must be specified")),
-        (min, "") => ("minAvailable", amount(min)),
-        ("", max) => ("maxUnavailable", amount(max)),
+        (min, "") => ("minAvailable", amount("min-available", min)?),
+        ("", max) => ("maxUnavailable", amount("max-unavailable", max)?),
         _ => return Err(Failure::plain("min-available and max-unavailable cannot be both specified")),
     };
     let unparsed = |why| Failure::plain(format!("couldn't parse the selector string {:?}: {why}", args.selector));
@@ -54,4 +53,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         "status": {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
     });
     args.generate.create(context, body, Some("poddisruptionbudgets"))
+}
+
+/// Parses a number or a percentage of pods.
+fn amount(flag: &str, text: &str) -> CliResult<Value> {
+    let digits = text.strip_suffix('%').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|letter| letter.is_ascii_digit()) {
+        return Err(Failure::plain(format!("invalid format specified for {flag}")));
+    }
+    Ok(text.parse::<i64>().map_or_else(|_| text.into(), Value::from))
 }

@@ -103,10 +103,10 @@ struct Tls {
     #[command(flatten)]
     hash: AppendHashFlag,
     /// Path to PEM encoded public key certificate.
-    #[arg(long, required = true, value_name = "PATH")]
+    #[arg(long, default_value = "", value_name = "PATH")]
     cert: String,
     /// Path to private key associated with given certificate.
-    #[arg(long, required = true, value_name = "PATH")]
+    #[arg(long, default_value = "", value_name = "PATH")]
     key: String,
 }
 
@@ -152,13 +152,9 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
         let data = vec![(".dockerconfigjson".to_owned(), bytes)];
         return create((&args.generate, &args.hash), context, name, "kubernetes.io/dockerconfigjson", data);
     }
-    for (flag, value) in [("docker-username", &args.docker_username), ("docker-password", &args.docker_password)] {
-        if value.is_empty() {
-            let text = format!(
-                "either --from-file or the combination of --docker-username, --docker-password and --docker-server is required: --{flag} is missing"
-            );
-            return Err(Failure::plain(text));
-        }
+    if args.docker_username.is_empty() || args.docker_password.is_empty() {
+        let text = "either --from-file or the combination of --docker-username, --docker-password and --docker-server is required";
+        return Err(Failure::plain(text));
     }
     let text = |text: &str| Value::from(text).to_string();
     let auth = STANDARD.encode(format!("{}:{}", args.docker_username, args.docker_password));
@@ -180,10 +176,16 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
 
 fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret tls")?;
+    if args.cert.is_empty() || args.key.is_empty() {
+        return Err(Failure::plain("key and cert must be specified"));
+    }
     let read = |path: &str| {
-        input::read(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Failure::plain(format!("open {path}: no such file or directory")),
-            _ => Failure::plain(format!("open {path}: {}", io_error_text(error))),
+        input::read(path).map_err(|error| {
+            let why = match error.kind() {
+                std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+                _ => io_error_text(error),
+            };
+            Failure::plain(format!("Cannot read file {path}, open {path}: {why}"))
         })
     };
     let (cert, key) = (read(&args.cert)?, read(&args.key)?);

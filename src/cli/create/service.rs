@@ -3,6 +3,7 @@
 use super::generate::GeneratorFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::names;
+use crate::object::label::subdomain_problems;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -68,7 +69,7 @@ struct ServiceFlags {
     external_name: Option<String>,
     /// Port used to expose the service on each node in a cluster (NodePort services only).
     #[arg(long, default_value_t = 0, value_name = "PORT")]
-    node_port: u16,
+    node_port: i32,
 }
 
 /// Runs the verb.
@@ -89,6 +90,11 @@ fn create_service(args: ServiceFlags, context: &mut CommandContext, kind: &str) 
     }
     if args.tcp.is_empty() && !headless && kind != "ExternalName" {
         return Err(Failure::plain("at least one tcp port specifier must be provided"));
+    }
+    if let Some(external) = args.external_name.as_deref().filter(|_| kind == "ExternalName")
+        && !subdomain_problems(external).is_empty()
+    {
+        return Err(Failure::plain(format!("invalid service external name {external}")));
     }
     let mut ports = args.tcp.iter().map(|text| port(text)).collect::<CliResult<Vec<Value>>>()?;
     if let Some(port) = ports.first_mut().filter(|_| args.node_port > 0) {

@@ -20,7 +20,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
         ));
     }
     if !path.starts_with('/') {
-        return Err(Failure::plain(format!("parse {path:?}: invalid URI for request")));
+        return Err(Failure::plain(format!("--raw must be a valid URL path: parse {path:?}: invalid URI for request")));
     }
     if let Some(reply) = rest::send_to_server(context, ClientRequest::get(path).accepting("application/json, */*"))? {
         return context.print(&String::from_utf8_lossy(&reply.body));

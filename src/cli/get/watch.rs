@@ -1,12 +1,12 @@
 //! `kloop get -w`: prints the existing objects, then every change as a row.
 
-use super::{Args, OutputFormat};
+use super::{Args, OutputFormat, check_named};
 use crate::apiserver::aggregation::API_SERVICES;
 use crate::apiserver::local_api_services::LocalVersions;
 use crate::apiserver::read;
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::cli::deadline::Deadline;
-use crate::cli::server_watch::{self, WatchedObjects};
+use crate::cli::server_watch::{self, WatchBounds, WatchedObjects};
 use crate::cli::targets::{self, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
@@ -14,34 +14,37 @@ use crate::object::Object;
 use crate::object::selector::FieldSelector;
 use crate::show::print::ObjectPrinter;
 use crate::show::table::{self, Table};
+use std::ops::ControlFlow;
 
+/// Runs the verb with `--watch` or `--watch-only`.
 pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> CliResult {
-    let (kind, name) = match targets::parse(context.kinds(), &args.which.words)? {
-        Targets::Named(named) => match &named[..] {
-            [(kind, name)] => (*kind, Some(name.clone())),
-            _ => {
-                return Err(Failure::plain("watch is only supported on individual resources and resource collections"));
+    let (kind, object) = match find_watched(args, context)? {
+        WatchTarget::Nothing => return Ok(()),
+        WatchTarget::Kind(kind) => (kind, None),
+        WatchTarget::Objects(kind, mut objects) if objects.len() == 1 => (kind, objects.pop()),
+        WatchTarget::Objects(kind, objects) => {
+            if !args.watch_only {
+                WatchPrinter::new(args, format, kind).print(context, EventKind::Added, &objects)?;
             }
-        },
-        Targets::Lists(kinds) => match kinds[..] {
-            [kind] => (kind, None),
-            _ => return Err(Failure::plain("you may only specify a single resource type")),
-        },
+            return Err(Failure::plain("you may only watch a single resource or type of resource at a time"));
+        }
     };
     let mut selection = targets::list_selection(&args.which.select, kind)?;
+    let name = object.as_ref().map(|object| object.name().to_owned());
     if let Some(name) = &name {
         selection.fields = FieldSelector::parse(&format!("metadata.name={name}")).ok();
     }
-    let namespace = context.namespace().to_owned();
+    let namespace = object.map_or_else(|| context.namespace().to_owned(), |object| object.namespace().to_owned());
     let namespace = Some(namespace.as_str()).filter(|_| kind.namespaced && !args.all_namespaces);
     if args.sort_by.is_some() {
-        context.print_notice("warning: --watch requested, --sort-by will be ignored for watch events received");
+        context.print_notice(unsorted_notice(args.watch_only));
     }
     let mut show = WatchPrinter::new(args, format, kind);
     if context.client().is_some() {
         let watched = WatchedObjects { kind, namespace: namespace.map(str::to_owned), selection };
-        return server_watch::run(&watched, name, args.watch_only, context, &mut |context, event, objects| {
-            show.print(context, event, objects)
+        let bounds = WatchBounds { name, changes_only: args.watch_only, until: None };
+        return server_watch::run(&watched, &bounds, context, &mut |context, event, objects| {
+            show.print(context, event, objects).map(ControlFlow::Continue)
         });
     }
     let mut revision = context.api()?.read(|snapshot| snapshot.revision())?;
@@ -71,6 +74,63 @@ pub fn run(args: &Args, format: &OutputFormat, context: &mut CommandContext) -> 
         }
         revision = last;
     }
+}
+
+/// kubectl's warning that a watch does not sort.
+fn unsorted_notice(watch_only: bool) -> &'static str {
+    match watch_only {
+        true => "warning: --watch-only requested, --sort-by will be ignored",
+        false => "warning: --watch requested, --sort-by will be ignored for watch events received",
+    }
+}
+
+/// The objects that a command line asks to watch.
+enum WatchTarget {
+    /// No object: those that are named do not exist, which `--ignore-not-found` allows.
+    Nothing,
+    /// The objects of a kind.
+    Kind(&'static Kind),
+    /// Objects of a kind by name.
+    Objects(&'static Kind, Vec<Object>),
+}
+
+/// Finds the objects to watch. Refuses several types.
+fn find_watched(args: &Args, context: &mut CommandContext) -> CliResult<WatchTarget> {
+    let single_type = || Failure::plain("you may only specify a single resource type");
+    if !args.which.files.names_objects_instead_of(&args.which.words)? {
+        match targets::parse(context.kinds(), &args.which.words)? {
+            Targets::Lists(kinds) => {
+                return match kinds[..] {
+                    [] => Err(targets::no_resources()),
+                    [kind] => Ok(WatchTarget::Kind(kind)),
+                    _ => Err(single_type()),
+                };
+            }
+            Targets::Named(named) if has_several_types(named.iter().map(|(kind, _)| *kind)) => {
+                return Err(single_type());
+            }
+            Targets::Named(_) => check_named(args)?,
+        }
+    }
+    let (found, failures) = targets::find(context, &args.which.scope())?;
+    let is_ignored = |failure: &Failure| args.ignore_not_found && failure.is_not_found();
+    if let Some(failure) = failures.into_iter().find(|failure| !is_ignored(failure)) {
+        return Err(failure);
+    }
+    if has_several_types(found.iter().map(|target| target.kind)) {
+        let text =
+            "watch is only supported on individual resources and resource collections - more than 1 resource was found";
+        return Err(Failure::plain(text));
+    }
+    Ok(match found.first() {
+        None => WatchTarget::Nothing,
+        Some(first) => WatchTarget::Objects(first.kind, found.into_iter().map(|target| target.object).collect()),
+    })
+}
+
+fn has_several_types(mut kinds: impl Iterator<Item = &'static Kind>) -> bool {
+    let first = kinds.next();
+    kinds.any(|kind| Some(kind.resource) != first.map(|first| first.resource))
 }
 
 /// Prints the watched objects as rows or in another format.

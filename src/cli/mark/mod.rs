@@ -64,6 +64,15 @@ fn run(flags: &MarkFlags, context: &mut CommandContext, mark: &MarkKind) -> CliR
         let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
         return Err(Failure::plain(text));
     }
+    if flags.scope.all && flags.scope.select.labels.text().is_some() {
+        return Err(Failure::plain("cannot set --all and --selector at the same time"));
+    }
+    if flags.local && flags.scope.files.is_empty() {
+        let file = if mark.noun == "label" { "pod" } else { "rsrc" };
+        return Err(Failure::plain(format!(
+            "can only use local files by -f {file}.yaml or --filename={file}.json when --local=true is set"
+        )));
+    }
     if pairs == KeyChanges::default() && !flags.list {
         return Err(Failure::plain(format!("at least one {} update is required", mark.noun)));
     }

@@ -54,8 +54,9 @@ fn print_history(args: &Args, context: &mut CommandContext, target: &Target) -> 
     }
     let name = context.name_of(target.kind, &target.object);
     let text = match (args.revision, requested) {
-        _ if revisions.is_empty() => format!("{name} \nNo rollout history found.\n"),
+        (0, _) if revisions.is_empty() => format!("{name} \nNo rollout history found.\n"),
         (0, _) => format!("{name} \n{}\n", table(&revisions)),
+        (wanted, _) if revisions.is_empty() => format!("{name} with revision #{wanted}\nNo rollout history found.\n"),
         (_, Some(revision)) => format!("{name} with revision #{}\n{}\n", args.revision, template(revision)),
         (_, None) => return Err(Failure::plain("unable to find the specified revision")),
     };

@@ -76,8 +76,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     changes.extend(args.env.iter().filter(|word| !is_stdin(word)).cloned());
     let KeyChanges { mut set, remove } = key_changes::parse(&changes, "environment", true)?;
     set.iter().try_for_each(|(key, _)| check_variable(key))?;
-    if let Some((key, _)) = set.iter().find(|(key, _)| remove.contains(key)) {
-        let text = format!("can not both modify and remove an environment variable in the same command: {key}");
+    if set.iter().any(|(key, _)| remove.contains(key)) {
+        let text = "can not both modify and remove the same environment variable in the same command";
         return Err(Failure::plain(text));
     }
     if args.list {
@@ -127,13 +127,13 @@ fn warn_of_pattern(args: &Args, context: &mut CommandContext, target: &Target) -
 
 /// Returns variables that refer to the keys of a ConfigMap or a Secret.
 fn references(args: &Args, context: &mut CommandContext, from: &str) -> CliResult<Vec<Value>> {
-    let form = || Failure::plain(format!("error parsing --from {from:?}: must be configmap/NAME or secret/NAME"));
+    let form = || Failure::plain("resource(s) were provided, but no name was specified");
     let Targets::Named(named) = targets::parse(context.kinds(), &[from.to_owned()])? else { return Err(form()) };
     let Some((kind, name)) = named.first() else { return Err(form()) };
     let reference = match kind.kind {
         "ConfigMap" => "configMapKeyRef",
         "Secret" => "secretKeyRef",
-        other => return Err(Failure::plain(format!("unsupported resource specified in --from: {other}"))),
+        _ => return Err(Failure::plain("unsupported resource specified in --from")),
     };
     let key = Key::new(kind.resource, context.namespace(), name);
     let object = context.read_view(|txn| read::get(txn, &key))?;

@@ -34,10 +34,7 @@ pub struct Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let (resources, images) = key_changes::divide(&args.words, "image")?;
     let images = key_changes::parse(&images, "image", false)?.set;
-    if resources.is_empty() && args.setting.scope.files.is_empty() {
-        let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
-        return Err(Failure::plain(text));
-    }
+    args.setting.require_resources(&resources)?;
     if images.is_empty() && !resources_are_wrong(context.kinds(), &resources) {
         return Err(Failure::plain("at least one image update is required"));
     }

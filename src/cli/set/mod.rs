@@ -68,18 +68,26 @@ struct SetFlags {
 impl SetFlags {
     /// Refuses flags that exclude each other, and a command without resources.
     fn check(&self, resources: &[String], dry_run: DryRun) -> CliResult {
+        let named = || resources.len() > 1 || resources.iter().any(|word| word.contains('/'));
+        if self.scope.all && self.scope.select.labels.text().is_some() && named() {
+            let text = "selectors and the all flag cannot be used when passing resource/name arguments";
+            return Err(Failure::plain(text));
+        }
         if self.scope.all && self.scope.select.labels.text().is_some() {
             return Err(Failure::plain("cannot set --all and --selector at the same time"));
         }
-        if resources.is_empty() && self.scope.files.is_empty() {
-            let text = "one or more resources must be specified as <resource> <name> or <resource>/<name>";
-            return Err(Failure::plain(text));
-        }
+        self.require_resources(resources)?;
         if self.local && dry_run == DryRun::Server {
             let text = "cannot specify --local and --dry-run=server - did you mean --dry-run=client?";
             return Err(Failure::plain(text));
         }
         Ok(())
+    }
+
+    /// Refuses a command without resources.
+    fn require_resources(&self, resources: &[String]) -> CliResult {
+        let is_given = !resources.is_empty() || !self.scope.files.is_empty();
+        if is_given { Ok(()) } else { Err(targets::no_resources()) }
     }
 
     fn scope<'a>(&'a self, resources: &'a [String]) -> Scope<'a> {

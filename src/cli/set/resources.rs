@@ -81,7 +81,7 @@ fn set(resources: &mut Value, field: &str, resource: &str, amount: &str) {
 fn amounts(text: &str) -> CliResult<Vec<(String, String)>> {
     let words: Vec<String> = text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let pairs = key_changes::parse(&words, "resource", false)
-        .map_err(|_| Failure::plain(format!("invalid argument syntax {text}, expected <resource>=<value>")))?;
+        .map_err(|_| Failure::plain(format!("Invalid argument syntax {text}, expected <resource>=<value>")))?;
     for (_, amount) in &pairs.set {
         Quantity::parse(amount).map_err(|error| Failure::plain(error.to_string()))?;
     }

@@ -1,6 +1,7 @@
 //! `kloop set selector`: sets the pod selector of a Service.
 
 use super::{ObjectEdit, SetFlags, SetVerbText};
+use crate::cli::targets::{self, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Selector;
 use crate::object::selector::SelectorOp;
@@ -26,18 +27,25 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let at = args.words.iter().position(|word| word.contains('=')).unwrap_or(args.words.len());
-    let (resources, selector) = args.words.split_at(at);
-    let [selector] = selector else {
-        return Err(Failure::plain("one selector is required, such as 'app=web,tier=front'"));
+    // As in kubectl, the last word is the selector.
+    let Some((selector, resources)) = args.words.split_last() else {
+        return Err(Failure::plain("one selector is required"));
     };
+    args.setting.require_resources(resources)?;
+    if let Targets::Lists(_) = targets::parse(context.kinds(), resources)?
+        && !args.setting.scope.all
+        && !args.setting.scope.select.is_set()
+        && args.setting.scope.files.is_empty()
+    {
+        return Err(Failure::plain("resource(s) were provided, but no name was specified"));
+    }
     let pairs = pairs(selector)?;
     let words = SetVerbText { updated: "selector", patched: "selector", prints_unchanged: true };
     args.setting.update(context, resources, words, |_, target| {
         let (kind, pairs, wanted) = (target.kind, pairs.clone(), args.resource_version.clone());
         let edit: ObjectEdit = Box::new(move |object| {
             if kind.resource != "services" {
-                return Err(Failure::plain(format!("selector for {} is not supported", kind.kind)));
+                return Err(Failure::plain("setting a selector is only supported for Services"));
             }
             let version = object.text(&["metadata", "resourceVersion"]).unwrap_or_default();
             if !wanted.is_empty() && wanted != version {
@@ -56,10 +64,16 @@ fn pairs(text: &str) -> CliResult<Map<String, Value>> {
     let mut pairs = Map::new();
     for requirement in selector.requirements() {
         match (requirement.op, &requirement.values[..]) {
-            (SelectorOp::In | SelectorOp::Equals, [value]) => {
+            (SelectorOp::Equals | SelectorOp::DoubleEquals, [value]) => {
                 pairs.insert(requirement.key.clone(), value.as_str().into());
             }
-            _ => return Err(Failure::plain(format!("{text}: a Service selects by KEY=VALUE only"))),
+            (SelectorOp::NotEquals, _) => {
+                return Err(Failure::plain("\"!=\" is not a valid label selector operator"));
+            }
+            (op, values) => {
+                let expression = format!("{{{} {op:?} [{}]}}", requirement.key, values.join(" "));
+                return Err(Failure::plain(format!("match expression [{expression}] not supported on this object")));
+            }
         }
     }
     Ok(pairs)

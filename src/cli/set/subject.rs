@@ -58,6 +58,7 @@ impl BindingSubjects {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    args.setting.require_resources(&args.words)?;
     let subjects = args.subjects.values()?;
     if subjects.is_empty() {
         return Err(Failure::plain("you must specify at least one value of user, group or serviceaccount"));
@@ -67,7 +68,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let (kind, subjects) = (target.kind, subjects.clone());
         let edit: ObjectEdit = Box::new(move |object| {
             if !["rolebindings", "clusterrolebindings"].contains(&kind.resource.plural()) {
-                return Err(Failure::plain("setting subjects is only supported for RoleBinding/ClusterRoleBinding"));
+                return Err(Failure::plain(format!(
+                    "{}/{} setting subjects is only supported for RoleBinding/ClusterRoleBinding",
+                    kind.resource.plural(),
+                    object.name()
+                )));
             }
             let mut all = object.items(&["subjects"]).to_vec();
             all.extend(subjects.iter().filter(|subject| !object.items(&["subjects"]).contains(subject)).cloned());

@@ -4,9 +4,10 @@ use super::{NamedTemplates, Operand, Pipeline, TemplateNode, TemplatePosition};
 use serde_json::Value;
 
 /// Functions that a template may call.
-pub const FUNCTIONS: [&str; 20] = [
+pub const FUNCTIONS: [&str; 21] = [
     "and",
     "base64decode",
+    "call",
     "eq",
     "exists",
     "ge",

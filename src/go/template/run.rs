@@ -196,6 +196,13 @@ impl<'t> Runner<'t> {
                 arguments.push(self.operand(operand, dot)?);
             }
             arguments.extend(piped);
+            if let ("call", Some(Operand::Fields(base, names, _))) = (name.as_str(), rest.first())
+                && matches!(base.as_ref(), Operand::Dot)
+                && let Some(value) = arguments.first().filter(|value| !value.is_null())
+            {
+                let why = not_callable(&format!(".{}", names.join(".")), value);
+                return Err(self.failed(&format!("error calling call: {why}")));
+            }
             return call(name, &arguments).map_err(|error| self.failed(&format!("error calling {name}: {error}")));
         }
         if !rest.is_empty() || piped.is_some() {
@@ -298,6 +305,9 @@ fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
         "or" => {
             arguments.iter().find(|value| truth(value)).or(arguments.last()).cloned().ok_or("wrong number of args")?
         }
+        // No value of an object is a function.
+        "call" if first?.is_null() => return Err("call of nil".into()),
+        "call" => return Err(not_callable(&text(first?), first?)),
         "not" => (!truth(first?)).into(),
         "len" => length(first?)?.into(),
         "slice" => slice(first?, &arguments[1..])?,
@@ -333,6 +343,11 @@ fn call(name: &str, arguments: &[Value]) -> Result<Value, String> {
             .into()
         }
     })
+}
+
+/// Go's error for a call of a value that is not a function.
+fn not_callable(text: &str, value: &Value) -> String {
+    format!("non-function {text} of type {}", fmt::type_name(value))
 }
 
 fn length(value: &Value) -> Result<usize, String> {

@@ -87,9 +87,7 @@ impl Describe {
 
     /// Writes annotations, one per line; long and multi-line ones below their key.
     pub fn annotations(&mut self, level: usize, name: &str, pairs: &[(&str, String)]) {
-        let lines =
-            pairs.iter().filter(|(key, _)| *key != LAST_APPLIED).flat_map(|(key, value)| annotation(key, value));
-        self.values(level, name, lines);
+        self.values(level, name, annotation_lines(pairs));
     }
 
     /// Writes labels and annotations of an object.
@@ -104,6 +102,11 @@ impl Describe {
         self.field(0, "Name", object.name());
         self.field(0, "Namespace", object.namespace());
     }
+}
+
+/// Returns the lines of annotations: one each; long and multi-line ones below their key.
+pub fn annotation_lines(pairs: &[(&str, String)]) -> Vec<String> {
+    pairs.iter().filter(|(key, _)| *key != LAST_APPLIED).flat_map(|(key, value)| annotation(key, value)).collect()
 }
 
 fn annotation(key: &str, value: &str) -> Vec<String> {

@@ -57,13 +57,13 @@ fn ports(body: &Value) -> String {
     }
 }
 
-/// A note with the ports on the pod network, if they differ from the ports on the machine.
-fn usual_ports(body: &Value) -> &'static str {
+/// Returns a note with the ports on the pod network, if they differ from the ports on the machine.
+fn note_of_ports(body: &Value) -> Option<&'static str> {
     let ports = ports(body);
     match (ports.split(", ").all(|port| ["80", "443"].contains(&port)), ports.contains(", ")) {
-        (true, _) => "",
-        (false, false) => " (on this machine; 80 on the pod network)",
-        (false, true) => " (on this machine; 80 and 443 on the pod network)",
+        (true, _) => None,
+        (false, false) => Some(" (on this machine; 80 on the pod network)"),
+        (false, true) => Some(" (on this machine; 80 and 443 on the pod network)"),
     }
 }
 
@@ -86,8 +86,9 @@ fn describe(ingress: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
     out.pairs(0, "Labels", &body.pairs("metadata.labels"));
     out.field(0, "Namespace", ingress.namespace());
     out.field(0, "Address", load_balancer_addresses(body.value_at("status.loadBalancer")));
-    if body.list("status.loadBalancer.ingress").iter().any(|point| point.has("ports")) {
-        out.field(0, "Ports", ports(body) + usual_ports(body));
+    // kubectl has no such line: ports other than the usual ones are those of kloop.
+    if let Some(note) = note_of_ports(body) {
+        out.field(0, "Ports", ports(body) + note);
     }
     out.field(0, "Ingress Class", text_or(spec.text("ingressClassName"), "<none>"));
     let default = spec.get("defaultBackend").map_or_else(|| "<default>".into(), backend);

@@ -17,6 +17,7 @@ pub mod related;
 pub mod volumes;
 
 pub mod autoscaler;
+pub mod certificate_signing_request;
 pub mod config_map;
 pub mod cron_job;
 pub mod daemon_set;

@@ -50,7 +50,9 @@ fn direction(out: &mut Describe, name: &str, on: bool, rules: &[Value], label: &
             out.line(2, "To Port: <any> (traffic allowed to all ports)");
         }
         for port in rule.list("ports") {
-            let (number, protocol) = (port.plain("port"), text_or(port.text("protocol"), "TCP"));
+            // As in kubectl, a port that is not set is a nil.
+            let (number, protocol) =
+                (text_or(&port.plain("port"), "<nil>").to_owned(), text_or(port.text("protocol"), "TCP"));
             match port.value_at("endPort").as_i64() {
                 Some(last) => out.line(2, format_args!("To Port Range: {number}-{last}/{protocol}")),
                 None => out.line(2, format_args!("To Port: {number}/{protocol}")),

@@ -70,7 +70,7 @@ fn describe(volume: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     node_affinity(out, spec.value_at("nodeAffinity.required"));
     out.field(0, "Message", body.text("status.message"));
     out.heading(0, "Source");
-    volumes::source(out, spec);
+    volumes::source(out, spec, volumes::SourceHolder::Cluster);
     events::write_events(volume, related, out);
 }
 

@@ -3,6 +3,7 @@
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, go_list, text_or};
 use super::storage::{access_modes, claim_class};
+use super::volumes::data_source;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
@@ -27,7 +28,9 @@ fn bound(body: &Value) -> (String, String) {
     if body.text("spec.volumeName").is_empty() {
         return (String::new(), String::new());
     }
-    (body.plain("status.capacity.storage"), access_modes(&body.texts("status.accessModes")))
+    let capacity = body.plain("status.capacity.storage");
+    // As in Go, an absent quantity is zero.
+    (text_or(&capacity, "0").to_owned(), access_modes(&body.texts("status.accessModes")))
 }
 
 fn cells(claim: &Object, now: Time) -> Vec<TableCell> {
@@ -66,14 +69,7 @@ fn describe(claim: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     if body.has("spec.volumeMode") {
         out.field(0, "VolumeMode", body.text("spec.volumeMode"));
     }
-    if let Some(source) = body.value_at("spec").get("dataSource") {
-        out.heading(0, "DataSource");
-        for (label, field) in [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")] {
-            if source.has(field) {
-                out.field(1, label, source.text(field));
-            }
-        }
-    }
+    data_source(out, 0, body.value_at("spec.dataSource"));
     out.values(0, "Used By", users(claim, related));
     conditions(out, body.list("status.conditions"));
     events::write_events(claim, related, out);

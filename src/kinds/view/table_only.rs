@@ -6,7 +6,7 @@ use super::containers::names_and_images;
 use super::limit_range::{CREATED, created_at};
 use super::related::selector;
 use super::{Column, KindView, TableCell, generic};
-use crate::object::{Object, Time, condition, time};
+use crate::object::{Object, Time, condition};
 use serde_json::Value;
 
 const NAME: Column = Column::text("Name");
@@ -44,20 +44,6 @@ pub static POD_TEMPLATE: KindView = KindView {
         let labels = joined_pairs(&template.0.pairs("template.metadata.labels"));
         vec![template.name().into(), names.into(), images.into(), labels.into()]
     },
-    ..generic::VIEW
-};
-
-/// The view of certificate signing requests.
-pub static SIGNING_REQUEST: KindView = KindView {
-    columns: &[
-        NAME,
-        AGE,
-        Column::text("SignerName"),
-        Column::text("Requestor"),
-        Column::text("RequestedDuration"),
-        Column::text("Condition"),
-    ],
-    cells: signing_request,
     ..generic::VIEW
 };
 
@@ -138,35 +124,6 @@ fn controller(object: &Object) -> String {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     let dot = if group.is_empty() { "" } else { "." };
     format!("{}{dot}{group}/{}", owner.kind.to_lowercase(), owner.name)
-}
-
-fn signing_request(request: &Object, now: Time) -> Vec<TableCell> {
-    let body = &request.0;
-    let duration = body.value_at("spec.expirationSeconds").as_i64().map_or_else(|| "<none>".into(), time::age);
-    vec![
-        request.name().into(),
-        age_since(request.created(), now).into(),
-        text_or(body.text("spec.signerName"), "<none>").into(),
-        body.text("spec.username").into(),
-        duration.into(),
-        signing_state(body).into(),
-    ]
-}
-
-fn signing_state(body: &Value) -> String {
-    let is = |kind: &str| condition::find(body.list("status.conditions"), kind).is_some();
-    let mut state = String::from(match () {
-        () if is("Denied") => "Denied",
-        () if is("Approved") => "Approved",
-        () => "Pending",
-    });
-    if is("Failed") {
-        state.push_str(",Failed");
-    }
-    if !body.text("status.certificate").is_empty() {
-        state.push_str(",Issued");
-    }
-    state
 }
 
 const WEBHOOKS: &[Column] = &[NAME, Column::int("Webhooks"), AGE];

@@ -2,7 +2,8 @@
 
 use super::VolumeType;
 use crate::kinds::omit::default_text;
-use crate::kinds::{FieldErrors, FieldPath, volume_source};
+use crate::kinds::volume_source::{self, fill_in_azure_disk};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, AzureFileVolumeSource, CephFSVolumeSource,
     CinderVolumeSource, FCVolumeSource, FlexVolumeSource, FlockerVolumeSource, GCEPersistentDiskVolumeSource,
@@ -61,13 +62,6 @@ fn fill_in_rbd(rbd: &mut RBDVolumeSource) {
     default_text(&mut rbd.pool, "rbd");
     default_text(&mut rbd.user, "admin");
     default_text(&mut rbd.keyring, "/etc/ceph/keyring");
-}
-
-fn fill_in_azure_disk(disk: &mut AzureDiskVolumeSource) {
-    disk.caching_mode.get_or_insert_with(|| "ReadWrite".into());
-    disk.kind.get_or_insert_with(|| "Shared".into());
-    disk.fs_type.get_or_insert_with(|| "ext4".into());
-    disk.read_only.get_or_insert(false);
 }
 
 fn fill_in_scale_io(volume: &mut ScaleIOVolumeSource) {
