@@ -431,7 +431,7 @@ impl Api {
                 }
                 None => self.write_once(dry_run, &mut rounds, &mut needed, write),
             };
-            if !self.fulfil(&mut rounds, needed)? {
+            if !self.supply_needs(&mut rounds, needed)? {
                 self.annotations = rounds.inputs.take_annotations();
                 return done;
             }
@@ -464,7 +464,7 @@ impl Api {
     }
 
     /// Gets what an attempt of a write needed, while no lock is held. Returns whether there was anything, so that the write is made again.
-    fn fulfil(&mut self, rounds: &mut WriteRounds, needed: WriteNeeds) -> ApiResult<bool> {
+    fn supply_needs(&mut self, rounds: &mut WriteRounds, needed: WriteNeeds) -> ApiResult<bool> {
         if !needed.needs_another_attempt() {
             return Ok(false);
         }
@@ -550,7 +550,7 @@ impl Api {
             }
             kept => kept.map_err(|error| refused(&error.into())),
         };
-        match self.fulfil(&mut rounds, needed) {
+        match self.supply_needs(&mut rounds, needed) {
             Ok(true) => self.next_rounds = Some(rounds),
             Ok(false) => {}
             Err(status) => done.extend(items.next().map(|item| (item, Err(status.into())))),

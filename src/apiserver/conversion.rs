@@ -59,7 +59,7 @@ fn change_version(txn: &mut dyn Transaction, kind: &Kind, object: &Object, api_v
         Err(why) => (Err(why), String::new()),
         Ok(question) => match txn.ask(question) {
             Asked::Answered(answer, uid) => (answer, uid),
-            Asked::Deferred => return Err(outside::deferred()),
+            Asked::Deferred => return Err(outside::missing_answer_error()),
             // In a preview, objects are not converted.
             Asked::Unavailable => return Ok(object.clone()),
         },

@@ -195,6 +195,6 @@ pub fn uid_of(id: &QuestionId) -> String {
 }
 
 /// Returns the error of a write that ends because an answer is missing. It is never shown: the write is made again.
-pub fn deferred() -> Status {
+pub fn missing_answer_error() -> Status {
     Status::bug("the answer of a webhook is not there yet")
 }

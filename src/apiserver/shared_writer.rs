@@ -144,7 +144,7 @@ impl SharedWriter {
         let (mut writer, arrived) = (self.take_writer(), Instant::now());
         let before = if is_alone { writer.end_batch(self) } else { None };
         if let Some(before) = before {
-            before.settle();
+            before.finish();
         }
         let done = writer.write_part(self, attempt, arrived, write);
         self.release(writer, is_alone);
@@ -154,7 +154,7 @@ impl SharedWriter {
     /// Passes the writer on: with its open transaction when others wait and it may take their writes, otherwise at the end of that.
     fn release(&self, mut writer: Box<Writer>, is_last: bool) {
         if !is_last && writer.is_joinable() {
-            match self.lock().pass(writer) {
+            match self.lock().pass_writer(writer) {
                 None => return,
                 Some(returned) => writer = returned,
             }
@@ -162,11 +162,11 @@ impl SharedWriter {
         let ended = writer.end_batch(self);
         {
             let mut queue = self.lock();
-            queue.idle = queue.pass(writer);
+            queue.idle = queue.pass_writer(writer);
         }
         // The next transaction runs while this one waits for the disk.
         if let Some(ended) = ended {
-            ended.settle();
+            ended.finish();
         }
     }
 
@@ -191,7 +191,7 @@ impl SharedWriter {
 
 impl WriterQueue {
     /// Passes the writer to the next thread; returns it when no thread waits.
-    fn pass(&mut self, mut writer: Box<Writer>) -> Option<Box<Writer>> {
+    fn pass_writer(&mut self, mut writer: Box<Writer>) -> Option<Box<Writer>> {
         while let Some(next) = self.waiting.pop_front() {
             match next.send(writer) {
                 Ok(()) => return None,
@@ -287,7 +287,7 @@ fn not_open() -> Status {
 
 impl EndedBatch {
     /// Waits until the transaction is durable, and tells the clients.
-    fn settle(self) {
+    fn finish(self) {
         let ended = match self.committed.and_then(|sync| sync.map_or(Ok(()), PendingSync::wait)) {
             Ok(()) => BatchEnd::Durable,
             Err(error @ OVERTAKEN) => BatchEnd::Overtaken(refused(&error.into())),

@@ -10,7 +10,7 @@ use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::diagnosis::why::{
     CauseChain, CauseLink, ContainerExit, ControlPlaneState, ConvergenceState, CpuLimitedContainer, LastActivity,
-    StoppedProcess, UnavailablePort, UnreportedExit, explain, unavailable_ports, unmet,
+    StoppedProcess, UnavailablePort, UnreportedExit, explain, explain_unconverged, unavailable_ports,
 };
 use crate::object::{Key, Resource, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
@@ -118,7 +118,10 @@ impl Answers {
     /// Explains the objects with these keys; without keys, all of a namespace or of the cluster that have not converged.
     fn new(world: &mut World, keys: Option<&[Key]>, namespace: Option<&str>, plane: &ControlPlaneState) -> Answers {
         let Some(keys) = keys else {
-            return Answers { chains: unmet(world, namespace, plane), ports: unavailable_ports(world, namespace) };
+            return Answers {
+                chains: explain_unconverged(world, namespace, plane),
+                ports: unavailable_ports(world, namespace),
+            };
         };
         let chains = keys.iter().filter_map(|key| explain(world, key, plane)).collect();
         Answers { chains, ports: Vec::new() }
@@ -493,7 +496,7 @@ mod tests {
             let plane = plane(case);
             let about: Vec<Key> = words(case, "about").map(test_cases::key).collect();
             if about.is_empty() {
-                return causes::lines(&unmet(&mut world, Some("default"), &plane));
+                return causes::lines(&explain_unconverged(&mut world, Some("default"), &plane));
             }
             let answers =
                 about.iter().map(|key| explain(&mut world, key, &plane).expect("the case contains the object"));

@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let Some(object) = find_unchecked(world, key) else { return plan };
     let generation = object.generation();
     let warnings = world
-        .remembering(|TypeChecks(known): &mut TypeChecks| known.get(&CheckedState::read(world, &object)).cloned())
+        .with_cached(|TypeChecks(known): &mut TypeChecks| known.get(&CheckedState::read(world, &object)).cloned())
         .unwrap_or_else(|| find_warnings(world, &object));
     let mut checked = status::status_map(&object);
     checked.insert("observedGeneration".into(), generation.into());
@@ -53,11 +53,11 @@ fn plan(world: &World, key: &Key) -> Plan {
 fn prepare(world: &World, key: &Key) {
     let Some(object) = find_unchecked(world, key) else { return };
     let state = CheckedState::read(world, &object);
-    if world.remembering(|TypeChecks(known): &mut TypeChecks| known.contains_key(&state)) {
+    if world.with_cached(|TypeChecks(known): &mut TypeChecks| known.contains_key(&state)) {
         return;
     }
     let warnings = find_warnings(world, &object);
-    world.remembering(|TypeChecks(known): &mut TypeChecks| {
+    world.with_cached(|TypeChecks(known): &mut TypeChecks| {
         if known.len() >= MAX_KEPT {
             known.clear();
         }
@@ -190,7 +190,7 @@ spec:
         let plain = super::plan(&cluster.world, &key);
         super::prepare(&cluster.world, &key);
         let kept = |world: &super::World| {
-            world.remembering(|super::TypeChecks(known): &mut super::TypeChecks| {
+            world.with_cached(|super::TypeChecks(known): &mut super::TypeChecks| {
                 known.values_mut().for_each(Vec::clear);
                 known.len()
             })

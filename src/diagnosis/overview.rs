@@ -278,7 +278,7 @@ fn workload_node(world: &World, row: &Row, tally: &PodTally) -> OverviewNode {
     let object = row.body();
     let kind = object.kind().to_lowercase();
     let known = world.kinds.by_kind(object.api_version(), object.kind());
-    let judged = known.and_then(|known| progress::judge(row, &object, known, tally));
+    let judged = known.and_then(|known| progress::measure_progress(row, &object, known, tally));
     let (stage, reason, ready) = match judged {
         Some(found) => {
             let ready = if found.wanted > 0 { format!("{}/{}", found.ready, found.wanted) } else { String::new() };

@@ -115,7 +115,7 @@ fn measure_one(world: &World, row: &Row) -> Option<WorkloadProgress> {
     let kind = world.kinds.by_kind(object.api_version(), object.kind())?;
     let mut tally = PodTally::default();
     pods(world, row).into_iter().for_each(|pod| tally.add(&pod_stage(pod), pod));
-    judge(row, &object, kind, &tally)
+    measure_progress(row, &object, kind, &tally)
 }
 
 /// Pods of a workload, counted.
@@ -175,7 +175,7 @@ impl PodTally {
 }
 
 /// Returns the progress of a workload or an image build whose pods are these; `None` for other objects.
-pub fn judge(row: &Row, object: &Object, kind: &kinds::Kind, tally: &PodTally) -> Option<WorkloadProgress> {
+pub fn measure_progress(row: &Row, object: &Object, kind: &kinds::Kind, tally: &PodTally) -> Option<WorkloadProgress> {
     let progress = |stage, wanted| WorkloadProgress {
         key: row.key.clone(),
         name: format!("{}/{}", kind.kind.to_lowercase(), row.key.name),

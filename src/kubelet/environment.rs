@@ -147,7 +147,7 @@ fn services(pod: &LocalPod) -> Vec<(String, String)> {
     if pod.spec.enable_service_links.unwrap_or(true) {
         rows.extend(world.list_in("services", namespace));
     }
-    world.remembering(|remembered: &mut ServiceEnvCache| {
+    world.with_cached(|remembered: &mut ServiceEnvCache| {
         if !remembered.is_of(&rows) {
             *remembered = ServiceEnvCache::from_rows(&rows);
         }

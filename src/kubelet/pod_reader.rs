@@ -71,7 +71,7 @@ struct KnownSpec {
 fn read_spec(world: &World, text: &str) -> Option<PodSpec> {
     let Some((before, node_name, after)) = sparse::split_at_field(text, "nodeName") else { return parse_spec(text) };
     let node_name: Option<String> = serde_json::from_str(node_name).ok()?;
-    let known = world.remembering(|KnownSpecs(known): &mut KnownSpecs| {
+    let known = world.with_cached(|KnownSpecs(known): &mut KnownSpecs| {
         let known = known.iter().find(|known| (&*known.text.0, &*known.text.1) == (before, after))?;
         Some(PodSpec { node_name: node_name.clone(), ..known.spec.clone() })
     });
@@ -82,7 +82,7 @@ fn read_spec(world: &World, text: &str) -> Option<PodSpec> {
     if text.len() > KNOWN_LENGTH {
         return Some(spec);
     }
-    world.remembering(|KnownSpecs(known): &mut KnownSpecs| {
+    world.with_cached(|KnownSpecs(known): &mut KnownSpecs| {
         known.truncate(KNOWN_SPECS - 1);
         known.push_front(KnownSpec { text: (before.into(), after.into()), spec: spec.clone() });
     });

@@ -136,13 +136,13 @@ impl ControlLoop {
             leadership,
         };
         control.configure(pod_network)?;
-        control.take_link_certificates()?;
+        control.provide_link_certificates()?;
         for missing in &missing_capabilities {
             control.plane.log_text(Time::now(), missing.message);
         }
         control.note_settings()?;
         control.files = StoreFiles::identify(control.api.store().path());
-        control.plane.take_manifests(&files, Time::now());
+        control.plane.read_static_manifests(&files, Time::now());
         control.load()?;
         control.api.store_mut().allow_reserve(false);
         control.log_unknown_processes();
@@ -180,7 +180,7 @@ impl ControlLoop {
 
     /// Gives the machine its certificates for links to other machines: from the source in the settings, or else issued with the cluster's
     /// keys.
-    fn take_link_certificates(&mut self) -> anyhow::Result<()> {
+    fn provide_link_certificates(&mut self) -> anyhow::Result<()> {
         let (Some(machine), Some(node)) = (&mut self.machine, &self.settings.node) else { return Ok(()) };
         match (&self.settings.link_certificates, node.link_address) {
             (Some(feed), _) => {
@@ -279,7 +279,7 @@ impl ControlLoop {
     fn run_unsynced(&mut self, until: RunUntil, log_sink: &mut LogSink<'_>) -> anyhow::Result<RunEnd> {
         let started = Time::now();
         loop {
-            self.take_reports();
+            self.apply_reports();
             if let Some(ending) = self.requested_end() {
                 return Ok(ending);
             }
@@ -396,7 +396,7 @@ impl ControlLoop {
     }
 
     /// Applies pending reports of the machine to the facts, and makes pods due.
-    fn take_reports(&mut self) {
+    fn apply_reports(&mut self) {
         let now = Time::now();
         while let Ok(wake) = self.inbox.try_recv() {
             self.handle_wake(wake, now);
@@ -407,7 +407,7 @@ impl ControlLoop {
     fn handle_wake(&mut self, wake: WakeUp, now: Time) {
         match wake {
             WakeUp::Report(report) => self.plane.handle_report(report, now),
-            WakeUp::Manifests(files) => self.plane.take_manifests(&files, now),
+            WakeUp::Manifests(files) => self.plane.read_static_manifests(&files, now),
             WakeUp::LinkCertificates(new) => {
                 self.machine.iter_mut().for_each(|machine| machine.set_link_certificates((*new).clone()));
             }

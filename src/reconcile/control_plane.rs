@@ -285,7 +285,7 @@ impl ControlPlane {
     }
 
     /// Reads the manifests of static pods. Each problem with them is logged once.
-    pub fn take_manifests(&mut self, files: &[manifests::ManifestFile], now: Time) {
+    pub fn read_static_manifests(&mut self, files: &[manifests::ManifestFile], now: Time) {
         let Some(node) = &self.local else { return };
         let known = &self.world.facts.statics;
         let found = manifests::read(files, node, known);

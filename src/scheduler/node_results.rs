@@ -133,7 +133,7 @@ impl NodeResultCache {
         };
         let profiles = &query.world.settings.profiles;
         let node_count = query.world.node_cache().len();
-        let mut node_results = query.world.remembering(|known: &mut NodeCaches| {
+        let mut node_results = query.world.with_cached(|known: &mut NodeCaches| {
             if !Arc::ptr_eq(&known.profiles, profiles) {
                 *known = NodeCaches { profiles: profiles.clone(), ..NodeCaches::default() };
             }
@@ -148,7 +148,7 @@ impl NodeResultCache {
         if signature.node_constraints.len() > MAX_CONSTRAINTS {
             return answer;
         }
-        query.world.remembering(|known: &mut NodeCaches| {
+        query.world.with_cached(|known: &mut NodeCaches| {
             known.node_results.insert(signature, node_results);
             while known.node_results.len() > 1
                 && (known.node_results.len() * node_count > MAX_CACHED_RESULTS

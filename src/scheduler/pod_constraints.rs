@@ -79,7 +79,7 @@ impl PodConstraints {
         let Some(text) = row.pod().and_then(|pod| pod.pod_spec.as_ref()) else {
             return Arc::new(PodConstraints::read(scheduling_spec(&row.body())));
         };
-        world.remembering(|cache: &mut ConstraintCache| cache.parsed(text))
+        world.with_cached(|cache: &mut ConstraintCache| cache.parsed(text))
     }
 
     fn read(pod: Object) -> PodConstraints {

@@ -27,7 +27,7 @@ pub struct Loop {
     /// Decides which changes make waiting keys due again; `None` for a loop whose keys never wait ([`Plan`]).
     pub wait_filter: Option<&'static WaitFilter>,
     /// Computes what the plan of a changed object needs and takes too long under the write lock, and keeps it
-    /// ([`World::remembering`]). Called without the lock; a plan that finds nothing computes it itself.
+    /// ([`World::with_cached`]). Called without the lock; a plan that finds nothing computes it itself.
     pub prepare: Option<fn(&World, &Key)>,
 }
 

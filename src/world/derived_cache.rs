@@ -15,7 +15,7 @@ pub(super) struct TypedMemory(RefCell<HashMap<TypeId, Box<dyn Any + Send>>>);
 
 impl World {
     /// Calls `within` with the cached value, which is the default at first. `within` must not call this function again.
-    pub fn remembering<T: Default + Send + 'static, A>(&self, within: impl FnOnce(&mut T) -> A) -> A {
+    pub fn with_cached<T: Default + Send + 'static, A>(&self, within: impl FnOnce(&mut T) -> A) -> A {
         let mut all = self.memory.0.borrow_mut();
         let known = all.entry(TypeId::of::<T>()).or_insert_with(|| Box::<T>::default());
         match known.downcast_mut() {

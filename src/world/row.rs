@@ -216,7 +216,7 @@ impl Row {
     }
 
     /// The row of a staged object after its commit: the same but for its text and revision. The text can be kept as a difference to another.
-    pub(super) fn settled(&self, text: Str, revision: u64, base: Option<&Str>) -> Row {
+    pub(super) fn committed(&self, text: Str, revision: u64, base: Option<&Str>) -> Row {
         match self.is_kept_parsed() {
             true => Row::from_text(self.key.clone(), text),
             false => self.with_body(RowBody::at_rest(text, base), revision),

@@ -77,7 +77,7 @@ impl World {
             // Index fields were computed when the row was staged; only the text and the revision are new.
             self.change_row(&key, |row| match Arc::get_mut(row) {
                 Some(row) => row.set_text(text, revision, base.as_ref()),
-                None => *row = Arc::new(row.settled(text, revision, base.as_ref())),
+                None => *row = Arc::new(row.committed(text, revision, base.as_ref())),
             });
         }
     }

@@ -27,10 +27,10 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     if object.items(&["status", "conditions"]).is_empty() {
         return CauseLink { seen: "not looked at yet".into(), state: ConvergenceState::Converging, ..link };
     }
-    match unable(&object) {
+    match find_blocking_condition(&object) {
         Some(unable) if unable["reason"] == "ScalingDisabled" => CauseLink { seen: text(unable, "message"), ..link },
         Some(unable) if plane.pretends && is_unmeasured(unable) => {
-            if let Some((resource, container, pod)) = unasked(world, row, &object) {
+            if let Some((resource, container, pod)) = find_missing_request(world, row, &object) {
                 let error = format!(
                     "FailedGetResourceMetric: missing request for {resource} in container {container} of Pod {pod}"
                 );
@@ -64,7 +64,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
 }
 
 /// A container without a request for the measured resource: the resource, the container, its pod.
-fn unasked(world: &World, row: &Row, scaler: &Object) -> Option<(String, String, String)> {
+fn find_missing_request(world: &World, row: &Row, scaler: &Object) -> Option<(String, String, String)> {
     let target = target(world, row)?.object();
     let selector = Selector::from_label_selector(target.value_at(&["spec", "selector"])?).ok()?;
     let pods = world.pods_matching(&row.key.namespace, &selector);
@@ -93,7 +93,7 @@ fn text(condition: &Value, field: &str) -> String {
 }
 
 /// The condition that says that the autoscaler cannot scale. ScalingLimited is not a fault: it says only that a bound was reached.
-fn unable(object: &Object) -> Option<&Value> {
+fn find_blocking_condition(object: &Object) -> Option<&Value> {
     let conditions = object.items(&["status", "conditions"]);
     let is_it = |one: &&Value| one["type"] == "AbleToScale" || one["type"] == "ScalingActive";
     conditions.iter().filter(is_it).find(|one| one["status"] == "False")

@@ -22,7 +22,7 @@ pub fn explain(world: &mut World, key: &Key, plane: &ControlPlaneState) -> Optio
     links.extend(causes_below(world, &row, plane, DEPTH));
     let missing = links[above..].iter().any(|link| link.state != ConvergenceState::Converged);
     for link in links.iter_mut().filter(|link| link.state != ConvergenceState::Converged) {
-        link.last = link.about.as_ref().and_then(|subject| last_activity::last(world, subject));
+        link.last = link.about.as_ref().and_then(|subject| last_activity::last_activity(world, subject));
         show_panic(world, link);
     }
     links.insert(0, plane_link(plane, world.now, missing));
@@ -61,8 +61,8 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
         crate::kinds::image::RESOURCE => image::link(world, row, plane),
         _ => workload::link(world, row, plane),
     };
-    let link = if row.is_deleting() { leaving(world, row, link) } else { link };
-    let link = undeletable(world, row, link, plane);
+    let link = if row.is_deleting() { explain_deletion(world, row, link) } else { link };
+    let link = explain_blocked_namespace(world, row, link, plane);
     explain_disabled_controller(world, row, link, plane)
 }
 
@@ -86,7 +86,7 @@ fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, pl
 }
 
 /// Explains a deletion in progress by the remaining finalizers.
-fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
+fn explain_deletion(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let mut handled =
         vec!["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
     if row.body().text(&["spec", "csi", "driver"]) == Some(persistent_volume::LOCAL_DRIVER) {
@@ -115,7 +115,7 @@ fn leaving(world: &World, row: &Row, link: CauseLink) -> CauseLink {
 }
 
 /// Explains a namespace whose content cannot be deleted.
-fn undeletable(world: &World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+fn explain_blocked_namespace(world: &World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     if row.key.resource != "namespaces" || !row.is_deleting() {
         return link;
     }

@@ -33,14 +33,14 @@ pub fn links(world: &World, row: &Row, plane: &ControlPlaneState) -> Vec<CauseLi
         let name = spec["name"].as_str().unwrap_or_default();
         match plane.lost.get(&row.uid) {
             Some(UnreportedExit::All) if status(&pod, name)["state"]["running"].is_object() => {
-                ended_since(link, row, name, "its process is gone")
+                explain_unreported_exit(link, row, name, "its process is gone")
             }
             Some(UnreportedExit::Some(ended)) if ended.contains_key(name) => {
                 let ContainerExit { code, at } = ended[name];
                 let ago = time::age(world.now.duration_since(at).as_secs().max(0));
-                ended_since(link, row, name, &format!("ended with code {code} {ago} ago"))
+                explain_unreported_exit(link, row, name, &format!("ended with code {code} {ago} ago"))
             }
-            _ => halted(link, plane.halted.get(&row.uid), name),
+            _ => explain_stopped_process(link, plane.halted.get(&row.uid), name),
         }
     };
     let all: Vec<CauseLink> = init.chain(main).map(link).collect();
@@ -71,16 +71,16 @@ fn link(world: &World, row: &Row, pod: &Object, spec: &Value, is_init: bool, pla
     let finding = ContainerFinding { world, row, spec, status, name, plane };
     let state = &status["state"];
     if state["running"].is_object() {
-        return finding.running(link, runs_once);
+        return finding.explain_running(link, runs_once);
     }
     if state["terminated"].is_object() {
-        return finding.terminated(link, &state["terminated"], runs_once, pod);
+        return finding.explain_terminated(link, &state["terminated"], runs_once, pod);
     }
-    finding.waiting(link, &state["waiting"], pod)
+    finding.explain_waiting(link, &state["waiting"], pod)
 }
 
 /// A container whose main process a signal has stopped runs on by its status, and does nothing.
-fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> CauseLink {
+fn explain_stopped_process(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> CauseLink {
     let Some(StoppedProcess::Containers(stopped)) = stopped else { return link };
     let Some(pid) = stopped.get(name) else { return link };
     let seen = format!("{}, but a signal has stopped its process {pid}", link.seen);
@@ -88,7 +88,7 @@ fn halted(link: CauseLink, stopped: Option<&StoppedProcess>, name: &str) -> Caus
 }
 
 /// Describes a container that ended after its status was written. Only the loop, which does not run, knows what follows.
-fn ended_since(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
+fn explain_unreported_exit(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
     let seen = format!("{how}; its status is older and says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));
     CauseLink { seen, state: ConvergenceState::Converging, log, limited: None, ..link }
@@ -105,13 +105,13 @@ struct ContainerFinding<'a> {
 }
 
 impl ContainerFinding<'_> {
-    fn running(&self, link: CauseLink, runs_once: bool) -> CauseLink {
+    fn explain_running(&self, link: CauseLink, runs_once: bool) -> CauseLink {
         let since = time::from_json(&self.status["state"]["running"]["startedAt"]);
         let for_how_long = since.map_or(SignedDuration::ZERO, |since| self.world.now.duration_since(since));
         let ago = time::age(for_how_long.as_secs().max(0));
         let restarts = match self.status["restartCount"].as_i64().unwrap_or(0) {
             0 => String::new(),
-            count => format!(", restarted {}", times(count)),
+            count => format!(", restarted {}", format_times(count)),
         };
         let limited = self.spec["resources"]["limits"]["cpu"].as_str().map(|cpu| CpuLimitedContainer {
             pod_uid: self.row.body().local_uid().into(),
@@ -126,11 +126,11 @@ impl ContainerFinding<'_> {
             return link;
         }
         let link = CauseLink { seen: format!("{}, not ready", link.seen), state: ConvergenceState::Converging, ..link };
-        self.probed(link, for_how_long)
+        self.explain_probes(link, for_how_long)
     }
 
     /// Reports a failing probe as the cause once it has failed as often as its threshold.
-    fn probed(&self, link: CauseLink, ran: SignedDuration) -> CauseLink {
+    fn explain_probes(&self, link: CauseLink, ran: SignedDuration) -> CauseLink {
         let kind = if self.status["started"] == false { "startupProbe" } else { "readinessProbe" };
         let probe = &self.spec[kind];
         if !probe.is_object() {
@@ -159,7 +159,7 @@ impl ContainerFinding<'_> {
         link.stuck_if(ran.as_secs() >= tries, || next)
     }
 
-    fn terminated(&self, link: CauseLink, state: &Value, runs_once: bool, pod: &Object) -> CauseLink {
+    fn explain_terminated(&self, link: CauseLink, state: &Value, runs_once: bool, pod: &Object) -> CauseLink {
         let code = state["exitCode"].as_i64().unwrap_or(0);
         let seen = format!("{} (exit code {code})", state["reason"].as_str().unwrap_or("ended"));
         let link = CauseLink { seen, ..link };
@@ -167,12 +167,12 @@ impl ContainerFinding<'_> {
             return link;
         }
         if code != 0 {
-            return self.crashed(link, state, pod);
+            return self.explain_crash(link, state, pod);
         }
         CauseLink { state: ConvergenceState::Converging, ..link }
     }
 
-    fn waiting(&self, link: CauseLink, state: &Value, pod: &Object) -> CauseLink {
+    fn explain_waiting(&self, link: CauseLink, state: &Value, pod: &Object) -> CauseLink {
         let reason = state["reason"].as_str().unwrap_or_default();
         let message = state["message"].as_str().unwrap_or_default();
         let link = CauseLink { seen: if reason.is_empty() { "not started".into() } else { reason.into() }, ..link };
@@ -180,15 +180,15 @@ impl ContainerFinding<'_> {
             reason if reason.is_empty() || STARTING_REASONS.contains(&reason) => {
                 let failed =
                     last_event_with_reason(self.world, self.row, "FailedMount").map(|activity| activity.message);
-                let next = failed.as_deref().and_then(another_volume);
+                let next = failed.as_deref().and_then(suggest_volume);
                 let link = CauseLink { state: ConvergenceState::Converging, error: failed, ..link };
                 match next {
                     Some(next) => link.stuck(next),
-                    None => self.hooked(link),
+                    None => self.explain_post_start_hook(link),
                 }
             }
             "CrashLoopBackOff" | "RunContainerError" => {
-                self.crashed(link, &self.status["lastState"]["terminated"], pod)
+                self.explain_crash(link, &self.status["lastState"]["terminated"], pod)
             }
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
                 let (message, next) = split_advice(message);
@@ -211,7 +211,7 @@ impl ContainerFinding<'_> {
     }
 
     /// A container with a postStart hook counts as being created until the hook has ended; no earlier state is reported.
-    fn hooked(&self, link: CauseLink) -> CauseLink {
+    fn explain_post_start_hook(&self, link: CauseLink) -> CauseLink {
         let hook = &self.spec["lifecycle"]["postStart"];
         if !hook.is_object() {
             return link;
@@ -227,7 +227,7 @@ impl ContainerFinding<'_> {
     }
 
     /// Returns the remedy when the container wants a port reserved for root.
-    fn reserved(&self) -> Option<String> {
+    fn suggest_unreserved_port(&self) -> Option<String> {
         let activity = last_event_with_reason(self.world, self.row, "PortReserved")?;
         let message = &activity.message;
         let is_meant =
@@ -237,7 +237,7 @@ impl ContainerFinding<'_> {
     }
 
     /// It ended badly, and will again: how, when it is tried again, and where its log is.
-    fn crashed(&self, link: CauseLink, ended: &Value, pod: &Object) -> CauseLink {
+    fn explain_crash(&self, link: CauseLink, ended: &Value, pod: &Object) -> CauseLink {
         let code = ended["exitCode"].as_i64().unwrap_or(0);
         let by = ended["signal"].as_i64().map(|signal| format!(" by signal {signal}")).unwrap_or_default();
         let detail = ended["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
@@ -246,14 +246,14 @@ impl ContainerFinding<'_> {
         let known = known_end(self.world, self.row, self.spec, ended, self.plane);
         let error = match (&known, restarts) {
             (Some(known), 0) => known.error.clone(),
-            (Some(known), _) => format!("{}; restarted {}", known.error, times(restarts)),
+            (Some(known), _) => format!("{}; restarted {}", known.error, format_times(restarts)),
             (None, 0) => format!("it ended with code {code}{by}{detail}"),
-            (None, _) => format!("it ended with code {code}{by} and was restarted {}{detail}", times(restarts)),
+            (None, _) => format!("it ended with code {code}{by} and was restarted {}{detail}", format_times(restarts)),
         };
         let unhealthy = last_event_with_reason(self.world, self.row, "Unhealthy").map(|activity| activity.message);
         let killed = unhealthy.filter(|message| message.starts_with("Liveness") || message.starts_with("Startup"));
         let error = killed.as_ref().map_or(error.clone(), |message| format!("{error}; {message}"));
-        let pause = self.status["state"]["waiting"]["message"].as_str().and_then(pause);
+        let pause = self.status["state"]["waiting"]["message"].as_str().and_then(parse_backoff);
         let wake = time::from_json(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended.later(pause));
         let namespace_flag = in_namespace(&self.row.key);
         let logs = match self.plane.pretends {
@@ -276,7 +276,7 @@ impl ContainerFinding<'_> {
                 self.name,
                 handler(&self.spec[kind])
             ),
-            None => match self.reserved() {
+            None => match self.suggest_unreserved_port() {
                 Some(advice) => format!("{advice}; if it ends for another reason, see its log: {logs}"),
                 None => format!("see why it ends ({logs}), and correct it"),
             },
@@ -292,7 +292,7 @@ impl ContainerFinding<'_> {
     }
 }
 
-fn times(count: i64) -> String {
+fn format_times(count: i64) -> String {
     if count == 1 { "once".into() } else { format!("{count} times") }
 }
 
@@ -315,13 +315,13 @@ fn node_ports(world: &World) -> Vec<(u16, String)> {
 }
 
 /// `back-off 40s restarting failed container=...`.
-fn pause(message: &str) -> Option<SignedDuration> {
+fn parse_backoff(message: &str) -> Option<SignedDuration> {
     let word = message.strip_prefix("back-off ")?.split(' ').next()?;
     time::parse_duration(word).ok()
 }
 
 /// Returns the remedy for a volume that cannot appear by waiting. (Missing objects are explained by their own links.)
-fn another_volume(failed: &str) -> Option<String> {
+fn suggest_volume(failed: &str) -> Option<String> {
     let (_, why) = failed.split_once(" : ")?;
     if why.ends_with("not supported by this node") {
         return Some(

@@ -31,7 +31,7 @@ pub struct DryRunResult {
 }
 
 /// The loop that is responsible for an object: for a pod the scheduler until it has a node, and its kubelet after that.
-pub fn responsible(row: &Row) -> &'static str {
+pub fn responsible_loop(row: &Row) -> &'static str {
     let all = loops::all_loops();
     let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
     match row.pod() {

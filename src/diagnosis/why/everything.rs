@@ -28,7 +28,7 @@ const BY_CHAIN: [&str; 8] = [
 const OWN_CAUSES: [&str; 2] = ["services", "ingresses.networking.k8s.io"];
 
 /// The chains of everything in one namespace, or in all, that has not converged.
-pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneState) -> Vec<CauseChain> {
+pub fn explain_unconverged(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneState) -> Vec<CauseChain> {
     let is_meant = |key: &Key| namespace.is_none_or(|namespace| [namespace, ""].contains(&&*key.namespace));
     let judged = convergence::unmet(world).into_iter().map(|unmet| unmet.key).filter(is_meant);
     let judged =
@@ -48,7 +48,7 @@ pub fn unmet(world: &mut World, namespace: Option<&str>, plane: &ControlPlaneSta
     );
     for key in others {
         let answer = explain(world, &key, plane).filter(|answer| answer.state() == ConvergenceState::Stuck);
-        answers.extend(answer.and_then(|answer| unreported(&answers, &key, answer)));
+        answers.extend(answer.and_then(|answer| keep_unreported_cause(&answers, &key, answer)));
     }
     if answers.is_empty() && (plane.is_silent || plane.stopped.is_some()) {
         answers.push(CauseChain { about: PLANE.into(), links: vec![plane_link(plane, world.now, false)], place: 0 });
@@ -109,7 +109,7 @@ fn has_lost_its_node(world: &World, row: &Row) -> bool {
 
 /// Returns a chain with a cause that has no line yet. Where its last cause has one, a Service or Ingress may still have a cause of its own,
 /// such as a targetPort that no container names: the chain then ends there.
-fn unreported(answers: &[CauseChain], key: &Key, mut answer: CauseChain) -> Option<CauseChain> {
+fn keep_unreported_cause(answers: &[CauseChain], key: &Key, mut answer: CauseChain) -> Option<CauseChain> {
     if !is_reported(answers, answer.root_cause()?) {
         return Some(answer);
     }

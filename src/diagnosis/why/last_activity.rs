@@ -1,6 +1,6 @@
 //! The last activity about an object or a container: its newest event.
 //!
-//! Knows: the mapping of events to objects. Never: guesses at activity without an event. Start reading at [`last`].
+//! Knows: the mapping of events to objects. Never: guesses at activity without an event. Start reading at [`last_activity`].
 
 use crate::object::{Object, Str, Time};
 use crate::world::{Row, World};
@@ -54,7 +54,7 @@ impl EventSubject {
 }
 
 /// Returns the last activity about a subject.
-pub(super) fn last(world: &World, subject: &EventSubject) -> Option<LastActivity> {
+pub(super) fn last_activity(world: &World, subject: &EventSubject) -> Option<LastActivity> {
     let events = events(world, &subject.namespace, &subject.uid).filter(|event| subject.matches(event));
     let activities = events.filter_map(|event| activity(&event)).filter(|activity| !ASIDE.contains(&&*activity.reason));
     activities.max_by_key(|activity| activity.at)

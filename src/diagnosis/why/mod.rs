@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
 pub use chain::explain;
-pub use everything::{UnavailablePort, unavailable_ports, unmet};
+pub use everything::{UnavailablePort, explain_unconverged, unavailable_ports};
 pub use last_activity::LastActivity;
 pub use relations::owners;
 
@@ -173,7 +173,7 @@ impl CauseLink {
     /// A link about an object, by the loop that is responsible for its kind, converged until something is found.
     fn from_row(row: &Row) -> CauseLink {
         let about = Some(last_activity::EventSubject::from_row(row));
-        CauseLink { what: row_name(row), by: dry_run::responsible(row), about, ..CauseLink::default() }
+        CauseLink { what: row_name(row), by: dry_run::responsible_loop(row), about, ..CauseLink::default() }
     }
 
     /// Marks the link as stuck, with a remedy.

@@ -1,7 +1,7 @@
 //! Prerequisites of a pod besides a node: a node that answers, its claims, ConfigMaps and Secrets.
 
 use super::dry_run::with_dry_run;
-use super::remedy::{absent, in_namespace};
+use super::remedy::{in_namespace, link_to_missing_object};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node, workload};
 use crate::controllers::{ephemeral_volume, node_lifecycle, pod_resource_claims, pv_binder, volume_expand};
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
@@ -27,7 +27,7 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
                     row.key.name,
                     in_namespace(&row.key)
                 );
-                absent(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next)
+                link_to_missing_object(format!("node/{name}"), "Ready", node_lifecycle::LOOP.name, next)
             }
         };
         links.push(CauseLink { prerequisite: Some(key), ..link });
@@ -48,7 +48,7 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
             Some(found) => claim(world, &found, plane),
             None => {
                 let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
-                absent(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next)
+                link_to_missing_object(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next)
             }
         };
         links.push(CauseLink { prerequisite: Some(key), ..link });
@@ -70,7 +70,10 @@ fn missing_claim_templates(world: &World, pod: &Object) -> Vec<CauseLink> {
         let key = Key::new(Resource(devices::TEMPLATES), pod.namespace(), name);
         let next = format!("make it: apply a ResourceClaimTemplate {name:?}{}", in_namespace(&key));
         let what = format!("resourceclaimtemplate/{name}");
-        CauseLink { prerequisite: Some(key), ..absent(what, "there", pod_resource_claims::LOOP.name, next) }
+        CauseLink {
+            prerequisite: Some(key),
+            ..link_to_missing_object(what, "there", pod_resource_claims::LOOP.name, next)
+        }
     };
     missing.map(link).collect()
 }
@@ -242,7 +245,7 @@ fn source(
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
     let Some(row) = world.get(&key) else {
         let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{namespace_flag}");
-        let link = absent(what, "there", kubelet::LOOP.name, next);
+        let link = link_to_missing_object(what, "there", kubelet::LOOP.name, next);
         return Some(CauseLink { prerequisite: Some(key), ..link });
     };
     let object = row.object();

@@ -1,7 +1,7 @@
 //! Pods that have no node: what each node has against them, and what would really help.
 //!
 //! A remedy for one plugin helps only on nodes that no other plugin refuses, so the advice is about the node that needs the fewest
-//! remedies. Start reading at [`unbound`], then [`advice`].
+//! remedies. Start reading at [`explain_unbound`], then [`choose_remedy`].
 
 use super::dry_run::with_dry_run;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, dry_run, node};
@@ -14,7 +14,13 @@ use crate::world::{Row, World};
 use serde_json::Value;
 
 /// The link of a pod that the scheduler has not bound.
-pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+pub fn explain_unbound(
+    world: &mut World,
+    row: &Row,
+    object: &Object,
+    link: CauseLink,
+    plane: &ControlPlaneState,
+) -> CauseLink {
     let gates = object.items(&["spec", "schedulingGates"]);
     if !gates.is_empty() {
         let names: Vec<&str> = gates.iter().filter_map(|gate| gate["name"].as_str()).collect();
@@ -32,15 +38,15 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, p
     let verdicts = explain(world, &row.key);
     let result = dry_run::dry_run(world, &row.key);
     let refusal = result.waits.iter().find_map(|wait| wait.strip_prefix("Unschedulable: "));
-    let more = lines(&verdicts);
+    let more = describe_verdicts(&verdicts);
     match refusal {
         // The first control plane brings this machine along as a node.
         Some(_) if verdicts.is_empty() && !plane.runs => {
             CauseLink { seen: format!("{}, and there is no node yet", link.seen), ..link }
         }
         Some(message) => {
-            let next = advice(world, row, object, &verdicts);
-            let queue = result.scheduling_wait.map(|scheduling_wait| queued(&scheduling_wait, plane));
+            let next = choose_remedy(world, row, object, &verdicts);
+            let queue = result.scheduling_wait.map(|scheduling_wait| describe_queue_place(&scheduling_wait, plane));
             let more = more.into_iter().chain(queue).collect();
             CauseLink { error: Some(message.to_owned()), more, ..link }.stuck(next)
         }
@@ -49,7 +55,7 @@ pub fn unbound(world: &mut World, row: &Row, object: &Object, link: CauseLink, p
 }
 
 /// Describes the pod's place in the queue, which exists only in a running control plane.
-fn queued(scheduling_wait: &SchedulingWait, plane: &ControlPlaneState) -> String {
+fn describe_queue_place(scheduling_wait: &SchedulingWait, plane: &ControlPlaneState) -> String {
     let events = queueing_hints::describe_wake_events(scheduling_wait).join(", or ");
     if plane.runs {
         format!("in the scheduler's queue of unschedulable pods until {events}; tried again after 5m in any case")
@@ -61,22 +67,22 @@ fn queued(scheduling_wait: &SchedulingWait, plane: &ControlPlaneState) -> String
 }
 
 /// The verdicts on all nodes, in one line where all are refused for the same.
-fn lines(verdicts: &[NodeVerdict]) -> Vec<String> {
+fn describe_verdicts(verdicts: &[NodeVerdict]) -> Vec<String> {
     match verdicts {
         [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|one| one.refused() == first.refused()) => {
             match first.refused() {
                 Some(PluginRefusal { plugin, reasons, .. }) => {
                     vec![format!("all {} nodes: {plugin}: {}", verdicts.len(), reasons.join(", "))]
                 }
-                None => verdicts.iter().map(line).collect(),
+                None => verdicts.iter().map(describe_verdict).collect(),
             }
         }
-        _ => verdicts.iter().map(line).collect(),
+        _ => verdicts.iter().map(describe_verdict).collect(),
     }
 }
 
 /// The verdict on one node in a line.
-fn line(verdict: &NodeVerdict) -> String {
+fn describe_verdict(verdict: &NodeVerdict) -> String {
     match verdict.refused() {
         Some(PluginRefusal { plugin, reasons, .. }) => {
             format!("node/{}: {plugin}: {}", verdict.node, reasons.join(", "))
@@ -137,7 +143,7 @@ fn add_command(pod: &Object) -> String {
 }
 
 /// Returns the remedy that helps on most of the nodes with the fewest obstacles.
-fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> String {
+fn choose_remedy(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> String {
     if verdicts.is_empty() {
         return "add a node: kloop node add NAME --cpu 4 --memory 8Gi --simulated, or start kloop reconcile again: it registers this machine \
                 when it starts"
@@ -173,9 +179,9 @@ fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> S
     let adding: Option<Vec<&String>> = remedies.iter().map(|one| one.by_adding.as_ref()).collect();
     let adding = adding.filter(|_| !is_daemon).and_then(|ways| ways.into_iter().max_by_key(|way| way.len())).cloned();
     match &remedies[..] {
-        [only] => either(only.ways.iter().cloned().chain(adding)),
+        [only] => join_alternatives(only.ways.iter().cloned().chain(adding)),
         all => {
-            let all: Vec<String> = all.iter().map(|one| either(one.ways.iter().cloned())).collect();
+            let all: Vec<String> = all.iter().map(|one| join_alternatives(one.ways.iter().cloned())).collect();
             let or = adding.map(|adding| format!("; or {adding}")).unwrap_or_default();
             format!("node/{} is nearest, but takes all of this: {}{or}", verdict.node, all.join("; and "))
         }
@@ -183,7 +189,7 @@ fn advice(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict]) -> S
 }
 
 /// `a, b, or c`.
-fn either(ways: impl Iterator<Item = String>) -> String {
+fn join_alternatives(ways: impl Iterator<Item = String>) -> String {
     let mut ways: Vec<String> = ways.collect();
     let last = ways.pop().unwrap_or_default();
     if ways.is_empty() { last } else { format!("{}, or {last}", ways.join(", ")) }
@@ -191,10 +197,10 @@ fn either(ways: impl Iterator<Item = String>) -> String {
 
 /// All that has to be done before the pod can run on this node.
 fn remedies(world: &World, row: &Row, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRemedy> {
-    verdict.refusals.iter().flat_map(|refusal| objections(world, row, pod, verdict, refusal)).collect()
+    verdict.refusals.iter().flat_map(|refusal| remedies_of_refusal(world, row, pod, verdict, refusal)).collect()
 }
 
-fn objections(
+fn remedies_of_refusal(
     world: &World,
     row: &Row,
     pod: &Object,

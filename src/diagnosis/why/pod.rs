@@ -26,7 +26,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
         return CauseLink { seen, ..link }.stuck(format!("kill -CONT {pid}"));
     }
     if row.is_deleting() {
-        return ending(world, row, link);
+        return explain_termination(world, row, link);
     }
     if let Some(lost) = plane.lost.get(&row.uid) {
         let what = match lost {
@@ -41,21 +41,21 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     }
     match phase {
         "Succeeded" => return link,
-        "Failed" => return failed(world, row, &object, link, plane),
-        "Running" if is_ready => return denied(world, row, link),
+        "Failed" => return explain_failure(world, row, &object, link, plane),
+        "Running" if is_ready => return add_denied_connections(world, row, link),
         _ => {}
     }
     let link = CauseLink { state: ConvergenceState::Converging, ..link };
     match row.pod().and_then(|pod| pod.node.as_ref()) {
-        Some(_) => denied(world, row, gated(&object, link)),
-        None => placement::unbound(world, row, &object, link, plane),
+        Some(_) => add_denied_connections(world, row, explain_readiness_gates(&object, link)),
+        None => placement::explain_unbound(world, row, &object, link, plane),
     }
 }
 
 /// Connections that policies deny are intended, and may well explain why the pod is not ready.
-fn denied(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
+fn add_denied_connections(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
     let unavailable = port_unavailable(world, row);
-    link.next = link.next.or_else(|| unavailable.as_deref().and_then(another_host_port));
+    link.next = link.next.or_else(|| unavailable.as_deref().and_then(suggest_host_port));
     link.more.extend(unavailable);
     if let Some(activity) = last_event_with_reason(world, row, "NetworkPolicyDenied") {
         let ago = time::age((world.now.as_second() - activity.at.as_second()).max(0));
@@ -65,7 +65,7 @@ fn denied(world: &World, row: &Row, mut link: CauseLink) -> CauseLink {
 }
 
 /// Returns the remedy for a hostPort that does not reach its pod, which is otherwise fine.
-fn another_host_port(told: &str) -> Option<String> {
+fn suggest_host_port(told: &str) -> Option<String> {
     let (at, why) = told.strip_prefix("hostPort ")?.split_once(" does not lead to the pod: ")?;
     let holder = why.split_once(": ").and_then(|(_, who)| who.strip_suffix(" listens there"));
     let or = holder.map(|holder| format!(", or end {holder}")).unwrap_or_default();
@@ -80,10 +80,10 @@ fn phase_text(object: &Object, phase: &str) -> String {
 }
 
 /// Describes a failed pod. Its owner replaces it; a pod without an owner stays failed.
-fn failed(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+fn explain_failure(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
-    let Some(FailedContainer { name, error, next }) = ended_badly(world, row, object, plane) else {
+    let Some(FailedContainer { name, error, next }) = find_failed_container(world, row, object, plane) else {
         return link.stuck_if(alone, || {
             format!("look at its log (kloop logs {me}{namespace_flag}), then delete it and apply it again")
         });
@@ -105,7 +105,12 @@ struct FailedContainer {
 }
 
 /// The first container that failed.
-fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneState) -> Option<FailedContainer> {
+fn find_failed_container(
+    world: &World,
+    row: &Row,
+    object: &Object,
+    plane: &ControlPlaneState,
+) -> Option<FailedContainer> {
     let code = |status: &Value| status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0);
     let (status, code) = object.container_statuses().find_map(|status| Some((status, code(status)?)))?;
     let (name, ended) = (status["name"].as_str()?, &status["state"]["terminated"]);
@@ -120,7 +125,7 @@ fn ended_badly(world: &World, row: &Row, object: &Object, plane: &ControlPlaneSt
     Some(FailedContainer { name: name.to_owned(), error, next: known.map(|known| known.next) })
 }
 
-fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
+fn explain_termination(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let late = row.deletion.is_some_and(|due| world.now.duration_since(due) > DELETION_TIMEOUT);
     let me = name(&row.key);
     let namespace_flag = in_namespace(&row.key);
@@ -132,7 +137,7 @@ fn ending(world: &World, row: &Row, link: CauseLink) -> CauseLink {
 }
 
 /// Containers that are ready are not enough where the pod waits for conditions that others set.
-fn gated(object: &Object, link: CauseLink) -> CauseLink {
+fn explain_readiness_gates(object: &Object, link: CauseLink) -> CauseLink {
     if !object.has_condition("ContainersReady") {
         return link;
     }

@@ -55,7 +55,7 @@ pub fn in_namespace(key: &Key) -> String {
 }
 
 /// A link to an object that is not there.
-pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> CauseLink {
+pub fn link_to_missing_object(what: String, wanted: &str, by: &'static str, next: String) -> CauseLink {
     let link = CauseLink { what, wanted: wanted.into(), seen: "there is none".into(), by, ..CauseLink::default() };
     link.stuck(next)
 }
@@ -64,15 +64,15 @@ pub fn absent(what: String, wanted: &str, by: &'static str, next: String) -> Cau
 pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState) -> String {
     let namespace_flag = in_namespace(&row.key);
     let correct = plane.correct(world, row);
-    if let Some(quota) = named(message, "exceeded quota: ") {
+    if let Some(quota) = read_name_behind(message, "exceeded quota: ") {
         return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
     }
-    if let Some(quota) = named(message, "failed quota: ") {
+    if let Some(quota) = read_name_behind(message, "failed quota: ") {
         return format!(
             "set the resources that the quota requires ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}"
         );
     }
-    if let Some(webhook) = named(message, "failed calling webhook \"") {
+    if let Some(webhook) = read_name_behind(message, "failed calling webhook \"") {
         return start_webhook(world, webhook.trim_end_matches('"'));
     }
     if message.contains("serviceaccount") || message.contains("service account") {
@@ -94,7 +94,7 @@ fn start_webhook(world: &World, webhook: &str) -> String {
 }
 
 /// The name that stands in a message behind these words.
-fn named<'a>(message: &'a str, words: &str) -> Option<&'a str> {
+fn read_name_behind<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.split_once(words)?.1.split([',', ':', ' ']).next()
 }
 

@@ -1,6 +1,6 @@
 //! Answers that depend on the control plane and the machine, or that follow from many combinations. Texts are in `tests/cases/why`.
 
-use super::{CauseChain, ControlPlaneState, ConvergenceState, StoppedProcess, explain, unmet};
+use super::{CauseChain, ControlPlaneState, ConvergenceState, StoppedProcess, explain, explain_unconverged};
 use crate::diagnosis::convergence::reachability;
 use crate::kinds;
 use crate::object::{Key, Object, Time};

@@ -33,15 +33,15 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     let link =
         CauseLink { state: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged }, ..link };
     let link = with_dry_run(world, row, link, plane);
-    let link = scheduled(world, row, &object, link);
-    let link = outdated(world, row, &object, link);
-    let link = replaced(world, row, link);
+    let link = explain_schedule(world, row, &object, link);
+    let link = add_outdated_pods(world, row, &object, link);
+    let link = explain_old_replica_set(world, row, link);
     let link = explain_user_decision(world, row, &object, link);
-    refused(world, row, &object, link, plane)
+    explain_refusal(world, row, &object, link, plane)
 }
 
 /// Describes when a CronJob starts its next Job, or why it does not.
-fn scheduled(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
+fn explain_schedule(world: &mut World, row: &Row, object: &Object, link: CauseLink) -> CauseLink {
     if row.key.resource != "cronjobs.batch" || is_true(object, "suspend") || link.state != ConvergenceState::Converged {
         return link;
     }
@@ -67,14 +67,14 @@ fn desired_text(row: &Row, object: &Object) -> String {
         }
         "deployments.apps" => format!("{replicas} updated and available"),
         "statefulsets.apps" | "daemonsets.apps" if convergence::updates_on_delete(object) => {
-            format!("{} available", daemons(row, object).unwrap_or(replicas))
+            format!("{} available", count_daemons(row, object).unwrap_or(replicas))
         }
         "statefulsets.apps" => match convergence::updates_due(object, replicas) {
             Some(due) if due < replicas => format!("{due} updated (partition), {replicas} available"),
             _ => format!("{replicas} updated and available"),
         },
         "replicasets.apps" | "replicationcontrollers" => format!("{replicas} ready"),
-        "daemonsets.apps" => format!("{} updated and available", daemons(row, object).unwrap_or(0)),
+        "daemonsets.apps" => format!("{} updated and available", count_daemons(row, object).unwrap_or(0)),
         "jobs.batch" => match object.int(&["spec", "completions"]) {
             Some(completions) => format!("{completions} completions"),
             None => "a completion".into(),
@@ -95,7 +95,7 @@ fn has_template_of(set: &Row, deployment: &Row) -> bool {
 }
 
 /// Notes that a ReplicaSet has an older template than its Deployment.
-fn replaced(world: &World, row: &Row, link: CauseLink) -> CauseLink {
+fn explain_old_replica_set(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let owner = row.controller().and_then(|owner| world.by_uid(&owner.uid));
     let owner = owner.filter(|owner| owner.key.resource == "deployments.apps" && !has_template_of(row, owner));
     match owner {
@@ -107,13 +107,13 @@ fn replaced(world: &World, row: &Row, link: CauseLink) -> CauseLink {
 }
 
 /// Number of pods that a DaemonSet should have.
-fn daemons(row: &Row, object: &Object) -> Option<i64> {
+fn count_daemons(row: &Row, object: &Object) -> Option<i64> {
     let wanted = || object.int(&["status", "desiredNumberScheduled"]).unwrap_or(0);
     (row.key.resource == "daemonsets.apps").then(wanted)
 }
 
 /// The pods that keep an older template until a user deletes them; no controller replaces them.
-fn outdated(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> CauseLink {
+fn add_outdated_pods(world: &World, row: &Row, object: &Object, mut link: CauseLink) -> CauseLink {
     if !convergence::updates_on_delete(object) {
         return link;
     }
@@ -219,7 +219,7 @@ fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
 }
 
 /// Explains a refusal that the status reports.
-fn refused(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
+fn explain_refusal(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let message = object.true_condition("ReplicaFailure").and_then(|one| one["message"].as_str());
     match message {
         Some(message) if link.state != ConvergenceState::Converged && link.error.is_none() => {

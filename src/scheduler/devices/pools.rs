@@ -60,7 +60,7 @@ pub fn all_slices(world: &World) -> DeviceSlices {
 }
 
 fn read_slice(world: &World, row: &Row) -> Option<Arc<ResourceSliceSpec>> {
-    world.remembering(|SliceCache(cached)| {
+    world.with_cached(|SliceCache(cached)| {
         if let Some((uid, generation, spec)) = cached.get(&row.key)
             && **uid == *row.uid
             && *generation == row.generation

@@ -75,7 +75,7 @@ pub async fn own_identity(shared: &Arc<ServerState>) -> Option<TlsClientKey> {
     if let Some(own) = shared.extensions.identity() {
         return Some(own);
     }
-    let made = shared.work_for_itself(|api| api.front_proxy()?.issue_client(CERTIFICATE, Time::now())).await;
+    let made = shared.run_server_job(|api| api.front_proxy()?.issue_client(CERTIFICATE, Time::now())).await;
     let made = made.and_then(|made| made);
     let made = shared.problems.note("issue the certificate by which extension servers know this server", made)?;
     let own = TlsClientKey { certificate: made.certificate.into(), key: made.key.into() };
@@ -96,11 +96,11 @@ pub async fn keep_up(shared: Arc<ServerState>) {
     let mut repaired: Option<Instant> = None;
     loop {
         if repaired.is_none_or(|at| at.elapsed() >= REPAIR) {
-            let published = shared.work_for_itself(publish_authorities).await.and_then(|done| done);
+            let published = shared.run_server_job(publish_authorities).await.and_then(|done| done);
             shared.problems.note("publish the authorities of clients for extension servers", published);
             repaired = Some(Instant::now());
         }
-        let found = shared.work_for_itself(look).await.and_then(|found| found);
+        let found = shared.run_server_job(look).await.and_then(|found| found);
         if let Some(found) = shared.problems.note("look for extension servers", found) {
             let names: Vec<String> = found.iter().map(|(extension, _)| extension.name.clone()).collect();
             shared.extensions.documents.retain(&names);
@@ -172,7 +172,7 @@ async fn set(shared: &Arc<ServerState>, name: &str, found: Availability) {
         api.write(false, |txn| aggregation::set_availability(txn, &name, &found)).map(drop)
     };
     // When another process writes at the moment, the next round writes.
-    let _: Result<ApiResult<()>, _> = shared.work_for_itself(write).await;
+    let _: Result<ApiResult<()>, _> = shared.run_server_job(write).await;
 }
 
 /// Asks a server for its documents. Returns whether it answers.

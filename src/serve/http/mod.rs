@@ -367,10 +367,10 @@ async fn respond(
             let permits = if is_extension { &shared.extension_requests } else { &shared.streams };
             proxy::forward(*target, proxied, own.as_ref(), permits, begun).await
         }
-        (body, _) => Ok(carried(HttpAnswer { body, ..answer }, server.clone())),
+        (body, _) => Ok(to_http_reply(HttpAnswer { body, ..answer }, server.clone())),
     };
-    let reply = reply.unwrap_or_else(|status| carried(refuse(status), server));
-    reply.map(|body| body.accompanied(active, end))
+    let reply = reply.unwrap_or_else(|status| to_http_reply(refuse(status), server));
+    reply.map(|body| body.with_request(active, end))
 }
 
 /// Records an answer in the audit log. Returns whether its end is still to come.
@@ -412,7 +412,7 @@ async fn answer_request(
 }
 
 /// Converts the answer to an HTTP response.
-fn carried(answer: HttpAnswer, server: (Arc<ServerState>, Arc<Client>)) -> HttpReply {
+fn to_http_reply(answer: HttpAnswer, server: (Arc<ServerState>, Arc<Client>)) -> HttpReply {
     let mut response = Response::builder().status(answer.code).header(CONTENT_TYPE, answer.content_type);
     if !answer.headers.iter().any(|(name, _)| CACHE_CONTROL == *name) {
         response = response.header(CACHE_CONTROL, "no-cache, private");
@@ -474,7 +474,7 @@ impl ServerState {
     }
 
     /// Like [`ServerState::work`], for the server's own work.
-    async fn work_for_itself<T: Send + 'static>(
+    async fn run_server_job<T: Send + 'static>(
         self: &Arc<ServerState>,
         work: impl FnOnce(&mut Api) -> T + Send + 'static,
     ) -> Result<T, Status> {

@@ -64,7 +64,7 @@ pub fn remove_body(mut reply: Response<AnswerStream>) -> Response<AnswerStream> 
 
 impl AnswerStream {
     /// The same body, with its request in progress until its end, which is recorded if the request is audited.
-    pub fn accompanied(self, request: ActiveRequest, audited: Option<Arc<AuditExchange>>) -> AnswerStream {
+    pub fn with_request(self, request: ActiveRequest, audited: Option<Arc<AuditExchange>>) -> AnswerStream {
         if audited.is_none() && matches!(self, AnswerStream::Whole(_) | AnswerStream::Ended) {
             return self;
         }

@@ -40,7 +40,7 @@ pub fn start(shared: &Arc<ServerState>) -> Vec<JoinHandle<()>> {
 /// Leads the Service `kubernetes` to this server, and repairs it as often as Kubernetes' API server does.
 pub async fn advertise(shared: Arc<ServerState>, address: SocketAddr) {
     loop {
-        let done = shared.work_for_itself(move |api| advertise::advertise(api, address)).await.and_then(|done| done);
+        let done = shared.run_server_job(move |api| advertise::advertise(api, address)).await.and_then(|done| done);
         shared.problems.note("lead the Service kubernetes to this server", done);
         tokio::time::sleep(REPAIR_INTERVAL).await;
     }
@@ -51,13 +51,13 @@ pub async fn withdraw(shared: &Arc<ServerState>, address: SocketAddr, advertisin
     advertising.abort();
     // Waits for a write in progress, which would write the address again.
     let _ = advertising.await;
-    let done = shared.work_for_itself(move |api| advertise::withdraw(api, address)).await.and_then(|done| done);
+    let done = shared.run_server_job(move |api| advertise::withdraw(api, address)).await.and_then(|done| done);
     shared.problems.note("withdraw the address of this server from the Service kubernetes", done);
 }
 
 /// Adds the default roles that an older state lacks. When that fails, the next start does it.
 async fn reconcile_defaults(shared: Arc<ServerState>) {
-    let done = shared.work_for_itself(Api::reconcile_defaults).await.and_then(|done| done);
+    let done = shared.run_server_job(Api::reconcile_defaults).await.and_then(|done| done);
     shared.problems.note("add the default roles", done);
 }
 
@@ -71,7 +71,7 @@ async fn complete_definitions(shared: Arc<ServerState>) {
         let changed = tail.entries_after(revision).is_none_or(|entries| entries.iter().any(is_definition));
         if changed || progress != DefinitionProgress::Complete {
             tokio::time::sleep(DEFINITIONS_DELAY).await;
-            let done = shared.work_for_itself(definitions::complete).await.and_then(|done| done);
+            let done = shared.run_server_job(definitions::complete).await.and_then(|done| done);
             // After a failure a later round does it.
             let done = shared.problems.note("complete the CustomResourceDefinitions", done);
             progress = done.unwrap_or(DefinitionProgress::Waits);
@@ -96,7 +96,7 @@ async fn compact(shared: Arc<ServerState>) {
             Err(StoreError::Busy { .. }) => Ok(0),
             done => done.map_err(|error| refused(&error)),
         };
-        let compact = async || shared.work_for_itself(work).await.and_then(|done| done);
+        let compact = async || shared.run_server_job(work).await.and_then(|done| done);
         while shared.problems.note("compact the history of the state", compact().await) == Some(MAX_COMPACTED_ENTRIES) {
         }
     }

@@ -142,13 +142,18 @@ impl<'a> Evaluation<'a> {
         let Some((_, activation)) = self.activations.iter().find(|(version, _)| *version == invocation.version) else {
             return Err(Status::bug("a policy is evaluated in a version in which none matched"));
         };
-        params.iter().for_each(|param| judge(activation, invocation, param.as_deref(), &mut self.findings));
+        params.iter().for_each(|param| evaluate_policy(activation, invocation, param.as_deref(), &mut self.findings));
         Ok(())
     }
 }
 
 /// Evaluates a policy with one object of parameters.
-fn judge(activation: &Activation<'_>, invocation: &Invocation, params: Option<&Object>, findings: &mut Findings) {
+fn evaluate_policy(
+    activation: &Activation<'_>,
+    invocation: &Invocation,
+    params: Option<&Object>,
+    findings: &mut Findings,
+) {
     let policy = &invocation.policy;
     let error = |findings: &mut Findings, index: usize, message: String| {
         if policy.fails {

@@ -123,7 +123,7 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
         }
     }
     if is_deferred {
-        return Err(outside::deferred());
+        return Err(outside::missing_answer_error());
     }
     for (index, Invocation { hook, .. }, Called { url, uid, answer }) in called {
         match review::read_answer(hook, &url, &answer, &uid, false) {
@@ -239,7 +239,7 @@ fn call(
 ) -> ApiResult<Option<Verdict>> {
     let Called { url, uid, answer } = match ask(txn, invocation, request, true)? {
         AskedHook::Called(called) => called,
-        AskedHook::Deferred => return Err(outside::deferred()),
+        AskedHook::Deferred => return Err(outside::missing_answer_error()),
         AskedHook::Unavailable => return Ok(None),
     };
     let hook = invocation.hook;

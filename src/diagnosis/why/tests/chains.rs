@@ -87,7 +87,7 @@ fn stuck_objects_are_listed_once_for_each_cause() {
     unbuilt["spec"]["patterns"] = json!(["of-nobody"]);
     let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
     let told: Vec<String> =
-        unmet(&mut world(&objects), Some("default"), &plane).into_iter().map(|one| one.about).collect();
+        explain_unconverged(&mut world(&objects), Some("default"), &plane).into_iter().map(|one| one.about).collect();
     let expected = [
         "pod/p",
         "image/x",
@@ -98,7 +98,7 @@ fn stuck_objects_are_listed_once_for_each_cause() {
         "horizontalpodautoscaler/h",
     ];
     assert_eq!(told, expected);
-    assert!(unmet(&mut world(&[node("True")]), None, &plane).is_empty());
+    assert!(explain_unconverged(&mut world(&[node("True")]), None, &plane).is_empty());
 }
 
 fn runs_without(disabled_controllers: &[&str]) -> ControlPlaneState {
@@ -131,7 +131,7 @@ fn disabled_controller_is_the_cause() {
         let error = format!("{disabled_controllers} is not running: it was left out by --controllers");
         assert_eq!((link.state, link.error.as_deref()), (ConvergenceState::Stuck, Some(&*error)), "{answer:#?}");
         assert!(answer.next().contains(&format!("start one that runs {disabled_controllers}")), "{}", answer.next());
-        assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{about}");
+        assert_eq!(explain_unconverged(&mut world, None, &plane).len(), 1, "{about}");
         // Without a control plane, and with one that runs everything, this is not a cause.
         for plane in [
             ControlPlaneState { runs: false, ..runs_without(&[disabled_controllers]) },
@@ -161,6 +161,6 @@ fn stopped_process_is_the_cause_with_the_command_that_continues_it() {
         let answer = explain(&mut world, &key, &plane).expect("it is there");
         assert_eq!(answer.root_cause().map(|link| &*link.what), Some(what), "{answer:#?}");
         assert_eq!(answer.next(), next);
-        assert_eq!(unmet(&mut world, None, &plane).len(), 1, "{what}");
+        assert_eq!(explain_unconverged(&mut world, None, &plane).len(), 1, "{what}");
     }
 }
