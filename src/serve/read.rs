@@ -9,8 +9,8 @@ use super::presentation::ReadPresentation;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::page::{self, ListPage, ListRequest};
-use crate::apiserver::read::ListSelection;
-use crate::apiserver::{Api, is_stored, read};
+use crate::apiserver::read::{self, ListSelection};
+use crate::apiserver::{Api, is_stored};
 use crate::object::{Object, Reason, Status};
 use serde_json::{Value, json};
 
@@ -21,13 +21,72 @@ impl ReadPresentation {
     }
 
     /// Answers with several objects.
-    fn answer_list(&self, objects: Vec<Object>, meta: Value) -> HttpAnswer {
+    pub fn answer_list(&self, objects: Vec<Object>, meta: Value) -> HttpAnswer {
         HttpAnswer::document(200, &self.list_value(objects, meta), self.form())
     }
+}
 
-    /// Answers with the list of deleted objects.
-    pub fn list(&self, objects: Vec<Object>, revision: u64) -> HttpAnswer {
-        self.answer_list(objects, json!({"resourceVersion": revision.to_string()}))
+/// The part of a list that a request asks for.
+pub struct ListPart {
+    token: Option<ContinueToken>,
+    at: Option<u64>,
+    limit: Option<usize>,
+}
+
+impl ListPart {
+    /// Reads the parameters of a request.
+    pub fn from_request(api: &Api, request: &ApiRequest) -> ServeResult<ListPart> {
+        let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;
+        let at = match (&token, options::moment(request)?) {
+            (Some(_), ListMoment::Since(_) | ListMoment::At(_)) => {
+                let text = "specifying resource version is not allowed when using continue";
+                return Err(Status::new(Reason::BadRequest, text));
+            }
+            (Some(token), ListMoment::Now) => token.revision,
+            (None, ListMoment::At(revision)) => Some(revision),
+            (None, ListMoment::Since(revision)) => {
+                check_reached(api, revision)?;
+                None
+            }
+            (None, ListMoment::Now) => None,
+        };
+        Ok(ListPart { token, at, limit })
+    }
+
+    /// The request for this part of the selected objects.
+    fn listing<'a>(&'a self, asked: &'a ResolvedTarget<'_>, wanted: &'a ListSelection) -> ListRequest<'a> {
+        let after = self.token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
+        let ListPart { at, limit, .. } = *self;
+        ListRequest { kind: asked.kind, namespace: asked.namespace, wanted, at, after, limit }
+    }
+
+    /// Reads this part of the selected objects. Selected fields are those of the requested version. Also returns the metadata of the list.
+    pub fn read(
+        &self,
+        api: &mut Api,
+        show: &ReadPresentation,
+        asked: &ResolvedTarget<'_>,
+        wanted: &ListSelection,
+    ) -> ServeResult<(Vec<Object>, Value)> {
+        wanted.check(asked.kind)?;
+        let everything = ListSelection::default();
+        let is_selected_late = show.converts() && wanted.reads_content();
+        let read = page::page(api, &self.listing(asked, if is_selected_late { &everything } else { wanted }));
+        let ListPage { mut objects, revision, more, remaining } =
+            read.map_err(|status| expired(status, self.token.as_ref()))?;
+        let mut meta = json!({"resourceVersion": revision.to_string()});
+        if let Some(remaining) = remaining.filter(|_| !is_selected_late) {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        if let Some(last) = objects.last().filter(|_| more) {
+            meta["continue"] = ContinueToken::following(revision, (last.namespace(), last.name())).to_string().into();
+        }
+        if is_selected_late {
+            objects = show.converted(api, objects)?;
+            objects.retain(|object| wanted.admits(asked.kind, object));
+        }
+        Ok((objects, meta))
     }
 }
 
@@ -49,48 +108,16 @@ pub fn get(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> S
 pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let show = ReadPresentation::from_request(request, asked)?;
     let wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
-    let limit = request.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-    let limit = limit.map(|limit| limit.min(MAX_ITEMS));
-    let token = request.parameter("continue").map(ContinueToken::parse).transpose()?;
-    let at = match (&token, options::moment(request)?) {
-        (Some(_), ListMoment::Since(_) | ListMoment::At(_)) => {
-            let text = "specifying resource version is not allowed when using continue";
-            return Err(Status::new(Reason::BadRequest, text));
-        }
-        (Some(token), ListMoment::Now) => token.revision,
-        (None, ListMoment::At(revision)) => Some(revision),
-        (None, ListMoment::Since(revision)) => {
-            check_reached(api, revision)?;
-            None
-        }
-        (None, ListMoment::Now) => None,
-    };
-    let after = token.as_ref().map(|token| (token.namespace.as_str(), token.name.as_str()));
-    // Selected fields are those of the requested version.
-    let everything = ListSelection::default();
-    let is_selected_late = show.converts() && wanted.reads_content();
-    let selection = if is_selected_late { &everything } else { &wanted };
+    let mut part = ListPart::from_request(api, request)?;
+    part.limit = part.limit.map(|limit| limit.min(MAX_ITEMS));
     wanted.check(asked.kind)?;
-    let listing = ListRequest { kind: asked.kind, namespace: asked.namespace, wanted: selection, at, after, limit };
     if is_stored(asked.kind.resource) && !show.converts() {
-        let mut list = ListBody::new(&listing, show);
-        let first = list.next_piece(api, Vec::new()).map_err(|status| expired(status, token.as_ref()))?;
+        let mut list = ListBody::new(&part.listing(asked, &wanted), show);
+        let first = list.next_piece(api, Vec::new()).map_err(|status| expired(status, part.token.as_ref()))?;
         return Ok(HttpAnswer::list(first.unwrap_or_default(), list));
     }
-    let read = page::page(api, &listing);
-    let ListPage { objects, revision, more, remaining } = read.map_err(|status| expired(status, token.as_ref()))?;
-    let last = objects.last().map(|last| (last.namespace().to_owned(), last.name().to_owned())).filter(|_| more);
-    let mut objects = show.converted(api, objects)?;
-    if is_selected_late {
-        objects.retain(|object| wanted.admits(asked.kind, object));
-    }
-    let mut meta = json!({"resourceVersion": revision.to_string()});
-    if let Some(remaining) = remaining.filter(|_| !is_selected_late) {
-        meta["remainingItemCount"] = remaining.into();
-    }
-    if let Some((namespace, name)) = last {
-        meta["continue"] = ContinueToken::following(revision, (&namespace, &name)).to_string().into();
-    }
+    let (objects, meta) = part.read(api, &show, asked, &wanted)?;
+    let objects = show.converted(api, objects)?;
     Ok(show.answer_list(objects, meta))
 }
 

@@ -3,13 +3,13 @@
 use super::answer::{HttpAnswer, details};
 use super::options;
 use super::presentation::ReadPresentation;
+use super::read::ListPart;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};
 use crate::apiserver::delete::{DeleteOptions, default_propagation, delete};
-use crate::apiserver::read::ListSelection;
 use crate::apiserver::rules::names::key_of;
-use crate::apiserver::{Api, ApiResult, Transaction, WriteReply, read};
+use crate::apiserver::{Api, ApiResult, Transaction, WriteReply};
 use crate::kinds::{Kind, job};
 use crate::object::{Key, Object, Reason, Status};
 
@@ -59,7 +59,7 @@ fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, re
     show.answer_object(200, reply.into_object())
 }
 
-/// Deletes every selected object, and lists them as they were deleted.
+/// Deletes the selected objects, or the part of them that the request is limited to, and lists them as they were deleted.
 pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     if asked.kind.resource == "namespaces" {
         return Err(not_allowed());
@@ -68,7 +68,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     let (deletion, dry_run) = options::delete_options(request)?;
     let has_preconditions = deletion.uid.is_some() || deletion.revision.is_some();
     let wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
-    let found = find_selected(api, &show, asked, &wanted)?;
+    let (found, meta) = ListPart::from_request(api, request)?.read(api, &show, asked, &wanted)?;
     let mut rest = found.into_iter().peekable();
     let mut deleted = Vec::new();
     while rest.peek().is_some() {
@@ -88,26 +88,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
             }
         }
     }
-    let revision = api.read(|snapshot| snapshot.revision())?;
-    Ok(show.list(deleted, revision).warning(&warnings(asked.kind, &deletion)))
-}
-
-/// Returns the selected objects. Selected fields are those of the requested version.
-fn find_selected(
-    api: &mut Api,
-    show: &ReadPresentation,
-    asked: &ResolvedTarget<'_>,
-    wanted: &ListSelection,
-) -> ServeResult<Vec<Object>> {
-    wanted.check(asked.kind)?;
-    let list = |wanted: &ListSelection| api.read_view(|txn| read::list(txn, asked.kind, asked.namespace, wanted));
-    if !show.converts() || !wanted.reads_content() {
-        return list(wanted);
-    }
-    let mut objects = list(&ListSelection::default())?;
-    objects = show.converted(api, objects)?;
-    objects.retain(|object| wanted.admits(asked.kind, object));
-    Ok(objects)
+    Ok(show.answer_list(deleted, meta).warning(&warnings(asked.kind, &deletion)))
 }
 
 #[cfg(test)]
@@ -188,6 +169,28 @@ mod tests {
         assert_eq!(left["items"].as_array().map(Vec::len), Some(2));
         let (code, deleted, _) = ask(&mut api, "DELETE", maps, &Value::Null);
         assert_eq!((code, deleted["items"].as_array().map(Vec::len)), (200, Some(2)));
+    }
+
+    #[test]
+    fn deletion_of_a_collection_is_limited_to_a_page() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        for name in ["a", "b", "c"] {
+            assert_eq!(ask(&mut api, "POST", maps, &json!({"metadata": {"name": name}})).0, 201);
+        }
+        let names = |list: &Value| -> Vec<String> {
+            let items = list["items"].as_array().unwrap().iter();
+            items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let (code, deleted, _) = ask(&mut api, "DELETE", &format!("{maps}?limit=1"), &Value::Null);
+        assert_eq!((code, names(&deleted)), (200, vec!["a".to_owned()]));
+        assert_eq!(deleted["metadata"]["remainingItemCount"], 2);
+        assert_eq!(names(&ask(&mut api, "GET", maps, &Value::Null).1), ["b", "c"]);
+        let token = deleted["metadata"]["continue"].as_str().unwrap();
+        let (code, deleted, _) = ask(&mut api, "DELETE", &format!("{maps}?limit=5&continue={token}"), &Value::Null);
+        assert_eq!((code, names(&deleted)), (200, vec!["b".to_owned(), "c".to_owned()]));
+        assert_eq!(deleted["metadata"].get("continue"), None);
+        assert_eq!(names(&ask(&mut api, "GET", maps, &Value::Null).1), [""; 0]);
     }
 
     #[test]
