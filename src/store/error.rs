@@ -232,6 +232,11 @@ impl StoreError {
         }
     }
 
+    pub(super) fn read_only_folder(path: &Path, folder: &Path) -> StoreError {
+        let what = format!("its folder {} is read-only: the cluster can be read, but not changed", folder.display());
+        StoreError::Io { path: path.into(), what }
+    }
+
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> StoreError {
         StoreError::Damaged { path: path.into(), what: what.into() }
     }

@@ -69,6 +69,7 @@ use state_path::StorePath;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 use turnstile::Turnstile;
 
 /// Result of reading the store.
@@ -80,6 +81,8 @@ pub struct Store {
     place: StorePath,
     /// `None` for an in-memory store, which has a single writer.
     turnstile: Option<Arc<Turnstile>>,
+    /// Set where the file can only be read: its folder is read-only, or the disk is full.
+    read_only: Option<ReadOnlyFile>,
     /// Number of live snapshots; they share one read transaction.
     readers: Cell<usize>,
     /// The length of the WAL at which it is truncated next.
@@ -97,6 +100,14 @@ pub struct Store {
     replica: Option<Replica>,
     /// Whether all transactions may use the reserve.
     allows_reserve: bool,
+}
+
+/// A file that is read without locks, since SQLite cannot make its files beside it.
+struct ReadOnlyFile {
+    /// The error of every write.
+    refusal: StoreError,
+    /// When the file was written last. Once another process writes it, it cannot be read without locks any more.
+    modified: Option<SystemTime>,
 }
 
 /// A fault to inject at the next transaction, for tests.

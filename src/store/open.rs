@@ -6,16 +6,18 @@ use super::reserve::release_small_part;
 use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
 use super::txn::{LONG_WAL, SQLITE_BUSY_TIMEOUT};
-use super::{CommitError, OpenError, Store, StoreError, schema};
+use super::{CommitError, OpenError, ReadOnlyFile, Store, StoreError, schema};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Whether to create a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +78,54 @@ impl Store {
                 OpenMode::Existing | OpenMode::Backup => return Err(OpenError::Absent { path: place.file().into() }),
             }
         }
-        let connection = connect_with_reserve(&place)?;
-        let turnstile = match access {
-            OpenMode::Backup => None,
-            _ => Some(Arc::new(Turnstile::open(&place)?)),
+        let mut store = match Store::open_for_writing(&place, access) {
+            Ok(store) => store,
+            Err(OpenError::Store(error)) => Store::open_for_reading(place, error)?,
+            Err(error) => return Err(error),
         };
-        let mut store = Store::from_connection(connection, place, turnstile);
         store.replica = replica;
         store.migrate()?;
         store.follow()?;
         Ok(store)
+    }
+
+    fn open_for_writing(place: &StorePath, access: OpenMode) -> Result<Store, OpenError> {
+        let connection = connect_with_reserve(place)?;
+        let turnstile = match access {
+            OpenMode::Backup => None,
+            _ => Some(Arc::new(Turnstile::open(place)?)),
+        };
+        Ok(Store::from_connection(connection, place.clone(), turnstile))
+    }
+
+    /// Opens an existing file beside which SQLite cannot make its files, as `error` says. That takes a file to which no
+    /// other process writes: one without a WAL. Each write is refused with the error.
+    fn open_for_reading(place: StorePath, error: StoreError) -> Result<Store, OpenError> {
+        let is_read_only = place.is_in_read_only_folder();
+        let error = match is_read_only {
+            true => StoreError::read_only_folder(place.file(), place.dir()),
+            false => error,
+        };
+        let has_wal = state_path::stat_path(&place.neighbour("-wal"))?.is_some_and(|wal| wal.st_size > 0);
+        if has_wal || !(is_read_only || matches!(error, StoreError::Full { .. })) {
+            return Err(error.into());
+        }
+        let read_only = ReadOnlyFile { refusal: error, modified: modified(place.file()) };
+        let connection = connect_immutable(&place)?;
+        let mut store = Store::from_connection(connection, place, None);
+        store.read_only = Some(read_only);
+        Ok(store)
+    }
+
+    /// Refuses to read a file without locks once another process has written it.
+    pub(super) fn check_unwritten(&self) -> Result<(), StoreError> {
+        match &self.read_only {
+            Some(file) if file.modified != modified(self.path()) => {
+                let what = "it was written after it had been opened without room for locks: try again".into();
+                Err(StoreError::Io { path: self.path().into(), what })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Creates a store without a file, for tests and simulation: the same schema, no locks.
@@ -108,6 +148,7 @@ impl Store {
             connection,
             place,
             turnstile,
+            read_only: None,
             readers,
             long_wal,
             durable: DurableRevision::default(),
@@ -198,6 +239,25 @@ fn connect(place: &StorePath) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|found| found.modified()).ok()
+}
+
+/// Letters of a path that a URI may contain as they are.
+const PLAIN_IN_URI: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+
+/// Connects to a file that nobody writes, without locks and without files beside it.
+fn connect_immutable(place: &StorePath) -> Result<Connection, OpenError> {
+    let to_store_error = |error| StoreError::from_sqlite(place.file(), error);
+    let path = percent_encode(place.file().as_os_str().as_bytes(), PLAIN_IN_URI);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags).map_err(to_store_error)?;
+    check_ours(place, &connection)?;
+    connection.execute_batch(SETTINGS).map_err(to_store_error)?;
+    keep_query_plans(&connection).map_err(to_store_error)?;
+    Ok(connection)
+}
+
 /// Makes query plans independent of bound values; otherwise SQLite prepares a cached statement again for each new
 /// value.
 fn keep_query_plans(connection: &Connection) -> rusqlite::Result<()> {
@@ -276,4 +336,43 @@ fn fill(path: &Path) -> rusqlite::Result<()> {
     connection.execute_batch("COMMIT")?;
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.close().map_err(|(_, error)| error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Key, Resource, Time};
+    use crate::store::StoreRead;
+
+    #[test]
+    fn file_on_a_full_disk_is_read_and_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a b%20?.db");
+        let key = Key::new(Resource("configmaps"), "default", "a");
+        let mut store = Store::open(&file, OpenMode::Create).unwrap();
+        let mut txn = store.write(SQLITE_BUSY_TIMEOUT).unwrap();
+        txn.put(&key, "u", |_| "{}", "test", Time::UNIX_EPOCH).unwrap();
+        txn.commit().unwrap();
+        let place = StorePath::from_path(&file).unwrap();
+        let full = StoreError::Full { path: file.clone() };
+        let is_refused = |error: StoreError| Store::open_for_reading(place.clone(), error).is_err();
+        assert!(is_refused(full.clone()), "its WAL is in use");
+        drop(store);
+        for suffix in [".queue", ".write"] {
+            std::fs::remove_file(place.neighbour(suffix)).unwrap();
+        }
+        assert!(is_refused(StoreError::damaged(&file, "x")), "another error");
+        let mut store = Store::open_for_reading(place.clone(), full.clone()).unwrap();
+        assert!(store.read().unwrap().get(&key).unwrap().is_some());
+        assert_eq!(store.write(SQLITE_BUSY_TIMEOUT).err(), Some(full));
+        assert_eq!(store.check().unwrap(), [""; 0]);
+        let copy = folder.path().join("copy.db");
+        store.backup(&copy).unwrap();
+        assert!(Store::open(&copy, OpenMode::Backup).unwrap().read().unwrap().get(&key).unwrap().is_some());
+        let beside = ["-wal", "-shm", ".queue", ".write"].map(|suffix| place.neighbour(suffix).exists());
+        assert_eq!(beside, [false; 4]);
+        let written = std::fs::File::options().append(true).open(&file).unwrap();
+        written.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(store.read().is_err(), "another process has written it");
+    }
 }

@@ -17,6 +17,7 @@ impl Store {
     /// Takes a consistent snapshot of the latest revision. Concurrent snapshots of one store share a read transaction.
     pub fn read(&self) -> StoreResult<Snapshot<'_>> {
         if self.readers.get() == 0 {
+            self.check_unwritten()?;
             // The transaction is deferred, so its first query determines its revision.
             self.query(|connection| {
                 connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;

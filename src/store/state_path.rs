@@ -1,7 +1,9 @@
 //! Path of the file, checks of its safety (owner, modes, links), and the paths of files beside it.
 
 use super::{OpenError, StoreError, schema};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, chmod, fchmod, lstat, mkdirat, open, stat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, access, chmod, fchmod, lstat, mkdirat, open, stat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -101,6 +103,11 @@ impl StorePath {
         Ok(())
     }
 
+    /// Whether no file can be made beside the database.
+    pub fn is_in_read_only_folder(&self) -> bool {
+        matches!(access(self.dir(), Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS))
+    }
+
     /// Refuses everything except a regular file of this user with one link. Returns whether the file exists.
     pub fn check_file(&self) -> Result<bool, OpenError> {
         let path = self.file();
@@ -135,7 +142,11 @@ impl StorePath {
         }
         // A file of another program keeps its mode; the connection refuses it.
         if found.st_mode as RawMode & 0o077 != 0 && schema::is_database_of_kloop(path)? {
-            chmod(path, Mode::RUSR | Mode::WUSR).map_err(|error| StoreError::io(path, error))?;
+            match chmod(path, Mode::RUSR | Mode::WUSR) {
+                // A copy on a medium that cannot be written.
+                Ok(()) | Err(Errno::ROFS) => {}
+                Err(error) => return Err(StoreError::io(path, error).into()),
+            }
         }
         Ok(true)
     }

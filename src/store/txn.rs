@@ -67,6 +67,9 @@ impl Store {
         if let Some(revision) = self.past {
             return Err(StoreError::Bug { what: format!("a store that reads revision {revision} cannot be written") });
         }
+        if let Some(file) = &self.read_only {
+            return Err(file.refusal.clone());
+        }
         let start = Instant::now();
         if self.fault.take_if(|fault| *fault == InjectedFault::Busy).is_some() {
             return Err(StoreError::Busy { holder_pid: None, waited: patience });
