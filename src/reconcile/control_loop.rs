@@ -145,6 +145,8 @@ impl ControlLoop {
         control.plane.read_static_manifests(&files, Time::now());
         control.load()?;
         control.api.store_mut().allow_reserve(false);
+        // Before any pod can fill the disk.
+        control.keep_reserve(Time::now());
         control.log_unknown_processes();
         control.plane.log_missing_capabilities(&missing_capabilities, Time::now());
         Ok(control)
@@ -435,14 +437,18 @@ impl ControlLoop {
         Err(StoreError::Io { path, what })
     }
 
+    fn keep_reserve(&mut self, now: Time) {
+        if let Some(problem) = self.reserve.keep(self.api.store()) {
+            self.plane.log_text(now, &problem);
+        }
+    }
+
     /// Heartbeats and the resync.
     fn keep_time(&mut self) -> Result<(), StoreError> {
         let now = Time::now();
         let due = self.plane.keep_time(now);
         if due.heartbeat {
-            if let Some(problem) = self.reserve.keep(self.api.store()) {
-                self.plane.log_text(now, &problem);
-            }
+            self.keep_reserve(now);
             self.start_code.release_when_quiet(Instant::now());
             if self.machine.is_some() {
                 let wanted = self.settings.eviction.signals();
