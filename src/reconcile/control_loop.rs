@@ -44,6 +44,9 @@ const MAX_RESTART_WAIT: Duration = Duration::from_millis(1);
 /// Pause after a panic that belongs to no object, so that a panic in every tick does not use all CPU time.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
+/// Longest time for which the start waits for other writers, to reserve disk space before any pod runs.
+const MAX_RESERVE_WAIT: Duration = Duration::from_secs(1);
+
 /// Wake-ups of the control loop.
 pub enum WakeUp {
     /// Another process wrote to the store.
@@ -146,7 +149,7 @@ impl ControlLoop {
         control.load()?;
         control.api.store_mut().allow_reserve(false);
         // Before any pod can fill the disk.
-        control.keep_reserve(Time::now());
+        control.keep_reserve(MAX_RESERVE_WAIT, Time::now());
         control.log_unknown_processes();
         control.plane.log_missing_capabilities(&missing_capabilities, Time::now());
         Ok(control)
@@ -437,8 +440,8 @@ impl ControlLoop {
         Err(StoreError::Io { path, what })
     }
 
-    fn keep_reserve(&mut self, now: Time) {
-        if let Some(problem) = self.reserve.keep(self.api.store()) {
+    fn keep_reserve(&mut self, patience: Duration, now: Time) {
+        if let Some(problem) = self.reserve.keep(self.api.store(), patience) {
             self.plane.log_text(now, &problem);
         }
     }
@@ -448,7 +451,7 @@ impl ControlLoop {
         let now = Time::now();
         let due = self.plane.keep_time(now);
         if due.heartbeat {
-            self.keep_reserve(now);
+            self.keep_reserve(Duration::ZERO, now);
             self.start_code.release_when_quiet(Instant::now());
             if self.machine.is_some() {
                 let wanted = self.settings.eviction.signals();

@@ -3,6 +3,7 @@
 //! Start reading at [`DiskReserve::keep`].
 
 use crate::store::{Store, StoreError};
+use std::time::Duration;
 
 /// The upkeep of the reserve.
 #[derive(Default)]
@@ -12,9 +13,10 @@ pub struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// Completes the reserve when the disk has room. Returns a text for the log when that fails, once for each problem.
-    pub fn keep(&mut self, store: &Store) -> Option<String> {
-        let problem = store.keep_reserve().err();
+    /// Completes the reserve when the disk has room; waits for other writers at most for `patience`. Returns a text for the log when that
+    /// fails, once for each problem.
+    pub fn keep(&mut self, store: &Store, patience: Duration) -> Option<String> {
+        let problem = store.keep_reserve(patience).err();
         if problem == self.logged {
             return None;
         }

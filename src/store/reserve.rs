@@ -29,14 +29,15 @@ const SMALL_PART: u64 = 256 << 10;
 const LEAST_PART: u64 = 64 << 10;
 
 impl Store {
-    /// Allocates the reserve, or completes it, when the disk has room for twice of it. Returns an error when the file system cannot.
-    pub fn keep_reserve(&self) -> StoreResult<()> {
+    /// Allocates the reserve, or completes it, when the disk has room for twice of it. Waits for other writers at most for `patience`; the next
+    /// call makes up for it. Returns an error when the file system cannot.
+    pub fn keep_reserve(&self, patience: Duration) -> StoreResult<()> {
         let Some(turnstile) = self.turnstile.as_ref().filter(|_| self.reserve_size() < RESERVE) else { return Ok(()) };
         if free_space(&self.place).is_none_or(|free| free < 2 * RESERVE) {
             return Ok(());
         }
         // A writer may be taking a part of it just now.
-        let Ok(_turn) = turnstile.acquire(Duration::ZERO) else { return Ok(()) };
+        let Ok(_turn) = turnstile.acquire(patience) else { return Ok(()) };
         let file = self.place.open_beside(SUFFIX)?;
         match fallocate(&file, FallocateFlags::empty(), 0, RESERVE) {
             Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn part_of_the_reserve_becomes_space_of_the_wal() {
         let (_dir, mut store) = scratch();
-        store.keep_reserve().unwrap();
+        store.keep_reserve(Duration::ZERO).unwrap();
         if store.reserve_size() == 0 {
             skip!("the temporary folder is nearly full");
             return;
@@ -154,7 +155,7 @@ mod tests {
         assert!(wal_spare(&store.place) > PART / 2, "{}", wal_spare(&store.place));
         assert!((1..RESERVE / SMALL_PART).any(|_| !store.release_small_part()), "it ends");
         assert_eq!(store.reserve_size(), 0);
-        store.keep_reserve().unwrap();
+        store.keep_reserve(Duration::ZERO).unwrap();
         assert_eq!(store.reserve_size(), RESERVE);
         assert_eq!(store.check().unwrap(), Vec::<String>::new());
     }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn store_in_memory_has_no_reserve() {
         let store = Store::in_memory().unwrap();
-        store.keep_reserve().unwrap();
+        store.keep_reserve(Duration::ZERO).unwrap();
         assert_eq!(store.reserve_size(), 0);
     }
 }
