@@ -330,6 +330,7 @@ fn kinds_are_found_by_any_of_their_names() {
         ("po", "pods"),
         ("Pod", "pods"),
         ("deploy.apps", "deployments.apps"),
+        ("deploy.v9.apps", "deployments.apps"),
         ("deployments.v1.apps", "deployments.apps"),
         ("hpa.v1.autoscaling", "horizontalpodautoscalers.autoscaling"),
         ("events.events.k8s.io", "events"),

@@ -50,8 +50,14 @@ pub fn name_extensions(context: &mut CommandContext, failure: Failure) -> CliRes
     Ok(Failure::plain(format!("{text}\nhint: extension servers answer for {names}: use kubectl with kloop serve")))
 }
 
-/// Returns a hint at the most similar type; empty if none is similar.
+/// Returns a hint at the most similar type, or at the versions of this one; empty if none is similar.
 fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
+    if let Some(kind) = kinds.by_name(word) {
+        let preferred = kind.api_version();
+        let versions: Vec<&str> = [&*preferred].into_iter().chain(kind.also.iter().copied()).collect();
+        let versions = versions.join(", ");
+        return format!("\nhint: {word:?} is served in {versions}");
+    }
     let kinds: Vec<&'static Kind> = kinds.all().collect();
     let mut known: Vec<String> = kinds.iter().map(|kind| kind.resource.plural().to_owned()).collect();
     known.extend(kinds.iter().map(|kind| kind.singular()));

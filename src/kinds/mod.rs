@@ -431,12 +431,16 @@ fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     let first = name.split('.').next().unwrap_or(name);
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
     let named = |kind: &Kind| kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word;
-    let in_version = |api_version: &str| {
+    // `GROUP` or `VERSION.GROUP`. As in kubectl, a short name stands for the kind in any version.
+    let in_version = |api_version: &str, is_short: bool| {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        // `GROUP` or `VERSION.GROUP`.
-        rest.is_empty() || group == rest || rest.split_once('.') == Some((version, group))
+        let is_this = |asked: (&str, &str)| asked.1 == group && (is_short || asked.0 == version);
+        rest.is_empty() || group == rest || rest.split_once('.').is_some_and(is_this)
     };
-    let in_group = |kind: &Kind| in_version(&kind.api_version()) || kind.also.iter().any(|other| in_version(other));
+    let in_group = |kind: &Kind| {
+        let is_short = kind.short.contains(&first);
+        in_version(&kind.api_version(), is_short) || kind.also.iter().any(|other| in_version(other, is_short))
+    };
     let short = |kind: &Kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first);
     let full = |kind: &Kind| named(kind) && in_group(kind);
     let find = |fits: &dyn Fn(&Kind) -> bool| kinds.iter().copied().find(|kind| fits(kind));
