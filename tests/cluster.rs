@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,11 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// Number, length and time of the last change of a file.
 type FileVersion = (u64, u64, (i64, i64));
+
+/// Returns a TCP port of this machine that no program uses now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address").port()
+}
 
 /// The output of a command.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! kloop under the names `kube-apiserver` and `etcd`, with the flags of controller-runtime's envtest.
 
+use crate::cluster::free_port;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -65,10 +65,6 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         (parameters.signed_by(&key, &self.issuer).expect("signed").pem(), key.serialize_pem())
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address").port()
 }
 
 fn wait_until_ok(agent: &ureq::Agent, url: &str) {

@@ -1,7 +1,7 @@
 //! The gateway: DNS and access from outside continue without a control plane; host ports; datagrams.
 
 use super::{server, service};
-use crate::cluster::{Cluster, signal};
+use crate::cluster::{Cluster, free_port, signal};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,11 +83,6 @@ fn check_services_outlive(cluster: &Cluster) {
     assert_eq!(cluster.gateways().len(), 1, "the gateway stays while there is a leader");
     plane.end("TERM");
     cluster.until("the gateway has ended", || cluster.gateways().is_empty());
-}
-
-/// Returns a free port.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

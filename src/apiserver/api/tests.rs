@@ -1,5 +1,6 @@
 //! Tests of single writes and batches.
 
+use super::writing::HOLD_TIME;
 use super::*;
 use crate::apiserver::WriteOptions;
 use crate::apiserver::create::create;
@@ -7,6 +8,7 @@ use crate::kinds;
 use crate::object::{Key, Object};
 use crate::store::InjectedFault;
 use serde_json::json;
+use std::time::Instant;
 
 #[test]
 fn refused_writes_of_a_batch_are_undone_alone() {

@@ -27,33 +27,33 @@ mod stream;
 mod streams;
 mod turns;
 mod upkeep;
+mod work;
 
 use super::audit::AuditContext;
 use super::audit::policy::AuditStage;
 use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
 use super::target::ProxyTls;
-use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, answer_brief};
+use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise};
 use crate::apiserver::authorization::cache::AccessCache;
 use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::outside_client::OutsideClient;
 use crate::apiserver::stored_bodies::StoredBodies;
-use crate::apiserver::{Api, SharedWriter, custom, refused};
+use crate::apiserver::{Api, SharedWriter, custom};
 use crate::kinds::KindRegistry;
-use crate::object::{IgnorePoison, Reason, Status, Time, yaml};
+use crate::object::{Status, Time, yaml};
 use crate::reconcile::metrics::LoopMetrics;
 use crate::runtime::allocator::use_mimalloc;
 use crate::runtime::descriptors;
 use crate::runtime::peer::{Peer, Peers};
 use crate::runtime::relay::accept;
-use crate::store::OpenMode;
 use audit_log::{AuditExchange, AuditLog};
 use bytes::Bytes;
 use client_certificate::ConnectionIdentity;
 use connections::{Client, Connection, Connections};
 use exchange::{Exchange, ServerMetrics};
 use extensions::Extensions;
-use fair_turns::{FairTurn, FairTurns};
+use fair_turns::FairTurns;
 use guard::{Access, AccessGuard};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -72,7 +72,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -86,7 +85,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
-use turns::{Turn, Turns};
+use turns::Turns;
 
 /// Time limit for the headers of a request, also of the next one on a connection, and for a body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -107,8 +106,6 @@ const MAX_LIST_THREADS: usize = 4;
 /// Maximum number of headers of a request, such as those that name the groups of an impersonated user. The table for them is filled anew for
 /// each request.
 const MAX_HEADERS: usize = 256;
-/// Size of the cache of each connection to the state that only reads: the system keeps the file in memory, too.
-const CONNECTION_CACHE_BYTES: usize = 2 << 20;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
 const STREAMS: u32 = 250;
 /// Maximum number of bytes that an HTTP/2 connection buffers for a client that does not read.
@@ -471,129 +468,5 @@ impl ServerState {
             extension_requests: Arc::new(Semaphore::new(streams::MAX_STREAMS.min(descriptors::soft_limit() / 16))),
             streams: Arc::new(Semaphore::new(streams::MAX_STREAMS.min(descriptors::soft_limit() / 16))),
         }
-    }
-
-    /// Like [`ServerState::work`], for the server's own work.
-    async fn run_server_job<T: Send + 'static>(
-        self: &Arc<ServerState>,
-        work: impl FnOnce(&mut Api) -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        self.work(&self.itself, work).await
-    }
-
-    /// Runs a closure with an open state, on a thread that may block, when it is the turn of its client.
-    async fn work<T: Send + 'static>(
-        self: &Arc<ServerState>,
-        client: &Arc<Client>,
-        work: impl FnOnce(&mut Api) -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        let waiting = self.metrics.requests.waiting.count();
-        let turn = self.turns.wait_for_turn(client).await?;
-        drop(waiting);
-        self.work_in_turn(turn, work).await
-    }
-
-    /// Like [`ServerState::work`], for an answer that has begun, which is not refused any more.
-    async fn continue_work<T: Send + 'static>(
-        self: &Arc<ServerState>,
-        client: &Arc<Client>,
-        work: impl FnOnce(&mut Api) -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        let waiting = self.metrics.requests.waiting.count();
-        let turn = self.turns.wait_for_next_turn(client).await?;
-        drop(waiting);
-        self.work_in_turn(turn, work).await
-    }
-
-    async fn work_in_turn<T: Send + 'static>(
-        self: &Arc<ServerState>,
-        turn: Turn,
-        work: impl FnOnce(&mut Api) -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        let shared = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let mut api = shared.open()?;
-            api.set_turn(Some(Box::new(turn)));
-            let done = work(&mut api);
-            api.set_turn(None);
-            let mut idle = shared.idle.lock().ignore_poison();
-            if idle.len() < MAX_REQUESTS {
-                idle.push(api);
-            }
-            Ok(done)
-        });
-        // A panic in one request must not end the others; its state is dropped.
-        done.await.unwrap_or_else(|error| Err(Status::bug(error)))
-    }
-
-    /// Waits for the turn of anonymous requests, and of paths whose answers take so long that many would hold up other requests.
-    async fn wait_for_special_turn(
-        &self,
-        access: Access,
-        path: &str,
-        client: &Arc<Client>,
-    ) -> Result<Option<FairTurn>, Status> {
-        let is_below = |folder: &str| path.starts_with(folder);
-        let turns = match access {
-            Access::Anonymous => &self.anonymous,
-            _ if is_below("/apis/metrics.k8s.io/") => &self.measuring,
-            _ if is_below("/openapi/") => &self.documents,
-            _ => return Ok(None),
-        };
-        turns.wait_for(client).await.map(Some)
-    }
-
-    /// Like [`ServerState::continue_work`], for a piece of a long list.
-    async fn work_on_list<T: Send + 'static>(
-        self: &Arc<ServerState>,
-        client: &Arc<Client>,
-        work: impl FnOnce(&mut Api) -> T + Send + 'static,
-    ) -> Result<T, Status> {
-        let _turn = self.lists.wait_again(client).await?;
-        self.continue_work(client, work).await
-    }
-
-    /// Answers a brief read on the thread of all connections: passing it to another thread and back would take longer.
-    fn answer_here(&self, request: &ApiRequest, exchange: &Exchange, span: &Span) -> Option<HttpAnswer> {
-        if self.state.is_replica || !self.state.was_unchanged_lately() {
-            return None;
-        }
-        let api = self.idle.lock().ignore_poison().pop()?;
-        let answer =
-            catch_unwind(AssertUnwindSafe(|| span.in_scope(|| answer_brief(&api, request, exchange.requested()))))
-                .ok()?;
-        self.idle.lock().ignore_poison().push(api);
-        answer
-    }
-
-    /// Opens the state. A file that has replaced the original is another cluster, which needs another token.
-    fn open(&self) -> Result<Api, Status> {
-        if !self.state.is_unchanged() {
-            let text = format!("{} was removed or replaced: start kloop serve again", self.state.path.display());
-            return Err(Status::new(Reason::InternalError, text));
-        }
-        if let Some(mut api) = self.idle.lock().ignore_poison().pop() {
-            return self.state.fresh_reads.wait(api.store_mut()).map(|()| api).map_err(|error| refused(&error));
-        }
-        Api::open(&self.state.path, OpenMode::Existing, ACTOR)
-            .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
-            .map(|api| api.with_outside_client(&self.outside).with_encoded_bodies(&self.encoded_bodies))
-            .map(|api| api.with_stored_bodies(&self.stored_bodies))
-            .map(|api| api.with_extension_documents(&self.extensions.documents))
-            .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
-            .and_then(|api| {
-                api.store().limit_cache(CONNECTION_CACHE_BYTES).map_err(|error| refused(&error))?;
-                Ok(api)
-            })
-    }
-
-    /// Returns the newest entries of the log; starts reading them with the first watch.
-    fn tail(&self) -> Result<&Arc<LogTail>, Status> {
-        if let Some(tail) = self.tail.get() {
-            return Ok(tail);
-        }
-        let tail = LogTail::start(&self.state.path, self.state.identity)
-            .map_err(|error| Status::new(Reason::InternalError, format!("{error:#}")))?;
-        Ok(self.tail.get_or_init(|| tail))
     }
 }

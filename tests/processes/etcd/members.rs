@@ -1,11 +1,10 @@
 //! Three members of a real etcd, as Debian installs it, on ports of this machine.
 
-use crate::cluster::{Cluster, signal};
+use crate::cluster::{Cluster, free_port, signal};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -215,10 +214,6 @@ impl Drop for Members {
     fn drop(&mut self) {
         (0..3).for_each(|member| self.kill(member));
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("bound").local_addr().expect("an address").port()
 }
 
 /// Writes an authority, a certificate of the members and one of a client, and the certificate of another authority.
