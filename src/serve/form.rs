@@ -72,6 +72,12 @@ impl AnswerForm {
         AnswerForm::find(request, is_possible).ok_or_else(|| Status::new(Reason::NotAcceptable, NOT_ACCEPTABLE))
     }
 
+    /// Returns the client's preferred form of an object that has no table, such as a review or a token.
+    pub fn negotiate_whole(request: &ApiRequest) -> ServeResult<AnswerForm> {
+        let found = AnswerForm::find(request, |form| form.shape == AnswerShape::Whole);
+        found.ok_or_else(|| Status::new(Reason::NotAcceptable, NOT_ACCEPTABLE))
+    }
+
     /// Refuses the metadata of one object where a list is the answer, and the other way round. `go_type`: the answer's type in Kubernetes.
     pub fn check_metadata(&self, is_list: bool, go_type: impl Fn() -> String) -> ServeResult<()> {
         let text = match self.is_list_metadata {
@@ -91,8 +97,8 @@ impl AnswerForm {
 
     /// Returns the form of an error: JSON if no other form fits.
     pub fn negotiate_error(request: &ApiRequest) -> AnswerForm {
-        let found = AnswerForm::find(request, |form| form.shape == AnswerShape::Whole);
-        found.unwrap_or_else(|| AnswerForm { is_pretty: request.is_for_people(), ..AnswerForm::default() })
+        let found = AnswerForm::negotiate_whole(request);
+        found.unwrap_or_else(|_| AnswerForm { is_pretty: request.is_for_people(), ..AnswerForm::default() })
     }
 
     fn find(request: &ApiRequest, is_possible: impl Fn(&AnswerForm) -> bool) -> Option<AnswerForm> {
@@ -181,6 +187,15 @@ mod tests {
 
     fn refused() -> ServeResult<AnswerForm> {
         Err(Status::new(Reason::NotAcceptable, NOT_ACCEPTABLE))
+    }
+
+    #[test]
+    fn object_without_a_table_is_not_answered_as_one() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let whole =
+            |accept: &str| AnswerForm::negotiate_whole(&ApiRequest { accept: accept.into(), ..ApiRequest::default() });
+        assert_eq!(whole(table), refused());
+        assert_eq!(whole(&format!("{table},application/json")), Ok(AnswerForm::default()));
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn read_pods(api: &Api, node: &Object) -> ServeResult<Vec<Object>> {
 fn list_pods(request: &ApiRequest, pods: Vec<Object>) -> ServeResult {
     let items: Vec<Value> = pods.into_iter().map(|pod| pod.0).collect();
     let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items});
-    Ok(HttpAnswer::document(200, &list, &AnswerForm::negotiate(request, || true)?))
+    Ok(HttpAnswer::document(200, &list, &AnswerForm::negotiate_whole(request)?))
 }
 
 /// Counts what runs on the node.

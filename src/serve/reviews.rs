@@ -136,7 +136,7 @@ impl Review {
         if request.method != "POST" {
             return Err(not_allowed());
         }
-        let form = AnswerForm::negotiate(request, || true)?;
+        let form = AnswerForm::negotiate_whole(request)?;
         let api_version = format!("{}/v1", self.group);
         let mut review = body::value(request, (&api_version, self.kind))?;
         check_kind(&review, &api_version, self.kind)?;

@@ -201,7 +201,7 @@ fn answer_part(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, 
 
 /// Issues a token of a service account. Nothing is stored.
 fn token(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
-    let (account, form) = (asked.key(), AnswerForm::negotiate(request, || true)?);
+    let (account, form) = (asked.key(), AnswerForm::negotiate_whole(request)?);
     options::write_options(request, "CreateOptions")?;
     let requested = Object(body::typed::<TokenRequest>(request, ("authentication.k8s.io/v1", "TokenRequest"))?);
     let keys = api.keys()?;
@@ -301,7 +301,7 @@ enum ScaleUpdate {
 
 /// Binds a pod to a node.
 fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
-    let form = AnswerForm::negotiate(request, || true)?;
+    let form = AnswerForm::negotiate_whole(request)?;
     let options = options::write_options(request, "CreateOptions")?;
     let binding = Object(body::value(request, ("v1", "Binding"))?);
     check_named(&binding.0, &pod, "Binding")?;
@@ -342,7 +342,7 @@ fn annotate_bound(txn: &mut dyn Transaction, pod: &Key, binding: &Object, option
 /// Evicts a pod.
 fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = asked.key();
-    let form = AnswerForm::negotiate(request, || true)?;
+    let form = AnswerForm::negotiate_whole(request)?;
     let requested = body::value(request, ("policy/v1", "Eviction"))?;
     check_named(&requested, &pod, "Eviction")?;
     let (deletion, dry_run) = options::read_delete_options(request, &requested["deleteOptions"])?;

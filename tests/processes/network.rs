@@ -273,6 +273,33 @@ for bound in [None, ("", 0), ("", 7777)]:
 }
 
 #[test]
+fn datagram_socket_connects_to_a_service_without_such_a_port() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    cluster.apply(&service("web", "ports: [{port: 80}]"));
+    cluster.apply(&script(
+        "asker",
+        r#"
+import os, socket
+service = (os.environ["WEB_SERVICE_HOST"], 80)
+client = socket.socket(type=socket.SOCK_DGRAM)
+client.settimeout(60)
+client.connect(service)
+print(client.getsockname()[0], client.getpeername() == service)
+client.send(b"to nobody")
+try:
+    client.recv(1)
+except ConnectionRefusedError:
+    print("refused")
+socket.socket(type=socket.SOCK_DGRAM).sendto(b"to nobody", service)
+"#,
+    ));
+    cluster.until_reads("pod/asker", "{.status.phase}", "Succeeded");
+    let ip = cluster.read("pod/asker", "{.status.podIP}");
+    assert_eq!(cluster.log("asker", "main"), format!("{ip} True\nrefused\n"));
+}
+
+#[test]
 fn names_resolve_to_services_and_their_members() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

@@ -409,7 +409,11 @@ impl FilterListener {
             }
             return reached;
         }
-        Some(Err(Errno::CONNREFUSED))
+        match socket.is_stream {
+            true => Some(Err(Errno::CONNREFUSED)),
+            // Linux refuses no datagram at once: programs connect a socket just to learn their own address (udp(7)).
+            false => self.forbid(socket, service).or_else(|| self.as_asked(notice, socket, service)),
+        }
     }
 
     fn flow(&self, socket: &CallerSocket, service: SocketAddrV4) -> AffinitySession {

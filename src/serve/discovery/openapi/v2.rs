@@ -4,6 +4,10 @@ use serde_json::{Map, Value, json};
 
 const REFERENCE: &str = "#/components/schemas/";
 
+/// The kinds whose objects a schema describes.
+const KINDS: &str = "x-kubernetes-group-version-kind";
+const UNKNOWN_FIELDS: &str = "x-kubernetes-preserve-unknown-fields";
+
 /// Fields of schemas with the same meaning in both.
 const SAME: [&str; 18] = [
     "format",
@@ -45,6 +49,10 @@ pub fn convert_paths(paths: Map<String, Value>) -> Map<String, Value> {
             (path, Value::Object(item))
         })
         .collect()
+}
+
+fn is_set(schema: &Value, field: &str) -> bool {
+    schema[field] == true
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -99,11 +107,15 @@ fn convert_operation(operation: &Value) -> Value {
     converted
 }
 
-/// Converts a schema.
+/// Converts a schema. Clients that validate by version 2, such as older kubectl, know neither unknown fields nor null, so that those parts
+/// stay without a type (k8s.io/apiextensions-apiserver/pkg/controller/openapi).
 pub fn convert(schema: &Value) -> Value {
     let Some(map) = schema.as_object() else { return json!({}) };
     let mut converted = Map::new();
-    let has = |field: &str| map.get(field) == Some(&Value::Bool(true));
+    let has = |field: &str| is_set(schema, field);
+    if has(UNKNOWN_FIELDS) && map.contains_key(KINDS) {
+        return json!({"type": "object", KINDS: map[KINDS]});
+    }
     for (field, value) in map {
         if SAME.contains(&field.as_str()) || field.starts_with("x-") {
             converted.insert(field.clone(), value.clone());
@@ -122,11 +134,16 @@ pub fn convert(schema: &Value) -> Value {
         return Value::Object(converted);
     }
     // A value of more than one type has no type in version 2.
-    if has("nullable") || has("x-kubernetes-int-or-string") || has("x-kubernetes-preserve-unknown-fields") {
+    if has("nullable") || has("x-kubernetes-int-or-string") || has(UNKNOWN_FIELDS) {
         return Value::Object(converted);
     }
-    for field in ["type", "required"] {
-        converted.extend(map.get(field).map(|value| (field.to_owned(), value.clone())));
+    let is_list_of_any = schema["type"] == "array" && !map.contains_key("items");
+    converted.extend(map.get("type").filter(|_| !is_list_of_any).map(|value| ("type".to_owned(), value.clone())));
+    let required: Vec<&Value> = list(&schema["required"])
+        .filter(|name| !name.as_str().is_some_and(|name| is_set(&schema["properties"][name], "nullable")))
+        .collect();
+    if !required.is_empty() && !is_set(&schema["additionalProperties"], "nullable") {
+        converted.insert("required".into(), json!(required));
     }
     if let Some(properties) = map.get("properties").and_then(Value::as_object) {
         let properties: Map<String, Value> =
@@ -136,9 +153,6 @@ pub fn convert(schema: &Value) -> Value {
     for field in ["items", "additionalProperties"] {
         let inner = map.get(field).map(|inner| if inner.is_boolean() { inner.clone() } else { convert(inner) });
         converted.extend(inner.map(|inner| (field.to_owned(), inner)));
-    }
-    if map.get("type").is_some_and(|kind| kind == "array") && !map.contains_key("items") {
-        converted.insert("items".into(), json!({}));
     }
     Value::Object(converted)
 }
@@ -159,6 +173,20 @@ mod tests {
                 json!({"format": "int-or-string", "type": "string"}),
             ),
             (json!({"type": "string", "nullable": true}), json!({})),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "string", "nullable": true}, "b": {"type": "string"}}, "required": ["a", "b"]}),
+                json!({"type": "object", "properties": {"a": {}, "b": {"type": "string"}}, "required": ["b"]}),
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"nullable": true}, "required": ["a"]}),
+                json!({"type": "object", "additionalProperties": {}}),
+            ),
+            (json!({"type": "array"}), json!({})),
+            (json!({"type": "object", UNKNOWN_FIELDS: true, "properties": {"a": {}}}), json!({UNKNOWN_FIELDS: true})),
+            (
+                json!({"type": "object", UNKNOWN_FIELDS: true, "properties": {"a": {}}, KINDS: [{"kind": "A"}]}),
+                json!({"type": "object", KINDS: [{"kind": "A"}]}),
+            ),
             (
                 json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "anyOf": []}}}),
                 json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}}),
