@@ -186,7 +186,8 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
     }
     let ports: Vec<Value> = wanted.iter().map(|listener| json!({"port": listener.port, "protocol": "TCP"})).collect();
     let status = json!([{"ip": ingress_route.address, "ports": ports}]);
-    if *has == status {
+    // Controllers of any class may serve an Ingress without one; two would replace each other's addresses for ever.
+    if *has == status || class(&ingress).is_none() && has_other_address(has) {
         return;
     }
     let texts = ["http", "https"].into_iter().zip(&wanted).map(|(scheme, listener)| {
@@ -196,6 +197,12 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
     let text = format!("Scheduled for sync: answers at {}", texts.collect::<Vec<_>>().join(" and "));
     plan.event(row, EventType::Normal, "Sync", text.clone());
     plan.write(with_status(&ingress, json!({"ingress": status})), text);
+}
+
+/// Whether the addresses in a status are those of another controller: kloop's are loopback addresses.
+fn has_other_address(addresses: &Value) -> bool {
+    let is_other = |address: &Value| !address["ip"].as_str().is_some_and(|ip| ip.starts_with("127."));
+    addresses.as_array().is_some_and(|addresses| addresses.iter().any(is_other))
 }
 
 /// Formats `http://127.9.255.1:8080 (port 80: permission denied; in pods http://127.9.255.1/)`: on the pod network, the

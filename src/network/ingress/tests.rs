@@ -173,6 +173,23 @@ fn ingress_of_another_controller_loses_its_address() {
 }
 
 #[test]
+fn address_of_another_controller_stays_without_a_class() {
+    let mut world = world();
+    let mut object = ingress(simple());
+    for (address, is_replaced) in [
+        (json!({"ip": "192.0.2.1"}), false),
+        (json!({"hostname": "lb.example"}), false),
+        (json!({"ip": "127.8.255.1"}), true),
+    ] {
+        object["status"] = json!({"loadBalancer": {"ingress": [address]}});
+        let key = put(&mut world, INGRESSES, object.clone());
+        ordered(&mut world, &key);
+        open(&mut world, 80, 0, "");
+        assert_eq!(status(&plan(&world, &key)).is_some(), is_replaced, "{address}");
+    }
+}
+
+#[test]
 fn certificates_are_read_from_secrets() {
     let mut world = world();
     let mut spec = simple();
