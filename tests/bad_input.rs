@@ -300,7 +300,10 @@ fn invalid_envelopes_are_refused() {
         ),
         row("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, dta: {a: b}}", "unknown field \"dta\""),
         row("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, dta: {a: b}}", "did you mean \"data\"?"),
-        row("{apiVersion: v1, kind: ConfigMap, metadata: [1]}", "resource name may not be empty"),
+        row(
+            "{apiVersion: v1, kind: ConfigMap, metadata: [1]}",
+            "unable to decode \"STDIN\": json: cannot unmarshal array into Go struct field metadataOnlyObject.metadata",
+        ),
     ]);
 }
 
@@ -321,7 +324,10 @@ fn invalid_names_and_metadata_are_refused() {
         meta("{name: \"a\\e[31mred\"}", "metadata.name: Invalid value"),
         meta("{name: \"a\\u202eb\"}", "metadata.name: Invalid value"),
         (meta("{name: LONG}", "").0.replace("LONG", &long), "must be no more than 253 characters"),
-        meta("{name: 12}", "resource name may not be empty"),
+        meta(
+            "{name: 12}",
+            "error: unable to decode \"STDIN\": json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string",
+        ),
         meta("{name: 12}", "hint: STDIN:1: the value of \"metadata.name\" has the wrong type; put it into quotes"),
         meta("{name: on}", "put it into quotes (yes, no, on, off, y, n, true and false are booleans"),
         meta("{}", "hint: STDIN:1: the ConfigMap has no metadata.name"),
@@ -331,9 +337,15 @@ fn invalid_names_and_metadata_are_refused() {
         meta("{name: x, labels: {a/b/c: d}}", "metadata.labels: Invalid value"),
         meta("{name: x, labels: {\"a b\": d}}", "metadata.labels: Invalid value"),
         meta("{name: x, labels: {a: \"b c\"}}", "metadata.labels: Invalid value"),
-        meta("{name: x, labels: {a: true}}", "cannot be handled as a ConfigMap"),
+        meta(
+            "{name: x, labels: {a: true}}",
+            "cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
         (meta("{name: x, labels: {a: LONG}}", "").0.replace("LONG", &"v".repeat(64)), "must be no more than 63 bytes"),
-        meta("{name: x, annotations: {a: 1}}", "cannot be handled as a ConfigMap"),
+        meta(
+            "{name: x, annotations: {a: 1}}",
+            "cannot unmarshal number into Go struct field ObjectMeta.metadata.annotations of type string",
+        ),
         meta("{name: x, annotations: {\"a b\": c}}", "metadata.annotations: Invalid value"),
         (
             meta("{name: x, annotations: {a: LONG}}", "").0.replace("LONG", &"v".repeat(257 << 10)),

@@ -2,6 +2,7 @@
 //! their positions.
 
 use super::flags::LabelFlag;
+use super::manifest_metadata::find_type_error;
 use super::{CliResult, CommandContext, Failure, input, kustomize};
 use crate::go::path_match::PathPattern;
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
@@ -122,12 +123,22 @@ impl Manifest {
             let suggestion = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
             format!("hint: {}:{line}: there is no field {path:?}{suggestion}", self.source)
         };
-        let misfit = status.misfit.iter().map(|path| {
-            let line = self.line_of(path).unwrap_or(self.line);
-            let suggested_value = suggested_value(&status.message);
-            format!("hint: {}:{line}: the value of {path:?} has the wrong type{suggested_value}", self.source)
-        });
+        let misfit = status.misfit.iter().map(|path| self.type_hint(path, &status.message));
         status.unknown.iter().zip(lines).map(hint).chain(misfit).collect()
+    }
+
+    /// A hint with the line of a value of the wrong type, for this error message.
+    fn type_hint(&self, path: &str, message: &str) -> String {
+        let line = self.line_of(path).unwrap_or(self.line);
+        let suggested_value = suggested_value(message);
+        format!("hint: {}:{line}: the value of {path:?} has the wrong type{suggested_value}", self.source)
+    }
+
+    /// Refuses metadata with a value of the wrong type.
+    fn check_metadata(&self) -> CliResult {
+        let Some(error) = find_type_error(&self.object) else { return Ok(()) };
+        let (message, hint) = (&error.message, self.type_hint(&error.path, &error.message));
+        Err(Failure::plain(format!("unable to decode {:?}: {message}\n{hint}", self.source)))
     }
 
     /// The API server's refusal of this object, such as `error when creating "a.yaml"`, with hints.
@@ -382,6 +393,7 @@ fn parse(
         Err(error) => return failures.push(refuse(error)),
     };
     let (documents, error) = yaml::documents_before_error(&text);
+    let mut found = Vec::new();
     for mut document in documents {
         if !document.value.is_object() {
             let what = if document.value.is_array() { "a list" } else { "a single value" };
@@ -396,7 +408,13 @@ fn parse(
         }
         // Takes the value instead of copying it: a copy would double the memory for a large file.
         let value = document.value.take();
-        add(&Rc::new(document), value, String::new(), source, folder.as_deref(), manifests);
+        add(&Rc::new(document), value, String::new(), source, folder.as_deref(), &mut found);
+        for manifest in found.drain(..) {
+            match manifest.check_metadata() {
+                Ok(()) => manifests.push(manifest),
+                Err(failure) => failures.push(failure),
+            }
+        }
     }
     failures.extend(error.map(refuse));
 }

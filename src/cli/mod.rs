@@ -60,6 +60,7 @@ mod kubeconfig;
 mod kustomize;
 mod log_writer;
 mod logs;
+mod manifest_metadata;
 mod mark;
 mod node;
 mod one_pod;

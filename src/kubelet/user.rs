@@ -64,12 +64,23 @@ pub fn volume_group(pod: &LocalPod) -> Option<u32> {
     u32::try_from(group).ok().filter(|_| pod.world.settings.runs_as.0 == 0)
 }
 
+/// Returns the user that owns the tokens of a pod: the one of all its containers, where kloop can give files to it (Kubernetes:
+/// pkg/volume/util, FsUserFrom).
+pub fn token_user(pod: &LocalPod) -> Option<u32> {
+    let shared = pod.spec.security_context.as_ref().and_then(|shared| shared.run_as_user);
+    let own = |member: &PodContainer| member.spec.security_context.as_ref().and_then(|own| own.run_as_user).or(shared);
+    let first = own(pod.members.first()?)?;
+    let user = u32::try_from(first).ok().filter(|_| pod.world.settings.runs_as.0 == 0)?;
+    pod.members.iter().all(|member| own(member) == Some(first)).then_some(user)
+}
+
 const AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{TestMachine, pod};
     use crate::world::ContainerUser;
+    use crate::world::volume::VolumeContent;
     use serde_json::{Value, json};
 
     fn start(runs_as: (u32, u32), of_pod: Value, own: Value) -> Result<Option<ContainerUser>, String> {
@@ -96,6 +107,37 @@ mod tests {
             found,
             Ok(Some(ContainerUser { user: Some(5), group: None, groups: vec![8, 9], files: Some(9), strict: false }))
         );
+    }
+
+    #[test]
+    fn token_belongs_to_the_user_of_all_containers() {
+        let token = |runs_as: (u32, u32), of_pod: Value, own: [Value; 2]| {
+            let [init, main] = own;
+            let source = json!({"serviceAccountToken": {"path": "token"}});
+            let mut machine = TestMachine::new(pod(json!({
+                "securityContext": of_pod,
+                "initContainers": [{"name": "i", "image": "a", "securityContext": init}],
+                "containers": [{"name": "c", "image": "a", "securityContext": main}],
+                "volumes": [{"name": "v", "projected": {"sources": [source]}}],
+            })));
+            machine.world.settings.runs_as = runs_as;
+            machine.settle();
+            let files = &machine.starts[0].files.volumes;
+            let VolumeContent::Files(files) = &files.iter().find(|volume| &*volume.name == "v").unwrap().source else {
+                panic!("{files:?}")
+            };
+            (files[0].user, files[0].group, files[0].mode)
+        };
+        let user = |user: u32| json!({"runAsUser": user});
+        let root = (0, 0);
+        assert_eq!(token(root, json!({}), [json!({}), json!({})]), (None, None, 0o644));
+        assert_eq!(token(root, user(7), [json!({}), json!({})]), (Some(7), None, 0o600));
+        assert_eq!(token(root, user(7), [user(8), user(8)]), (Some(8), None, 0o600));
+        assert_eq!(token(root, user(7), [json!({}), user(8)]), (None, None, 0o644));
+        assert_eq!(token(root, json!({}), [json!({}), user(8)]), (None, None, 0o644));
+        let both = json!({"runAsUser": 7, "fsGroup": 9});
+        assert_eq!(token(root, both, [json!({}), json!({})]), (Some(7), Some(9), 0o640));
+        assert_eq!(token((7, 7), user(7), [json!({}), json!({})]), (None, None, 0o644));
     }
 
     #[test]

@@ -24,6 +24,9 @@ const SERVICES: &str = "services";
 /// gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
+/// Labels of the Services that kube-proxy ignores.
+const OTHER_PROXY_LABELS: [&str; 2] = ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"];
+
 /// Port at which the advice about a blocked port suggests to forward.
 const LOCAL_PORT: u16 = 8080;
 
@@ -133,14 +136,20 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         let is_open = slices.iter().any(|slice| is_open(world, slice, &name, port));
         Some(RoutePort { name, protocol, port, node_port, is_open, sticky, is_h2, endpoints })
     };
+    let ports = service.items(&["spec", "ports"]);
     let route = Route {
         address: address.into(),
         balancers: balancers(&service),
         alias: if text("type") == "ExternalName" { text("externalName").into() } else { "".into() },
         members: if address.is_empty() { members(&slices) } else { Vec::new() },
-        ports: service.items(&["spec", "ports"]).iter().filter_map(port).collect(),
+        ports: if is_left_to_others(row) { Vec::new() } else { ports.iter().filter_map(port).collect() },
     };
     (!route.is_empty()).then_some(route)
+}
+
+/// Whether labels of a Service say that kube-proxy leaves its address to another program.
+fn is_left_to_others(service: &Row) -> bool {
+    OTHER_PROXY_LABELS.iter().any(|label| service.label(label).is_some())
 }
 
 /// Whether a Service is that of the API.
@@ -374,6 +383,20 @@ mod tests {
         assert_eq!(http(&mut mixed), ["127.9.1.2:8080", "127.9.1.3:8080"]);
         assert_eq!(http(&mut world(json!([going]))), ["127.9.1.1:8080"]);
         assert_eq!(http(&mut world(json!([]))), [""; 0]);
+    }
+
+    #[test]
+    fn service_of_another_proxy_has_only_its_address() {
+        for label in OTHER_PROXY_LABELS {
+            let mut world = world(json!([endpoint("127.9.1.3", true, true, false)]));
+            let key = Key::new(Resource(SERVICES), "default", "web");
+            let mut service = world.get(&key).unwrap().object();
+            service.0["metadata"]["labels"][label] = "".into();
+            put(&mut world, SERVICES, service.0);
+            let plan = plan(&world, &key);
+            let [Effect::Route { route, .. }] = &plan.effects[..] else { panic!("{:?}", plan.effects) };
+            assert_eq!((&*route.address, route.ports.len()), ("127.9.128.7", 0), "{label}");
+        }
     }
 
     #[test]

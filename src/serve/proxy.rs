@@ -16,6 +16,9 @@ use crate::kinds::node::internal_ip;
 use crate::object::{Key, Object, Reason, Status};
 use std::net::{IpAddr, SocketAddr};
 
+/// The port at which kubelets usually listen.
+const KUBELET_PORT: i64 = 10250;
+
 /// The object that a request addresses.
 #[derive(Debug, PartialEq)]
 struct AddressedObject<'a> {
@@ -55,7 +58,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let place = match asked.kind.kind {
         "Pod" => pod_place(&object, port)?,
         "Service" => service_place(api, &object, port)?,
-        _ if port.is_empty() => {
+        _ if port.is_empty() || port.parse() == Ok(kubelet_port(&object)) => {
             let query = remote_kubelet::kubelet_query(request);
             let elsewhere = remote_kubelet::forward_to_kubelet(api, request, name, (format!("/{path}"), query))?;
             return elsewhere.map_or_else(|| node_server::answer(api, request, &object, path), Ok);
@@ -85,6 +88,12 @@ fn pod_place(pod: &Object, port: &str) -> ServeResult<SocketAddr> {
 fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
     let address = internal_ip(node);
     Ok(SocketAddr::new(address.ok_or_else(|| Status::bad_request("address not allowed"))?, parse_port(port)?))
+}
+
+/// Returns the port of a node's kubelet; Kubernetes' usual one where the node names none.
+fn kubelet_port(node: &Object) -> i64 {
+    let named = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);
+    named.filter(|port| *port > 0).unwrap_or(KUBELET_PORT)
 }
 
 /// Returns a ready endpoint of a Service; `port` is a number or name of one of its ports.

@@ -11,7 +11,9 @@ use super::resolve::ResolvedTarget;
 use crate::apiserver::page::{self, ListPage, ListRequest};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::{Api, is_stored};
-use crate::object::{Object, Reason, Status};
+use crate::object::{Object, Reason, Status, Time};
+use crate::store::past;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 impl ReadPresentation {
@@ -51,6 +53,9 @@ impl ListPart {
             }
             (None, ListMoment::Now) => None,
         };
+        if let Some(token) = &token {
+            check_validity(api, token, Time::now())?;
+        }
         Ok(ListPart { token, at, limit })
     }
 
@@ -121,6 +126,17 @@ pub fn list(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     Ok(show.answer_list(objects, meta))
 }
 
+/// Refuses a token whose revision was followed by another too long ago. The log may still have the revision, but clients have to expect the
+/// error of Kubernetes' server, so that they meet it here, too.
+fn check_validity(api: &Api, token: &ContinueToken, now: Time) -> ServeResult<()> {
+    let Some(revision) = token.revision else { return Ok(()) };
+    let changed = api.read(|snapshot| past::read_time_of(snapshot, revision.saturating_add(1)))?;
+    if changed.is_some_and(|changed| now.duration_since(changed) > CONTINUE_VALIDITY) {
+        return Err(expired(Status::new(Reason::Expired, CONTINUE_EXPIRED), Some(token)));
+    }
+    Ok(())
+}
+
 /// Returns Kubernetes' error for an expired list, with a token to continue with the current state.
 fn expired(status: Status, token: Option<&ContinueToken>) -> Status {
     match token {
@@ -133,6 +149,10 @@ fn expired(status: Status, token: Option<&ContinueToken>) -> Status {
     }
 }
 
+/// Time for which the next page of a list can be read after a change, the interval at which Kubernetes' server compacts
+/// (k8s.io/apiserver/pkg/storage/storagebackend: DefaultCompactInterval).
+const CONTINUE_VALIDITY: SignedDuration = SignedDuration::from_mins(5);
+
 /// Error message for a list at a compacted revision.
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 
@@ -144,11 +164,9 @@ const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to di
 
 #[cfg(test)]
 mod tests {
-    use crate::apiserver::Api;
-    use crate::object::Time;
-    use crate::serve::{AnswerBody, ApiRequest, answer};
+    use super::*;
+    use crate::serve::{AnswerBody, answer};
     use crate::store::Retention;
-    use serde_json::{Value, json};
 
     fn ask(api: &mut Api, method: &str, target: &str, body: &Value) -> (u16, Value) {
         let request = ApiRequest { body: body.to_string().into(), ..ApiRequest::new(method, target) };
@@ -194,6 +212,25 @@ mod tests {
         assert_eq!(message(&format!("{maps}?watch=true"), object), (200, String::new()));
         assert_eq!(message(maps, object), refused(object, "a list (*core.ConfigMapList)"));
         assert_eq!(message(&one, list), refused(list, "not a list (*core.ConfigMap)"));
+    }
+
+    #[test]
+    fn page_is_refused_long_after_a_change() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let mut create = |name: &str| {
+            let (_, made) = ask(&mut api, "POST", maps, &json!({"metadata": {"name": name}}));
+            made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+        };
+        let (first, last): (u64, u64) = (create("a"), create("b"));
+        let reason = |revision: u64, minutes: i64| {
+            let token = ContinueToken::following(revision, ("default", "a"));
+            let found = check_validity(&api, &token, Time::now() + SignedDuration::from_mins(minutes));
+            found.err().map(|status| (status.reason, status.resume.is_some()))
+        };
+        assert_eq!(reason(first, 4), None);
+        assert_eq!(reason(first, 6), Some((Reason::Expired, true)));
+        assert_eq!(reason(last, 6), None, "nothing has changed since");
     }
 
     #[test]

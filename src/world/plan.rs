@@ -268,7 +268,7 @@ impl Route {
 
     /// Whether the Service has no address, no endpoint and no name left.
     pub fn is_empty(&self) -> bool {
-        self.alias.is_empty() && self.members.is_empty() && self.ports.is_empty()
+        self.address.is_empty() && self.alias.is_empty() && self.members.is_empty() && self.ports.is_empty()
     }
 }
 

@@ -70,6 +70,9 @@ pub struct VolumeFile {
     /// The bytes. They may be secret, so debug output never shows them.
     #[serde(with = "bytes")]
     pub content: Arc<[u8]>,
+    /// The user that owns it; `None` for the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     /// The group that owns it; `None` for the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
@@ -79,9 +82,9 @@ pub struct VolumeFile {
 }
 
 impl VolumeFile {
-    /// Creates a file of the machine's group.
+    /// Creates a file of the machine's user and group.
     pub fn new(path: impl Into<String>, mode: u32, content: impl Into<Arc<[u8]>>) -> VolumeFile {
-        VolumeFile { path: path.into(), mode, content: content.into(), group: None, is_claims: false }
+        VolumeFile { path: path.into(), mode, content: content.into(), user: None, group: None, is_claims: false }
     }
 }
 

@@ -116,9 +116,11 @@ fn subresources_and_reviews_accept_protobuf() {
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target});
     let bound = server.send_document("POST", &format!("{pods}/p/binding"), &binding);
     assert_eq!((bound.code, &bound.document()["kind"]), (201, &json!("Status")), "{}", bound.document());
-    server.send_document("POST", pods, &pod("q"));
-    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "q"}});
-    assert_eq!(server.send_document("POST", &format!("{pods}/q/eviction"), &eviction).code, 201);
+    for version in ["policy/v1", "policy/v1beta1"] {
+        server.send_document("POST", pods, &pod("q"));
+        let eviction = json!({"apiVersion": version, "kind": "Eviction", "metadata": {"name": "q"}});
+        assert_eq!(server.send_document("POST", &format!("{pods}/q/eviction"), &eviction).code, 201, "{version}");
+    }
 
     let attributes = json!({"verb": "get", "resource": "pods"});
     let review = json!({

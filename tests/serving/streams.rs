@@ -347,6 +347,8 @@ fn requests_are_proxied_to_pods_and_services() {
     let node = cluster.read("nodes", "{.items[0].metadata.name}");
     let on_node = |path: &str| server.ask("GET", &format!("/api/v1/nodes/{node}/proxy/{path}"), JSON, "");
     assert_eq!(on_node("healthz"), (200, json!("ok")));
+    let at_port = server.ask("GET", &format!("/api/v1/nodes/{node}:10250/proxy/healthz"), JSON, "");
+    assert_eq!(at_port, (200, json!("ok")), "the usual port of kubelets");
     let (code, summary) = on_node("stats/summary");
     assert_eq!((code, &summary["node"]["nodeName"]), (200, &json!(node)), "{summary}");
     let mut pods = summary["pods"].as_array().expect("pods").iter();

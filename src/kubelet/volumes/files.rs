@@ -75,9 +75,10 @@ fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFil
     }
     if let Some(wanted) = &source.service_account_token {
         let claims = token::claims(pod, wanted).into_bytes();
-        // Nobody else may read it where a group owns it.
-        let mode = if user::volume_group(pod).is_some() { 0o600 } else { mode };
-        return Ok(vec![VolumeFile { is_claims: true, ..file(&wanted.path, mode, claims) }]);
+        let user = user::token_user(pod);
+        // Nobody else may read it where a user or a group owns it.
+        let mode = if user.or(user::volume_group(pod)).is_some() { 0o600 } else { mode };
+        return Ok(vec![VolumeFile { is_claims: true, user, ..file(&wanted.path, mode, claims) }]);
     }
     Err("this kind of projection is not supported by this node".into())
 }

@@ -70,8 +70,8 @@ fn write_all(folder: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
             let written = rustix::io::write(&made, rest)?;
             rest = &rest[written..];
         }
-        if let Some(group) = file.group {
-            file_tree::set_owner(&made, None, Some(group))?;
+        if file.user.or(file.group).is_some() {
+            file_tree::set_owner(&made, file.user, file.group)?;
         }
         fchmod(&made, Mode::from_raw_mode(file.mode))?;
     }

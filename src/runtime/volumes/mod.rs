@@ -215,17 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn files_have_their_group_whenever_they_are_written() {
+    fn files_have_their_owners_whenever_they_are_written() {
         let pod = tempfile::tempdir().unwrap();
         let group = rustix::process::getegid().as_raw();
-        // Root may give files to any group.
-        let group = if rustix::process::geteuid().is_root() { 2000 } else { group };
+        let user = rustix::process::geteuid();
+        // Root may give files to anybody.
+        let (user, group) = if user.is_root() { (1000, 2000) } else { (user.as_raw(), group) };
         for text in ["one", "other"] {
-            let file = VolumeFile { group: Some(group), ..VolumeFile::new("a", 0o440, text.as_bytes()) };
+            let plain = VolumeFile::new("a", 0o440, text.as_bytes());
+            let file = VolumeFile { user: Some(user), group: Some(group), ..plain };
             let volume = Volume { name: "v".into(), source: VolumeContent::Files(vec![file]) };
             lay_out(pod.path(), &[volume]).unwrap();
             let found = fs::metadata(pod.path().join(FOLDER).join("v/a")).unwrap();
-            assert_eq!((found.gid(), found.permissions().mode() & 0o777), (group, 0o440), "{text}");
+            assert_eq!((found.uid(), found.gid(), found.permissions().mode() & 0o777), (user, group, 0o440), "{text}");
         }
     }
 

@@ -171,8 +171,12 @@ impl MessageTable {
 
     /// Returns the message of a kind.
     pub fn find_kind(&self, api_version: &str, kind: &str) -> Option<MessageIndex> {
-        // Both versions of metadata are the same.
-        let api_version = if api_version == "meta.k8s.io/v1beta1" { "meta.k8s.io/v1" } else { api_version };
+        let api_version = match (api_version, kind) {
+            // Both versions of metadata are the same, and both of evictions, which the API server accepts.
+            ("meta.k8s.io/v1beta1", _) => "meta.k8s.io/v1",
+            ("policy/v1beta1", "Eviction") => "policy/v1",
+            _ => api_version,
+        };
         let versions = self.kinds.get(kind)?;
         let find = |wanted: &str| versions.iter().find(|(version, _)| version == wanted).map(|(_, index)| *index);
         find(api_version).or_else(|| find("v1").filter(|_| SHARED.contains(&kind)))
