@@ -225,11 +225,18 @@ fn sub_path_gets_the_mode_of_its_volume() {
         fs::create_dir(&own).unwrap();
         fs::set_permissions(&own, fs::Permissions::from_mode(0o711)).unwrap();
         cluster.owns(&own);
-        let volumes = format!("[{{name: all, emptyDir: {{}}}}, {{name: own, hostPath: {{path: {}}}}}]", own.display());
-        let mounts =
-            "volumeMounts: [{name: all, mountPath: /all, subPath: a/b}, {name: own, mountPath: /own, subPath: c}]";
+        let memory = "{name: memory, emptyDir: {medium: Memory}}";
+        let own = own.display();
+        let volumes = format!("[{{name: all, emptyDir: {{}}}}, {{name: own, hostPath: {{path: {own}}}}}, {memory}]");
+        let mounts = "volumeMounts: [{name: all, mountPath: /all, subPath: a/b}, {name: own, mountPath: /own, subPath: c}, \
+                      {name: memory, mountPath: /memory, subPath: d}, {name: memory, mountPath: /whole}]";
         let spec = format!("{ONCE}, volumes: {volumes}");
-        cluster.apply(&pod_with("parts", &spec, mounts, "stat -c %a /all /own; touch /all/mine"));
+        cluster.apply(&pod_with(
+            "parts",
+            &spec,
+            mounts,
+            "stat -c %a /all /own; test $(stat -c %a /memory) = $(stat -c %a /whole) && touch /all/mine",
+        ));
         cluster.until_reads("pod/parts", "{.status.phase}", "Succeeded");
         assert_eq!(cluster.log("parts", "main"), "777\n711\n");
     }

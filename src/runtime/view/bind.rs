@@ -73,7 +73,7 @@ fn part(root: &OwnedFd, path: &str) -> Result<OwnedFd, String> {
     };
     match file_tree::open_handle_inside(root, path) {
         Err(Errno::NOENT) => {
-            let mode = fstat(root).map_err(failed)?.st_mode & 0o2777;
+            let mode = fstat(root).map_err(failed)?.st_mode & 0o3777;
             file_tree::make_folders(root, path, mode).map_err(failed)
         }
         other => other.map_err(failed),

@@ -15,7 +15,7 @@ pub fn mount_at(folder: &Path, most: Option<i64>) -> Result<(), String> {
     }
     separate()?;
     let size = most.map_or(String::new(), |most| format!(",size={most}"));
-    let options = CString::new(format!("mode=0777{size}")).map_err(io_error_text)?;
+    let options = CString::new(format!("mode=1777{size}")).map_err(io_error_text)?;
     mount("tmpfs", folder, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
         .map_err(|error| format!("cannot mount a tmpfs: {error}", error = io_error_text(error)))
 }
