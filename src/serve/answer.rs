@@ -57,6 +57,9 @@ const CUT_WARNING: usize = 256;
 /// Seconds after which a client may try again.
 const RETRY: u32 = 1;
 
+/// The beginning of the message when another server does not answer. Kubernetes' clients are not told to try again then.
+pub const UNREACHABLE: &str = "error trying to reach service: ";
+
 /// The end of the messages of overload.
 const TRY_AGAIN: &str = ", please try again later.";
 
@@ -178,7 +181,7 @@ fn json_text(document: &Value, is_pretty: bool) -> Vec<u8> {
 /// Whether the client should try again soon.
 fn retries(status: &Status) -> bool {
     status.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
-        || status.reason == Reason::ServiceUnavailable
+        || status.reason == Reason::ServiceUnavailable && !status.message.starts_with(UNREACHABLE)
         || status.reason == Reason::TooManyRequests && status.message.ends_with(TRY_AGAIN)
 }
 

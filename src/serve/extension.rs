@@ -39,6 +39,7 @@ fn forwarded(api: &Api, request: &ApiRequest, extension: &Extension) -> ServeRes
         place: server.place,
         tls,
         path: request.path.clone(),
+        prefix: None,
         query: None,
         body: request.body.clone(),
     }))

@@ -66,8 +66,9 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
         _ => node_place(&object, port)?,
     };
     let tls = if is_tls { ProxyTls::AnyCertificate } else { ProxyTls::Plain };
+    let prefix = request.path.strip_suffix(path).map(|prefix| prefix.trim_end_matches('/').to_owned());
     let (path, body) = (format!("/{path}"), request.body.clone());
-    Ok(HttpAnswer::proxied(ProxyTarget { place, tls, path, query: None, body }))
+    Ok(HttpAnswer::proxied(ProxyTarget { place, tls, path, prefix, query: None, body }))
 }
 
 fn parse_port(port: &str) -> ServeResult<u16> {

@@ -33,7 +33,7 @@ pub fn forward_to_kubelet(
     let Some(place) = remote_place(api, &object)? else { return Ok(None) };
     let tls = client_tls(api)?;
     let (tls, body) = (ProxyTls::Kubelet(tls), request.body.clone());
-    Ok(Some(HttpAnswer::proxied(ProxyTarget { place, tls, path, query: Some(query), body })))
+    Ok(Some(HttpAnswer::proxied(ProxyTarget { place, tls, path, prefix: None, query: Some(query), body })))
 }
 
 /// Returns the address of the kubelet of a node on another machine; `None` for a node of this machine.

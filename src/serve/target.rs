@@ -53,6 +53,8 @@ pub struct ProxyTarget {
     pub tls: ProxyTls,
     /// The path at that server, undecoded.
     pub path: String,
+    /// The path of this server that stands for the root of that one, when links in its answers should lead through this server.
+    pub prefix: Option<String>,
     /// The parameters, encoded; `None` for those of the client.
     pub query: Option<String>,
     /// The body.

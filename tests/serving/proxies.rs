@@ -70,3 +70,45 @@ fn proxy_reaches_servers_with_tls_and_changes_protocols() {
     let (code, _) = server.ask("GET", &proxy("http:web:8443"), JSON, "");
     assert_eq!(code, 503, "only TLS there");
 }
+
+/// A site whose page has a link, and says where it is; `/moved` redirects to the page, and `/large` is a page of 5 MB.
+const SITE: &str = r#"
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(302 if self.path == "/moved" else 200)
+        self.send_header("Location", "/page") if self.path == "/moved" else self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        page = "<a href=\"/next\">" + self.headers["X-Forwarded-Uri"]
+        self.wfile.write((page + " " * (5_000_000 if self.path == "/large" else 0)).encode())
+
+ThreadingHTTPServer(("", 8000), Handler).serve_forever()
+"#;
+
+#[test]
+fn links_of_a_proxied_site_lead_through_the_proxy() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let container = json!({
+        "name": "main", "image": "python", "command": ["python3", "-c", SITE],
+        "ports": [{"containerPort": 8000}], "readinessProbe": {"tcpSocket": {"port": 8000}, "periodSeconds": 1},
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [container]},
+    });
+    cluster.apply(&pod.to_string());
+    let server = Server::start(&cluster, &[]);
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].ready}", "true");
+    let root = "/api/v1/namespaces/default/pods/web:8000/proxy";
+    let read = |path: &str| {
+        let (code, page) = server.ask("GET", &format!("{root}{path}"), JSON, "");
+        assert_eq!(code, 200, "{path}: {page}");
+        page.as_str().expect("a page").to_owned()
+    };
+    assert_eq!(read("/page"), format!("<a href=\"{root}/next\">{root}/page"));
+    let (_, moved) = server.upgrade(&format!("{root}/moved"), "");
+    assert!(moved.contains(&format!("location: {root}/page\r\n")), "{moved}");
+    let large = read("/large");
+    assert_eq!((large.len() > 5_000_000, large.trim_end()), (true, &*format!("<a href=\"/next\">{root}/large")));
+}

@@ -240,7 +240,8 @@ async fn get(
     let user = User { name: "system:kube-aggregator".into(), groups: vec![ADMINISTRATORS.into()], ..User::default() };
     let user = Arc::new(user);
     let tls = ProxyTls::Extension(tls(extension, user.clone()));
-    let target = ProxyTarget { place: server.place, tls, path: path.to_owned(), query: None, body: Vec::new() };
+    let target =
+        ProxyTarget { place: server.place, tls, path: path.to_owned(), prefix: None, query: None, body: Vec::new() };
     let asked = async {
         let stream = TokioIo::new(connect(&target, own).await?);
         let failed = |error: hyper::Error| error.to_string();

@@ -45,8 +45,8 @@ pub enum AnswerStream {
     Watch(NextLines),
     /// Pieces that a thread reads: of a log or of the overview.
     Pieces(Receiver<io::Result<Vec<u8>>>),
-    /// The answer of another server, with its permit.
-    Proxied { body: Incoming, _permit: OwnedSemaphorePermit },
+    /// The answer of another server after the bytes of it that were read already, with its permit.
+    Proxied { read: Bytes, body: Incoming, _permit: OwnedSemaphorePermit },
     /// A body during whose transfer the request is in progress, and whose end may be recorded in the audit log.
     Accompanied { body: Box<AnswerStream>, _request: ActiveRequest, _end: EndOfAnswer },
     /// The end of a watch.
@@ -83,6 +83,7 @@ impl Body for AnswerStream {
                 return Pin::new(whole).poll_frame(context).map_err(|never| match never {});
             }
             AnswerStream::Accompanied { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
+            AnswerStream::Proxied { read, .. } if !read.is_empty() => Some(std::mem::take(read)),
             AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
             AnswerStream::Ended => None,
             // The client does not take a log that ends with an error for complete.
@@ -129,7 +130,7 @@ impl Body for AnswerStream {
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
             AnswerStream::Whole(whole) => whole.size_hint(),
-            AnswerStream::Proxied { body, .. } => body.size_hint(),
+            AnswerStream::Proxied { read, body, .. } if read.is_empty() => body.size_hint(),
             AnswerStream::Accompanied { body, .. } => body.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }

@@ -4,13 +4,15 @@
 
 pub mod connect;
 pub mod identity;
+mod links;
+mod site;
 
 use super::connections::ActiveRequest;
 use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
 use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::proxied_headers::remove_hop_by_hop;
-use crate::serve::answer::too_many_requests;
+use crate::serve::answer::{UNREACHABLE, too_many_requests};
 use crate::serve::target::{ProxyTarget, ProxyTls};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -42,7 +44,7 @@ pub struct ProxiedHead {
 }
 
 fn unreachable(why: &str) -> Status {
-    Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
+    Status::new(Reason::ServiceUnavailable, format!("{UNREACHABLE}{why}"))
 }
 
 /// Forwards a request, and returns the response.
@@ -63,9 +65,14 @@ pub async fn forward(
     tokio::spawn(server.with_upgrades());
     let query = target.query.clone().or(head.query).filter(|query| !query.is_empty());
     let path = query.map_or(target.path.clone(), |query| format!("{}?{query}", target.path));
+    let site = site::find(&target, &head.headers);
+    let has_body = head.method != Method::HEAD;
     let mut request = Request::builder().method(head.method).uri(path).body(Full::new(Bytes::from(target.body)));
     if let Ok(request) = &mut request {
         *request.headers_mut() = forwarded_headers(head.headers);
+        if let Some(site) = &site {
+            site::set_request_headers(request.headers_mut(), site, &target.path);
+        }
         let host = match &target.tls {
             ProxyTls::Extension(tls) => {
                 identity::set_headers(request.headers_mut(), &tls.user);
@@ -87,7 +94,12 @@ pub async fn forward(
     }
     let (mut head, body) = response.into_parts();
     remove_connection_headers(&mut head.headers);
-    Ok(Response::from_parts(head, AnswerStream::Proxied { body, _permit: permit }))
+    let has_links = site.as_ref().is_some_and(|site| site::redirect_head(&mut head.headers, site) && has_body);
+    let body = match site.filter(|_| has_links) {
+        Some(site) => site::redirect_body(&mut head.headers, body, site, permit).await.map_err(failed)?,
+        None => AnswerStream::Proxied { read: Bytes::new(), body, _permit: permit },
+    };
+    Ok(Response::from_parts(head, body))
 }
 
 /// Copies between the client and the other server, after both have changed the protocol, until one of them ends the connection.
