@@ -60,6 +60,23 @@ impl Owner<'_> {
         children
     }
 
+    /// Like [`Owner::claim`], for pods that have a finalizer until they are counted: adopted ones that run get it, and released ones lose it.
+    pub fn claim_tracked<'w>(&self, world: &'w World, finalizer: &str, plan: &mut Plan) -> Vec<&'w Arc<Row>> {
+        let written = plan.writes.len();
+        let pods = self.claim(world, "pods", plan);
+        for write in &mut plan.writes[written..] {
+            let WriteVerb::Update(pod) = &mut write.verb else { continue };
+            let is_owned =
+                pod.items(&["metadata", "ownerReferences"]).iter().any(|owner| owner["uid"] == *self.row.uid);
+            match is_owned {
+                true if has_ended(pod) => {}
+                true => pod.add_finalizer(finalizer),
+                false => pod.remove_finalizer(finalizer),
+            }
+        }
+        pods
+    }
+
     fn adopt(&self, child: &Row, plan: &mut Plan) {
         let mut object = child.object();
         let mut owners = object.items(&["metadata", "ownerReferences"]).to_vec();
@@ -76,6 +93,10 @@ impl Owner<'_> {
         let object = without_owner(child, &self.row.uid);
         plan.write(WriteVerb::Update(object), format!("release {}: it no longer matches the selector", child.key));
     }
+}
+
+fn has_ended(pod: &Object) -> bool {
+    matches!(pod.text(&["status", "phase"]), Some("Succeeded" | "Failed"))
 }
 
 /// The object of a row without its reference to an owner.

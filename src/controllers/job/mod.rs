@@ -61,7 +61,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let owner = Owner { row, api_version: "batch/v1", kind: "Job" };
-    let pods = owner.claim(world, "pods", &mut plan);
+    let pods = owner.claim_tracked(world, TRACKING, &mut plan);
     if !plan.is_empty() {
         return plan;
     }
@@ -76,11 +76,17 @@ fn plan(world: &World, key: &Key) -> Plan {
     JobState::new(world, owner, object, pods, plan).make_plan()
 }
 
-/// Removes the finalizer from pods whose Job is gone.
+/// Removes the finalizer from pods whose Job is gone, but not from those that the Job will adopt.
 fn release_pods_of_missing_job(world: &World, key: &Key, plan: &mut Plan) {
+    let job = world.get(key).filter(|job| !job.is_deleting());
+    let will_adopt = |pod: &Row| !pod.is_deleting() && job.is_some_and(|job| job.selects(pod));
     let selector = Selector::from_map([(JOB_NAME, &*key.name)]);
     for pod in world.pods_matching(&key.namespace, &selector).into_iter().filter(|pod| is_tracked(pod)).take(BURST) {
-        if pod.controller().is_none_or(|owner| owner.kind == "Job" && world.by_uid(&owner.uid).is_none()) {
+        let is_missed = match pod.controller() {
+            Some(owner) => owner.kind == "Job" && world.by_uid(&owner.uid).is_none(),
+            None => !will_adopt(pod),
+        };
+        if is_missed {
             release(pod, "its Job is gone", plan);
         }
     }

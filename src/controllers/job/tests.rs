@@ -288,3 +288,23 @@ fn pods_that_a_user_deletes_are_replaced_after_a_pause() {
     cluster.settle();
     assert!(cluster.world.loop_memory.job_backoffs.is_empty(), "nothing is kept of a Job that is gone");
 }
+
+#[test]
+fn orphaned_pod_is_adopted_and_released_with_its_finalizer() {
+    let mut cluster = job("parallelism: 2\n  completions: 4", "fake/stay: ''");
+    cluster.settle();
+    let pod = cluster.world.list("pods").next().unwrap().key.name.to_string();
+    let job = cluster.value("jobs.batch", "work", "/metadata/uid");
+    let tracked = |cluster: &Cluster| {
+        let value = |pointer: &str| cluster.value("pods", &pod, pointer);
+        (value("/metadata/ownerReferences/0/uid"), value("/metadata/finalizers/0"), cluster.count("pods"))
+    };
+    for orphan in [json!({"ownerReferences": null}), json!({"ownerReferences": null, "finalizers": null})] {
+        cluster.patch("pods", &pod, json!({"metadata": orphan}));
+        cluster.settle();
+        assert_eq!(tracked(&cluster), (job.clone(), super::TRACKING.into(), 2), "{orphan}");
+    }
+    cluster.patch("pods", &pod, json!({"metadata": {"labels": null}}));
+    cluster.settle();
+    assert_eq!(tracked(&cluster), (Value::Null, Value::Null, 3));
+}
