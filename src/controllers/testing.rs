@@ -184,6 +184,7 @@ impl Cluster {
         assert_eq!(plan, again, "two runs of {} for {key} differ", ALL[index].name);
         let spins = plan.is_empty() && plan.wake.is_some_and(|at| at <= self.world.now);
         assert!(!spins, "{} looks at {key} again at once and does nothing: {plan:?}", ALL[index].name);
+        assert_each_object_is_written_once(&plan);
         let Plan { mut writes, effects, memory, events, wake, .. } = plan;
         if self.is_refused(index, key, &writes) {
             return;
@@ -462,6 +463,16 @@ fn verb_text(verb: &WriteVerb) -> String {
         WriteVerb::Delete { key, .. } => format!("delete {key}"),
         WriteVerb::Bind { pod, .. } => format!("bind {pod}"),
         WriteVerb::Attempt { .. } => "attempt".into(),
+    }
+}
+
+/// Asserts that no write of a plan conflicts with an earlier one: each relies on the same revision, so that the plan would fail for ever.
+fn assert_each_object_is_written_once(plan: &Plan) {
+    let mut written = BTreeSet::new();
+    for write in &plan.writes {
+        if let WriteVerb::Update(object) | WriteVerb::Scale(object) | WriteVerb::Status(object) = &write.verb {
+            assert!(written.insert(key_of(object)), "two writes of {}: {plan:?}", key_of(object));
+        }
     }
 }
 
