@@ -22,7 +22,7 @@ const COLLECTIONS: [(&str, &str); 6] = [
     (POLICIES, "/apis/networking.k8s.io/v1/networkpolicies"),
     ("namespaces", "/api/v1/namespaces"),
     ("runtimeclasses.node.k8s.io", "/apis/node.k8s.io/v1/runtimeclasses"),
-    ("images.kloop.dev", "/apis/kloop.dev/v1/images"),
+    ("images.kloop.dev", "/apis/kloop.dev/v1alpha1/images"),
 ];
 /// The name of the collection by which Services are routed.
 const SLICES: &str = "endpointslices.discovery.k8s.io";
@@ -286,4 +286,20 @@ fn describe_problem(source: &str, error: &ClientError) -> String {
 
 fn reflector_name(needed: &PodReference) -> String {
     format!("{}/{}/{}", needed.resource, needed.namespace, needed.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+    use crate::object::Resource;
+
+    #[test]
+    fn collections_have_the_paths_of_their_kinds() {
+        for (name, path) in COLLECTIONS {
+            let kind = kinds::by_resource(Resource(name)).expect(name);
+            let root = if kind.resource.group().is_empty() { "api" } else { "apis" };
+            assert_eq!(path, format!("/{root}/{}/{}", kind.api_version(), kind.resource.plural()));
+        }
+    }
 }

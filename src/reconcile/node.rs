@@ -3,7 +3,7 @@
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::controllers::node_lifecycle::report;
-use crate::kinds;
+use crate::kinds::{self, resource_names};
 use crate::network::LINKS_CONDITION;
 use crate::object::{Key, Object, Resource, Status, Str, Time};
 use crate::runtime::capacity::MachineCapacity;
@@ -94,6 +94,7 @@ pub fn register(
         }
         let mut new_status = status;
         keep_transition_times(&mut new_status, &node);
+        keep_extended_resources(&mut new_status, &node);
         node.set(&["status"], new_status);
         update(txn, kind, &node, UpdatePart::Status, &WriteOptions::default()).map(|_| ())
     })
@@ -112,6 +113,16 @@ pub fn registration(capacity: &MachineCapacity, now: Time) -> Object {
     let mut node = object(capacity);
     node.set(&["status"], status(capacity, now));
     node
+}
+
+/// Keeps the extended resources that users have added to the capacity.
+fn keep_extended_resources(new_status: &mut Value, node: &Object) {
+    for what in ["capacity", "allocatable"] {
+        let known = node.value_at(&["status", what]).and_then(Value::as_object).into_iter().flatten();
+        for (name, amount) in known.filter(|(name, _)| resource_names::is_extended(name)) {
+            new_status[what][name] = amount.clone();
+        }
+    }
 }
 
 /// Keeps the transition times of conditions whose status stays the same.

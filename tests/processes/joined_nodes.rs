@@ -63,6 +63,30 @@ fn joined_node_runs_a_pod_and_reports_its_end() {
     assert_eq!(cluster.ok("get pods").trim(), "");
 }
 
+#[test]
+fn joined_node_knows_the_images_of_its_cluster() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let _node = join(&machine, &plane.join_command(), "worker");
+    cluster.apply(
+        "
+apiVersion: kloop.dev/v1alpha1
+kind: Image
+metadata: {name: greeter}
+spec: {patterns: [example.com/greeter], entrypoint: [echo, hello]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: example.com/greeter, args: [world]}]
+",
+    );
+    cluster.until_reads("pod/a", "{.status.phase}", "Succeeded");
+    assert_eq!(machine.ok("logs a"), "hello world\n");
+}
+
 /// A client of the control plane's API server.
 fn client(cluster: &Cluster) -> ApiClient {
     let text = fs::read_to_string(cluster.home().join("kubeconfig")).expect("kubeconfig");

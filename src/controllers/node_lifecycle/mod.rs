@@ -5,6 +5,7 @@
 //! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
 
 mod eviction;
+mod extended_resources;
 pub mod report;
 mod zone;
 
@@ -74,6 +75,10 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
     }
     report::write_first_report(world, row, &object, &mut plan);
+    if !plan.is_empty() {
+        return plan;
+    }
+    extended_resources::offer(world, row, &object, &mut plan);
     if !plan.is_empty() {
         return plan;
     }
