@@ -1,6 +1,6 @@
 //! `kloop reconcile`: runs the control plane until the cluster has converged, or until stopped.
 
-mod flags;
+pub mod flags;
 
 use super::log_writer::LogWriter;
 use super::{CliResult, CommandContext, Failure, contexts, globals, serve};

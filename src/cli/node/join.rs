@@ -13,6 +13,7 @@ use crate::reconcile::loops;
 use crate::runtime::capacity::{self, MachineCapacity};
 use crate::serve::http::kubelet_guard::KubeletGuard;
 use crate::store;
+use crate::world::policy::Cidr;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,10 @@ pub struct Args {
     /// Maximum number of pods on the node.
     #[arg(long, default_value_t = 110, value_name = "N")]
     max_pods: u32,
+    /// Address blocks, besides localhost, where node ports are opened, such as 192.168.0.0/16; 0.0.0.0/0 for all addresses of
+    /// this machine. Other machines can then reach these Services.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    nodeport_addresses: Vec<String>,
     /// Run no processes: pods are ready at once, as on a node of "kloop node add --simulated". For tests of large clusters.
     #[arg(long)]
     simulated: bool,
@@ -68,6 +73,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.use_state(state.clone());
     reconcile::check_descriptors()?;
     let known = joined_node::known_membership(&state).map_err(Failure::plain)?;
+    let node_ports = reconcile::flags::blocks(&args.nodeport_addresses)?;
     let (capacity, listener) = measure(&args, &state, known)?;
     let is_simulated = args.simulated;
     let machine = JoiningMachine { state, capacity, is_simulated };
@@ -84,14 +90,14 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         tls: None,
     };
     node.keep_certificates(node.capacity.address.to_string(), move |own| server.use_certificates(own))?;
-    let outcome = run_loops(&node, is_simulated, certificates, context);
+    let outcome = run_loops(&node, (is_simulated, node_ports), certificates, context);
     node.stop();
     outcome
 }
 
 fn run_loops(
     node: &JoinedNode,
-    is_simulated: bool,
+    (is_simulated, node_ports): (bool, Vec<Cidr>),
     certificates: LinkCertificateFeed,
     context: &mut CommandContext,
 ) -> CliResult {
@@ -101,6 +107,7 @@ fn run_loops(
         host_network: node.network == NodeNetwork::Host,
         loops: loops::node_loops(),
         token_source: Some(node.token_source()),
+        node_ports,
         ..reconcile::default_settings(context)?
     };
     reconcile::run_until_stopped(&settings, context)
