@@ -40,7 +40,7 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         env: [of_image, vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
         host_network: pod.spec.host_network == Some(true),
-        uses_services: pod.world.settings.host_uses_services,
+        uses_services: pod.world.settings.host_uses_services || is_beside_linked_pods(pod),
         files,
         names: volumes::names(pod, member),
         volume_paths: volumes::paths(pod, member),
@@ -60,6 +60,14 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         stop_signal: stop_signal.unwrap_or_else(|| "SIGTERM".into()),
         script: simulated_pod::script(&pod.object, &pod.spec, member.role),
     })
+}
+
+/// Whether a pod on the machine's network may want to reach pods of linked machines, whose addresses lead nowhere on this one.
+fn is_beside_linked_pods(pod: &LocalPod) -> bool {
+    let node = || pod.world.find("nodes", "", pod.spec.node_name.as_deref()?);
+    pod.spec.host_network == Some(true)
+        && pod.world.settings.pod_network
+        && node().is_some_and(|row| row.node().is_some_and(|node| node.link.is_some()))
 }
 
 #[cfg(test)]
@@ -90,6 +98,21 @@ mod tests {
             let start = machine(spec.clone()).starts.remove(0);
             let variable = start.env.iter().find(|(name, _)| name == "HOSTNAME").map(|(_, value)| &**value);
             assert_eq!((&*start.hostname, variable), (expected, Some(expected)), "{spec}");
+        }
+    }
+
+    #[test]
+    fn pod_on_the_network_of_a_linked_machine_reaches_others() {
+        for (host_network, link, expected) in
+            [(true, Some("10.0.0.1:10245"), true), (true, None, false), (false, Some("10.0.0.1:10245"), false)]
+        {
+            let containers = json!([{"name": "c", "image": "a"}]);
+            let mut machine = TestMachine::new(pod(json!({"hostNetwork": host_network, "containers": containers})));
+            machine.world.settings.pod_network = true;
+            let annotations = link.map_or(json!({}), |link| json!({"kloop.dev/node-link": link}));
+            machine.put("nodes", json!({"metadata": {"name": "n", "uid": "n", "annotations": annotations}}));
+            machine.settle();
+            assert_eq!(machine.starts[0].uses_services, expected, "{host_network} {link:?}");
         }
     }
 

@@ -155,7 +155,7 @@ pub struct Start {
     pub hostname: Str,
     /// Whether the pod uses the machine's network, and so the machine's host name.
     pub host_network: bool,
-    /// Whether connections to Services are directed although the pod is on the machine's network.
+    /// Whether connections to Services and to pods of other machines are directed although the pod is on the machine's network.
     pub uses_services: bool,
     /// The container's name.
     pub container: Str,

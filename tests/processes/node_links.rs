@@ -151,6 +151,12 @@ fn pods_of_linked_machines_reach_each_other() {
     // Programs of the machine that are in no pod have no address of one.
     let host = cluster.run_program(cluster.program("python3").args(["-c", CLIENT, &service, "80"]), "");
     assert_eq!(host.out.trim(), "far got 100000 bytes from 127.0.0.1", "{}", host.err);
+    // A pod on the network of its machine reaches the pod by its address, too.
+    let sleeper = "nodeName: main, hostNetwork: true, terminationGracePeriodSeconds: 1, containers: [{name: main, image: busybox, command: [sleep, '1000']}]";
+    cluster.apply(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: host}}, spec: {{{sleeper}}}}}"));
+    cluster.ok("wait --for=condition=Ready pod/host --timeout=60s");
+    let said = ask(cluster.command(), &cluster, "host", &far, 8080);
+    assert_eq!(said, "far got 100000 bytes from 127.0.0.1");
     // Nobody listens there.
     assert!(machines.ask("near", &far, 8081).starts_with("error "));
 }

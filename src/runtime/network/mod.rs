@@ -213,18 +213,25 @@ impl FilterListener {
         }
     }
 
-    /// Carries out a call of a pod on the machine's network: only connections to Services of the cluster are changed, whose addresses lead
-    /// nowhere on this machine.
+    /// Carries out a call of a pod on the machine's network. Only two kinds of connections are not left to the kernel: those to pods of other
+    /// machines, and those to Services of another Kubernetes. The addresses of both lead nowhere on this machine.
     fn carry_out_on_host(&mut self, notice: &SeccompNotice, asked: SocketAddr) -> CallResult {
         if !matches!(notice.call, SocketCall::Connect | SocketCall::Send) {
             return None;
         }
         let to = decide::v4(asked)?;
         self.tables.refresh();
-        if self.tables.text(routes::FOLDER, *to.ip()).is_ok_and(|routes| routes.is_empty()) {
+        let is_remote = self.remote.holds(&self.tables, *to.ip());
+        // The gateway listens at the addresses of kloop's own Services, which are loopback addresses.
+        let is_service = || {
+            let routes = self.tables.text(routes::FOLDER, *to.ip());
+            !to.ip().is_loopback() && routes.is_ok_and(|routes| !routes.is_empty())
+        };
+        if !is_remote && !is_service() {
             return None;
         }
         match self.find_socket(notice, asked) {
+            Ok(socket) if is_remote => self.prepare(&socket, to),
             Ok(socket) => self.service(notice, &socket, to),
             Err(result) => result,
         }

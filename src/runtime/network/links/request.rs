@@ -70,10 +70,15 @@ impl RemoteAddresses {
         RemoteAddresses { state: state.to_owned(), known: HashMap::new() }
     }
 
+    /// Whether an address is one of another machine.
+    pub fn holds(&self, tables: &NetworkTables, address: Ipv4Addr) -> bool {
+        let text = tables.text(FOLDER, REMOTE).unwrap_or_default();
+        !text.is_empty() && is_remote(&text, address)
+    }
+
     /// Prepares a connection: has the gateway listen at an address of another machine. An address of this machine needs nothing.
     pub fn prepare(&mut self, tables: &NetworkTables, to: SocketAddrV4, is_stream: bool) -> Result<(), Errno> {
-        let text = tables.text(FOLDER, REMOTE).unwrap_or_default();
-        if text.is_empty() || !is_remote(&text, *to.ip()) {
+        if !self.holds(tables, *to.ip()) {
             return Ok(());
         }
         if self.known.get(&(to, is_stream)).is_some_and(|since| since.elapsed() < KNOWN) {
