@@ -16,6 +16,9 @@ use tokio_rustls::TlsConnector;
 /// Time limit for a connection to the other server, its TLS handshake included.
 const CONNECT: Duration = Duration::from_secs(30);
 
+/// Time limit for the TLS handshake, as in Go: a server without TLS may wait for more of a request instead of an answer.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 static TLS: LazyLock<Result<TlsConnector, String>> = LazyLock::new(|| Trust::unverified().connector(&[]));
 
 /// A connection to another server.
@@ -39,7 +42,9 @@ pub async fn connect(target: &ProxyTarget, own: Option<&TlsClientKey>) -> Result
                 (extension_connector(tls, own)?, name)
             }
         };
-        let stream = connector.connect(name, stream).await.map_err(|error| trust::handshake_error(&error))?;
+        let handshake = timeout(HANDSHAKE, connector.connect(name, stream)).await;
+        let handshake = handshake.map_err(|_| "net/http: TLS handshake timeout".to_owned())?;
+        let stream = handshake.map_err(|error| trust::handshake_error(&error))?;
         Ok(Box::new(stream) as Box<dyn ServerStream>)
     };
     timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", target.place)))
