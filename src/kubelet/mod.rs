@@ -21,6 +21,7 @@ mod eviction;
 mod fields;
 mod filesystem;
 mod hooks;
+mod host_ports;
 mod hostname;
 pub mod image;
 mod image_files;

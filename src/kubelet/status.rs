@@ -15,8 +15,8 @@ pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
     if pod.simulated && pod.row.is_deleting() {
         return status;
     }
-    if let Some(message) = eviction::rejection(pod) {
-        return rejected(pod, message);
+    if let Some((reason, message)) = eviction::rejection(pod) {
+        return rejected(pod, reason, message);
     }
     let host_ip = status.host_ip.take().unwrap_or_else(|| address::node_address(pod));
     let init = container_status::container_statuses(pod, order, ContainerRole::is_init);
@@ -50,10 +50,10 @@ pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
 }
 
 /// Status of a rejected pod, which never had a container (kubelet: rejectPod).
-fn rejected(pod: &LocalPod, message: String) -> PodStatus {
+fn rejected(pod: &LocalPod, reason: &str, message: String) -> PodStatus {
     let mut status = pod.status.clone();
     status.phase = Some("Failed".into());
-    status.reason = Some(eviction::REASON.into());
+    status.reason = Some(reason.into());
     status.message = Some(message);
     status.observed_generation = Some(pod.row.generation).filter(|generation| *generation > 0);
     status.start_time = status.start_time.or_else(|| Some(api_time(pod.world.now)));

@@ -8,7 +8,7 @@ use super::spread::PodSpread;
 use super::volume_limits::{self, LIMITS};
 use super::volumes::{self, PodStorage};
 use super::{affinity, profile_of};
-use crate::object::{Object, Str};
+use crate::object::Object;
 use crate::world::scheduler_profile::SchedulerProfile;
 use crate::world::{PodFields, Row, Taint, World, taint};
 use std::borrow::Cow;
@@ -372,16 +372,9 @@ fn node_affinity(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRe
 
 /// NodePorts.
 fn ports(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
-    let wildcard = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-    let clash = |(ip, protocol, port): &(Str, Str, i64)| {
-        let taken = node.pods().filter_map(|pod| pod.pod()).flat_map(|pod| &pod.host_ports);
-        taken.into_iter().any(|(other_ip, other_protocol, other_port)| {
-            let same_ip = wildcard(ip) || wildcard(other_ip) || ip == other_ip;
-            port == other_port && protocol == other_protocol && same_ip
-        })
-    };
+    let is_taken = || node.pods().filter_map(|pod| pod.pod()).any(|pod| query.fields.shares_host_port(pod));
     refuse_if(
-        query.fields.host_ports.iter().any(clash),
+        !query.fields.host_ports.is_empty() && is_taken(),
         "node(s) didn't have free ports for the requested pod ports",
         false,
     )

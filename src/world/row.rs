@@ -140,6 +140,17 @@ pub struct PodFields {
 }
 
 impl PodFields {
+    /// Whether both pods use the same port of a node.
+    pub fn shares_host_port(&self, other: &PodFields) -> bool {
+        let is_any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
+        self.host_ports.iter().any(|(ip, protocol, port)| {
+            other.host_ports.iter().any(|(other_ip, other_protocol, other_port)| {
+                let is_same_ip = is_any(ip) || is_any(other_ip) || ip == other_ip;
+                port == other_port && protocol == other_protocol && is_same_ip
+            })
+        })
+    }
+
     /// The address that the pod holds; `None` once it has ended for good.
     pub fn address(&self) -> Option<&Str> {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())

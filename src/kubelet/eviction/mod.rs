@@ -7,6 +7,7 @@ mod rank;
 
 pub use pressure::{LOOP, REASON};
 
+use super::host_ports;
 use super::pod::LocalPod;
 use super::resources;
 use crate::kinds::pod::facts::PodRequests;
@@ -14,6 +15,9 @@ use crate::object::Quantity;
 use crate::world::limits::{StorageKind, StorageLimit};
 use crate::world::{Effect, Plan};
 use k8s_openapi::api::core::v1::Container;
+
+/// `status.reason` of evicted pods and of pods that their node did not admit.
+pub const REJECTIONS: [&str; 2] = [REASON, host_ports::REASON];
 
 /// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected: ";
@@ -23,7 +27,7 @@ pub const GRACE: i64 = 1;
 
 /// Whether its node ends it.
 pub fn is_evicted(pod: &LocalPod) -> bool {
-    message(pod).is_some()
+    message(pod).is_some() || rejection(pod).is_some()
 }
 
 /// Why its node evicts it: from its status, or from the newest report of the machine.
@@ -31,8 +35,8 @@ pub fn message(pod: &LocalPod) -> Option<String> {
     if pod.status.reason.as_deref() == Some(REASON) {
         return pod.status.message.clone();
     }
-    if let Some(message) = rejection(pod) {
-        return Some(message);
+    if let Some((reason, message)) = rejection(pod) {
+        return (reason == REASON).then_some(message);
     }
     let over = pod.facts.as_ref()?.over.as_ref().filter(|_| !pod.has_ended())?;
     Some(match over {
@@ -54,13 +58,16 @@ pub fn message(pod: &LocalPod) -> Option<String> {
     })
 }
 
-/// Why its node did not admit it; `None` when it did.
-pub fn rejection(pod: &LocalPod) -> Option<String> {
-    let message = || pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
-    match pod.status.reason.as_deref() {
-        Some(REASON) => message(),
-        _ => pressure::refused(pod).map(|why| format!("{REJECTED}{why}")),
+/// Why its node did not admit it: the reason, and the message; `None` when it did.
+pub fn rejection(pod: &LocalPod) -> Option<(&'static str, String)> {
+    let known = REJECTIONS.into_iter().find(|reason| pod.status.reason.as_deref() == Some(reason));
+    if let Some(reason) = known {
+        let message = pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
+        return message.map(|message| (reason, message));
     }
+    let under_pressure = pressure::refused(pod).map(|why| (REASON, why));
+    let refused = under_pressure.or_else(|| host_ports::refused(pod).map(|why| (host_ports::REASON, why)));
+    refused.map(|(reason, why)| (reason, format!("{REJECTED}{why}")))
 }
 
 /// Returns the text of an eviction's event; for a rejection the reason alone.
