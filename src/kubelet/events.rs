@@ -30,7 +30,7 @@ pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
     }
-    let rejection = eviction::REJECTIONS.into_iter().find(|reason| new.reason.as_deref() == Some(reason));
+    let rejection = eviction::REASONS.into_iter().find(|reason| new.reason.as_deref() == Some(reason));
     if let Some(reason) = rejection.filter(|_| new.reason != pod.status.reason) {
         let message = new.message.as_deref().unwrap_or_default();
         plan.event(pod.row, EventType::Warning, reason, eviction::event(message));

@@ -39,20 +39,26 @@ mod tests {
 
     #[test]
     fn pod_whose_host_port_is_taken_is_rejected() {
-        for (own, of_other, phase, rejected) in [
-            ("", "127.0.0.2", "Running", true),
-            ("127.0.0.2", "127.0.0.2", "Running", true),
-            ("127.0.0.1", "127.0.0.2", "Running", false),
-            ("", "", "Failed", false),
+        const STARTED: Option<&str> = Some("2026-01-01T00:00:00Z");
+        for (own, of_other, phase, started, created, rejected) in [
+            ("", "127.0.0.2", "Running", STARTED, "2027-01-01T00:00:00Z", true),
+            ("127.0.0.2", "127.0.0.2", "Running", STARTED, "2027-01-01T00:00:00Z", true),
+            ("127.0.0.1", "127.0.0.2", "Running", STARTED, "2027-01-01T00:00:00Z", false),
+            ("", "", "Failed", STARTED, "2025-01-01T00:00:00Z", false),
+            // Of two new pods the older one is admitted.
+            ("", "", "Pending", None, "2025-01-01T00:00:00Z", true),
+            ("", "", "Pending", None, "2027-01-01T00:00:00Z", false),
         ] {
-            let mut machine = TestMachine::new(pod(with_port(own)));
+            let mut new = pod(with_port(own));
+            new["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+            let mut machine = TestMachine::new(new);
             let mut spec = with_port(of_other);
             spec["nodeName"] = "n".into();
-            let status = json!({"phase": phase, "startTime": "2026-01-01T00:00:00Z"});
-            let meta = json!({"name": "other", "namespace": "default", "uid": "other"});
+            let status = json!({"phase": phase, "startTime": started});
+            let meta = json!({"name": "other", "namespace": "default", "uid": "other", "creationTimestamp": created});
             machine.put("pods", json!({"kind": "Pod", "metadata": meta, "spec": spec, "status": status}));
             machine.settle();
-            assert_eq!(machine.starts.is_empty(), rejected, "{own} {of_other} {phase}");
+            assert_eq!(machine.starts.is_empty(), rejected, "{own} {of_other} {phase} {created}");
             if rejected {
                 let status = machine.status();
                 let why = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";

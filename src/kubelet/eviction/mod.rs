@@ -17,7 +17,7 @@ use crate::world::{Effect, Plan};
 use k8s_openapi::api::core::v1::Container;
 
 /// `status.reason` of evicted pods and of pods that their node did not admit.
-pub const REJECTIONS: [&str; 2] = [REASON, host_ports::REASON];
+pub const REASONS: [&str; 2] = [REASON, host_ports::REASON];
 
 /// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected: ";
@@ -60,7 +60,7 @@ pub fn message(pod: &LocalPod) -> Option<String> {
 
 /// Why its node did not admit it: the reason, and the message; `None` when it did.
 pub fn rejection(pod: &LocalPod) -> Option<(&'static str, String)> {
-    let known = REJECTIONS.into_iter().find(|reason| pod.status.reason.as_deref() == Some(reason));
+    let known = REASONS.into_iter().find(|reason| pod.status.reason.as_deref() == Some(reason));
     if let Some(reason) = known {
         let message = pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
         return message.map(|message| (reason, message));
