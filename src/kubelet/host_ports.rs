@@ -45,7 +45,7 @@ mod tests {
             ("127.0.0.2", "127.0.0.2", "Running", STARTED, "2027-01-01T00:00:00Z", true),
             ("127.0.0.1", "127.0.0.2", "Running", STARTED, "2027-01-01T00:00:00Z", false),
             ("", "", "Failed", STARTED, "2025-01-01T00:00:00Z", false),
-            // Of two new pods the older one is admitted.
+            // The older of two new pods is admitted.
             ("", "", "Pending", None, "2025-01-01T00:00:00Z", true),
             ("", "", "Pending", None, "2027-01-01T00:00:00Z", false),
         ] {
