@@ -285,7 +285,7 @@ fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
         new.insert("phase".into(), phase.into());
         new.insert("lastPhaseTransitionTime".into(), time::rfc3339(world.now).into());
         if let Some((reason, message)) = &failure {
-            plan.event(row, EventType::Warning, reason, message.clone());
+            plan.event(row, EventType::Warning, *reason, message.clone());
         }
     }
     match failure {

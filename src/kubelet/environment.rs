@@ -224,7 +224,7 @@ mod tests {
         machine.put("secrets", json!({"metadata": meta("sec"), "data": {"P": "cGFzcw=="}}));
         machine.put(
             "nodes",
-            json!({"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "3500m"},
+            json!({"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "3500m", "memory": "1Gi", "pods": "9"},
                 "addresses": [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.97"}]}}),
         );
         let service = |name: &str, ip: &str, ports: Value| json!({"metadata": meta(name), "spec": {"clusterIP": ip, "ports": ports}});

@@ -30,10 +30,9 @@ pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus
     if new.reason != pod.status.reason && new.reason.as_deref() == Some(deadlines::REASON) {
         plan.event(pod.row, EventType::Normal, deadlines::REASON, deadlines::MESSAGE);
     }
-    let rejection = eviction::REASONS.into_iter().find(|reason| new.reason.as_deref() == Some(reason));
-    if let Some(reason) = rejection.filter(|_| new.reason != pod.status.reason) {
+    if let Some(reason) = eviction::reason_of(new).filter(|_| new.reason != pod.status.reason) {
         let message = new.message.as_deref().unwrap_or_default();
-        plan.event(pod.row, EventType::Warning, reason, eviction::event(message));
+        plan.event(pod.row, EventType::Warning, reason.to_owned(), eviction::event(message));
     }
     if pod.facts.is_none() && order.steps.iter().any(|step| matches!(step, ContainerAction::Start(_))) {
         resources::report_unenforced_limits(pod, plan);
@@ -103,7 +102,7 @@ impl EventSource<'_, '_> {
             uid: self.pod.row.uid.clone(),
             field_path: self.member.field_path(),
             kind,
-            reason,
+            reason: reason.into(),
             message,
             until,
         });

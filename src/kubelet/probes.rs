@@ -144,7 +144,7 @@ pub fn report_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
             uid: pod.row.uid.clone(),
             field_path: member.field_path(),
             kind: EventType::Warning,
-            reason: reason(kind, verdict),
+            reason: reason(kind, verdict).into(),
             message: match kind {
                 ProbeKind::PostStart | ProbeKind::PreStop if results.message.is_empty() => {
                     format!("{} failed", name(kind))

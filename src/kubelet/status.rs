@@ -16,7 +16,7 @@ pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
         return status;
     }
     if let Some((reason, message)) = eviction::rejection(pod) {
-        return rejected(pod, reason, message);
+        return rejected(pod, &reason, message);
     }
     let host_ip = status.host_ip.take().unwrap_or_else(|| address::node_address(pod));
     let init = container_status::container_statuses(pod, order, ContainerRole::is_init);

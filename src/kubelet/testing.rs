@@ -202,8 +202,8 @@ impl TestMachine {
     }
 
     /// Reasons of the events so far.
-    pub fn reasons(&self) -> Vec<&'static str> {
-        self.events.iter().map(|event| event.reason).collect()
+    pub fn reasons(&self) -> Vec<&str> {
+        self.events.iter().map(|event| &*event.reason).collect()
     }
 
     /// Returns the log since the last call.

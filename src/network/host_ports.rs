@@ -141,7 +141,7 @@ mod tests {
         assert!(plan(&world, &key).is_empty(), "reported once");
         world.facts.apply_report(crate::world::Report::Blocked { about: key.clone(), listeners: Vec::new() });
         let planned = plan(&world, &key);
-        assert_eq!(planned.events.iter().map(|event| event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
+        assert_eq!(planned.events.iter().map(|event| &*event.reason).collect::<Vec<_>>(), ["PortAvailable"]);
         world.remember(&planned.memory[0]);
         assert!(
             plan(&world, &key).is_empty() && world.facts.blocked.is_empty(),

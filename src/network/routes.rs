@@ -309,7 +309,7 @@ mod tests {
             is_reserved: false,
             why: "permission denied".into(),
         };
-        let mut reasons = |name: &str| -> Vec<&str> {
+        let mut reasons = |name: &str| -> Vec<String> {
             let port = json!({"name": "https", "port": 443});
             let metadata = json!({"name": name, "namespace": "default"});
             put(
@@ -320,7 +320,7 @@ mod tests {
             let key = Key::new(Resource(SERVICES), "default", name);
             let report = crate::world::Report::Blocked { about: key.clone(), listeners: vec![listener.clone()] };
             world.facts.apply_report(report);
-            plan(&world, &key).events.iter().map(|event| event.reason).collect()
+            plan(&world, &key).events.iter().map(|event| event.reason.to_string()).collect()
         };
         assert_eq!(reasons("web"), ["PortUnavailable"]);
         assert!(reasons("kubernetes").is_empty());

@@ -13,6 +13,7 @@ use crate::world::{
     WriteVerb,
 };
 use hashbrown::{HashMap, HashSet};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ const BACK_OFF: &str = "BackOff";
 const MAX_REMEMBERED: usize = 10_000;
 
 /// The last warning of each object and reason.
-pub type LastWarnings = HashMap<(Key, &'static str), String>;
+pub type LastWarnings = HashMap<(Key, Cow<'static, str>), String>;
 
 /// Activity of one tick's plans, in order.
 #[derive(Default)]
@@ -221,7 +222,7 @@ fn rollout_text(world: &World, key: &Key) -> Option<String> {
 
 fn event_level(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
     if event.kind == EventType::Normal {
-        return if LOGGED_EVENTS.contains(&event.reason) { LogLevel::Action } else { LogLevel::Detail };
+        return if LOGGED_EVENTS.contains(&&*event.reason) { LogLevel::Action } else { LogLevel::Detail };
     }
     if event.reason == UNHEALTHY {
         return LogLevel::Detail;
@@ -232,7 +233,7 @@ fn event_level(event: &PlannedEvent, warnings: &mut LastWarnings) -> LogLevel {
     if warnings.len() >= MAX_REMEMBERED {
         warnings.clear();
     }
-    let last = warnings.insert((event.about.clone(), event.reason), event.message.clone());
+    let last = warnings.insert((event.about.clone(), event.reason.clone()), event.message.clone());
     if last.as_ref() == Some(&event.message) { LogLevel::Detail } else { LogLevel::Problem }
 }
 
@@ -266,7 +267,7 @@ pub fn report_level(report: &Report) -> LogLevel {
 
 fn event_text(event: &PlannedEvent, now: Time) -> String {
     let container = event.field_path.split_once('{').and_then(|(_, name)| name.strip_suffix('}'));
-    match (event.reason, event.kind, container, event.until) {
+    match (&*event.reason, event.kind, container, event.until) {
         (BACK_OFF, EventType::Warning, Some(container), Some(until)) => {
             let seconds = (until.duration_since(now).as_millis().max(0) + 999) / 1000;
             format!("{container} keeps failing; it is started again in {seconds}s")
@@ -486,12 +487,12 @@ mod tests {
     #[test]
     fn events_are_told_when_nothing_else_tells_it_and_not_twice_in_a_row() {
         let world = World::new(Time::UNIX_EPOCH);
-        let event = |kind, reason, message: &str| PlannedEvent {
+        let event = |kind, reason: &'static str, message: &str| PlannedEvent {
             about: Key::new(PODS, "default", "web-1"),
             uid: "p".into(),
             field_path: "spec.containers{main}".into(),
             kind,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             until: Some(Time::from_millisecond(9_500).unwrap()),
         };

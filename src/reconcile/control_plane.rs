@@ -219,7 +219,7 @@ impl ControlPlane {
             uid: row.uid.clone(),
             field_path: String::new(),
             kind: EventType::Warning,
-            reason: lack.reason,
+            reason: lack.reason.into(),
             message: lack.message.to_owned(),
             until: None,
         };

@@ -14,6 +14,7 @@ use crate::world::{EventType, PlannedEvent, World};
 use hashlink::LruCache;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -44,7 +45,7 @@ const SIMILAR_LIFETIME: SignedDuration = SignedDuration::from_secs(600);
 const SCHEDULER: &str = "default-scheduler";
 
 /// Key for aggregating equal events.
-type EventIdentity = (Key, String, String, &'static str, String);
+type EventIdentity = (Key, String, String, Cow<'static, str>, String);
 
 /// Maximum number of events, groups and sources to remember (client-go: `maxLruCacheEntries`).
 const MAX_REMEMBERED: usize = 4096;
@@ -68,7 +69,7 @@ pub struct EventRecorder {
     /// Events that are to go.
     expired: VecDeque<Key>,
     known: LruCache<EventIdentity, Key>,
-    similar: LruCache<(Key, Str, &'static str, &'static str), SimilarEvents>,
+    similar: LruCache<(Key, Str, &'static str, Cow<'static, str>), SimilarEvents>,
     tokens: LruCache<(Key, Str, &'static str), (i64, Time)>,
     counter: u64,
 }
@@ -156,9 +157,10 @@ impl EventRecorder {
     fn write(&mut self, txn: &mut dyn Transaction, teller: &EventReporter, event: PlannedEvent, at: Time) {
         let by = teller.by;
         let uid = event.uid.to_string();
-        let mut identity = (event.about.clone(), uid, event.field_path.clone(), event.reason, event.message.clone());
+        let mut identity =
+            (event.about.clone(), uid, event.field_path.clone(), event.reason.clone(), event.message.clone());
         let mut message = event.message.clone();
-        let group = (event.about.clone(), event.uid.clone(), by, event.reason);
+        let group = (event.about.clone(), event.uid.clone(), by, event.reason.clone());
         let combined = by != SCHEDULER
             && self.similar.entry(group).or_insert_with(SimilarEvents::default).is_one_too_many(&message, at);
         if combined {
@@ -294,7 +296,8 @@ mod tests {
             for number in 0..count {
                 let about = Key::new(Resource("pods"), "default", &format!("{kind:?}-{number}"));
                 let (uid, field_path, message) = (about.name.clone(), String::new(), "why".into());
-                let event = PlannedEvent { about, uid, field_path, kind, reason: "Failed", message, until: None };
+                let event =
+                    PlannedEvent { about, uid, field_path, kind, reason: "Failed".into(), message, until: None };
                 recorder.extend(&EventReporter { by: "kubelet", profile: None }, vec![event], Time::UNIX_EPOCH);
             }
             recorder.waiting.len()
@@ -315,7 +318,7 @@ mod tests {
                 uid: uid.into(),
                 field_path: String::new(),
                 kind: EventType::Warning,
-                reason: "Failed",
+                reason: "Failed".into(),
                 message: "why".into(),
                 until: None,
             };

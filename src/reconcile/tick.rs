@@ -437,7 +437,7 @@ impl Tick<'_> {
                 uid: row.uid.clone(),
                 field_path: String::new(),
                 kind: EventType::Warning,
-                reason: INTERNAL_ERROR,
+                reason: INTERNAL_ERROR.into(),
                 message: panic,
                 until: None,
             };

@@ -12,6 +12,7 @@ use super::volume::Volume;
 use crate::kinds::probe_handler::ProbeHandler;
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -337,7 +338,7 @@ pub struct PlannedEvent {
     /// Normal or Warning.
     pub kind: EventType,
     /// One CamelCase word.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The sentence.
     pub message: String,
     /// Time after which the event no longer applies, where known. Not stored.
@@ -382,13 +383,19 @@ impl Plan {
     }
 
     /// Adds an event about a row.
-    pub fn event(&mut self, row: &super::Row, kind: EventType, reason: &'static str, message: impl Into<String>) {
+    pub fn event(
+        &mut self,
+        row: &super::Row,
+        kind: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
         self.events.push(PlannedEvent {
             about: row.key.clone(),
             uid: row.uid.clone(),
             field_path: String::new(),
             kind,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             until: None,
         });

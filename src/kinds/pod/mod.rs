@@ -33,6 +33,7 @@ pub mod volumes;
 pub mod warnings;
 
 pub use facts::{PodRequests, condition, is_ready, qos_class, requests};
+pub use security::SAFE_SYSCTLS;
 
 use super::typed::{self, DecodeError};
 use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField, merge_rules, omit, shapes};

@@ -9,6 +9,23 @@ use k8s_openapi::api::core::v1::{
 };
 use std::collections::BTreeSet;
 
+/// Names of sysctls that a pod may set without permission of its node: they are namespaced and concern no other pod. In the order in which
+/// Kubernetes accepted them.
+pub const SAFE_SYSCTLS: [&str; 12] = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
+
 const MAX_ID: i64 = 2_147_483_647;
 const MAX_PROFILE_BYTES: usize = 4095;
 const SYSCTL: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";

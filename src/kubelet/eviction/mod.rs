@@ -7,17 +7,19 @@ mod rank;
 
 pub use pressure::{LOOP, REASON};
 
-use super::host_ports;
 use super::pod::LocalPod;
-use super::resources;
+use super::{predicates, resources};
 use crate::kinds::pod::facts::PodRequests;
 use crate::object::Quantity;
 use crate::world::limits::{StorageKind, StorageLimit};
 use crate::world::{Effect, Plan};
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, PodStatus};
 
-/// `status.reason` of evicted pods and of pods that their node did not admit.
-pub const REASONS: [&str; 2] = [REASON, host_ports::REASON];
+/// The reason why a pod was evicted or not admitted; `None` when its status does not say so.
+pub fn reason_of(status: &PodStatus) -> Option<&str> {
+    let is_rejected = status.message.as_deref().is_some_and(|message| message.starts_with(REJECTED));
+    status.reason.as_deref().filter(|reason| is_rejected || *reason == REASON)
+}
 
 /// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected: ";
@@ -59,14 +61,13 @@ pub fn message(pod: &LocalPod) -> Option<String> {
 }
 
 /// Why its node did not admit it: the reason, and the message; `None` when it did.
-pub fn rejection(pod: &LocalPod) -> Option<(&'static str, String)> {
-    let known = REASONS.into_iter().find(|reason| pod.status.reason.as_deref() == Some(reason));
-    if let Some(reason) = known {
+pub fn rejection(pod: &LocalPod) -> Option<(String, String)> {
+    if let Some(reason) = reason_of(&pod.status) {
         let message = pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
-        return message.map(|message| (reason, message));
+        return message.map(|message| (reason.to_owned(), message));
     }
-    let under_pressure = pressure::refused(pod).map(|why| (REASON, why));
-    let refused = under_pressure.or_else(|| host_ports::refused(pod).map(|why| (host_ports::REASON, why)));
+    let under_pressure = pressure::refused(pod).map(|why| (REASON.to_owned(), why));
+    let refused = under_pressure.or_else(|| predicates::failed(pod));
     refused.map(|(reason, why)| (reason, format!("{REJECTED}{why}")))
 }
 

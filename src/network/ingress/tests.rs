@@ -229,6 +229,6 @@ fn unserved_parts_of_an_ingress_are_reported() {
     let key = put(&mut world, INGRESSES, object);
     let plan = plan(&world, &key);
     assert_eq!(admitted(&plan).unwrap().rules[0].backend, None);
-    let reasons: Vec<&str> = plan.events.iter().map(|event| event.reason).collect();
+    let reasons: Vec<&str> = plan.events.iter().map(|event| &*event.reason).collect();
     assert_eq!(reasons, ["UnsupportedBackend", "IgnoredAnnotation"]);
 }

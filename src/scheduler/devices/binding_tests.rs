@@ -64,9 +64,9 @@ fn waiting() -> (World, String) {
     let plan = plan_for(&world, "p");
     let node = ["a", "b"].into_iter().find(|node| written(&plan) == format!("x=d0 waits on {node}"));
     let node = node.unwrap_or_else(|| panic!("{}", written(&plan)));
-    let event = plan.events.first().map(|event| (event.reason, event.message.clone()));
+    let event = plan.events.first().map(|event| (event.reason.clone(), event.message.clone()));
     let message = format!("waiting for binding conditions for device on node {node}");
-    assert_eq!(event, Some(("BindingConditionsPending", message)));
+    assert_eq!(event, Some(("BindingConditionsPending".into(), message)));
     keep_statuses(&mut world, "p");
     (world, node.to_owned())
 }

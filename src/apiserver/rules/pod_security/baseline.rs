@@ -2,6 +2,7 @@
 
 use super::texts::{SortedTexts, items, name_containers, pluralize, quote_all, text, violation};
 use super::{Check, CheckedPod, Violation};
+use crate::kinds::pod::SAFE_SYSCTLS;
 use serde_json::Value;
 
 /// All checks of the level Baseline.
@@ -46,22 +47,6 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SETPCAP",
     "SETUID",
     "SYS_CHROOT",
-];
-
-/// In the order in which versions added them.
-const SAFE_SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
 ];
 
 /// In the order in which versions added them.
