@@ -6,7 +6,7 @@ use super::ServeResult;
 use super::answer::HttpAnswer;
 use super::node_server;
 use super::remote_kubelet;
-use super::request::ApiRequest;
+use super::request::{ApiRequest, encode_query};
 use super::resolve::ResolvedTarget;
 use super::target::{ProxyTarget, ProxyTls};
 use crate::apiserver::Api;
@@ -46,11 +46,16 @@ fn split_name(words: &str) -> ServeResult<AddressedObject<'_>> {
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     // Number of segments before the target's path: `/api/v1/namespaces/NAMESPACE/pods/NAME/proxy/`.
     let before = if asked.namespace.is_some() { 8 } else { 6 };
-    let Some(path) = request.path.splitn(before + 1, '/').nth(before) else {
-        // Redirects, because relative links on the page need the final slash.
-        return Ok(
-            HttpAnswer { code: 301, ..HttpAnswer::text("") }.with_header("Location", format!("{}/", request.path))
-        );
+    let path = match request.path.splitn(before + 1, '/').nth(before) {
+        Some(path) => path,
+        // Relative links on a page need the final slash. Only clients that read are redirected: others would repeat a redirected request as GET.
+        None if matches!(request.method.as_str(), "GET" | "HEAD") => {
+            let pairs = request.query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let query = if request.query.is_empty() { String::new() } else { format!("?{}", encode_query(pairs)) };
+            let moved = HttpAnswer { code: 301, ..HttpAnswer::text("") };
+            return Ok(moved.with_header("Location", format!("{}/{query}", request.path)));
+        }
+        None => "",
     };
     let AddressedObject { is_tls, name, port } = split_name(asked.name)?;
     let key = Key::new(asked.kind.resource, asked.namespace.unwrap_or_default(), name);

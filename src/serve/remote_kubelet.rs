@@ -3,7 +3,7 @@
 //! Knows: such a node says at which port its kubelet serves. Each request shows a new certificate of the API server, so that no key of it
 //! is kept. Never: waits for the kubelet; [`super::http`] forwards the request. Start reading at [`forward_to_kubelet`].
 
-use super::request::ApiRequest;
+use super::request::{ApiRequest, encode_query};
 use super::target::{KubeletTls, ProxyTarget, ProxyTls};
 use super::{HttpAnswer, ServeResult};
 use crate::apiserver::user::ADMINISTRATORS;
@@ -11,7 +11,6 @@ use crate::apiserver::{Api, JOINED_NODE};
 use crate::kinds::node::internal_ip;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::runtime::https::trust::TlsClientKey;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -75,7 +74,6 @@ pub fn kubelet_query(request: &ApiRequest) -> String {
         }
         .to_owned()
     };
-    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let known = request.query.iter().filter(|(name, _)| name != "container");
     let value = |name: &str, value: &str| match (name, value) {
         // The kubelet takes numbers for flags.
@@ -83,8 +81,7 @@ pub fn kubelet_query(request: &ApiRequest) -> String {
         ("stdin" | "stdout" | "stderr" | "tty", "false") => "0".to_owned(),
         (_, value) => value.to_owned(),
     };
-    let pairs = known.map(|(word, text)| format!("{}={}", encode(&name(word)), encode(&value(word, text))));
-    pairs.collect::<Vec<_>>().join("&")
+    encode_query(known.map(|(word, text)| (name(word), value(word, text))))
 }
 
 #[cfg(test)]

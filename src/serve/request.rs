@@ -3,7 +3,7 @@
 use super::ServeResult;
 use crate::apiserver::user::User;
 use crate::object::{Reason, Status};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::sync::Arc;
 
 /// A request.
@@ -109,6 +109,15 @@ impl ApiRequest {
 /// Decodes a part of a query: `+` is a blank.
 fn decoded(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+/// Encodes parameters, without the question mark.
+pub fn encode_query(pairs: impl Iterator<Item = (impl AsRef<str>, impl AsRef<str>)>) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    pairs
+        .map(|(name, value)| format!("{}={}", encode(name.as_ref()), encode(value.as_ref())))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
 #[cfg(test)]

@@ -84,6 +84,11 @@ class Handler(BaseHTTPRequestHandler):
         page = "<a href=\"/next\">" + self.headers["X-Forwarded-Uri"]
         self.wfile.write((page + " " * (5_000_000 if self.path == "/large" else 0)).encode())
 
+    def do_PUT(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"PUT {self.path}".encode())
+
 ThreadingHTTPServer(("", 8000), Handler).serve_forever()
 "#;
 
@@ -110,6 +115,9 @@ fn links_of_a_proxied_site_lead_through_the_proxy() {
     assert_eq!(read("/page"), format!("<a href=\"{root}/next\">{root}/page"));
     let (_, moved) = server.upgrade(&format!("{root}/moved"), "");
     assert!(moved.contains(&format!("location: {root}/page\r\n")), "{moved}");
+    let (_, moved) = server.upgrade(&format!("{root}?a=b%20c"), "");
+    assert!(moved.starts_with("HTTP/1.1 301 ") && moved.contains(&format!("location: {root}/?a=b%20c\r\n")), "{moved}");
+    assert_eq!(server.ask("PUT", &format!("{root}?a=b"), JSON, "").1, "PUT /?a=b");
     let large = read("/large");
     assert_eq!((large.len() > 5_000_000, large.trim_end()), (true, &*format!("<a href=\"/next\">{root}/large")));
 }
