@@ -178,14 +178,10 @@ impl ReadPresentation {
         Some(protobuf::add_envelope(api_version, kind, &content))
     }
 
-    /// Returns the object of a bookmark.
+    /// Returns the object of a bookmark: an empty object of the kind, in the requested form.
     pub fn mark(&self, metadata: Value) -> Value {
-        let (kind, api_version) = match &self.form.shape {
-            AnswerShape::Table(version) => ("Table", format!("meta.k8s.io/{version}")),
-            AnswerShape::Metadata(version) => ("PartialObjectMetadata", format!("meta.k8s.io/{version}")),
-            AnswerShape::Whole | AnswerShape::Discovery(_) => (self.kind.kind, self.api_version.clone()),
-        };
-        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+        let object = json!({"kind": self.kind.kind, "apiVersion": self.api_version, "metadata": metadata});
+        if self.form.shape == AnswerShape::Whole { object } else { self.value(Object(object)) }
     }
 
     /// Returns the form.

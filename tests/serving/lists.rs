@@ -158,3 +158,20 @@ fn watch_begins_with_the_objects_of_one_revision() {
     assert_eq!(told[..COUNT], added);
     assert_eq!(told[COUNT..], ["BOOKMARK ", "DELETED m-79", "MODIFIED m-78"]);
 }
+
+#[test]
+fn bookmark_of_a_watch_of_tables_is_a_row() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path = format!("/api/v1/namespaces/default/secrets?watch=true&timeoutSeconds=1&{initial}");
+    let accept = ("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let body = ask(&server, &path, &[("Authorization", &bearer(&server)), accept]).body;
+    let event: Value = serde_json::from_slice(body.split(|byte| *byte == b'\n').next().expect("a line")).expect("JSON");
+    assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("BOOKMARK"), &json!("Table")));
+    let row = &event["object"]["rows"][0];
+    assert_eq!(row["object"]["kind"], "PartialObjectMetadata", "{event}");
+    assert_eq!(row["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    assert_eq!(row["object"]["metadata"]["resourceVersion"], event["object"]["metadata"]["resourceVersion"]);
+    assert_eq!(row["cells"].as_array().map(Vec::len), event["object"]["columnDefinitions"].as_array().map(Vec::len));
+}
