@@ -6,6 +6,8 @@ use serde_json::json;
 
 const POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const NONE: &str = "when `dnsPolicy` is None";
+/// Bytes of a host name that the kernel keeps.
+const MAX_HOSTNAME_BYTES: usize = 64;
 
 /// Checks the policy.
 pub fn check_policy(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
@@ -70,6 +72,24 @@ pub fn check_host(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
             errors.each_invalid(&path.child(field), name.as_str(), names::label(name));
         }
     }
+    if let Some(name) = &spec.hostname_override {
+        check_override(name, spec, path, errors);
+    }
+}
+
+/// Checks `hostnameOverride`, which excludes other sources of the host name (KEP-4762).
+fn check_override(name: &str, spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let at = path.child("hostnameOverride");
+    errors.each_invalid(&at, name, names::subdomain(name));
+    if name.len() > MAX_HOSTNAME_BYTES {
+        errors.too_long(&at, MAX_HOSTNAME_BYTES);
+    }
+    if spec.set_hostname_as_fqdn == Some(true) {
+        errors.forbidden(&path.child("setHostnameAsFQDN"), "may not be true when `hostnameOverride` is set");
+    }
+    if spec.host_network == Some(true) {
+        errors.forbidden(&at, "may not be set when `hostNetwork` is true");
+    }
 }
 
 /// Checks the entries of the pod's hosts file.
@@ -79,6 +99,32 @@ pub fn check_aliases(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors)
         errors.each_invalid(&path.child("ip"), alias.ip.as_str(), names::ip(&alias.ip));
         for name in alias.hostnames.iter().flatten() {
             errors.each_invalid(&path.child("hostnames"), name.as_str(), names::subdomain(name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn override_of_the_host_name_is_checked() {
+        let long = "a.".repeat(32) + "b";
+        for (spec, expected) in [
+            (json!({"hostnameOverride": "db.example"}), &[][..]),
+            (json!({"hostnameOverride": "Db"}), &["hostnameOverride"]),
+            (json!({"hostnameOverride": ""}), &["hostnameOverride"]),
+            (json!({"hostnameOverride": long}), &["hostnameOverride"]),
+            (json!({"hostnameOverride": "db", "setHostnameAsFQDN": false}), &[]),
+            (json!({"hostnameOverride": "db", "setHostnameAsFQDN": true}), &["setHostnameAsFQDN"]),
+            (json!({"hostnameOverride": "db", "hostNetwork": true}), &["hostnameOverride"]),
+        ] {
+            let mut errors = FieldErrors::default();
+            let mut whole = json!({"containers": []});
+            spec.as_object().into_iter().flatten().for_each(|(field, value)| whole[field] = value.clone());
+            check_host(&serde_json::from_value(whole).unwrap(), &FieldPath::root("spec"), &mut errors);
+            let found: Vec<&str> = errors.0.iter().filter_map(|error| error.field.strip_prefix("spec.")).collect();
+            assert_eq!(found, expected, "{spec}");
         }
     }
 }
