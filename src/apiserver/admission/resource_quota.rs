@@ -117,7 +117,9 @@ fn can_use_more(request: &AdmissionRequest<'_>) -> bool {
             ["type", "ports", "allocateLoadBalancerNodePorts"].iter().any(|field| differs(&["spec", field]))
         }
         ("resourceclaims.resource.k8s.io", "") => differs(&["spec"]),
-        ("persistentvolumeclaims", "") => differs(&["spec", "resources", "requests", "storage"]),
+        ("persistentvolumeclaims", "") => {
+            differs(&["spec", "resources", "requests", "storage"]) || differs(&["spec", "volumeAttributesClassName"])
+        }
         _ => false,
     }
 }

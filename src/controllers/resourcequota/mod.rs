@@ -1,5 +1,8 @@
 //! ResourceQuotas: counts the usage of a namespace. The API server enforces quotas with the same function, [`used`].
 
+mod scopes;
+
+use self::scopes::QuotaScopes;
 use super::status;
 use crate::kinds::resource_amounts::sum_with_overhead;
 use crate::object::quantity::Quantity;
@@ -40,10 +43,11 @@ pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value
     let counts = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| !pod.phase.is_terminal()) && !is_overdue(world, pod);
     let all: Vec<&Arc<Row>> = world.list_in("pods", namespace).filter(|pod| scopes.match_pod(pod)).collect();
     let pods: Vec<&Arc<Row>> = all.iter().copied().filter(counts).collect();
-    let usage = PodUsage { all: &all, counted: &pods, limits: OnceCell::new() };
+    let pods = PodUsage { all: &all, counted: &pods, limits: OnceCell::new() };
+    let usage = NamespaceUsage { world, namespace, scopes: &scopes, pods };
     let names =
         quota.value_at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
-    names.map(|name| (name.clone(), measure(world, namespace, name, &usage).to_string().into())).collect()
+    names.map(|name| (name.clone(), usage.measure(name).to_string().into())).collect()
 }
 
 /// Whether a pod still exists although the time in which it was to end is over.
@@ -76,43 +80,78 @@ impl PodUsage<'_> {
     }
 }
 
-fn measure(world: &World, namespace: &str, name: &str, usage: &PodUsage<'_>) -> Quantity {
-    let PodUsage { all, counted: pods, .. } = usage;
-    let requests = |name: &str, unit: fn(i64) -> Quantity| pods.iter().map(|pod| requested(pod, name, unit)).sum();
-    match name {
-        "pods" => Quantity::from_int(pods.len() as i64),
-        // Pods that have ended count as objects.
-        "count/pods" => Quantity::from_int(all.len() as i64),
-        "cpu" | "requests.cpu" => requests("cpu", Quantity::from_milli),
-        "memory" | "requests.memory" => requests("memory", Quantity::from_bytes),
-        "ephemeral-storage" | "requests.ephemeral-storage" => requests("ephemeral-storage", Quantity::from_bytes),
-        "requests.storage" => claimed(world, namespace, None),
-        "services.loadbalancers" => sum_services(world, namespace, |service| i64::from(is_load_balancer(service))),
-        "services.nodeports" => sum_services(world, namespace, count_node_ports),
-        _ => {
-            if let Some(class) = name.strip_suffix(".storageclass.storage.k8s.io/requests.storage") {
-                return claimed(world, namespace, Some(class));
+/// The objects of a namespace that a quota covers.
+struct NamespaceUsage<'a> {
+    world: &'a World,
+    namespace: &'a str,
+    scopes: &'a QuotaScopes,
+    pods: PodUsage<'a>,
+}
+
+impl NamespaceUsage<'_> {
+    /// Returns the usage of a resource.
+    fn measure(&self, name: &str) -> Quantity {
+        let (world, namespace) = (self.world, self.namespace);
+        let PodUsage { all, counted: pods, .. } = &self.pods;
+        let requests = |name: &str, unit: fn(i64) -> Quantity| pods.iter().map(|pod| requested(pod, name, unit)).sum();
+        match name {
+            "pods" => Quantity::from_int(pods.len() as i64),
+            // Pods that have ended count as objects.
+            "count/pods" => Quantity::from_int(all.len() as i64),
+            "cpu" | "requests.cpu" => requests("cpu", Quantity::from_milli),
+            "memory" | "requests.memory" => requests("memory", Quantity::from_bytes),
+            "ephemeral-storage" | "requests.ephemeral-storage" => requests("ephemeral-storage", Quantity::from_bytes),
+            "requests.storage" => self.claimed(None),
+            "persistentvolumeclaims" | "count/persistentvolumeclaims" if !self.scopes.is_empty() => {
+                Quantity::from_int(self.claims(None).count() as i64)
             }
-            if let Some(class) = name.strip_suffix(".storageclass.storage.k8s.io/persistentvolumeclaims") {
-                return Quantity::from_int(claims_of(world, namespace, Some(class)).count() as i64);
+            "services.loadbalancers" => sum_services(world, namespace, |service| i64::from(is_load_balancer(service))),
+            "services.nodeports" => sum_services(world, namespace, count_node_ports),
+            _ => {
+                if let Some(class) = name.strip_suffix(".storageclass.storage.k8s.io/requests.storage") {
+                    return self.claimed(Some(class));
+                }
+                if let Some(class) = name.strip_suffix(".storageclass.storage.k8s.io/persistentvolumeclaims") {
+                    return Quantity::from_int(self.claims(Some(class)).count() as i64);
+                }
+                if let Some(class) = name.strip_suffix(".deviceclass.resource.k8s.io/devices") {
+                    let claims = world.list_in("resourceclaims.resource.k8s.io", namespace);
+                    return Quantity::from_int(claims.map(|claim| count_devices(&claim.body(), class)).sum());
+                }
+                if name.starts_with("hugepages-") {
+                    return requests(name, Quantity::from_bytes);
+                }
+                if let Some(resource) = name.strip_prefix("limits.") {
+                    return self.pods.limit(resource);
+                }
+                if let Some(resource) = name.strip_prefix("requests.") {
+                    return requests(resource, Quantity::from_int);
+                }
+                let resource = name.strip_prefix("count/").unwrap_or(name);
+                let is_counted = |row: &&&Arc<Row>| row.key.resource.0 == resource;
+                Quantity::from_int(world.content_of(namespace).iter().filter(is_counted).count() as i64)
             }
-            if let Some(class) = name.strip_suffix(".deviceclass.resource.k8s.io/devices") {
-                let claims = world.list_in("resourceclaims.resource.k8s.io", namespace);
-                return Quantity::from_int(claims.map(|claim| count_devices(&claim.body(), class)).sum());
-            }
-            if name.starts_with("hugepages-") {
-                return requests(name, Quantity::from_bytes);
-            }
-            if let Some(resource) = name.strip_prefix("limits.") {
-                return usage.limit(resource);
-            }
-            if let Some(resource) = name.strip_prefix("requests.") {
-                return requests(resource, Quantity::from_int);
-            }
-            let resource = name.strip_prefix("count/").unwrap_or(name);
-            let is_counted = |row: &&&Arc<Row>| row.key.resource.0 == resource;
-            Quantity::from_int(world.content_of(namespace).iter().filter(is_counted).count() as i64)
         }
+    }
+
+    /// The claims of a storage class, or all.
+    fn claims<'b>(&'b self, class: Option<&'b str>) -> impl Iterator<Item = Object> + 'b {
+        let class_of = |claim: &Object| {
+            let annotated = claim.annotation("volume.beta.kubernetes.io/storage-class");
+            annotated.or_else(|| claim.text(&["spec", "storageClassName"])).map(str::to_owned)
+        };
+        let objects = self.world.list_in("persistentvolumeclaims", self.namespace).map(|row| row.object());
+        let covered = objects.filter(|claim| self.scopes.match_claim(claim));
+        covered.filter(move |claim| class.is_none() || class_of(claim).as_deref() == class)
+    }
+
+    /// The storage that these claims ask for.
+    fn claimed(&self, class: Option<&str>) -> Quantity {
+        let request = |claim: Object| {
+            let text = claim.text(&["spec", "resources", "requests", "storage"])?;
+            Quantity::parse(text).ok()
+        };
+        self.claims(class).filter_map(request).sum()
     }
 }
 
@@ -127,23 +166,6 @@ fn requested(row: &Row, resource: &str, unit: fn(i64) -> Quantity) -> Quantity {
 /// A limit or request of a pod as the quota counts it.
 fn amount_of(pod: &Object, list: &str, resource: &str) -> Quantity {
     sum_with_overhead(pod, list).get(resource).copied().unwrap_or_default()
-}
-
-fn claims_of<'w>(world: &'w World, namespace: &'w str, class: Option<&'w str>) -> impl Iterator<Item = Object> + 'w {
-    let class_of = |claim: &Object| {
-        let annotated = claim.annotation("volume.beta.kubernetes.io/storage-class");
-        annotated.or_else(|| claim.text(&["spec", "storageClassName"])).map(str::to_owned)
-    };
-    let objects = world.list_in("persistentvolumeclaims", namespace).map(|row| row.object());
-    objects.filter(move |claim| class.is_none() || class_of(claim).as_deref() == class)
-}
-
-fn claimed(world: &World, namespace: &str, class: Option<&str>) -> Quantity {
-    let request = |claim: Object| {
-        let text = claim.text(&["spec", "resources", "requests", "storage"])?;
-        Quantity::parse(text).ok()
-    };
-    claims_of(world, namespace, class).filter_map(request).sum()
 }
 
 fn sum_services(world: &World, namespace: &str, count: fn(&Object) -> i64) -> Quantity {
@@ -184,73 +206,10 @@ fn count_devices(claim: &Object, class: &str) -> i64 {
     claim.items(&["spec", "devices", "requests"]).iter().map(of_request).fold(0, i64::saturating_add)
 }
 
-/// Scopes of a quota: the pods that it covers.
-struct QuotaScopes(Vec<Value>);
-
-impl QuotaScopes {
-    fn from_quota(quota: &Object) -> QuotaScopes {
-        let plain =
-            quota.items(&["spec", "scopes"]).iter().map(|scope| json!({ "scopeName": scope, "operator": "Exists" }));
-        QuotaScopes(plain.chain(quota.items(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect())
-    }
-
-    fn match_pod(&self, pod: &Row) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
-        let object = pod.body();
-        let timed = object.int(&["spec", "activeDeadlineSeconds"]).is_some();
-        let best_effort = object.text(&["status", "qosClass"]) == Some("BestEffort");
-        let class = object.text(&["spec", "priorityClassName"]).unwrap_or_default();
-        self.0.iter().all(|scope| match scope["scopeName"].as_str() {
-            Some("Terminating") => timed,
-            Some("NotTerminating") => !timed,
-            Some("BestEffort") => best_effort,
-            Some("NotBestEffort") => !best_effort,
-            Some("PriorityClass") => {
-                let named = scope["values"].as_array().is_some_and(|values| values.iter().any(|value| value == class));
-                match scope["operator"].as_str() {
-                    Some("In") => named,
-                    Some("NotIn") => !named,
-                    Some("DoesNotExist") => class.is_empty(),
-                    _ => !class.is_empty(),
-                }
-            }
-            Some("CrossNamespacePodAffinity") => looks_at_other_namespaces(&object),
-            _ => false,
-        })
-    }
-}
-
-/// Whether a term of a pod's affinity names namespaces or selects them.
-fn looks_at_other_namespaces(pod: &Object) -> bool {
-    const TERMS: [&str; 2] =
-        ["requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"];
-    let crosses = |term: &Value| {
-        // A preferred term has a weight around it.
-        let term = term.get("podAffinityTerm").unwrap_or(term);
-        term["namespaces"].as_array().is_some_and(|list| !list.is_empty()) || term["namespaceSelector"].is_object()
-    };
-    let kinds = ["podAffinity", "podAntiAffinity"].into_iter();
-    let mut terms = kinds.flat_map(|kind| TERMS.map(|list| pod.items(&["spec", "affinity", kind, list])));
-    terms.any(|list| list.iter().any(crosses))
-}
-
 #[cfg(test)]
 mod tests {
     use crate::controllers::testing::cluster;
     use serde_json::json;
-
-    #[test]
-    fn affinity_to_pods_of_other_namespaces_is_a_scope() {
-        let pod = |term: serde_json::Value| {
-            let preferred = json!([{"weight": 1, "podAffinityTerm": term}]);
-            let affinity = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
-            super::looks_at_other_namespaces(&crate::object::Object(json!({"spec": {"affinity": affinity}})))
-        };
-        assert!(pod(json!({"namespaces": ["a"]})) && pod(json!({"namespaceSelector": {}})));
-        assert!(!pod(json!({"namespaces": [], "topologyKey": "x"})) && !pod(json!({})));
-    }
 
     #[test]
     fn quota_counts_limited_resources() {
@@ -273,5 +232,40 @@ mod tests {
         cluster.delete("pods", "a", Default::default());
         cluster.settle();
         assert_eq!(cluster.value("resourcequotas", "q", "/status/used/requests.cpu"), "250m");
+    }
+    #[test]
+    fn claims_are_counted_by_the_classes_of_their_volume_attributes() {
+        let claim = |name: &str, wanted: &str, status: &str| {
+            format!(
+                "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{{wanted}resources: {{requests: {{storage: 1Gi}}}}}}, status: {{{status}}}}}\n---\n"
+            )
+        };
+        let quota = |name: &str, operator: &str, values: &str| {
+            format!(
+                "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: {name}}}, spec: {{hard: {{persistentvolumeclaims: '9', requests.storage: 9Gi}}, scopeSelector: {{matchExpressions: [{{scopeName: VolumeAttributesClass, operator: {operator}, values: [{values}]}}]}}}}}}\n---\n"
+            )
+        };
+        let mut cluster = cluster(
+            &[
+                claim("plain", "", ""),
+                claim("gold", "volumeAttributesClassName: gold, ", ""),
+                claim("changing", "volumeAttributesClassName: gold, ", "currentVolumeAttributesClassName: silver"),
+                quota("gold", "In", "gold"),
+                quota("silver", "In", "silver"),
+                quota("other", "NotIn", "gold"),
+                quota("any", "Exists", ""),
+                quota("none", "DoesNotExist", ""),
+            ]
+            .concat(),
+        );
+        cluster.settle();
+        for (quota, count) in [("gold", 2), ("silver", 1), ("other", 2), ("any", 2), ("none", 1)] {
+            let used = cluster.value("resourcequotas", quota, "/status/used");
+            assert_eq!(
+                used,
+                json!({"persistentvolumeclaims": count.to_string(), "requests.storage": format!("{count}Gi")}),
+                "{quota}"
+            );
+        }
     }
 }
