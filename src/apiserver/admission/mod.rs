@@ -9,6 +9,7 @@ mod activation;
 mod certificate_requests;
 mod default_class;
 mod default_toleration_seconds;
+mod device_admin_access;
 mod limit_ranger;
 pub mod matching;
 mod namespace_lifecycle;
@@ -113,7 +114,8 @@ const VALIDATING: &[AdmissionPlugin] = &[
     writes("RuntimeClass", runtime_class::check),
     all_writes("CertificateApproval", certificate_requests::check_approval),
     all_writes("CertificateSigning", certificate_requests::check_signing),
-    // The strategy of the kind does this in Kubernetes.
+    // The strategies of the kinds do this in Kubernetes.
+    all_writes("", device_admin_access::admit),
     all_writes("", resource_claim_status::admit),
     writes("CertificateSubjectRestriction", certificate_requests::restrict_subject),
     all_writes("PodResizeValidator", pod_resize::admit),

@@ -245,6 +245,46 @@ fn quota_counts_ports_of_nodes_and_devices() {
 }
 
 #[test]
+fn admin_access_to_devices_needs_a_label_of_the_namespace() {
+    const LABEL: &str = "resource.kubernetes.io/admin-access";
+    let mut cluster = Cluster::new(&format!(
+        "{{apiVersion: v1, kind: Namespace, metadata: {{name: admin, labels: {{{LABEL}: 'true'}}}}}}\n---\n\
+         {{apiVersion: v1, kind: Namespace, metadata: {{name: other, labels: {{{LABEL}: 'false'}}}}}}"
+    ));
+    let object = |kind: &str, namespace: &str, access: bool| {
+        let exactly = json!({"deviceClassName": "gpu", "adminAccess": access});
+        let claim = json!({"devices": {"requests": [{"name": "r", "exactly": exactly}]}});
+        let spec = if kind == "ResourceClaim" { claim } else { json!({"spec": claim}) };
+        let name = format!("c-{access}");
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    };
+    for kind in ["ResourceClaim", "ResourceClaimTemplate"] {
+        let refused = format!(
+            "{kind}.resource.k8s.io \"c-true\" is invalid: spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires the `{LABEL}: true` label \
+             on the containing namespace"
+        );
+        for (namespace, access, expected) in [
+            ("default", false, None),
+            ("default", true, Some(&refused)),
+            ("other", true, Some(&refused)),
+            ("admin", true, None),
+        ] {
+            let answer = cluster.create(object(kind, namespace, access));
+            assert_eq!(answer.as_ref().err(), expected, "{kind} {namespace} {access}");
+        }
+    }
+    let mut claim = cluster
+        .0
+        .read_view(|txn| txn.get(&Key::new(Resource("resourceclaims.resource.k8s.io"), "default", "c-false")))
+        .unwrap()
+        .unwrap();
+    let result = json!({"request": "r", "driver": "d.example", "pool": "p", "device": "d", "adminAccess": true});
+    claim.set(&["status", "allocation", "devices", "results"], json!([result]));
+    let refused = cluster.update(claim.0.clone(), UpdatePart::Status).unwrap_err();
+    assert!(refused.contains("status.allocation.devices.results[0].adminAccess: Forbidden: admin access"), "{refused}");
+}
+
+#[test]
 fn quota_charges_writes_to_the_usage_in_its_status() {
     let mut cluster = Cluster::new("");
     let hard = json!({"count/configmaps": "5", "requests.memory": "10Gi"});
