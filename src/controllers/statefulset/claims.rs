@@ -6,6 +6,7 @@ use crate::controllers::pods;
 use crate::object::{Key, OwnerRef};
 use crate::world::{EventType, Row, World, WriteVerb};
 use jiff::SignedDuration;
+use serde_json::Value;
 use std::sync::Arc;
 
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
@@ -59,15 +60,29 @@ impl StatefulSetState<'_> {
     fn update_claim_owner(&mut self, name: &str, pod: &Row, with_set: bool, with_pod: bool) {
         let set = self.owner.row;
         let Some(claim) = self.world.find(CLAIMS, &set.key.namespace, name) else { return };
-        let is_owned_by = |uid: &str| claim.owners.iter().any(|owner| *owner.uid == *uid);
-        let is_as_asked = is_owned_by(&set.uid) == with_set && is_owned_by(&pod.uid) == with_pod;
-        let is_anothers = claim.controller().is_some_and(|owner| ![&*set.uid, &*pod.uid].contains(&&*owner.uid));
-        if is_as_asked || is_anothers || claim.is_deleting() {
+        let own = [self.owner.reference(), OwnerRef::controller("v1", "Pod", &pod.key.name, &pod.uid)];
+        let is_named = |owner: &OwnerRef, one: &OwnerRef| {
+            (&owner.api_version, &owner.kind, &owner.name) == (&one.api_version, &one.kind, &one.name)
+        };
+        let is_ours = |owner: &OwnerRef| own.iter().any(|one| is_named(owner, one));
+        // The claim belongs to an earlier set or pod of the same name.
+        let is_stale =
+            claim.owners.iter().any(|owner| own.iter().any(|one| is_named(owner, one) && owner.uid != one.uid));
+        let is_controller_of = |uid: &str| claim.owners.iter().any(|owner| owner.uid == *uid && owner.controller);
+        let is_as_asked = is_controller_of(&set.uid) == with_set
+            && is_controller_of(&pod.uid) == with_pod
+            && claim.owners.iter().filter(|owner| is_ours(owner)).count() == usize::from(with_set || with_pod);
+        // Claims that others control are given up.
+        let is_anothers = claim.owners.iter().any(|owner| owner.controller && !is_ours(owner));
+        let (with_set, with_pod) = (with_set && !is_anothers, with_pod && !is_anothers);
+        let is_done = if is_anothers { !claim.owners.iter().any(is_ours) } else { is_as_asked };
+        if is_done || is_stale || claim.is_deleting() {
             return;
         }
         let mut object = claim.object();
-        let mut owners = object.items(&["metadata", "ownerReferences"]).to_vec();
-        owners.retain(|owner| owner["uid"] != *set.uid && owner["uid"] != *pod.uid);
+        let entries = object.items(&["metadata", "ownerReferences"]).iter().zip(object.owners());
+        let mut owners: Vec<Value> =
+            entries.filter(|(_, owner)| !is_ours(owner)).map(|(entry, _)| entry.clone()).collect();
         owners.extend(with_set.then(|| self.owner.reference().to_value()));
         owners.extend(with_pod.then(|| OwnerRef::controller("v1", "Pod", &pod.key.name, &pod.uid).to_value()));
         if owners.is_empty() {

@@ -192,6 +192,34 @@ fn retention_policy_deletes_claims_on_scale_down_or_deletion() {
 }
 
 #[test]
+fn owners_of_claims_are_restored_unless_others_control_the_claim() {
+    let mut cluster = cluster(&format!("{DB}\n---\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: other}}}}"));
+    let retention = json!({"whenScaled": "Retain", "whenDeleted": "Delete"});
+    cluster.patch("statefulsets.apps", "db", json!({"spec": {"persistentVolumeClaimRetentionPolicy": retention}}));
+    cluster.settle();
+    let path = "/metadata/ownerReferences";
+    let own = cluster.value("persistentvolumeclaims", "data-db-0", path)[0].clone();
+    let with = |field: &str, value: serde_json::Value| {
+        let mut changed = own.clone();
+        changed[field] = value;
+        changed
+    };
+    let uid = cluster.value("configmaps", "other", "/metadata/uid");
+    let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": uid});
+    let mut controller = other.clone();
+    controller["controller"] = true.into();
+    for (owners, expected) in [
+        (json!([with("controller", json!(false)), other]), json!([other, own])),
+        (json!([own, controller]), json!([controller])),
+        (json!([controller]), json!([controller])),
+    ] {
+        cluster.patch("persistentvolumeclaims", "data-db-0", json!({"metadata": {"ownerReferences": owners}}));
+        cluster.settle();
+        assert_eq!(cluster.value("persistentvolumeclaims", "data-db-0", path), expected, "{owners}");
+    }
+}
+
+#[test]
 fn refused_pods_are_reported_and_created_once_allowed() {
     let mut cluster = cluster(DB);
     cluster.allowed_pods = 1;
