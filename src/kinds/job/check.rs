@@ -5,7 +5,7 @@ use crate::kinds::pod::internal;
 use crate::kinds::pod::spec::check_template;
 use crate::kinds::{FieldErrors, FieldPath, names, selector, workload};
 use crate::object::Selector;
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
 
@@ -186,9 +186,18 @@ pub fn check_change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut Fie
         let text = new.selector.as_ref().map_or("null".to_owned(), selector::text);
         errors.invalid_text(&path.child("selector"), &text, "field is immutable");
     }
-    let started = old.status.as_ref().is_some_and(|status| status.start_time.is_some());
-    let movable = before.suspend == Some(true) && !started;
-    check_same_template(&new.template, &before.template, movable, &path.child("template"), errors);
+    let none = JobStatus::default();
+    let status = old.status.as_ref().unwrap_or(&none);
+    let is_started = status.start_time.is_some();
+    let mut conditions = status.conditions.iter().flatten();
+    let is_suspended = conditions.any(|condition| condition.type_ == "Suspended" && condition.status == "True");
+    let has_active = status.active.is_some_and(|count| count > 0);
+    let is_paused = before.suspend == Some(true);
+    let changeable = ChangeableParts {
+        scheduling: is_paused && !is_started,
+        resources: is_paused && !has_active && (is_suspended || !is_started),
+    };
+    check_same_template(&new.template, &before.template, changeable, &path.child("template"), errors);
     let fixed: [(&str, Value, Value); 5] = [
         ("completionMode", json!(new.completion_mode), json!(before.completion_mode)),
         ("podFailurePolicy", json!(new.pod_failure_policy), json!(before.pod_failure_policy)),
@@ -216,35 +225,48 @@ fn check_completions(new: &JobSpec, old: &JobSpec, path: &FieldPath, errors: &mu
     }
 }
 
-/// A suspended Job that never started may change its scheduling directives (KEP-2926).
+/// The parts of the template that may change.
+#[derive(Clone, Copy)]
+struct ChangeableParts {
+    /// Metadata and scheduling directives, of a suspended Job that has not started (KEP-2926).
+    scheduling: bool,
+    /// Resources of containers, of a suspended Job whose pods are gone (KEP-5440).
+    resources: bool,
+}
+
 fn check_same_template(
     new: &PodTemplateSpec,
     old: &PodTemplateSpec,
-    movable: bool,
+    changeable: ChangeableParts,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     let none = PodSpec::default();
     let (now, before) = (new.spec.as_ref().unwrap_or(&none), old.spec.as_ref().unwrap_or(&none));
     let mut fixed = before.clone();
-    if movable {
+    if changeable.scheduling {
         fixed.node_selector.clone_from(&now.node_selector);
         fixed.affinity.clone_from(&now.affinity);
         fixed.tolerations.clone_from(&now.tolerations);
         fixed.scheduling_gates.clone_from(&now.scheduling_gates);
     }
+    if changeable.resources {
+        let pairs = fixed.containers.iter_mut().zip(&now.containers);
+        let init = fixed.init_containers.iter_mut().flatten().zip(now.init_containers.iter().flatten());
+        pairs.chain(init).for_each(|(fixed, now)| fixed.resources.clone_from(&now.resources));
+    }
     if fixed != *now {
         errors.invalid_text(&path.child("spec"), &internal::spec(now).compact(), "field is immutable");
     }
-    if !movable {
+    if !changeable.scheduling {
         errors.immutable(&path.child("metadata"), &json!(new.metadata), &json!(old.metadata));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::kinds::testing::refusals;
-    use serde_json::{Value, json};
 
     fn job_refusals(name: &str, spec: Value) -> String {
         let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});
@@ -265,6 +287,36 @@ mod tests {
                 "metadata.name: Invalid value: {name:?}: will not able to create pod with invalid DNS label: {name}-11"
             )
         );
+    }
+
+    #[test]
+    fn template_of_a_suspended_job_may_change_in_parts() {
+        let template = |cpu: &str, zone: &str, image: &str| {
+            let container = json!({"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}});
+            json!({"spec": {"nodeSelector": {"zone": zone}, "containers": [container], "initContainers": [container]}})
+        };
+        let refused = |suspend: bool, status: &Value, new: Value| {
+            let spec = json!({"suspend": suspend, "template": template("1", "a", "i")});
+            let old: Job = serde_json::from_value(json!({"metadata": {}, "spec": spec, "status": status})).unwrap();
+            let new: JobSpec = serde_json::from_value(json!({"suspend": suspend, "template": new})).unwrap();
+            let mut errors = FieldErrors::default();
+            check_change(&new, &old, &FieldPath::root("spec"), &mut errors);
+            !errors.0.is_empty()
+        };
+        let [resources, scheduling, image] =
+            [template("2", "a", "i"), template("1", "b", "i"), template("1", "a", "j")];
+        let suspended = json!([{"type": "Suspended", "status": "True"}]);
+        let started = "2026-01-01T00:00:00Z";
+        for (suspend, status, may_change) in [
+            (true, json!({}), [true, true, false]),
+            (true, json!({"startTime": started, "conditions": suspended}), [true, false, false]),
+            (true, json!({"startTime": started}), [false, false, false]),
+            (true, json!({"active": 1, "conditions": suspended}), [false, true, false]),
+            (false, json!({}), [false, false, false]),
+        ] {
+            let found = [&resources, &scheduling, &image].map(|new| !refused(suspend, &status, new.clone()));
+            assert_eq!(found, may_change, "suspend {suspend}, {status}");
+        }
     }
 
     #[test]
