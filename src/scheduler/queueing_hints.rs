@@ -62,14 +62,20 @@ fn has_node_or_is_gone(change: RowChange<'_>) -> bool {
     change.after.is_none_or(|row| row.pod().is_some_and(|pod| pod.node.is_some()))
 }
 
-/// Whether a waiting pod must be tried again because the pod itself changed. A change of its status alone does not
-/// count.
+/// Whether a waiting pod must be tried again because the pod itself changed. Of its status only the names of its claims for devices count.
 fn is_changed_pod(change: RowChange<'_>) -> bool {
     let Some(after) = change.after.filter(|row| super::waits_for_node(row)) else { return false };
     let Some(before) = change.before else { return true };
     let nominated = |row: &Row| row.pod().and_then(|pod| pod.nominated.clone());
+    // Rows do not keep these fields, and few pods have claims.
+    let claims = |row: &Row| {
+        let body = row.body();
+        [&["status", "resourceClaimStatuses"][..], &["status", "extendedResourceClaimStatus"]]
+            .map(|path| body.value_at(path).cloned())
+    };
     before.uid != after.uid
         || before.generation != after.generation
+        || (devices::has_claims(after) && claims(before) != claims(after))
         || before.labels != after.labels
         || before.pod().is_some_and(|pod| pod.node.is_some())
         || (nominated(before).is_some() && nominated(after).is_none())
@@ -343,5 +349,18 @@ mod tests {
         let told = row(told);
         assert!(is_changed_pod(RowChange { before: None, after: Some(&plain) }));
         assert!(!is_changed_pod(RowChange { before: Some(&plain), after: Some(&told) }));
+    }
+
+    #[test]
+    fn names_of_claims_in_the_status_queue_a_pod() {
+        let with = |status: Value| {
+            let mut pod = pod("p", "1", Value::Null, json!({}));
+            pod["spec"]["resourceClaims"] = json!([{"name": "c", "resourceClaimTemplateName": "t"}]);
+            pod["status"] = status;
+            row(pod)
+        };
+        let (before, named) = (with(json!({})), with(json!({"resourceClaimStatuses": [{"name": "c"}]})));
+        assert!(is_changed_pod(RowChange { before: Some(&before), after: Some(&named) }));
+        assert!(!is_changed_pod(RowChange { before: Some(&named), after: Some(&named) }));
     }
 }
