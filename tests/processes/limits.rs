@@ -311,6 +311,13 @@ fn running_container_is_resized_in_place() {
         read("memory.max").or_else(|| read("memory.limit_in_bytes"))
     });
     assert_eq!(bound.expect("a group with memory").trim(), (96 << 20).to_string());
+    // The pod's group cannot have less than the container's in between.
+    let change =
+        r#"{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"250m"},"limits":{"cpu":"250m"}}}]}}"#;
+    let said = cluster.run(&["patch", "pod", "web", "--subresource", "resize", "-p", change], "");
+    assert_eq!((said.code, &*said.out), (0, "pod/web patched\n"), "{}", said.err);
+    cluster.until_reads("pod/web", "{.status.containerStatuses[0].resources.limits.cpu}", "250m");
+    cluster.until_reads("pod/web", "{.status.conditions[?(@.type==\"PodResizeInProgress\")].status}", "");
     cluster.ok("delete pod web");
     cluster.nothing_is_left();
 }

@@ -32,15 +32,19 @@ impl CgroupEntry {
     }
 }
 
-/// Creates or updates groups, and opens descriptors for entering them.
+/// Creates or updates groups, and opens descriptors for entering them. A pod's quota may not be below that of a container in it: where a
+/// decrease is refused for that reason, the pod's group is set again after the container's.
 pub fn create_groups(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
     let mut entry = CgroupEntry::default();
+    let mut refused = Vec::new();
     for group in groups {
         let folder = Path::new(&group.folder);
         make_folder(folder).map_err(|error| {
             format!("cannot make the cgroup {}: {error}", folder.display(), error = io_error_text(error))
         })?;
-        set(group)?;
+        if set(group).is_err() {
+            refused.push(group);
+        }
         if let Some(file) = &group.procs_file {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = openat(CWD, folder.join(file), flags, Mode::empty()).map_err(|error| {
@@ -49,6 +53,7 @@ pub fn create_groups(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
             entry.0.push(file);
         }
     }
+    refused.into_iter().try_for_each(set)?;
     Ok(entry)
 }
 
