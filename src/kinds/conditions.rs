@@ -1,6 +1,6 @@
 //! Conditions of the shared type `metav1.Condition` (`ValidateConditions`).
 
-use super::{FieldErrors, FieldPath, names};
+use super::{FieldErrors, FieldPath, names, omit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use std::collections::BTreeSet;
 
@@ -32,10 +32,18 @@ fn check_condition(condition: &Condition, path: &FieldPath, errors: &mut FieldEr
     if let Some(generation) = condition.observed_generation.filter(|generation| *generation < 0) {
         errors.invalid(&path.child("observedGeneration"), generation, "must be greater than or equal to zero");
     }
+    if condition.last_transition_time.0 <= zero_time() {
+        errors.required(&path.child("lastTransitionTime"), "");
+    }
     check_reason(&condition.reason, &path.child("reason"), errors);
     if condition.message.len() > MAX_MESSAGE_BYTES {
         errors.too_long(&path.child("message"), MAX_MESSAGE_BYTES);
     }
+}
+
+/// Go's zero time.
+fn zero_time() -> jiff::Timestamp {
+    omit::ZERO_TIME.parse().unwrap_or(jiff::Timestamp::MIN)
 }
 
 fn check_reason(reason: &str, path: &FieldPath, errors: &mut FieldErrors) {

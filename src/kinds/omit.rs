@@ -14,6 +14,16 @@ pub fn null_when_missing(body: &mut Value, fields: &[&str]) {
     }
 }
 
+/// Go's zero time, as kloop's typed forms contain it.
+pub const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// Stores a zero time as `null`, as Go writes it.
+pub fn zero_time(body: &mut Value, field: &str) {
+    if body[field] == ZERO_TIME {
+        body[field] = Value::Null;
+    }
+}
+
 /// Gives a new object its first status, whatever the status that was sent.
 pub fn reset_status(new: &mut Object, old: Option<&Object>, first: Value) {
     if old.is_none() {

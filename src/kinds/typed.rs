@@ -1,7 +1,7 @@
 //! Converts JSON to the typed form of a kind and back, with one decoder and encoder per kind, to limit compile time.
 
-use super::read::{ReadError, TypedReader, UnknownField, UnknownFieldSink};
-use super::{FieldError, FieldErrors};
+use super::read::{CONDITION_TIME, ReadError, TypedReader, UnknownField, UnknownFieldSink};
+use super::{FieldError, FieldErrors, omit};
 use crate::object::Object;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -68,7 +68,11 @@ pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) 
 
 /// Encodes a typed form as JSON.
 pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
-    serde_json::to_value(typed).map_err(|error| DecodeError { path: String::new(), message: error.to_string() })
+    let mut value =
+        serde_json::to_value(typed).map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
+    let conditions = value.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    conditions.into_iter().flatten().for_each(|condition| omit::zero_time(condition, CONDITION_TIME));
+    Ok(value)
 }
 
 /// Checks an object against its kind's rules.

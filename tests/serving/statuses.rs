@@ -69,6 +69,32 @@ fn certificate_request() -> String {
 }
 
 #[test]
+fn condition_without_a_time_is_kept_where_nothing_requires_one() {
+    with_server(|server| {
+        let services = "/api/v1/namespaces/default/services";
+        let service = json!({"metadata": {"name": "x"}, "spec": {"ports": [{"port": 80}]}});
+        let (code, mut service) = server.ask("POST", services, JSON, &service.to_string());
+        assert_eq!(code, 201, "{service}");
+        let condition = json!({"type": "E2E", "status": "True", "reason": "Set", "message": "m"});
+        let mut timed = condition.clone();
+        timed["lastTransitionTime"] = Value::Null;
+        service["status"]["conditions"] = json!([timed]);
+        let (code, written) = server.ask("PUT", &format!("{services}/x/status"), JSON, &service.to_string());
+        assert_eq!((code, &written["status"]["conditions"]), (200, &json!([timed])), "{written}");
+        let body = json!({"status": {"conditions": [condition]}}).to_string();
+        let (code, written) = server.ask("PATCH", &format!("{services}/x/status"), MERGE, &body);
+        assert_eq!((code, &written["status"]["conditions"]), (200, &json!([timed])), "{written}");
+
+        let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+        let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1}});
+        assert_eq!(server.ask("POST", budgets, JSON, &budget.to_string()).0, 201);
+        let (code, status) = server.ask("PATCH", &format!("{budgets}/x/status"), MERGE, &body);
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(code == 422 && message.contains("status.conditions[0].lastTransitionTime: Required value"), "{status}");
+    });
+}
+
+#[test]
 fn approval_changes_the_conditions_of_a_request_and_status_does_not_decide() {
     with_server(|server| {
         let spec = json!({"request": certificate_request(), "signerName": "example.com/s", "usages": ["client auth"]});

@@ -5,6 +5,7 @@
 
 mod guess;
 
+use super::omit::ZERO_TIME;
 use crate::object::Quantity;
 use guess::ElementGuess;
 use serde::de::value::{StrDeserializer, StringDeserializer};
@@ -60,6 +61,9 @@ impl UnknownField {
         format!("unknown field \"{}\"", self.path)
     }
 }
+
+/// The time of a condition.
+pub const CONDITION_TIME: &str = "lastTransitionTime";
 
 /// Maximum number of reported unknown fields of one body (sigs.k8s.io/json drops further strict errors).
 const MAX_UNKNOWN: usize = 100;
@@ -329,6 +333,11 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
             "Time" | "MicroTime" => {
                 let path = self.at.path();
                 let named = |error: ReadError| ReadError { path, ..error };
+                // Go keeps the zero value for null, and the type has no other one.
+                if self.value.is_null() {
+                    let zero: StrDeserializer<'_, ReadError> = ZERO_TIME.into_deserializer();
+                    return visitor.visit_newtype_struct(zero).map_err(named);
+                }
                 visitor.visit_newtype_struct(self).map_err(named)
             }
             _ => visitor.visit_newtype_struct(self),
@@ -361,7 +370,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
             let guess = ElementGuess { reader: &self, prefix: "map[string]" };
             return Err(visitor.visit_map(guess).err().unwrap_or_else(|| self.mismatch("map[string]")));
         };
-        visitor.visit_map(MapEntries { entries: map, value: None, holder: None, reader: &self })
+        visitor.visit_map(MapEntries { entries: map, absent: None, value: None, holder: None, reader: &self })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -371,7 +380,10 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&format!("v1.{name}"))) };
-        visitor.visit_map(MapEntries { entries: map, value: None, holder: Some((name, known)), reader: &self })
+        // The typed form of shared conditions requires the time, which Go leaves at its zero value.
+        let absent = (name == "Condition" && self.value.get(CONDITION_TIME).is_none()).then_some(CONDITION_TIME);
+        let absent = absent.filter(|field| known.contains(field));
+        visitor.visit_map(MapEntries { entries: map, absent, value: None, holder: Some((name, known)), reader: &self })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -422,6 +434,8 @@ type Fields<'e> = std::iter::Flatten<std::option::IntoIter<serde_json::map::Iter
 /// The fields of a struct, or the entries of a map.
 struct MapEntries<'e, 'r, 'u> {
     entries: Fields<'e>,
+    /// A field that is read as null after the others.
+    absent: Option<&'static str>,
     value: Option<(&'e str, &'e Value)>,
     /// The struct's name and fields; `None` for a map.
     holder: Option<(&'static str, &'static [&'static str])>,
@@ -432,7 +446,9 @@ impl<'de> MapAccess<'de> for MapEntries<'_, '_, '_> {
     type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        let absent = || self.absent.take().map(|name| (name, &Value::Null));
+        let next = self.entries.next().map(|(key, value)| (key.as_str(), value)).or_else(absent);
+        let Some((key, value)) = next else { return Ok(None) };
         self.value = Some((key, value));
         seed.deserialize(StrDeserializer::new(key)).map(Some)
     }
