@@ -16,6 +16,9 @@ pub fn set_pod_defaults(pod: &mut Pod) {
     omit::metadata(&mut pod.metadata);
     let spec = pod.spec.get_or_insert_default();
     set_spec_defaults(spec);
+    // Only of pods, so that templates keep their meaning (Kubernetes: Convert_v1_Pod_To_core_Pod).
+    spec.termination_grace_period_seconds =
+        spec.termination_grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     spec.enable_service_links.get_or_insert(true);
     for container in containers(spec) {
         set_requests_from_limits(container.resources.get_or_insert_default());
