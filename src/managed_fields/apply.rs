@@ -81,8 +81,7 @@ fn undeclared(config: &Value, of: ValueShape, unknown: &[UnknownField]) -> Strin
     let each = unknown
         .iter()
         .map(|field| format!("{}: field not declared in schema", typed::path_with_keys(config, of, &field.path)));
-    let each: Vec<String> = each.collect();
-    if each.len() == 1 { each.concat() } else { format!("errors:\n  {}", each.join("\n  ")) }
+    typed::join_errors(&each.collect::<Vec<String>>())
 }
 
 /// Fields of other managers that would change, with their manager.

@@ -13,8 +13,10 @@ use serde_json::Value;
 pub enum ValueShape {
     /// A built-in kind.
     BuiltIn(FieldShape),
-    /// A custom resource: its schema, and whether the value is the complete object.
+    /// A custom resource: its schema, and whether the value is a complete object, with its version, kind and metadata.
     Custom(&'static Value, bool),
+    /// The metadata of a custom resource, whose fields are all known.
+    Metadata,
     /// Unknown: lists are atomic, maps have an owner for each field.
     Unknown,
 }
@@ -29,6 +31,25 @@ pub enum ListShape {
     Keyed(Vec<(&'static str, Option<Value>)>),
 }
 
+/// The fields of `ObjectMeta`.
+const METADATA_FIELDS: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
 impl ValueShape {
     /// The type of a complete object. That of a custom kind belongs to the version in which the object is written.
     pub fn for_object(kind: &Kind, object: &Object) -> ValueShape {
@@ -40,12 +61,17 @@ impl ValueShape {
         }
     }
 
+    /// The type of a part of a custom resource.
+    fn from_schema(schema: &'static Value) -> ValueShape {
+        ValueShape::Custom(schema, schema["x-kubernetes-embedded-resource"] == true)
+    }
+
     /// Whether it is atomic, although it may be a map.
     pub fn is_atomic(self) -> bool {
         match self {
             ValueShape::BuiltIn(field) => matches!(field.form, FieldForm::Atomic),
             ValueShape::Custom(schema, _) => schema["x-kubernetes-map-type"] == "atomic",
-            ValueShape::Unknown => false,
+            ValueShape::Metadata | ValueShape::Unknown => false,
         }
     }
 
@@ -60,23 +86,22 @@ impl ValueShape {
         match self {
             ValueShape::BuiltIn(field) => Some((ValueShape::BuiltIn(field.of.field(name)), true)),
             ValueShape::Unknown => Some((ValueShape::Unknown, false)),
-            ValueShape::Custom(_, true) if name == "metadata" => {
-                Some((ValueShape::BuiltIn(map(&shapes::METADATA)), true))
+            ValueShape::Metadata => {
+                METADATA_FIELDS.contains(&name).then(|| (ValueShape::BuiltIn(shapes::METADATA.field(name)), true))
             }
+            ValueShape::Custom(_, true) if name == "metadata" => Some((ValueShape::Metadata, true)),
             ValueShape::Custom(_, true) if ["apiVersion", "kind"].contains(&name) => Some((ValueShape::Unknown, true)),
             ValueShape::Custom(schema, _) => {
                 let is = |word: &str| schema[word] == true;
                 if let Some(known) = schema["properties"].get(name) {
-                    return Some((ValueShape::Custom(known, is("x-kubernetes-embedded-resource")), true));
+                    return Some((ValueShape::from_schema(known), true));
                 }
                 if schema["additionalProperties"].is_object() {
-                    return Some((ValueShape::Custom(&schema["additionalProperties"], false), false));
+                    return Some((ValueShape::from_schema(&schema["additionalProperties"]), false));
                 }
                 let keeps_all = is("x-kubernetes-preserve-unknown-fields") || schema["additionalProperties"] == true;
                 let is_free = keeps_all || !schema.is_object() || schema.as_object().is_some_and(|map| map.is_empty());
-                let is_head =
-                    is("x-kubernetes-embedded-resource") && ["apiVersion", "kind", "metadata"].contains(&name);
-                (is_free || is_head).then_some((ValueShape::Unknown, false))
+                is_free.then_some((ValueShape::Unknown, false))
             }
         }
     }
@@ -106,8 +131,8 @@ impl ValueShape {
         match self {
             ValueShape::BuiltIn(FieldShape { form: FieldForm::Owners, .. }) => ValueShape::BuiltIn(shapes::ATOMIC),
             ValueShape::BuiltIn(field) => ValueShape::BuiltIn(map(field.of)),
-            ValueShape::Custom(schema, _) => ValueShape::Custom(&schema["items"], false),
-            ValueShape::Unknown => ValueShape::Unknown,
+            ValueShape::Custom(schema, _) => ValueShape::from_schema(&schema["items"]),
+            ValueShape::Metadata | ValueShape::Unknown => ValueShape::Unknown,
         }
     }
 

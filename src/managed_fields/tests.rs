@@ -346,6 +346,18 @@ fn configuration_errors_name_their_path() {
             "v1",
             ".spec.ports: duplicate entries for key [port=1,protocol=\"TCP\"]",
         ),
+        (
+            "deployments",
+            deployment(json!([
+                {"name": "web", "env": [{"name": "A"}, {"name": "A"}]},
+                {"name": "web", "ports": [{"name": "p"}]},
+            ])),
+            "apps/v1",
+            "errors:\n  .spec.template.spec.containers[name=\"web\"].env: duplicate entries for key [name=\"A\"]\n  \
+             .spec.template.spec.containers: duplicate entries for key [name=\"web\"]\n  \
+             .spec.template.spec.containers[name=\"web\"].ports: element 0: associative list with keys has an element that omits key \
+             field \"containerPort\" (and doesn't have default value)",
+        ),
     ];
     for (name, rest, version, why) in cases {
         let version = if version == "v1" { "/v1" } else { version };

@@ -114,35 +114,55 @@ fn fields_at(value: &Value, of: ValueShape) -> FieldSet {
     set
 }
 
+/// Maximum number of errors that are reported of one body.
+const MAX_ERRORS: usize = 100;
+
 /// Refuses a body with undeclared fields, or with two items of the same key or value.
 pub fn check(value: &Value, of: ValueShape) -> Result<(), TypeMismatch> {
-    check_at(value, of, &mut String::new())
+    let mut errors = Vec::new();
+    check_at(value, of, &mut String::new(), &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(join_errors(&errors)) }
 }
 
-fn check_at(value: &Value, of: ValueShape, path: &mut String) -> Result<(), TypeMismatch> {
-    if !is_open(value, of) {
-        return Ok(());
+/// Returns errors as one text (structured-merge-diff: ValidationErrors).
+pub fn join_errors(errors: &[String]) -> TypeMismatch {
+    if errors.len() == 1 { errors.concat() } else { format!("errors:\n  {}", errors.join("\n  ")) }
+}
+
+/// Collects the errors of a value. Of a map with several undeclared fields it reports one, as Kubernetes does.
+fn check_at(value: &Value, of: ValueShape, path: &mut String, errors: &mut Vec<String>) {
+    if !is_open(value, of) || errors.len() >= MAX_ERRORS {
+        return;
     }
     let length = path.len();
+    let mut has_undeclared = false;
     for (name, inner) in value.as_object().into_iter().flatten() {
         path.push_str(&step_text(&format!("f:{name}")));
-        let Some((of, _)) = of.field(name) else { return Err(format!("{path}: field not declared in schema")) };
-        check_at(inner, of, path)?;
+        match of.field(name) {
+            Some((of, _)) => check_at(inner, of, path, errors),
+            None if has_undeclared => {}
+            None => {
+                has_undeclared = true;
+                errors.push(format!("{path}: field not declared in schema"));
+            }
+        }
         path.truncate(length);
     }
     let by = of.list();
     let mut seen = BTreeSet::new();
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        let step = step(item, &by).map_err(|why| format!("{path}: element {index}: {why}"))?;
+        let step = match step(item, &by) {
+            Ok(step) => step,
+            Err(why) => return errors.push(format!("{path}: element {index}: {why}")),
+        };
         let text = step_text(&step);
         if !seen.insert(step) {
-            return Err(format!("{path}: duplicate entries for key {text}"));
+            errors.push(format!("{path}: duplicate entries for key {text}"));
         }
         path.push_str(&text);
-        check_at(item, of.item(), path)?;
+        check_at(item, of.item(), path, errors);
         path.truncate(length);
     }
-    Ok(())
 }
 
 /// All fields of a new value.

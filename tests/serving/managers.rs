@@ -103,7 +103,8 @@ fn fields_of_a_custom_kind_are_those_of_the_requested_version() {
             if list == "map" {
                 items["x-kubernetes-list-map-keys"] = json!(["n"]);
             }
-            let spec = json!({"type": "object", "properties": {field: {"type": "string"}, "items": items}});
+            let template = json!({"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"spec": {"type": "object"}}});
+            let spec = json!({"type": "object", "properties": {field: {"type": "string"}, "items": items, "template": template}});
             json!({"name": name, "served": true, "storage": name == "v1beta1",
                 "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
         };
@@ -127,6 +128,16 @@ fn fields_of_a_custom_kind_are_those_of_the_requested_version() {
         assert_eq!((code, applied["spec"]["items"].as_array().map(Vec::len)), (200, Some(2)), "{applied}");
         let (code, status) = apply("v1beta1", "b", "three");
         let message = "failed to create typed patch object (default/x; example.org/v1beta1, Kind=Bar): .spec.b: field not declared in schema";
+        assert_eq!((code, &status["message"]), (500, &json!(message)));
+        let template = json!({"apiVersion": "v1", "apiversion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}, "age": 1}});
+        let config = json!({"apiVersion": "example.org/v1beta1", "kind": "Bar", "metadata": {"name": "x", "age": 1}, "spec": {"template": template}});
+        let path = format!("{}/x?fieldManager=four", bars("v1beta1"));
+        let (code, status) = server.ask("PATCH", &path, APPLY, &config.to_string());
+        let undeclared = [".metadata.age", ".spec.template.apiversion", ".spec.template.metadata.age"];
+        let message = format!(
+            "failed to create typed patch object (default/x; example.org/v1beta1, Kind=Bar): errors:{}",
+            undeclared.map(|path| format!("\n  {path}: field not declared in schema")).concat()
+        );
         assert_eq!((code, &status["message"]), (500, &json!(message)));
         let wrong =
             json!({"apiVersion": "example.org/v1beta1", "kind": "Bar", "metadata": {"name": "y"}, "spec": {"b": "1"}});
