@@ -190,6 +190,9 @@ fn check_free(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
 pub fn warn(kind: &Kind, api_version: &str, (new, old): (&Object, Option<&Object>), warnings: &mut Vec<String>) {
     let known = old.filter(|_| kind.resource == DEFINITIONS).map_or_else(Vec::new, |old| (kind.warnings)(old));
     warnings.extend((kind.warnings)(new).into_iter().filter(|warning| !known.contains(warning)));
+    if kind.custom.is_some() {
+        warnings.extend(kinds::metadata::finalizer_warnings(new, old));
+    }
     warnings.extend(kind.deprecation(api_version).map(str::to_owned));
 }
 
@@ -219,8 +222,10 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
         let misfit = Some(error.path.clone()).filter(|path| !path.is_empty());
         Status { misfit, ..refuse(error.to_string()) }
     })?);
-    let duplicates = options.duplicate_fields.iter().map(|path| format!("duplicate field {path:?}"));
-    let complaints: Vec<String> = duplicates.chain(unknown.iter().map(UnknownField::complaint)).collect();
+    let complaints = match &options.body {
+        Some(body) => body.complaints(kind, &unknown),
+        None => unknown.iter().map(UnknownField::complaint).collect(),
+    };
     match options.field_validation {
         FieldValidation::Strict if !complaints.is_empty() => {
             let mut status = refuse(format!("strict decoding error: {}", complaints.join(", ")));

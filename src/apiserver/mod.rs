@@ -52,12 +52,14 @@ pub mod user;
 pub mod watch;
 mod write_again;
 mod write_rounds;
+mod written_body;
 
 pub use api::{Api, WorkTurn};
 pub use env::Env;
 pub use shared_writer::SharedWriter;
 pub use stored::{is_stored, refused};
 pub use transaction::Transaction;
+pub use written_body::WrittenBody;
 
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status};
@@ -120,8 +122,8 @@ pub struct WriteOptions {
     pub applier: Option<String>,
     /// The `apiVersion` that a patch is made in; none for the kind's newest.
     pub api_version: Option<String>,
-    /// Paths of the fields that the body contains twice, which count as unknown fields do.
-    pub duplicate_fields: Vec<String>,
+    /// The text of the body, for the complaints about it; `None` where the object was not written as a whole.
+    pub body: Option<Arc<WrittenBody>>,
 }
 
 impl WriteOptions {

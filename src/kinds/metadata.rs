@@ -3,7 +3,7 @@
 use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, names};
 use crate::object::Object;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 /// Kubernetes' finalizers without a domain.
@@ -18,12 +18,24 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
             check_change(new, old, &path, &mut errors);
             check_maps_and_owners(new, &path, &mut errors);
         }
-        None => check_new(new, (kind.name_rule, kind.namespaced), &path, &mut errors),
+        None => {
+            check_new(new, (kind.name_rule, kind.namespaced), &path, &mut errors);
+            if requires_finalizer_domain(kind) {
+                check_finalizer_domains(new, &path.child("finalizers"), &mut errors);
+            }
+        }
     }
     errors.0
 }
 
-/// Checks the metadata of a new object, which is at this path.
+/// Whether Kubernetes checks the finalizers of a kind by the rules of its core kinds. Others only need a qualified name.
+fn requires_finalizer_domain(kind: &Kind) -> bool {
+    const GROUPS_WITHOUT_DOMAINS: [&str; 3] =
+        ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
+    kind.custom.is_none() && !GROUPS_WITHOUT_DOMAINS.contains(&kind.resource.group())
+}
+
+/// Checks the metadata of a new object of any kind, which is at this path.
 pub fn check_new(
     new: &Object,
     (name_rule, is_namespaced): (NameRule, bool),
@@ -162,12 +174,28 @@ fn check_finalizer_domain(name: &str, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
+fn check_finalizer_domains(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
+    for (index, name) in new.finalizers().iter().enumerate() {
+        check_finalizer_domain(name, &path.index(index), errors);
+    }
+}
+
+/// Warns about new finalizers of a custom resource that have no domain.
+pub fn finalizer_warnings(new: &Object, old: Option<&Object>) -> Vec<String> {
+    let known = old.map_or_else(Vec::new, Object::finalizers);
+    let added: BTreeSet<&str> = new.finalizers().into_iter().filter(|name| !known.contains(name)).collect();
+    let unqualified = added.into_iter().filter(|name| !name.contains('/') && !PLAIN_FINALIZERS.contains(name));
+    let warning = |name: &str| {
+        let form = if name.contains('.') { " including a path (/)" } else { "" };
+        let why = "to avoid accidental conflicts with other finalizer writers";
+        format!("metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{form} {why}")
+    };
+    unqualified.map(warning).collect()
+}
+
 fn check_finalizers(finalizers: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     for name in finalizers {
         errors.each_invalid(path, *name, names::qualified(name));
-    }
-    for (index, name) in finalizers.iter().enumerate() {
-        check_finalizer_domain(name, &path.index(index), errors);
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
@@ -233,6 +261,33 @@ mod tests {
         ];
         assert_eq!(messages(new, Some(old.clone())), expected);
         assert_eq!(messages(old.clone(), Some(old)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn finalizers_of_core_kinds_need_a_domain() {
+        let new = object(json!({"name": "a", "namespace": "b", "finalizers": ["x", "orphan", "x.y/z"]}));
+        let refused = |kind: &Kind| -> Vec<String> {
+            validate_metadata(&new, None, kind).iter().map(FieldError::to_string).collect()
+        };
+        let problem = "metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified";
+        assert_eq!(refused(&config_map::KIND), [problem]);
+        let cluster_scoped = ["metadata.namespace: Forbidden: not allowed on this type"];
+        assert_eq!(refused(&crate::kinds::custom_resource_definition::KIND), cluster_scoped);
+    }
+
+    #[test]
+    fn new_finalizers_without_a_domain_are_warned_about() {
+        let old = object(json!({"finalizers": ["known"]}));
+        let new = object(json!({"finalizers": ["known", "orphan", "x.y/z", "plain", "dotted.name"]}));
+        let why = "to avoid accidental conflicts with other finalizer writers";
+        let expected = [
+            format!(
+                "metadata.finalizers: \"dotted.name\": prefer a domain-qualified finalizer name including a path (/) {why}"
+            ),
+            format!("metadata.finalizers: \"plain\": prefer a domain-qualified finalizer name {why}"),
+        ];
+        assert_eq!(finalizer_warnings(&new, Some(&old)), expected);
+        assert_eq!(finalizer_warnings(&new, None).len(), 3);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::ServeResult;
 use super::protobuf::{self, PROTOBUF, ProtobufError};
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
-use crate::apiserver::FieldValidation;
+use crate::apiserver::{FieldValidation, WrittenBody};
 use crate::go::json_syntax;
 use crate::kinds;
 use crate::object::patch::is_deeper_than;
@@ -138,15 +138,14 @@ fn shown(body: &[u8]) -> String {
     if body.len() > MAX_SHOWN_BYTES { format!("{text} ...") } else { text }
 }
 
-/// Returns the paths of the fields that a body contains twice, of which the last one counts.
-pub fn duplicates(request: &ApiRequest, validation: FieldValidation) -> Vec<String> {
+/// Returns the text of a body, for the complaints about its fields.
+pub fn written(request: &ApiRequest, validation: FieldValidation) -> Option<WrittenBody> {
     // In protobuf, repeated fields are valid: the last value counts.
     if validation == FieldValidation::Ignore || media_type(request) == PROTOBUF {
-        return Vec::new();
+        return None;
     }
-    let document = yaml::decode_bytes(&request.body).ok().and_then(|text| yaml::documents(&text).ok()?.pop());
-    let twice = document.map(|document| document.duplicates).unwrap_or_default();
-    twice.into_iter().map(|duplicate| duplicate.path).collect()
+    let document = yaml::documents(&yaml::decode_bytes(&request.body).ok()?).ok()?.pop()?;
+    Some(WrittenBody::new(document, media_type(request) == "application/yaml"))
 }
 
 /// Returns the warnings about keys that the configuration of a server-side apply contains twice, in the words of go-yaml. Strict validation

@@ -12,6 +12,7 @@ use crate::managed_fields::FieldManager;
 use crate::object::{FieldSelector, Resource, Selector, Status};
 use crate::world::Propagation;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Returns the 422 error about one parameter. `of`: `ListOptions`.
 pub fn wrong(of: &str, parameter: &str, reason: &'static str, message: String) -> Status {
@@ -41,14 +42,14 @@ pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions
         manager: Some(manager(request)),
         applier: None,
         api_version: None,
-        duplicate_fields: Vec::new(),
+        body: None,
     })
 }
 
 /// Like [`write_options`], for a request whose body is the object.
 pub fn body_write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions> {
     let options = write_options(request, of)?;
-    Ok(WriteOptions { duplicate_fields: body::duplicates(request, options.field_validation), ..options })
+    Ok(WriteOptions { body: body::written(request, options.field_validation).map(Arc::new), ..options })
 }
 
 /// Returns the field manager: `fieldManager`, else the client's user agent, else `unknown` (`managedfields/internal/buildmanagerinfo.go`).

@@ -234,6 +234,18 @@ fn strict_decoding_names_duplicate_and_unknown_fields() {
             assert_eq!((code, &status["message"]), (400, &json!(problem)), "{method}");
         }
         assert_eq!(server.get(one)["data"], json!({"a": "1"}), "nothing was changed");
+        let path = format!("{MAPS}?fieldValidation=Strict");
+        let told = |format: &str, text: &str| {
+            let (_, status) = server.ask("POST", &path, format, text);
+            let message = status["message"].as_str().unwrap_or_default();
+            message.split_once("strict decoding error: ").map_or(message, |(_, told)| told).to_owned()
+        };
+        let text = r#"{"sort": 1, "metadata": {"name": "two", "age": 1}, "data": {"a": "1", "a": "2"}, "also": 1}"#;
+        let in_order = "unknown field \"sort\", unknown field \"metadata.age\", duplicate field \"data.a\", unknown field \"also\"";
+        assert_eq!(told(JSON, text), in_order);
+        let text = "sort: 1\nmetadata: {name: two}\ndata:\n  a: '1'\n  a: '2'\nalso: 1\n";
+        let sorted = "yaml: unmarshal errors:\n  line 5: key \"a\" already set in map, unknown field \"also\", unknown field \"sort\"";
+        assert_eq!(told("application/yaml", text), sorted);
         assert_eq!(server.ask("POST", MAPS, JSON, &body.replace("NAME", "two")).0, 201);
     });
 }

@@ -164,9 +164,10 @@ mod tests {
                 json!({"labels": {"a": "b c"}}),
                 "spec.pod.metadata.labels: Invalid value: \"b c\": a valid label must be",
             ),
+            (json!({"finalizers": ["x"]}), ""),
             (
-                json!({"finalizers": ["x"]}),
-                "spec.pod.metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name",
+                json!({"finalizers": ["x y"]}),
+                "spec.pod.metadata.finalizers: Invalid value: \"x y\": name part must consist of",
             ),
         ];
         for (metadata, problem) in cases {

@@ -50,6 +50,8 @@ pub struct DuplicateKey {
     pub key: String,
     /// The line of the repetition in the file.
     pub line: usize,
+    /// The number of keys before it in the document.
+    pub field: usize,
 }
 
 /// One document of a file, with access to line numbers.
@@ -78,6 +80,12 @@ impl YamlDocument {
     pub fn lines_of(&self, paths: &[&str]) -> Vec<Option<usize>> {
         let lines = read::lines_of(&self.source.text, paths, self.words).into_iter();
         lines.map(|line| line.map(|line| line + self.source.lines_before)).collect()
+    }
+
+    /// The number of keys before each of several fields, or before its closest existing parent, with one pass over the text.
+    pub fn fields_before(&self, paths: &[&str]) -> Vec<Option<usize>> {
+        let positions = read::positions_of(&self.source.text, paths, self.words).into_iter();
+        positions.map(|found| found.map(|found| found.field)).collect()
     }
 
     /// Selects the fields without a value in the text: `image:`, but not `image: null`.

@@ -105,11 +105,16 @@ impl From<YamlError> for ReadFailure {
 
 /// The lines of fields, or of the closest existing parent of each.
 pub(super) fn lines_of(text: &str, paths: &[&str], words: BooleanWords) -> Vec<Option<usize>> {
+    positions_of(text, paths, words).into_iter().map(|found| found.map(|found| found.line)).collect()
+}
+
+/// The positions of fields, or of the closest existing parent of each.
+pub(super) fn positions_of(text: &str, paths: &[&str], words: BooleanWords) -> Vec<Option<FieldPosition>> {
     let mut reader = YamlReader::new(text, words);
-    reader.searches = paths.iter().map(|path| LineSearch { path: normal_path(path), best: 0, line: None }).collect();
-    // The text was read before, so this succeeds; after a failure, the lines found so far are still valid.
+    reader.searches = paths.iter().map(|path| FieldSearch { path: normal_path(path), best: 0, found: None }).collect();
+    // The text was read before, so this succeeds; after a failure, the positions found so far are still valid.
     let _ = reader.run();
-    reader.searches.into_iter().map(|search| search.line).collect()
+    reader.searches.into_iter().map(|search| search.found).collect()
 }
 
 /// Whether a character is not printable in YAML 1.1.
@@ -130,18 +135,27 @@ fn normal_path(path: &str) -> String {
     normal.trim_start_matches('.').to_owned()
 }
 
-/// A path to find, and the longest part of it found so far.
-struct LineSearch {
-    path: String,
-    best: usize,
-    line: Option<usize>,
+/// Position of a field in a text.
+#[derive(Clone, Copy)]
+pub(super) struct FieldPosition {
+    /// Its line, from 1.
+    pub line: usize,
+    /// The number of keys before it.
+    pub field: usize,
 }
 
-impl LineSearch {
-    fn visit(&mut self, path: &str, line: usize) {
+/// A path to find, and the longest part of it found so far.
+struct FieldSearch {
+    path: String,
+    best: usize,
+    found: Option<FieldPosition>,
+}
+
+impl FieldSearch {
+    fn visit(&mut self, path: &str, at: FieldPosition) {
         let rest = self.path.strip_prefix(path);
         if path.len() > self.best && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])) {
-            (self.best, self.line) = (path.len(), Some(line));
+            (self.best, self.found) = (path.len(), Some(at));
         }
     }
 }
@@ -177,7 +191,9 @@ struct YamlReader<'a> {
     alias_budget: usize,
     roots: Vec<RawDocument>,
     duplicates: Vec<DuplicateKey>,
-    searches: Vec<LineSearch>,
+    /// Number of keys so far.
+    fields: usize,
+    searches: Vec<FieldSearch>,
 }
 
 impl<'a> YamlReader<'a> {
@@ -191,6 +207,7 @@ impl<'a> YamlReader<'a> {
             alias_budget: ALIAS_BUDGET,
             roots: Vec::new(),
             duplicates: Vec::new(),
+            fields: 0,
             searches: Vec::new(),
         }
     }
@@ -365,22 +382,25 @@ impl<'a> YamlReader<'a> {
         self.charge(more, line)?;
         self.set_key(MapKey::Named(name));
         if let Some(key) = twice {
-            self.duplicates.push(DuplicateKey { path: self.path(), key, line });
+            self.duplicates.push(DuplicateKey { path: self.path(), key, line, field: self.fields });
         }
-        if !self.searches.is_empty() {
-            let path = self.path();
-            self.searches.iter_mut().for_each(|search| search.visit(&path, line));
-        }
+        self.visit(line);
+        self.fields += 1;
         Ok(())
     }
 
     /// Reports the start of a list item to the searches.
     fn visit_item(&mut self, line: usize) {
-        if !self.searches.is_empty()
-            && matches!(self.stack.last(), Some(OpenCollection { items: CollectionItems::List(_), .. }))
-        {
-            let path = self.path();
-            self.searches.iter_mut().for_each(|search| search.visit(&path, line));
+        if matches!(self.stack.last(), Some(OpenCollection { items: CollectionItems::List(_), .. })) {
+            self.visit(line);
+        }
+    }
+
+    /// Reports the start of the next value to the searches.
+    fn visit(&mut self, line: usize) {
+        if !self.searches.is_empty() {
+            let (path, at) = (self.path(), FieldPosition { line, field: self.fields });
+            self.searches.iter_mut().for_each(|search| search.visit(&path, at));
         }
     }
 

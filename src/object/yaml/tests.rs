@@ -227,8 +227,9 @@ fn fields_have_lines() {
 fn duplicate_keys_are_reported() {
     let document = &documents("x: 0\n---\na: 1\nspec:\n  c:\n  - {m: 1, m: 2}\na: 3\n").unwrap()[1];
     assert_eq!(document.value["a"], 3);
-    let duplicate = |path: &str, key: &str, line| DuplicateKey { path: path.into(), key: key.into(), line };
-    assert_eq!(document.duplicates, [duplicate("spec.c[0].m", "m", 6), duplicate("a", "a", 7)]);
+    let duplicate =
+        |path: &str, key: &str, line, field| DuplicateKey { path: path.into(), key: key.into(), line, field };
+    assert_eq!(document.duplicates, [duplicate("spec.c[0].m", "m", 6, 4), duplicate("a", "a", 7, 5)]);
 }
 
 #[test]
