@@ -11,6 +11,10 @@ pub const ADMINISTRATORS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of requests without credentials.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group of all nodes.
+pub const NODES: &str = "system:nodes";
+/// The fact about a service account's user that names the node of its pod.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const ACCOUNTS: &str = "system:serviceaccounts";
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
@@ -43,7 +47,7 @@ impl User {
         match name {
             "default-scheduler" => User::impersonated("system:kube-scheduler", "", &[], BTreeMap::new()),
             "kubelet" => {
-                let groups = ["system:nodes".to_owned()];
+                let groups = [NODES.to_owned()];
                 User::impersonated("system:node:kloop", "", &groups, BTreeMap::new())
             }
             controller => {
@@ -86,6 +90,12 @@ impl User {
     /// Whether it is a service account.
     pub fn is_service_account(&self) -> bool {
         self.name.strip_prefix(ACCOUNT_PREFIX).is_some_and(|account| account.contains(':'))
+    }
+
+    /// Whether it is a service account in a pod on this node.
+    pub fn is_on_node(&self, node: &str) -> bool {
+        let nodes = self.extra.get(NODE_NAME).map(Vec::as_slice).unwrap_or_default();
+        self.is_service_account() && matches!(nodes, [own] if own == node)
     }
 
     /// Whether the user may do everything.

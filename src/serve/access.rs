@@ -1,4 +1,4 @@
-//! Access of requests: what a request would do, as whom, and whether that user may.
+//! Access of requests: what a request would do, and whether its user may.
 //!
 //! Never: checks credentials ([`super::http::guard`] and [`crate::apiserver::tokens`] do). Start reading at
 //! [`authorize`].
@@ -7,23 +7,6 @@ use super::path::{self, ApiPath};
 use super::{ApiRequest, ServeResult};
 use crate::apiserver::Api;
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, check_access};
-use crate::apiserver::user::User;
-use crate::object::{Reason, Status};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// Another user as whom a client wants to act: the headers `Impersonate-*`.
-#[derive(Clone, Debug, Default)]
-pub struct Impersonation {
-    /// `Impersonate-User`.
-    pub user: String,
-    /// `Impersonate-Group`, as often as it was sent.
-    pub groups: Vec<String>,
-    /// `Impersonate-Uid`.
-    pub uid: String,
-    /// `Impersonate-Extra-*`, in lower case.
-    pub extra: BTreeMap<String, Vec<String>>,
-}
 
 /// Refuses a request that its user may not make. Returns why others are allowed.
 pub fn authorize(api: &Api, request: &ApiRequest) -> ServeResult<String> {
@@ -46,38 +29,6 @@ fn opens_streams(request: &ApiRequest, access: &AccessRequest) -> bool {
     let AccessTarget::Resource(accessed) = &access.target else { return false };
     let is_stream = matches!(accessed.subresource.as_str(), "exec" | "attach" | "portforward");
     request.method == "GET" && accessed.resource == "pods" && is_stream
-}
-
-/// Returns the user as whom the request is made; `user` has to be allowed to act as that one.
-pub fn impersonate(api: &Api, user: &User, asked: &Impersonation) -> ServeResult<Arc<User>> {
-    if asked.user.is_empty() {
-        let text = "requesting uid, groups or user-extra without impersonating a user";
-        return Err(Status::new(Reason::InternalError, text));
-    }
-    let account = asked.user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    let mut requests = vec![match account {
-        Some((namespace, name)) => act_as(("", "serviceaccounts", ""), namespace, name),
-        None => act_as(("", "users", ""), "", &asked.user),
-    }];
-    const IDENTITY: &str = "authentication.k8s.io";
-    requests.extend(asked.groups.iter().map(|group| act_as(("", "groups", ""), "", group)));
-    if !asked.uid.is_empty() {
-        requests.push(act_as((IDENTITY, "uids", ""), "", &asked.uid));
-    }
-    for (key, values) in &asked.extra {
-        requests.extend(values.iter().map(|value| act_as((IDENTITY, "userextras", key), "", value)));
-    }
-    for request in requests {
-        api.read_view(|txn| check_access(txn, user, &request))?;
-    }
-    Ok(Arc::new(User::impersonated(&asked.user, &asked.uid, &asked.groups, asked.extra.clone())))
-}
-
-fn act_as((group, resource, subresource): (&str, &str, &str), namespace: &str, name: &str) -> AccessRequest {
-    let [group, resource, subresource, namespace, name] =
-        [group, resource, subresource, namespace, name].map(str::to_owned);
-    let accessed = AccessedResource { group, resource, subresource, namespace, name, ..AccessedResource::default() };
-    AccessRequest::for_resource("impersonate", accessed)
 }
 
 /// The verb and the target of a request (`apiserver/pkg/endpoints/request`: RequestInfo).

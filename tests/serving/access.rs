@@ -84,13 +84,61 @@ fn administrator_acts_as_other_users() {
     assert_eq!(get(&[("Impersonate-User", "system:serviceaccount:default:bot")]).code, 200);
     assert_eq!(get(&[("Impersonate-User", "ann")]).code, 403);
     assert_eq!(get(&[("Impersonate-User", "ann"), ("Impersonate-Group", "system:masters")]).code, 200);
-    assert_eq!(get(&[("Impersonate-Group", "dev")]).code, 500, "a group without a user");
+    assert_eq!(get(&[("Impersonate-Group", "dev")]).code, 400, "a group without a user");
     // An account may act as others only where a rule says so.
     let bot = format!("Bearer {}", cluster.ok("create token bot").trim());
     let as_ann = ask(&server, pods, &[("Authorization", &bot), ("Impersonate-User", "ann")]);
     let user = "User \"system:serviceaccount:default:bot\"";
-    let why = "cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
-    assert_eq!((as_ann.code, message(&as_ann.body)), (403, format!("users \"ann\" is forbidden: {user} {why}")));
+    let why = "cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" in the namespace \"default\"";
+    assert_eq!((as_ann.code, message(&as_ann.body)), (403, format!("pods is forbidden: {user} {why}")));
+    cluster.ok("create clusterrole actor --verb=impersonate --resource=users");
+    cluster.ok("create clusterrolebinding actor --clusterrole=actor --serviceaccount=default:bot");
+    cluster.ok("create rolebinding ann --clusterrole=view --user=ann");
+    assert_eq!(ask(&server, pods, &[("Authorization", &bot), ("Impersonate-User", "ann")]).code, 200);
+}
+
+#[test]
+fn account_acts_as_others_for_single_requests() {
+    let cluster = cluster();
+    let server = Server::start(&cluster, &[]);
+    let bot = format!("Bearer {}", cluster.ok("create token bot").trim());
+    let pods = "/api/v1/namespaces/default/pods";
+    let code = |path: &str, headers: &[(&str, &str)]| {
+        let all: Vec<(&str, &str)> = [("Authorization", bot.as_str())].iter().chain(headers).copied().collect();
+        ask(&server, path, &all).code
+    };
+    let rule = |verb: &str, group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+    let identity = "authentication.k8s.io";
+    let rules = json!([
+        rule("impersonate-on:user-info:list", "", "pods"),
+        rule("impersonate:user-info", identity, "users"),
+        rule("impersonate:user-info", identity, "groups"),
+        rule("impersonate-on:arbitrary-node:get", "", "nodes"),
+        rule("impersonate:arbitrary-node", identity, "nodes"),
+        rule("impersonate-on:serviceaccount:list", "", "pods"),
+        rule("impersonate:serviceaccount", identity, "serviceaccounts"),
+    ]);
+    let version = "rbac.authorization.k8s.io/v1";
+    cluster.apply(
+        &json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "actor"}, "rules": rules})
+            .to_string(),
+    );
+    cluster.ok("create clusterrolebinding actor --clusterrole=actor --serviceaccount=default:bot");
+    cluster.ok("create rolebinding ann --clusterrole=view --user=ann");
+    for (path, headers, expected) in [
+        (pods, &[("Impersonate-User", "ann")][..], 200),
+        ("/api/v1/namespaces/default/services", &[("Impersonate-User", "ann")], 403),
+        (pods, &[("Impersonate-User", "ann"), ("Impersonate-Group", "dev")], 200),
+        (pods, &[("Impersonate-User", "ann"), ("Impersonate-Group", "system:masters")], 403),
+        (pods, &[("Impersonate-User", "ann"), ("Impersonate-Uid", "1")], 403),
+        // A node gets the groups of nodes.
+        ("/api/v1/nodes/a", &[("Impersonate-User", "system:node:a")], 404),
+        ("/api/v1/nodes/b", &[("Impersonate-User", "system:node:a")], 403),
+        (pods, &[("Impersonate-User", "system:serviceaccount:default:bot")], 200),
+        (pods, &[("Impersonate-User", "system:serviceaccount:default:bot"), ("Impersonate-Group", "dev")], 403),
+    ] {
+        assert_eq!(code(path, headers), expected, "{path} {headers:?}");
+    }
 }
 
 #[test]

@@ -17,9 +17,6 @@ use crate::world::devices::CLAIMS;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The fact about a service account's user that names the node of its pod.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-
 /// The verbs of a write. Those who may use one may use the other: a role for a driver has both.
 const WRITES: [&str; 2] = ["update", "patch"];
 
@@ -41,7 +38,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         }
     }
     for driver in changed_drivers(new, old) {
-        let is_associated = allocated_node(new).is_some_and(|node| is_on_node(user, node));
+        let is_associated = allocated_node(new).is_some_and(|node| user.is_on_node(node));
         let prefixes: &[&str] =
             if is_associated { &["associated-node:", "arbitrary-node:"] } else { &["arbitrary-node:"] };
         let verbs: Vec<String> =
@@ -118,12 +115,6 @@ fn allocated_node(claim: &Object) -> Option<&str> {
     }
 }
 
-/// Whether the user is a service account in a pod on this node.
-fn is_on_node(user: &User, node: &str) -> bool {
-    let nodes = user.extra.get(NODE_NAME).map(Vec::as_slice).unwrap_or_default();
-    user.is_service_account() && matches!(nodes, [own] if own == node)
-}
-
 #[cfg(test)]
 mod tests {
     use crate::apiserver::create::create;
@@ -154,7 +145,7 @@ mod tests {
     fn write_status(api: &mut Api, claim: &Value, user: &str, status: Value) -> Result<(), String> {
         let mut claim = claim.clone();
         claim["status"] = status;
-        let node = BTreeMap::from([(super::NODE_NAME.to_owned(), vec!["n".to_owned()])]);
+        let node = BTreeMap::from([("authentication.kubernetes.io/node-name".to_owned(), vec!["n".to_owned()])]);
         api.set_user(Some(Arc::new(User { extra: node, ..User::impersonated(user, "", &[], BTreeMap::new()) })));
         let written = write(api, &claim, Some(UpdatePart::Status));
         api.set_user(None);

@@ -9,7 +9,7 @@ use super::kubelet_guard::KubeletGuard;
 use super::proxy_filter::ProxyFilter;
 use crate::apiserver::tokens::bootstrap;
 use crate::object::{Reason, Status, strip_port};
-use crate::serve::access::Impersonation;
+use crate::serve::impersonation::Impersonation;
 use crate::serve::{ApiRequest, kubelet_paths};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};

@@ -1,7 +1,7 @@
 //! Rules of `kloop proxy`: which hosts, paths and methods of clients are accepted (kubectl: `pkg/proxy`, FilterServer).
 
 use crate::object::{Reason, Status};
-use crate::serve::access::Impersonation;
+use crate::serve::impersonation::Impersonation;
 use regex::Regex;
 
 /// The rules for requests.

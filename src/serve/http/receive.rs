@@ -15,7 +15,8 @@ use crate::apiserver::user::{ADMINISTRATOR, User};
 use crate::apiserver::{Api, ApiResult, Transaction};
 use crate::object::{Reason, Status};
 use crate::serve::ApiRequest;
-use crate::serve::access::{self, Impersonation};
+use crate::serve::access;
+use crate::serve::impersonation::{Impersonation, impersonate};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH, USER_AGENT};
@@ -210,7 +211,7 @@ async fn identify(
         }
         let own = user.clone();
         if let Some(asked) = impersonation {
-            user = access::impersonate(api, &user, &asked)?;
+            user = impersonate(api, &user, &asked, &request)?;
         }
         request.user = Some(user.clone());
         if let Some(audited) = &audited {
