@@ -20,6 +20,7 @@ mod extension;
 mod form;
 mod health;
 pub mod http;
+pub mod impersonation;
 mod indent;
 pub mod kubeconfig;
 mod kubelet_paths;
@@ -63,7 +64,7 @@ pub use reviews::review_path;
 pub use watch::ActiveWatch;
 
 use crate::apiserver::Api;
-use crate::object::{Reason, Status};
+use crate::object::{Reason, Status, time};
 use form::AnswerForm;
 use metrics::MetricsText;
 use path::{ApiDocument, ApiPath, PathTarget};
@@ -90,6 +91,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest) -> HttpAnswer {
 /// Like [`answer()`], for callers that word errors themselves.
 pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
     let parsed = path::parse(&request.path);
+    check_timeout(request, parsed.as_ref())?;
     if let Some(path) = &parsed
         && let Some(answer) = extension::find_answer(api, request, path)?
     {
@@ -116,6 +118,24 @@ pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
         Some(ApiPath::Object(named)) => object(api, request, &named),
         None => Err(unknown_path()),
     }
+}
+
+/// Refuses a timeout that is not a duration. Requests that run long have none (Kubernetes: WithRequestDeadline).
+fn check_timeout(request: &ApiRequest, path: Option<&ApiPath>) -> ServeResult<()> {
+    const LONG_SUBRESOURCES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+    let Some(text) = request.parameter("timeout") else { return Ok(()) };
+    let runs_long = path.is_some_and(|path| match path {
+        ApiPath::Object(named) => {
+            let is_long = |part: &str| LONG_SUBRESOURCES.contains(&part);
+            named.watch || request.flag("watch") || named.subresource.as_deref().is_some_and(is_long)
+        }
+        ApiPath::Document(_) => false,
+    });
+    if runs_long {
+        return Ok(());
+    }
+    let invalid = |error| Status::bad_request(format!("invalid timeout specified in the request URL - {error}"));
+    time::parse_duration(text).map(drop).map_err(invalid)
 }
 
 fn object(api: &mut Api, request: &ApiRequest, named: &PathTarget) -> ServeResult {

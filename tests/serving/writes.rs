@@ -251,6 +251,23 @@ fn strict_decoding_names_duplicate_and_unknown_fields() {
 }
 
 #[test]
+fn timeout_of_a_request_is_a_duration() {
+    with_server(|server, _| {
+        for (path, code) in [
+            ("/version?timeout=invalid", 400),
+            ("/version?timeout=5s", 200),
+            ("/api/v1/namespaces/default/configmaps?timeout=5", 400),
+            ("/api/v1/namespaces/default/configmaps?timeout=1m", 200),
+        ] {
+            let (found, status) = server.ask("GET", path, JSON, "");
+            let message = status["message"].as_str().unwrap_or_default();
+            let is_told = message.starts_with("invalid timeout specified in the request URL - time: ");
+            assert_eq!((found, is_told), (code, code == 400), "{path}: {status}");
+        }
+    });
+}
+
+#[test]
 fn whole_numbers_of_a_custom_resource_have_no_fraction() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &[]);
