@@ -1,4 +1,4 @@
-//! Pod garbage collection: pods of deleted nodes, and ended pods above the limit.
+//! Pod garbage collection: pods of deleted nodes, pods that cannot end on a node out of service, and ended pods above the limit.
 //!
 //! Keyed by node name; the empty name stands for pods without a node and for the limit of ended pods.
 
@@ -8,7 +8,7 @@ use crate::object::time::Shift;
 use crate::object::{Key, Resource, condition};
 use crate::world::{Loop, Plan, Propagation, Row, World};
 use jiff::SignedDuration;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 const ROOT: &str = "nodes";
@@ -27,9 +27,11 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
     let Some(pod) = row.pod() else { return Vec::new() };
     let mut keys = Vec::new();
-    if let Some(node) = pod.node.as_deref().filter(|node| world.find(ROOT, "", node).is_none()) {
-        keys.push(of(node));
-    }
+    let is_collected = |node: &&str| match world.find(ROOT, "", node) {
+        Some(node) => row.is_deleting() && is_out_of_service(node),
+        None => true,
+    };
+    keys.extend(pod.node.as_deref().filter(is_collected).map(of));
     if pod.phase.is_terminal() && world.count_of("pods") > MAX_ENDED {
         keys.push(of(""));
     }
@@ -40,10 +42,34 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     if key.name.is_empty() {
         collect_ended(world, &mut plan);
-    } else if world.get(key).is_none() {
-        collect_lost(world, &key.name, &mut plan);
+    } else {
+        match world.get(key) {
+            None => collect_lost(world, &key.name, &mut plan),
+            Some(node) if is_out_of_service(node) => collect_terminating(world, &key.name, &mut plan),
+            Some(_) => {}
+        }
     }
     plan
+}
+
+/// Whether an administrator says that a node that is not ready does not come back (KEP-2268).
+fn is_out_of_service(node: &Row) -> bool {
+    let Some(fields) = node.node().filter(|fields| fields.ready != Some(true)) else { return false };
+    fields.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
+}
+
+/// Removes the pods that wait for the kubelet of a node out of service to end them.
+fn collect_terminating(world: &World, node: &str, plan: &mut Plan) {
+    for row in world.pods_on(node).filter(|row| row.is_deleting()).take(BURST) {
+        // Only those that finalizers keep are still seen.
+        if !row.finalizers.is_empty() && row.pod().is_some_and(|pod| !pod.phase.is_terminal()) {
+            fail(row, &format!("its node {node} is out of service"), None, plan);
+        }
+        // A pod that only finalizers keep needs no second deletion.
+        if row.finalizers.is_empty() || row.object().int(&["metadata", "deletionGracePeriodSeconds"]) != Some(0) {
+            remove(row, &format!("its node {node} is out of service"), plan);
+        }
+    }
 }
 
 fn collect_ended(world: &World, plan: &mut Plan) {
@@ -66,7 +92,10 @@ fn collect_lost(world: &World, node: &str, plan: &mut Plan) {
             continue;
         }
         if row.pod().is_some_and(|pod| !pod.phase.is_terminal()) {
-            fail(world, row, plan);
+            let message = "PodGC: node no longer exists";
+            let mut condition = condition::new("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
+            condition["lastProbeTime"] = json!(null);
+            fail(row, "its node is gone", Some(condition), plan);
         }
         // A pod that only finalizers keep needs no second deletion.
         if !row.is_deleting() || row.finalizers.is_empty() {
@@ -75,17 +104,17 @@ fn collect_lost(world: &World, node: &str, plan: &mut Plan) {
     }
 }
 
-fn fail(world: &World, row: &Row, plan: &mut Plan) {
+/// Writes that a pod failed, with a further condition.
+fn fail(row: &Row, why: &str, condition: Option<Value>, plan: &mut Plan) {
     let object = row.object();
-    let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    let message = "PodGC: node no longer exists";
-    let mut condition = condition::new("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
-    condition["lastProbeTime"] = json!(null);
-    condition::set(&mut conditions, condition);
     let mut new = status::status_map(&object);
     new.insert("phase".into(), json!("Failed"));
-    status::set_conditions(&mut new, conditions);
-    status::write(plan, object, new.into(), "its node is gone");
+    if let Some(condition) = condition {
+        let mut conditions = object.items(&["status", "conditions"]).to_vec();
+        condition::set(&mut conditions, condition);
+        status::set_conditions(&mut new, conditions);
+    }
+    status::write(plan, object, new.into(), why);
 }
 
 fn remove(row: &Row, why: &str, plan: &mut Plan) {
@@ -95,6 +124,38 @@ fn remove(row: &Row, why: &str, plan: &mut Plan) {
 #[cfg(test)]
 mod tests {
     use crate::controllers::testing::cluster;
+    use serde_json::json;
+
+    #[test]
+    fn terminating_pods_of_a_node_out_of_service_are_removed() {
+        let pod = |name: &str, finalizers: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, finalizers: [{finalizers}]}}, spec: {{nodeName: a, tolerations: [{{operator: Exists}}], containers: [{{name: c}}]}}}}\n---\n"
+            )
+        };
+        for (tainted, ready, left) in
+            [(true, "False", "held stays"), (true, "True", "ends held stays"), (false, "False", "ends held stays")]
+        {
+            let mut cluster =
+                cluster(&format!("{}{}{}", pod("ends", ""), pod("held", "example.com/hold"), pod("stays", "")));
+            cluster.settle();
+            cluster.kubelet = false;
+            cluster.lost_node = Some("a");
+            cluster.delete("pods", "ends", Default::default());
+            cluster.delete("pods", "held", Default::default());
+            let mut node = cluster.object("nodes", "a");
+            node.set(&["status", "conditions"], json!([{"type": "Ready", "status": ready}]));
+            cluster.write_status(node);
+            if tainted {
+                let taint = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"});
+                cluster.patch("nodes", "a", json!({"spec": {"taints": [taint]}}));
+            }
+            cluster.settle();
+            assert_eq!(cluster.names("pods"), left, "{tainted} {ready}");
+            let has_failed = cluster.value("pods", "held", "/status/phase") == "Failed";
+            assert_eq!(has_failed, tainted && ready == "False", "{tainted} {ready}");
+        }
+    }
 
     #[test]
     fn pods_of_a_lost_node_are_replaced() {

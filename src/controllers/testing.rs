@@ -406,6 +406,9 @@ impl Cluster {
         if !row.is_deleting() {
             object.set(&["metadata", "deletionTimestamp"], self.world.now.to_string());
         }
+        if let Some(grace) = grace {
+            object.set(&["metadata", "deletionGracePeriodSeconds"], grace);
+        }
         let graceful = row.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
         match (graceful, grace) {
             (true, Some(0)) if object.finalizers().is_empty() => self.replace(key, None),
