@@ -339,11 +339,24 @@ fn annotate_bound(txn: &mut dyn Transaction, pod: &Key, binding: &Object, option
     update(txn, kind, &bound, UpdatePart::Main, options).map(drop)
 }
 
+/// Refuses a body that names another kind than an Eviction, or a version that does not have it.
+fn check_eviction_kind(body: &Value) -> ServeResult<()> {
+    let text = |field: &str, usual: &'static str| {
+        body[field].as_str().filter(|text| !text.is_empty()).unwrap_or(usual).to_owned()
+    };
+    let (version, kind) = (text("apiVersion", "policy/v1"), text("kind", "Eviction"));
+    if kind == "Eviction" && ["policy/v1", "policy/v1beta1"].contains(&version.as_str()) {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!("no kind {kind:?} is registered for version {version:?}")))
+}
+
 /// Evicts a pod.
 fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = asked.key();
     let form = AnswerForm::negotiate_whole(request)?;
     let requested = body::value(request, ("policy/v1", "Eviction"))?;
+    check_eviction_kind(&requested)?;
     check_named(&requested, &pod, "Eviction")?;
     let (deletion, dry_run) = options::read_delete_options(request, &requested["deleteOptions"])?;
     api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;
