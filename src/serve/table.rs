@@ -96,8 +96,8 @@ fn whole(columns: Vec<Value>, rows: Vec<Value>, meta: Value, version: &str) -> V
 
 fn definition(column: &Column, is_name: bool) -> Value {
     json!({
-        "name": column.name, "type": column.kind, "format": if is_name { "name" } else { "" },
-        "description": "", "priority": i32::from(column.wide),
+        "name": column.name, "type": column.kind, "format": if is_name { "name" } else { &*column.format },
+        "description": column.description, "priority": column.priority,
     })
 }
 

@@ -170,7 +170,7 @@ impl TablePrinter {
     }
 
     fn shows(&self, column: &Column) -> bool {
-        self.options.wide || !column.wide
+        self.options.wide || !column.is_wide()
     }
 
     fn header(&self, table: &Table<'_>, with_event: bool) -> Vec<String> {

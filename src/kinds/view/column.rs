@@ -10,36 +10,54 @@ pub struct Column {
     pub name: Cow<'static, str>,
     /// The type in the API's Table: `string`, `integer`, `boolean`.
     pub kind: &'static str,
-    /// Whether only `-o wide` shows it.
-    pub wide: bool,
+    /// Above 0 only `-o wide` shows it.
+    pub priority: i64,
     /// Whether the column is specific to kloop: the command line shows it, the API's Table does not have it.
     pub own: bool,
+    /// The format of its values in the API's Table, where a definition gives one.
+    pub format: Cow<'static, str>,
+    /// Its description in the API's Table, where a definition gives one.
+    pub description: Cow<'static, str>,
 }
 
 impl Column {
+    const fn new(name: &'static str, kind: &'static str) -> Column {
+        let (format, description) = (Cow::Borrowed(""), Cow::Borrowed(""));
+        Column { name: Cow::Borrowed(name), kind, priority: 0, own: false, format, description }
+    }
+
     /// A column of text.
     pub const fn text(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "string", wide: false, own: false }
+        Column::new(name, "string")
     }
 
     /// A column of numbers.
     pub const fn int(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "integer", wide: false, own: false }
+        Column::new(name, "integer")
     }
 
     /// A column of booleans.
     pub const fn truth(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "boolean", wide: false, own: false }
+        Column::new(name, "boolean")
     }
 
     /// A column of text that only `-o wide` shows.
     pub const fn wide(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "string", wide: true, own: false }
+        let mut column = Column::text(name);
+        column.priority = 1;
+        column
     }
 
     /// A column specific to kloop, which only the command line with `-o wide` shows.
     pub const fn own(name: &'static str) -> Column {
-        Column { name: Cow::Borrowed(name), kind: "string", wide: true, own: true }
+        let mut column = Column::wide(name);
+        column.own = true;
+        column
+    }
+
+    /// Whether only `-o wide` shows it.
+    pub fn is_wide(&self) -> bool {
+        self.priority > 0
     }
 
     /// Whether this column holds the object's name.

@@ -38,8 +38,13 @@ impl DefinitionColumns {
                 "date" => "date",
                 _ => "string",
             },
-            wide: column.int("priority") > 0,
+            priority: column.int("priority"),
             own: false,
+            format: Cow::Owned(column.text("format").to_owned()),
+            description: Cow::Owned(match column.text("description") {
+                "" => format!("Custom resource definition column (in JSONPath format): {}", column.text("jsonPath")),
+                text => text.to_owned(),
+            }),
         };
         let mut columns = vec![Column::text("Name")];
         columns.extend(declared.iter().map(column));
@@ -118,7 +123,7 @@ mod tests {
         let expected: Vec<TableCell> =
             vec!["one".into(), "red".into(), TableCell::Int(2), TableCell::Empty, "oslo".into(), "5s".into()];
         assert_eq!(cells, expected);
-        assert!(columns.columns[4].wide);
+        assert!(columns.columns[4].is_wide());
         assert_eq!(
             DefinitionColumns::parse(&[]).cells(&boat, Time::from_second(7).unwrap()),
             ["one".into(), "7s".into()]
