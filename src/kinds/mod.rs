@@ -122,6 +122,7 @@ use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Resource, Time};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Converts a body to its stored form and reports unknown fields.
 pub type Normalize = fn(&Value, &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError>;
@@ -318,6 +319,14 @@ impl Kind {
     /// Returns the warning for users of a deprecated version.
     pub fn deprecation(&self, api_version: &str) -> Option<&'static str> {
         self.custom.map_or(self.deprecated, |custom| custom.deprecations.get(api_version).copied())
+    }
+
+    /// The kind of lists, such as `DeploymentList`.
+    pub fn list_kind(&self) -> Cow<'static, str> {
+        match self.custom {
+            Some(custom) => Cow::Borrowed(&custom.list_kind),
+            None => Cow::Owned(format!("{}List", self.kind)),
+        }
     }
 
     /// The singular name with the group, such as `deployment.apps`, as in kubectl's messages.

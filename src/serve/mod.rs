@@ -159,6 +159,8 @@ fn dispatch(api: &mut Api, request: &ApiRequest, named: &PathTarget, asked: &Res
         ("GET", _) if request.flag("watch") || asked.watch => watch::open(api, request, asked).map(HttpAnswer::watch),
         ("GET", true) => read::list(api, request, asked),
         ("GET", false) => read::get(api, request, asked),
+        // Such paths list the objects of all namespaces; Kubernetes has no other operation of custom kinds there.
+        ("POST" | "DELETE", true) if !asked.is_placed() && asked.kind.custom.is_some() => Err(unknown_path()),
         ("POST", true) if asked.is_placed() => write::create(api, request, asked),
         ("PUT", false) => write::replace(api, request, asked),
         ("PATCH", false) => write::patch(api, request, asked),

@@ -93,7 +93,7 @@ impl ReadPresentation {
             }
             AnswerShape::Whole | AnswerShape::Discovery(_) => {
                 let items: Vec<Value> = objects.map(|object| self.item(object)).collect();
-                json!({"kind": format!("{}List", kind.kind), "apiVersion": api_version, "metadata": meta, "items": items})
+                json!({"kind": kind.list_kind(), "apiVersion": api_version, "metadata": meta, "items": items})
             }
         }
     }

@@ -45,6 +45,7 @@ struct DefinitionNames {
     #[serde(default)]
     singular: String,
     kind: String,
+    list_kind: Option<String>,
     #[serde(default)]
     short_names: Vec<String>,
     #[serde(default)]
@@ -83,13 +84,20 @@ impl Version {
                 .map(|scale| &*Box::leak(Box::new(ScalePaths::parse(scale)))),
         }
     }
+}
 
-    /// Returns the version as an `apiVersion` and the warning that it is deprecated.
-    fn deprecation(&self, group: &str, kind: &str) -> Option<(String, &'static str)> {
-        let usual = || format!("{group}/{} {kind} is deprecated", self.name);
-        let warning = || leak_text(self.deprecation_warning.clone().unwrap_or_else(usual));
-        self.deprecated.then(|| (format!("{group}/{}", self.name), warning()))
-    }
+/// Returns the deprecated ones of these served versions, each as an `apiVersion` with its warning. The warning names the newest later version
+/// that is not deprecated.
+fn deprecations(served: &[Version], group: &str, kind: &str) -> BTreeMap<String, &'static str> {
+    let newest = served.iter().filter(|version| !version.deprecated).max_by_key(|version| precedence(&version.name));
+    let warning = |version: &Version| {
+        let later = newest.filter(|newest| precedence(&newest.name) > precedence(&version.name));
+        let advice = later.map(|later| format!("; use {group}/{} {kind}", later.name)).unwrap_or_default();
+        let usual = format!("{group}/{} {kind} is deprecated{advice}", version.name);
+        leak_text(version.deprecation_warning.clone().unwrap_or(usual))
+    };
+    let deprecated = served.iter().filter(|version| version.deprecated);
+    deprecated.map(|version| (format!("{group}/{}", version.name), warning(version))).collect()
 }
 
 #[derive(Deserialize, Default)]
@@ -173,14 +181,16 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
     let also: Vec<&'static str> =
         served.iter().skip(1).map(|version| leak_text(format!("{group}/{}", version.name))).collect();
-    let deprecations = served.iter().filter_map(|version| version.deprecation(&group, &names.kind)).collect();
+    let deprecations = deprecations(&served, &group, &names.kind);
     let first = served.into_iter().next()?;
     let singular = if names.singular.is_empty() { names.kind.to_lowercase() } else { names.singular };
-    let deprecated = first.deprecation(&group, &names.kind).map(|(_, warning)| warning);
+    let deprecated = deprecations.get(&format!("{group}/{}", first.name)).copied();
+    let list_kind = names.list_kind.filter(|kind| !kind.is_empty()).unwrap_or_else(|| format!("{}List", names.kind));
     let custom: &'static CustomDefinition = Box::leak(Box::new(CustomDefinition {
         definition,
         mark,
         singular: leak_text(singular),
+        list_kind,
         storage,
         versions: parts,
         variants: OnceLock::new(),
@@ -263,11 +273,35 @@ impl ScalePaths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn versions_are_sorted_by_priority() {
         let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
         versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
         assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);
+    }
+
+    #[test]
+    fn warning_of_a_deprecated_version_names_a_later_one() {
+        let version = |name: &str, deprecated: bool, warning: Option<&str>| {
+            serde_json::from_value(
+                json!({"name": name, "served": true, "deprecated": deprecated, "deprecationWarning": warning}),
+            )
+            .unwrap()
+        };
+        let served = [
+            version("v2", true, None),
+            version("v1", false, None),
+            version("v1beta2", true, Some("gone soon")),
+            version("v1beta1", true, None),
+        ];
+        let expected = [
+            ("x.dev/v1beta1", "x.dev/v1beta1 Boat is deprecated; use x.dev/v1 Boat"),
+            ("x.dev/v1beta2", "gone soon"),
+            ("x.dev/v2", "x.dev/v2 Boat is deprecated"),
+        ];
+        let found: Vec<(String, &str)> = deprecations(&served, "x.dev", "Boat").into_iter().collect();
+        assert_eq!(found, expected.map(|(version, warning)| (version.to_owned(), warning)));
     }
 }

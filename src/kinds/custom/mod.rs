@@ -45,6 +45,8 @@ pub struct CustomDefinition {
     pub mark: (String, i64),
     /// The singular name, such as `boat`.
     pub singular: &'static str,
+    /// The kind of lists, such as `BoatList`.
+    pub list_kind: String,
     /// The `apiVersion` in which objects are stored.
     pub storage: String,
     /// The parts of each version, by `apiVersion`.
