@@ -12,6 +12,7 @@ mod env;
 pub mod ephemeral;
 pub mod facts;
 pub mod filesystem;
+mod gated_update;
 pub mod internal;
 mod mounts;
 pub mod part_counts;

@@ -1,6 +1,6 @@
 //! Checks of updates of a pod, most of which is immutable (`ValidatePodUpdate`).
 
-use super::internal;
+use super::{gated_update, internal};
 use crate::kinds::{FieldErrors, FieldPath, go};
 use crate::object::MIRROR;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration};
@@ -24,7 +24,10 @@ pub fn check(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldE
     }
     check_tolerations(new, old, &path.child("tolerations"), errors);
     check_gates(new, old, &path.child("schedulingGates"), errors);
-    let restored = restore_mutable_fields(new, old);
+    let mut restored = restore_mutable_fields(new, old);
+    if old.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()) {
+        gated_update::check(&mut restored, old, path, errors);
+    }
     if restored != *old {
         let difference = go::difference(&internal::spec(old), &internal::spec(&restored));
         errors.forbidden(path, &format!("{MAY_CHANGE}\n{difference}"));
@@ -94,10 +97,6 @@ fn restore_mutable_fields(new: &PodSpec, old: &PodSpec) -> PodSpec {
     restored.active_deadline_seconds = old.active_deadline_seconds;
     restored.tolerations.clone_from(&old.tolerations);
     restored.scheduling_gates.clone_from(&old.scheduling_gates);
-    if old.scheduling_gates.is_some() {
-        restored.node_selector.clone_from(&old.node_selector);
-        restored.affinity.clone_from(&old.affinity);
-    }
     let negative = old.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0);
     if negative && new.termination_grace_period_seconds == Some(1) {
         restored.termination_grace_period_seconds = old.termination_grace_period_seconds;

@@ -39,12 +39,17 @@ pub fn drop_other_types(new: &mut Object, old: &Object) {
     drop(has_health_port, &["healthCheckNodePort"]);
     drop(|service| kind(service) == "LoadBalancer", &["allocateLoadBalancerNodePorts"]);
     drop(|service| kind(service) == "LoadBalancer", &["loadBalancerClass"]);
-    drop(has_node_ports, &["externalTrafficPolicy"]);
+    drop(is_external, &["externalTrafficPolicy"]);
     if has_node_ports(old) && !has_node_ports(new) && node_ports(new) == node_ports(old) {
         for port in ports(new) {
             port.remove("nodePort");
         }
     }
+}
+
+/// Whether other machines reach the Service by addresses outside of the cluster (`ExternallyAccessible`).
+fn is_external(service: &Object) -> bool {
+    has_node_ports(service) || kind(service) == "ClusterIP" && !service.items(&[SPEC, "externalIPs"]).is_empty()
 }
 
 /// Keeps allocated addresses and ports that the client leaves out.
@@ -177,6 +182,20 @@ mod tests {
             assert_eq!(outer.value_at(&["spec", field]), None, "{field}");
         }
         assert_eq!((KIND.validate)(&outer, Some(&old)), []);
+    }
+
+    #[test]
+    fn traffic_policies_go_with_what_they_are_for() {
+        let with = |spec: Value| prepared(spec, None);
+        let exposed = with(json!({"clusterIP": "10.96.0.9", "externalIPs": ["192.0.2.1"], "ports": [{"port": 80}]}));
+        let mut spec = exposed.0["spec"].clone();
+        assert_eq!(spec["externalTrafficPolicy"], "Cluster");
+        spec["externalIPs"] = json!([]);
+        let inner = prepared(spec, Some(&exposed));
+        assert_eq!(inner.value_at(&["spec", "externalTrafficPolicy"]), None);
+        assert_eq!((KIND.validate)(&inner, Some(&exposed)), []);
+        let alias = with(json!({"type": "ExternalName", "externalName": "a.b", "internalTrafficPolicy": "Cluster"}));
+        assert_eq!(alias.value_at(&["spec", "internalTrafficPolicy"]), None);
     }
 
     #[test]

@@ -107,6 +107,9 @@ impl Typed for Service {
         }
         if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
             spec.internal_traffic_policy.get_or_insert_with(|| "Cluster".to_owned());
+        } else {
+            // Kubernetes accepts it and does not show it.
+            spec.internal_traffic_policy = None;
         }
         if kind == "LoadBalancer" {
             spec.allocate_load_balancer_node_ports.get_or_insert(true);
