@@ -1,7 +1,7 @@
 //! The end of Jobs: first the interim condition (SuccessCriteriaMet, FailureTarget), then, when every pod has ended and
 //! is counted, the final one (Complete, Failed) (KEP-3998).
 
-use super::{JobState, policy};
+use super::{JobState, is_tracked, policy, release};
 use crate::controllers::pods::BURST;
 use crate::object::condition;
 use crate::object::time::Shift;
@@ -123,6 +123,10 @@ impl JobState<'_> {
         }
         let active: Vec<&Arc<Row>> = self.active().collect();
         for pod in active.iter().take(BURST) {
+            // Pods that a successful Job ends have not failed.
+            if *success && is_tracked(pod) {
+                release(pod, "its Job is finished", &mut self.plan);
+            }
             self.delete(pod, "its Job is finished");
         }
         let is_counted = self.uncounted.is_empty() && self.awaiting_successor == 0;

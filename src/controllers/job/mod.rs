@@ -300,13 +300,14 @@ impl<'w> JobState<'w> {
     }
 
     /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its
-    /// end. Without the finalizer, it is counted already or was not wanted any more.
+    /// end: a failing Job replaces none. Without the finalizer, it is counted already or was not wanted any more.
     fn counts_as_failed(&self, pod: &Row) -> bool {
         if pod.is_deleting() && !is_tracked(pod) {
             return false;
         }
         let failed = pod.pod().is_some_and(|pod| pod.phase == Phase::Failed);
-        failed || (pod.is_deleting() && !self.spec.replace_only_failed && !has_succeeded(pod))
+        let waits_for_end = self.spec.replace_only_failed && !condition::is_true(&self.conditions, "FailureTarget");
+        failed || (pod.is_deleting() && !waits_for_end && !has_succeeded(pod))
     }
 
     fn all_succeeded(&self) -> i64 {
@@ -344,9 +345,11 @@ impl<'w> JobState<'w> {
         new.insert("ready".into(), ready.into());
         new.insert("terminating".into(), self.terminating().into());
         new.insert("uncountedTerminatedPods".into(), self.uncounted.to_value());
-        if self.completed.len() > 0 {
-            new.insert("completedIndexes".into(), self.completed.to_string().into());
-        }
+        // Fewer completions can leave none.
+        match self.completed.len() {
+            0 => new.remove("completedIndexes"),
+            _ => new.insert("completedIndexes".into(), self.completed.to_string().into()),
+        };
         if self.spec.backoff_limit_per_index.is_some() {
             new.insert("failedIndexes".into(), self.failed_indexes.to_string().into());
         }

@@ -245,6 +245,54 @@ fn excess_pods_and_pods_of_a_suspended_job_do_not_count_as_failed() {
 }
 
 #[test]
+fn indexes_beyond_fewer_completions_are_forgotten() {
+    let mut cluster = job("completions: 3\n  parallelism: 3\n  completionMode: Indexed", "fake/stay: ''");
+    cluster.settle();
+    let of_last = cluster.world.list("pods").find(|pod| pod.label(super::INDEX) == Some("2")).unwrap().object();
+    let mut ended = of_last.clone();
+    ended.set(&["status", "phase"], "Succeeded");
+    cluster.write_status(ended);
+    cluster.settle();
+    assert_eq!(status(&cluster, "completedIndexes"), "2");
+    for (size, indexes) in [(2, Value::Null), (3, Value::Null)] {
+        cluster.patch("jobs.batch", "work", json!({"spec": {"completions": size, "parallelism": size}}));
+        cluster.settle();
+        assert_eq!((status(&cluster, "completedIndexes"), status(&cluster, "active")), (indexes, size.into()));
+    }
+}
+
+#[test]
+fn pods_that_the_end_of_a_job_deletes_count_by_its_outcome() {
+    // Nothing ends the pods but the finalizer: they have no node.
+    let policy = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [5]}}]}\n  podReplacementPolicy: Failed";
+    let mut cluster = job(&format!("completions: 3\n  parallelism: 3\n  {policy}"), "fake/stay: ''");
+    cluster.kubelet = false;
+    cluster.settle();
+    let mut failed = cluster.world.list("pods").next().unwrap().object();
+    let terminated = json!([{"name": "c", "state": {"terminated": {"exitCode": 5}}}]);
+    failed.set(&["status"], json!({"phase": "Failed", "containerStatuses": terminated}));
+    cluster.write_status(failed);
+    cluster.settle();
+    assert!(
+        cluster.conditions("jobs.batch", "work").contains("Failed=True"),
+        "{}",
+        cluster.conditions("jobs.batch", "work")
+    );
+    assert_eq!(status(&cluster, "failed"), 3);
+
+    let policy = "completionMode: Indexed\n  successPolicy: {rules: [{succeededCount: 1}]}";
+    let mut cluster = job(&format!("completions: 3\n  parallelism: 3\n  {policy}"), "fake/stay: ''");
+    cluster.kubelet = false;
+    cluster.settle();
+    let mut ended = cluster.world.list("pods").next().unwrap().object();
+    ended.set(&["status", "phase"], "Succeeded");
+    cluster.write_status(ended);
+    cluster.settle();
+    assert!(cluster.conditions("jobs.batch", "work").contains("Complete=True"));
+    assert_eq!((status(&cluster, "succeeded"), status(&cluster, "failed")), (1.into(), Value::Null));
+}
+
+#[test]
 fn indexes_in_backoff_hold_up_none_of_many_others() {
     let mut cluster = job(
         "completions: 200\n  parallelism: 200\n  completionMode: Indexed\n  backoffLimit: 1000\n  backoffLimitPerIndex: 4",

@@ -6,7 +6,7 @@ use crate::kinds::pod::spec::check_template;
 use crate::kinds::{FieldErrors, FieldPath, names, selector, workload};
 use crate::object::Selector;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Affinity, PodSpec, PodTemplateSpec};
 use serde_json::{Value, json};
 
 /// Maximum parallelism and number of failed indexes of an Indexed Job, and the completions above which
@@ -246,7 +246,7 @@ fn check_same_template(
     let mut fixed = before.clone();
     if changeable.scheduling {
         fixed.node_selector.clone_from(&now.node_selector);
-        fixed.affinity.clone_from(&now.affinity);
+        allow_node_affinity(&mut fixed.affinity, now.affinity.as_ref());
         fixed.tolerations.clone_from(&now.tolerations);
         fixed.scheduling_gates.clone_from(&now.scheduling_gates);
     }
@@ -260,6 +260,17 @@ fn check_same_template(
     }
     if !changeable.scheduling {
         errors.immutable(&path.child("metadata"), &json!(new.metadata), &json!(old.metadata));
+    }
+}
+
+/// Takes the node affinity of the new template into the old one, and no other affinity.
+fn allow_node_affinity(fixed: &mut Option<Affinity>, now: Option<&Affinity>) {
+    let node_affinity = now.and_then(|affinity| affinity.node_affinity.clone());
+    if fixed.is_some() || node_affinity.is_some() {
+        fixed.get_or_insert_default().node_affinity = node_affinity;
+    }
+    if now.is_none() && fixed.as_ref() == Some(&Affinity::default()) {
+        *fixed = None;
     }
 }
 
@@ -305,6 +316,13 @@ mod tests {
         };
         let [resources, scheduling, image] =
             [template("2", "a", "i"), template("1", "b", "i"), template("1", "a", "j")];
+        let affinity = |kind: &str| {
+            let mut changed = template("1", "a", "i");
+            changed["spec"]["affinity"] = json!({kind: {}});
+            changed
+        };
+        assert!(!refused(true, &json!({}), affinity("nodeAffinity")));
+        assert!(refused(true, &json!({}), affinity("podAffinity")));
         let suspended = json!([{"type": "Suspended", "status": "True"}]);
         let started = "2026-01-01T00:00:00Z";
         for (suspend, status, may_change) in [
