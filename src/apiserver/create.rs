@@ -51,6 +51,9 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     let key = key_of(kind, &object);
     let named = if generated { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };
     let target = target(kind, body, &named, options);
+    if object.items(&["metadata", "managedFields"]).is_empty() {
+        object.unset(&["metadata", "managedFields"]);
+    }
     // Before admission: what it and the kind add has no owner.
     if let Some(manager) = &options.manager {
         managed_fields::update::record_create(kind, &mut object, manager, txn.now());
@@ -236,6 +239,7 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
         _ => {}
     }
     metadata::drop_empty(&mut object);
+    metadata::drop_duplicate_owners(&mut object, "", warnings);
     Ok(object)
 }
 

@@ -219,8 +219,8 @@ impl<'v> Context<'v> {
             Value::Map(Map::Variables) => Ok(self.places.contains_key(field)),
             Value::Map(map) => Ok(map.field(field)?.is_some()),
             Value::Optional(Some(inner)) => self.has(inner, field),
-            Value::Optional(None) => Ok(false),
-            _ => fail(format!("no such key: {field}")),
+            // Null and scalars have no fields (cel-go: refQualify).
+            _ => Ok(false),
         }
     }
 

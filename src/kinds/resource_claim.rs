@@ -3,7 +3,7 @@
 use super::device::allocation::{self, StatusChange};
 use super::device::claim::{self, RequestNames};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, device, merge_rules, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, device, merge_rules, omit, shapes, typed};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
@@ -17,6 +17,7 @@ pub const KIND: Kind = Kind {
     merge_rules: &MERGE_RULES,
     shape: &SHAPE,
     status_metadata: &[],
+    validate_status: |new, old| typed::validate_status(new, old, check_status),
     ..Kind::new::<ResourceClaim>("resourceclaims.resource.k8s.io", "v1", "ResourceClaim", &view::device::RESOURCE_CLAIM)
 };
 
@@ -57,18 +58,23 @@ impl Typed for ResourceClaim {
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
-        let (spec, empty) = (FieldPath::root("spec"), ResourceClaimStatus::default());
-        let Some(old) = old else { return claim::check(&self.spec, &spec, errors) };
-        errors.immutable(&spec, &self.spec, &old.spec);
-        let requests = RequestNames::from_claim(&self.spec);
-        let change = StatusChange {
-            new: self.status.as_ref().unwrap_or(&empty),
-            old: old.status.as_ref().unwrap_or(&empty),
-            is_deleting: self.metadata.deletion_timestamp.is_some(),
-            requests: &requests,
-        };
-        allocation::check(&change, &FieldPath::root("status"), errors);
+        let spec = FieldPath::root("spec");
+        match old {
+            Some(old) => errors.immutable(&spec, &self.spec, &old.spec),
+            None => claim::check(&self.spec, &spec, errors),
+        }
     }
+}
+
+fn check_status(new: &ResourceClaim, old: &ResourceClaim, errors: &mut FieldErrors) {
+    let (empty, requests) = (ResourceClaimStatus::default(), RequestNames::from_claim(&new.spec));
+    let change = StatusChange {
+        new: new.status.as_ref().unwrap_or(&empty),
+        old: old.status.as_ref().unwrap_or(&empty),
+        is_deleting: new.metadata.deletion_timestamp.is_some(),
+        requests: &requests,
+    };
+    allocation::check(&change, &FieldPath::root("status"), errors);
 }
 
 #[cfg(test)]
@@ -83,7 +89,9 @@ mod tests {
     }
 
     fn complaints(new: &Object, old: Option<&Object>) -> Vec<String> {
-        typed::validate::<ResourceClaim>(new, old).iter().map(ToString::to_string).collect()
+        let of_status = old.map_or_else(Vec::new, |old| (KIND.validate_status)(new, old));
+        let all = typed::validate::<ResourceClaim>(new, old).into_iter().chain(of_status);
+        all.map(|error| error.to_string()).collect()
     }
 
     fn request(exactly: Value) -> Value {

@@ -12,6 +12,7 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     unconditional_update: false,
+    create_on_update: true,
     warnings,
     shape: &SHAPE,
     ..Kind::new::<RuntimeClass>("runtimeclasses.node.k8s.io", "v1", "RuntimeClass", &view::table_only::RUNTIME_CLASS)

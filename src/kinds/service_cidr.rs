@@ -11,6 +11,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     generation: false,
     warnings,
+    status_metadata: &[],
     merge_rules: &merge_rules::WITH_CONDITIONS,
     ..Kind::new::<ServiceCIDR>("servicecidrs.networking.k8s.io", "v1", "ServiceCIDR", &view::networking::SERVICE_CIDR)
 };

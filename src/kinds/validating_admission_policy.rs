@@ -14,6 +14,7 @@ pub const KIND: Kind = Kind {
     namespaced: false,
     categories: &["api-extensions"],
     unconditional_update: false,
+    status_metadata: &[],
     merge_rules: &admission_policy::MERGE_RULES,
     shape: &admission_policy::SHAPE,
     ..Kind::new::<ValidatingAdmissionPolicy>(

@@ -74,7 +74,25 @@ fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> Result<Fie
     }
     typed::check(&config.0, of).map_err(wrong)?;
     let fields = owned(kind, typed::fields(&config.0, of), subresource);
-    Ok(if subresource == "status" { fields.restricted_to("f:status") } else { fields })
+    Ok(if subresource == "status" { status_fields(kind, fields) } else { fields })
+}
+
+/// The fields that a write of the status changes.
+fn status_fields(kind: &Kind, mut fields: FieldSet) -> FieldSet {
+    let mut metadata = fields.remove("f:metadata");
+    let mut kept = fields.restricted_to("f:status");
+    let mut of_metadata = FieldSet::default();
+    for field in kind.status_metadata {
+        let step = format!("f:{field}");
+        let below = metadata.remove(&step);
+        if !below.is_empty() {
+            of_metadata.put(step.as_str(), below);
+        }
+    }
+    if !of_metadata.is_empty() {
+        kept.put("f:metadata", of_metadata);
+    }
+    kept
 }
 
 fn undeclared(config: &Value, of: ValueShape, unknown: &[UnknownField]) -> String {

@@ -65,6 +65,14 @@ impl ManagerEntry {
         })
     }
 
+    /// Whether both are about the same manager (`BuildManagerIdentifier`). One that applies is the same in all versions.
+    fn has_identity_of(&self, other: &ManagerEntry) -> bool {
+        let is_same_version = self.operation == ManagerOperation::Apply || self.api_version == other.api_version;
+        is_same_version
+            && (&self.manager, self.operation, &self.subresource)
+                == (&other.manager, other.operation, &other.subresource)
+    }
+
     fn into_json(self) -> Value {
         let operation = match self.operation {
             ManagerOperation::Apply => "Apply",
@@ -109,16 +117,28 @@ pub fn drop_managers(body: &mut Object) {
     body.set(&["metadata", "managedFields"], Value::Array(vec![Value::Object(Map::new())]));
 }
 
-/// Whether a body requests to drop all managers: a list with one empty entry. An empty list does not, since clients
-/// without support for managed fields send one.
+/// Whether a body requests to drop all managers: a list that is empty or has one empty entry (`isResetManagedFields`). Clients without
+/// support for managed fields send no list.
 pub fn drops_managers(body: &Object) -> bool {
-    matches!(body.items(&["metadata", "managedFields"]), [only] if only.as_object().is_some_and(|entry| entry.is_empty()))
+    let list = body.value_at(&["metadata", "managedFields"]).and_then(Value::as_array);
+    list.is_some_and(|list| match list.as_slice() {
+        [] => true,
+        [only] => only.as_object().is_some_and(|entry| entry.is_empty()),
+        _ => false,
+    })
 }
 
-/// The entries of an object; empty when one of them is malformed.
+/// The entries of an object; empty when one of them is malformed. Of those with the same identity the last one counts.
 pub fn read(object: &Object) -> Vec<ManagerEntry> {
     let entries = object.items(&["metadata", "managedFields"]).iter().map(ManagerEntry::read);
-    entries.collect::<Option<_>>().unwrap_or_default()
+    let mut all: Vec<ManagerEntry> = Vec::new();
+    for entry in entries.collect::<Option<Vec<_>>>().unwrap_or_default() {
+        match all.iter_mut().find(|known| known.has_identity_of(&entry)) {
+            Some(known) => *known = entry,
+            None => all.push(entry),
+        }
+    }
+    all
 }
 
 /// Writes entries into an object: appliers before updaters, each oldest first.

@@ -39,10 +39,16 @@ fn step(item: &Value, list: &ListShape) -> Result<String, TypeMismatch> {
     let ListShape::Keyed(keys) = list else { return Ok(format!("v:{item}")) };
     let mut found = Map::new();
     for (key, default) in keys {
-        let value = item.get(*key).or(default.as_ref()).ok_or_else(|| {
-            format!("associative list with keys has an element that omits key field {key:?} (and doesn't have default value)")
-        })?;
-        found.insert((*key).to_owned(), value.clone());
+        if let Some(value) = item.get(*key).or(default.as_ref()) {
+            found.insert((*key).to_owned(), value.clone());
+        }
+    }
+    if found.is_empty() {
+        let names: Vec<String> = keys.iter().map(|(key, _)| format!("{key:?}")).collect();
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+            names.join(" ")
+        ));
     }
     Ok(format!("k:{}", Value::Object(found)))
 }

@@ -43,6 +43,12 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
     let (deletion, dry_run) = options::delete_options(request)?;
     let deletion = DeleteOptions { api_version: Some(asked.api_version.clone()), ..deletion };
     let key = asked.key();
+    // An object that cannot be shown in the requested version is not deleted through it.
+    if asked.kind.custom.is_some()
+        && let Some(stored) = api.read_view(|txn| txn.get(&key))?
+    {
+        show.converted_object(api, stored)?;
+    }
     let (is_gone, reply) = api.write(dry_run, |txn| {
         let reply = delete_for_client(txn, asked.kind, &key, deletion.clone())?;
         Ok((!txn.exists(&key)?, reply))

@@ -251,6 +251,17 @@ fn strict_decoding_names_duplicate_and_unknown_fields() {
 }
 
 #[test]
+fn equal_owners_are_stored_once() {
+    with_server(|server, one| {
+        let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid});
+        let mut map = server.get(one);
+        map["metadata"]["ownerReferences"] = json!([owner("a"), owner("b"), owner("a")]);
+        let (code, written) = server.ask("PUT", one, JSON, &map.to_string());
+        assert_eq!((code, &written["metadata"]["ownerReferences"]), (200, &json!([owner("a"), owner("b")])));
+    });
+}
+
+#[test]
 fn timeout_of_a_request_is_a_duration() {
     with_server(|server, _| {
         for (path, code) in [

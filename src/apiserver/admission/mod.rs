@@ -40,6 +40,7 @@ pub use request::{AdmissionRequest, AdmissionTarget, RequestOptions};
 pub use server_flags::set_disabled;
 
 use super::ApiResult;
+use super::rules::metadata;
 use super::transaction::Transaction;
 use crate::kinds::Kind;
 use Operation::{Connect, Create, Delete, Update};
@@ -160,6 +161,7 @@ pub fn mutate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> 
             webhooks::mutate(txn, request, &mut round)?;
         }
     }
+    metadata::drop_duplicate_owners(request.object, " after mutating admission happens", request.warnings);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use crate::managed_fields;
 use crate::object::Object;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Fields of metadata that only the server sets; an update carries them over from the stored object.
 const OWNED: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
@@ -48,9 +49,32 @@ fn differs(new: &Value, old: &Value, except: &[&str]) -> bool {
     changed || old.keys().filter(counts).any(|name| !new.contains_key(name))
 }
 
-/// Drops maps and lists that Kubernetes does not store when they are empty.
+/// Drops equal references to one owner, and warns about them. `when`: the stage of the request that added them, such as ` after mutating
+/// admission happens`.
+pub fn drop_duplicate_owners(object: &mut Object, when: &str, warnings: &mut Vec<String>) {
+    const PATH: [&str; 2] = ["metadata", "ownerReferences"];
+    let owners = object.items(&PATH);
+    if owners.len() < 2 {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    let (kept, twice): (Vec<Value>, Vec<Value>) =
+        owners.iter().cloned().partition(|owner| seen.insert(owner.to_string()));
+    if twice.is_empty() {
+        return;
+    }
+    let uids: Vec<&str> = twice.iter().map(|owner| owner["uid"].as_str().unwrap_or_default()).collect();
+    warnings.push(format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such \
+         requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        uids.join(", ")
+    ));
+    object.set(&PATH, kept);
+}
+
+/// Drops maps and lists that Kubernetes does not store when they are empty. An empty list of managers is a request to drop them.
 pub fn drop_empty(object: &mut Object) {
-    for field in ["labels", "annotations", "finalizers", "ownerReferences", "managedFields"] {
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
         let empty = match object.value_at(&["metadata", field]) {
             Some(Value::Object(map)) => map.is_empty(),
             Some(Value::Array(list)) => list.is_empty(),
@@ -67,6 +91,24 @@ pub fn drop_empty(object: &mut Object) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn equal_owners_are_kept_once_with_a_warning() {
+        let owner =
+            |uid: &str, controller: bool| json!({"kind": "Pod", "name": "p", "uid": uid, "controller": controller});
+        let owners = json!([owner("a", true), owner("b", false), owner("a", true), owner("a", false)]);
+        let mut object = Object(json!({"metadata": {"ownerReferences": owners}}));
+        let mut warnings = Vec::new();
+        drop_duplicate_owners(&mut object, "", &mut warnings);
+        assert_eq!(
+            object.0["metadata"]["ownerReferences"],
+            json!([owner("a", true), owner("b", false), owner("a", false)])
+        );
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].ends_with("duplicate UID(s) observed: a"), "{}", warnings[0]);
+        drop_duplicate_owners(&mut object, "", &mut warnings);
+        assert_eq!(warnings.len(), 1);
+    }
 
     #[test]
     fn writer_cannot_change_what_the_server_owns() {

@@ -229,7 +229,10 @@ fn checked_status(
     };
     if kind.custom.is_some() {
         let mut object = old.clone();
-        object.set(&["status"], status.clone().unwrap_or_default());
+        match &status {
+            Some(status) => object.set(&["status"], status.clone()),
+            None => drop(object.unset(&["status"])),
+        }
         check(txn, kind, api_version, &object, Some(old))?;
     }
     if kind.resource == DEFINITIONS && part != UpdatePart::StatusAlone {
@@ -415,10 +418,12 @@ fn decode_status(
     options: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> ApiResult<(Option<Value>, Map<String, Value>)> {
-    let status = body.value_at(&["status"]).cloned().unwrap_or_default();
     let field = |name: &&str| Some(((*name).to_owned(), body.value_at(&["metadata", name])?.clone()));
     let metadata: Map<String, Value> = fields.iter().filter_map(field).collect();
-    let mut part = json!({"apiVersion": body.api_version(), "kind": body.kind(), "status": status});
+    let mut part = json!({"apiVersion": body.api_version(), "kind": body.kind()});
+    if let Some(status) = body.value_at(&["status"]) {
+        part["status"] = status.clone();
+    }
     if !metadata.is_empty() {
         part["metadata"] = metadata.into();
     }

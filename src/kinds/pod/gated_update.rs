@@ -32,7 +32,7 @@ fn check_selector(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut F
     }
 }
 
-/// Where terms are required, more may be required in each of them.
+/// Each of the required terms may require more.
 fn check_affinity(new: Option<&NodeAffinity>, old: Option<&NodeAffinity>, path: &FieldPath, errors: &mut FieldErrors) {
     fn required(affinity: Option<&NodeAffinity>) -> &[NodeSelectorTerm] {
         let selector = affinity.and_then(|one| one.required_during_scheduling_ignored_during_execution.as_ref());
