@@ -59,15 +59,18 @@ impl<'a> PodQuery<'a> {
 
     /// The same query, with the hypothetical pods of one node taken into account.
     pub fn with_assumptions(&self, node: &CandidateNode<'_>) -> Cow<'_, PodQuery<'a>> {
-        if node.is_actual()
-            || (!self.depends_on_other_pods() && !node.assumed_changes().any(|(pod, _)| has_anti_affinity(pod)))
-        {
+        let has_used_claims = self.storage.as_ref().is_ok_and(|storage| storage.in_use().is_some());
+        let is_concerned = self.depends_on_other_pods()
+            || has_used_claims
+            || node.assumed_changes().any(|(pod, _)| has_anti_affinity(pod));
+        if node.is_actual() || !is_concerned {
             return Cow::Borrowed(self);
         }
         let inter_pod_affinity = self.inter_pod_affinity.with_assumptions(self.world, self.row, node);
         Cow::Owned(PodQuery {
             inter_pod_affinity,
             spread: self.spread.with_assumptions(self.world, node),
+            storage: self.storage.as_ref().map(|storage| storage.with_assumptions(node)).map_err(Clone::clone),
             ..self.clone()
         })
     }

@@ -4,6 +4,7 @@
 //! volume that is provisioned. The choice is written at once, so that no two pods take the same volume; the pod is bound once its claims
 //! are.
 
+use super::nodes::CandidateNode;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
 use crate::world::storage::{self, BIND_COMPLETED, ClaimSource, PodClaim, VolumeCandidate, VolumeOwner};
@@ -47,8 +48,8 @@ pub struct PodStorage<'w> {
     binding: Vec<Str>,
     /// The claims that wait for its node, the smallest first, so that small claims do not take large volumes.
     waiting: Vec<WaitingClaim<'w>>,
-    /// Whether another pod uses a ReadWriteOncePod claim.
-    is_in_use: bool,
+    /// The uids of other pods that use a ReadWriteOncePod claim.
+    users: Vec<Str>,
 }
 
 /// A claim that waits for its first consumer.
@@ -81,7 +82,9 @@ impl<'w> PodStorage<'w> {
         let mut is_unbound = false;
         for used in storage::pod_claims(&row.key.name, pod.items(&["spec", "volumes"])) {
             let (claim, body) = find_usable_claim(world, row, &used)?;
-            storage.is_in_use |= is_for_one_pod(&body) && is_used_by_another_pod(world, claim, row);
+            if is_for_one_pod(&body) {
+                storage.users.extend(other_users(world, claim, row));
+            }
             match (storage::volume_of(&body), body.text(&["status", "phase"])) {
                 (Some(volume), phase) if phase == Some("Bound") || body.annotation(BIND_COMPLETED).is_some() => {
                     let volume = world.find(storage::VOLUMES, "", volume);
@@ -101,12 +104,20 @@ impl<'w> PodStorage<'w> {
 
     /// Whether it has no claims that a node could fail.
     pub fn is_empty(&self) -> bool {
-        self.bound.is_empty() && self.waiting.is_empty() && !self.is_in_use
+        self.bound.is_empty() && self.waiting.is_empty() && self.users.is_empty()
     }
 
     /// VolumeRestrictions: why no node can take it while another pod runs.
     pub fn in_use(&self) -> Option<&'static str> {
-        self.is_in_use.then_some(IN_USE)
+        (!self.users.is_empty()).then_some(IN_USE)
+    }
+
+    /// The same without the pods of a node that are assumed to be removed.
+    pub fn with_assumptions(&self, node: &CandidateNode<'_>) -> PodStorage<'w> {
+        let mut storage = self.clone();
+        let is_removed = |user: &Str| node.assumed_changes().any(|(pod, change)| change < 0 && pod.uid == *user);
+        storage.users.retain(|user| !is_removed(user));
+        storage
     }
 
     /// VolumeBinding: why a node cannot take it.
@@ -228,9 +239,11 @@ fn is_for_one_pod(claim: &Object) -> bool {
     claim.items(&["spec", "accessModes"]).iter().any(|mode| mode == "ReadWriteOncePod")
 }
 
-fn is_used_by_another_pod(world: &World, claim: &Row, row: &Row) -> bool {
+/// The uids of other pods that use a claim on a node.
+fn other_users(world: &World, claim: &Row, row: &Row) -> Vec<Str> {
     let lives = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
-    storage::consumers(world, claim).any(|pod| pod.uid != row.uid && lives(pod))
+    let others = storage::consumers(world, claim).filter(|pod| pod.uid != row.uid && lives(pod));
+    others.map(|pod| pod.uid.clone()).collect()
 }
 
 #[cfg(test)]
@@ -449,6 +462,23 @@ mod tests {
         assert!(told.starts_with(&format!("2 {IN_USE}.")), "{told}");
         let ended = other("").replace(", nodeName: a}", ", nodeName: a}, status: {phase: Succeeded}");
         assert!(outcome(&[claim, ended, pod("p", &["d"], "")]).ends_with(['a', 'b']));
+    }
+
+    #[test]
+    fn pod_that_uses_a_claim_for_one_pod_is_preempted() {
+        let claim = claim("d", "1Gi", "made", "").replace("ReadWriteOnce", "ReadWriteOncePod");
+        let user = pod("other", &["d"], ", nodeName: a");
+        let victims = |priority: i32| {
+            let documents = [claim.clone(), user.clone(), pod("p", &["d"], &format!(", priority: {priority}"))];
+            let plan = plan(&world(&documents.join("\n---\n")), &Key::new(Resource("pods"), "default", "p"));
+            let deleted = plan.writes.iter().filter_map(|write| match &write.verb {
+                WriteVerb::Delete { key, .. } => Some(key.name.to_string()),
+                _ => None,
+            });
+            deleted.collect::<Vec<_>>()
+        };
+        assert_eq!(victims(10), ["other"]);
+        assert_eq!(victims(0), [""; 0]);
     }
 
     #[test]
