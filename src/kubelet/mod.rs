@@ -52,6 +52,7 @@ mod invariants_tests;
 #[cfg(test)]
 mod testing;
 
+pub use eviction::REJECTED;
 pub use probes::READY_AFTER;
 pub use restart_policy::restart_decision_from_object;
 

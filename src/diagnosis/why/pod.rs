@@ -4,6 +4,7 @@ use super::ended::known_end;
 use super::last_activity::{last_event_with_reason, port_unavailable};
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, name, placement};
+use crate::kubelet;
 use crate::object::{Object, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
@@ -83,6 +84,13 @@ fn phase_text(object: &Object, phase: &str) -> String {
 fn explain_failure(world: &World, row: &Row, object: &Object, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let (me, namespace_flag) = (name(&row.key), in_namespace(&row.key));
     let alone = object.controller().is_none();
+    if object.text(&["status", "message"]).is_some_and(|message| message.starts_with(kubelet::REJECTED)) {
+        return link.stuck_if(alone, || {
+            format!(
+                "change its manifest so that its node admits it, then delete {me}{namespace_flag} and apply it again"
+            )
+        });
+    }
     let Some(FailedContainer { name, error, next }) = find_failed_container(world, row, object, plane) else {
         return link.stuck_if(alone, || {
             format!("look at its log (kloop logs {me}{namespace_flag}), then delete it and apply it again")

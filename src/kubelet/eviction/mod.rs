@@ -22,7 +22,7 @@ pub fn reason_of(status: &PodStatus) -> Option<&str> {
 }
 
 /// Prefix of the message of a pod that its node rejected.
-const REJECTED: &str = "Pod was rejected: ";
+pub const REJECTED: &str = "Pod was rejected: ";
 
 /// Seconds that its containers have (Kubernetes: immediateEvictionGracePeriodSeconds).
 pub const GRACE: i64 = 1;
