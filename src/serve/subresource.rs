@@ -304,6 +304,7 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let form = AnswerForm::negotiate_whole(request)?;
     let options = options::write_options(request, "CreateOptions")?;
     let binding = Object(body::value(request, ("v1", "Binding"))?);
+    check_kind(&binding.0, "Binding", &["v1"])?;
     check_named(&binding.0, &pod, "Binding")?;
     let kind = binding.text(&["target", "kind"]).unwrap_or_default();
     if !["", "Node"].contains(&kind) {
@@ -339,16 +340,15 @@ fn annotate_bound(txn: &mut dyn Transaction, pod: &Key, binding: &Object, option
     update(txn, kind, &bound, UpdatePart::Main, options).map(drop)
 }
 
-/// Refuses a body that names another kind than an Eviction, or a version that does not have it.
-fn check_eviction_kind(body: &Value) -> ServeResult<()> {
-    let text = |field: &str, usual: &'static str| {
-        body[field].as_str().filter(|text| !text.is_empty()).unwrap_or(usual).to_owned()
-    };
-    let (version, kind) = (text("apiVersion", "policy/v1"), text("kind", "Eviction"));
-    if kind == "Eviction" && ["policy/v1", "policy/v1beta1"].contains(&version.as_str()) {
+/// Refuses a body that names another kind, or a version that does not have it. `versions`: the usual one first.
+fn check_kind(body: &Value, kind: &str, versions: &[&str]) -> ServeResult<()> {
+    let text = |field: &str| body[field].as_str().filter(|text| !text.is_empty());
+    let version = text("apiVersion").or(versions.first().copied()).unwrap_or_default();
+    let found = text("kind").unwrap_or(kind);
+    if found == kind && versions.contains(&version) {
         return Ok(());
     }
-    Err(Status::bad_request(format!("no kind {kind:?} is registered for version {version:?}")))
+    Err(Status::bad_request(format!("no kind {found:?} is registered for version {version:?}")))
 }
 
 /// Evicts a pod.
@@ -356,7 +356,7 @@ fn eviction(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> 
     let pod = asked.key();
     let form = AnswerForm::negotiate_whole(request)?;
     let requested = body::value(request, ("policy/v1", "Eviction"))?;
-    check_eviction_kind(&requested)?;
+    check_kind(&requested, "Eviction", &["policy/v1", "policy/v1beta1"])?;
     check_named(&requested, &pod, "Eviction")?;
     let (deletion, dry_run) = options::read_delete_options(request, &requested["deleteOptions"])?;
     api.write(dry_run, |txn| evict(txn, &pod, &deletion, dry_run))?;

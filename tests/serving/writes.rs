@@ -92,6 +92,10 @@ fn bodies_of_subresources_name_their_pod() {
             let message = format!("name in URL does not match name in {kind} object");
             assert_eq!((code, &status["message"]), (400, &json!(message)), "{body}");
         }
+        let body = json!({"apiVersion": "policy/v2", "kind": kind, "metadata": {"name": "p"}, "target": {"name": "n"}});
+        let (code, status) = server.ask("POST", &format!("{pod}/{part}"), JSON, &body.to_string());
+        let message = format!("no kind \"{kind}\" is registered for version \"policy/v2\"");
+        assert_eq!((code, &status["message"]), (400, &json!(message)), "{part}");
     }
     let both = format!("{pod}/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z");
     let (code, status) = server.ask("GET", &both, JSON, "");
