@@ -22,7 +22,7 @@ impl WrittenBody {
     }
 
     /// Returns the complaints about fields that stand twice and about these unknown ones. For a built-in kind in JSON they have the order of
-    /// the text, as its decoder meets them. Otherwise a first decoder finds those that stand twice.
+    /// the text, as its decoder meets them. Otherwise a first decoder finds the duplicates.
     pub fn complaints(&self, kind: &Kind, unknown: &[UnknownField]) -> Vec<String> {
         let duplicates = &self.document.duplicates;
         let of_field = |DuplicateKey { path, .. }: &DuplicateKey| format!("duplicate field {path:?}");

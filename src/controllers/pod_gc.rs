@@ -60,15 +60,19 @@ fn is_out_of_service(node: &Row) -> bool {
 
 /// Removes the pods that wait for the kubelet of a node out of service to end them.
 fn collect_terminating(world: &World, node: &str, plan: &mut Plan) {
-    for row in world.pods_on(node).filter(|row| row.is_deleting()).take(BURST) {
+    // A pod that only finalizers keep needs no second deletion.
+    let is_ended = |row: &Row| {
+        let has_failed = row.pod().is_none_or(|pod| pod.phase.is_terminal());
+        has_failed && row.object().int(&["metadata", "deletionGracePeriodSeconds"]) == Some(0)
+    };
+    let needs_end = |row: &&Arc<Row>| row.is_deleting() && (row.finalizers.is_empty() || !is_ended(row));
+    for row in world.pods_on(node).filter(needs_end).take(BURST) {
+        let why = format!("its node {node} is out of service");
         // Only those that finalizers keep are still seen.
         if !row.finalizers.is_empty() && row.pod().is_some_and(|pod| !pod.phase.is_terminal()) {
-            fail(row, &format!("its node {node} is out of service"), None, plan);
+            fail(row, &why, None, plan);
         }
-        // A pod that only finalizers keep needs no second deletion.
-        if row.finalizers.is_empty() || row.object().int(&["metadata", "deletionGracePeriodSeconds"]) != Some(0) {
-            remove(row, &format!("its node {node} is out of service"), plan);
-        }
+        remove(row, &why, plan);
     }
 }
 

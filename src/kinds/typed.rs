@@ -1,6 +1,6 @@
 //! Converts JSON to the typed form of a kind and back, with one decoder and encoder per kind, to limit compile time.
 
-use super::read::{CONDITION_TIME, ReadError, TypedReader, UnknownField, UnknownFieldSink};
+use super::read::{LAST_TRANSITION_TIME, ReadError, TypedReader, UnknownField, UnknownFieldSink};
 use super::{FieldError, FieldErrors, omit};
 use crate::object::Object;
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
     let mut value =
         serde_json::to_value(typed).map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
     let conditions = value.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
-    conditions.into_iter().flatten().for_each(|condition| omit::zero_time(condition, CONDITION_TIME));
+    conditions.into_iter().flatten().for_each(|condition| omit::zero_time(condition, LAST_TRANSITION_TIME));
     Ok(value)
 }
 

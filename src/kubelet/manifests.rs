@@ -98,6 +98,9 @@ fn static_pod(file: &str, value: &Value, node: &str, problems: &mut Vec<String>)
     Ok((key, StaticPod { file: file.to_owned(), hash: hash.as_str().into(), object: Arc::new(pod) }))
 }
 
+/// The annotation that says where a pod was defined: `file` for a static pod.
+pub const SOURCE: &str = "kubernetes.io/config.source";
+
 /// Completes a static pod as Kubernetes does: node name, origin, and a toleration of every NoExecute taint.
 fn complete(pod: &mut Object, file: &str, node: &str, hash: &str) {
     let name = format!("{}-{}", pod.name(), node.to_lowercase());
@@ -108,7 +111,7 @@ fn complete(pod: &mut Object, file: &str, node: &str, hash: &str) {
     pod.unset(&["status"]);
     pod.set(&["metadata", "uid"], hash);
     pod.set(&["metadata", "annotations", "kubernetes.io/config.hash"], hash);
-    pod.set(&["metadata", "annotations", "kubernetes.io/config.source"], "file");
+    pod.set(&["metadata", "annotations", SOURCE], "file");
     let relative = |container: &Value| container["image"].as_str().is_some_and(|image| image.starts_with('.'));
     if pod.containers().any(relative)
         && let Some(folder) = Path::new(file).parent().and_then(Path::to_str)

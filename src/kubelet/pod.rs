@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 /// The reason of a container's end when the control plane has taken its processes with it.
 pub const CLOSED: &str = "Stopped";
@@ -32,6 +32,8 @@ pub struct LocalPod<'a> {
     pub simulated: bool,
     /// Bytes that the variables, commands and arguments of its starts may still take in this plan.
     pub start_bytes: Cell<usize>,
+    /// Why its node does not admit it, as reason and message, once that was asked.
+    pub rejection: OnceCell<Option<(String, String)>>,
 }
 
 /// Role of a container in its pod.

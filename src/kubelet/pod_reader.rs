@@ -11,7 +11,7 @@ use crate::world::{NodeFacts, PodFacts, Row, World};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
@@ -106,7 +106,18 @@ impl<'a> LocalPod<'a> {
         let members = members(world, &spec, &status, facts.as_deref());
         let simulated = node.simulated;
         let start_bytes = Cell::new(MAX_START_BYTES);
-        let mut pod = LocalPod { world, row, object, spec, status, facts, members, simulated, start_bytes };
+        let mut pod = LocalPod {
+            world,
+            row,
+            object,
+            spec,
+            status,
+            facts,
+            members,
+            simulated,
+            start_bytes,
+            rejection: OnceCell::new(),
+        };
         if pod.simulated {
             simulated_pod::hold_back(&mut pod);
         }

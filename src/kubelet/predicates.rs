@@ -1,31 +1,34 @@
 //! Predicates of a node for a new pod: sysctls, operating system, room, node affinity, host ports and taints (Kubernetes:
 //! `pkg/kubelet/lifecycle`, predicateAdmitHandler).
 //!
-//! The scheduler keeps other pods away, so that mostly a pod that names its node itself fails here. Never: evicts pods to make room for a
-//! critical one, which is admitted without room. Start reading at [`failed`].
+//! The scheduler keeps other pods away, so that mostly a pod that names its node itself fails here. A critical pod is admitted even if
+//! resources are short. Never: evicts a pod. Start reading at [`failed_predicate`].
 
+use super::eviction::CRITICAL;
+use super::manifests::SOURCE;
 use super::pod::LocalPod;
 use crate::kinds::pod::SAFE_SYSCTLS;
+use crate::object::Time;
 use crate::world::resources::{NodeFields, NodeLoad, ResourceRequests};
-use crate::world::{Row, taint, terms};
+use crate::world::{PodFields, Row, taint, terms};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
-/// Priority from which on a pod is critical (Kubernetes: SystemCriticalPriority).
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+/// The resource whose amount is the number of pods.
+const PODS: &str = "pods";
 
 /// The operating system of every node, in Go's words.
-const SYSTEM: &str = "linux";
+const NODE_OS: &str = "linux";
 
 /// The predicates that have a reason of their own, each with its message.
-const PREDICATES: [(&str, &str); 3] = [
+const PREDICATE_MESSAGES: [(&str, &str); 3] = [
     ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
     ("NodePorts", "node(s) didn't have free ports for the requested pod ports"),
     ("TaintToleration", "node(s) had taints that the pod didn't tolerate"),
 ];
 
 /// The first predicate that a new pod fails, as reason and message; `None` when the node admits it.
-pub fn failed(pod: &LocalPod) -> Option<(String, String)> {
+pub fn failed_predicate(pod: &LocalPod) -> Option<(String, String)> {
     if pod.status.start_time.is_some() || pod.facts.is_some() || pod.simulated || pod.has_ended() {
         return None;
     }
@@ -37,11 +40,12 @@ pub fn failed(pod: &LocalPod) -> Option<(String, String)> {
     }
     let node = &pod.world.node_cache()[pod.world.slot_of(pod.row.pod()?.node.as_deref()?)?].row;
     let fields = node.node()?;
-    if let Some((resource, message)) = lacking_resource(pod, node, fields) {
-        return Some((format!("OutOf{resource}"), format!("Node didn't have enough resource: {message}")));
+    if let Some(LackingResource { name, requested, used, capacity }) = lacking_resource(pod, node, fields) {
+        let amounts = format!("{name}, requested: {requested}, used: {used}, capacity: {capacity}");
+        return Some((format!("OutOf{name}"), format!("Node didn't have enough resource: {amounts}")));
     }
-    let holds = [node_matches(&pod.spec, node), has_free_ports(pod, node), tolerates(&pod.spec, fields)];
-    let (_, (reason, why)) = holds.into_iter().zip(PREDICATES).find(|(holds, _)| !holds)?;
+    let results = [node_matches(&pod.spec, node), has_free_ports(pod, node), tolerates(&pod.spec, fields)];
+    let (_, (reason, why)) = results.into_iter().zip(PREDICATE_MESSAGES).find(|(holds, _)| !holds)?;
     Some((reason.to_owned(), format!("Predicate {reason} failed: {why}")))
 }
 
@@ -61,49 +65,77 @@ fn forbidden_sysctl(spec: &PodSpec) -> Option<String> {
 
 /// Why a pod is not for Linux, as reason and message.
 fn other_system(pod: &LocalPod) -> Option<(&'static str, &'static str)> {
-    if pod.row.label("kubernetes.io/os").is_some_and(|name| name != SYSTEM) {
+    if pod.row.label("kubernetes.io/os").is_some_and(|name| name != NODE_OS) {
         return Some(("PodOSSelectorNodeLabelDoesNotMatch", "`kubernetes.io/os` label doesn't match node label"));
     }
-    let is_other = pod.spec.os.as_ref().is_some_and(|os| os.name != SYSTEM);
+    let is_other = pod.spec.os.as_ref().is_some_and(|os| os.name != NODE_OS);
     is_other.then_some(("PodOSNotSupported", "OS field doesn't match node OS"))
 }
 
-/// The first resource of which the node has too little left, and the amounts. Resources that the node does not have are left to the scheduler.
-fn lacking_resource(pod: &LocalPod, node: &Row, offered: &NodeFields) -> Option<(String, String)> {
+/// A resource of which a node has too little left for a pod, in the scheduler's units.
+struct LackingResource<'a> {
+    name: &'a str,
+    requested: i64,
+    used: i64,
+    capacity: i64,
+}
+
+/// The first resource of which the node has too little left for the pod. Resources that the node does not have are left to the scheduler.
+fn lacking_resource<'a>(pod: &LocalPod, node: &Row, offered: &'a NodeFields) -> Option<LackingResource<'a>> {
     let is_known = offered.pods > 0 || offered.allocatable != ResourceRequests::default();
-    if !is_known || pod.row.pod()?.priority >= CRITICAL_PRIORITY {
+    let own = pod.row.pod().filter(|own| is_known && !is_critical(pod, own))?;
+    let all = pod.world.load_of(&node.key.name)?;
+    if offered_resources(offered).all(|(name, capacity)| amount(all, name) <= capacity) {
         return None;
     }
-    let all = pod.world.load_of(&node.key.name)?;
-    let fits_with_all = |(name, capacity): &(&str, i64)| amount(all, name) <= *capacity;
-    let others = offered.allocatable.others.iter().map(|(name, amount)| (&**name, *amount));
-    let mut short = [
-        ("pods", offered.pods),
-        ("cpu", offered.allocatable.cpu_milli),
-        ("memory", offered.allocatable.memory),
-        ("ephemeral-storage", offered.allocatable.ephemeral),
-    ]
-    .into_iter()
-    .chain(others)
-    .filter(|one| !fits_with_all(one))
-    .peekable();
-    short.peek()?;
-    // Only now the pods that the node admits before this one are looked for.
-    let mut used = NodeLoad::default();
-    let admitted = pod.world.pods_on(&node.key.name).filter(|other| is_admitted_before(other, pod.row));
-    admitted.filter_map(|other| other.pod()).for_each(|other| used.add(&other.requests));
-    let mut own = NodeLoad::default();
-    own.add(&pod.row.pod()?.requests);
-    short.find_map(|(name, capacity)| {
-        let (requested, used) = (amount(&own, name), amount(&used, name));
-        let is_lacking = requested > 0 && requested > capacity.saturating_sub(used);
-        let amounts = format!("{name}, requested: {requested}, used: {used}, capacity: {capacity}");
-        is_lacking.then(|| (name.to_owned(), amounts))
-    })
+    first_lacking(&own.requests, &load_before(pod, node, offered), offered)
+}
+
+/// Whether a pod is admitted even without room: a static pod, or one of the system's (Kubernetes: IsCriticalPod).
+fn is_critical(pod: &LocalPod, own: &PodFields) -> bool {
+    let is_static = pod.object.annotation(SOURCE).is_some_and(|source| source == "file");
+    is_static || i64::from(own.priority) >= CRITICAL
+}
+
+/// The load of the pods that the node admits before this one: those that it has admitted, and of the others the older ones, as far as they fit.
+fn load_before(pod: &LocalPod, node: &Row, offered: &NodeFields) -> NodeLoad {
+    let mut load = NodeLoad::default();
+    let before = pod.world.pods_on(&node.key.name).filter(|other| is_admitted_before(other, pod.row));
+    let before = before.filter_map(|other| Some((other, other.pod()?)));
+    let (admitted, mut waiting): (Vec<_>, Vec<_>) = before.partition(|(_, fields)| fields.started.is_some());
+    admitted.iter().for_each(|(_, fields)| load.add(&fields.requests));
+    waiting.sort_unstable_by_key(|(row, _)| age(row));
+    for (_, fields) in waiting {
+        if first_lacking(&fields.requests, &load, offered).is_none() {
+            load.add(&fields.requests);
+        }
+    }
+    load
+}
+
+fn first_lacking<'a>(
+    requests: &ResourceRequests,
+    used: &NodeLoad,
+    offered: &'a NodeFields,
+) -> Option<LackingResource<'a>> {
+    let mut lacking = offered_resources(offered).map(|(name, capacity)| LackingResource {
+        name,
+        requested: if name == PODS { 1 } else { requests.amount(name) },
+        used: amount(used, name),
+        capacity,
+    });
+    lacking.find(|one| one.requested > 0 && one.requested > one.capacity.saturating_sub(one.used))
+}
+
+/// The resources of a node with their amounts, in the order in which Kubernetes compares them.
+fn offered_resources(offered: &NodeFields) -> impl Iterator<Item = (&str, i64)> {
+    let ResourceRequests { cpu_milli, memory, ephemeral, others, .. } = &offered.allocatable;
+    let usual = [(PODS, offered.pods), ("cpu", *cpu_milli), ("memory", *memory), ("ephemeral-storage", *ephemeral)];
+    usual.into_iter().chain(others.iter().map(|(name, amount)| (&**name, *amount)))
 }
 
 fn amount(load: &NodeLoad, resource: &str) -> i64 {
-    if resource == "pods" { load.pods } else { load.requests.amount(resource) }
+    if resource == PODS { load.pods } else { load.requests.amount(resource) }
 }
 
 /// Whether the node has the labels that the pod selects and those that its node affinity requires.
@@ -131,13 +163,16 @@ fn tolerates(spec: &PodSpec, node: &NodeFields) -> bool {
     taint::untolerated(&tolerations, taints).is_none()
 }
 
-/// Whether the node has admitted a pod, or will do so before the new one.
+/// Whether the node has admitted a pod, or decides about it before the new one.
 fn is_admitted_before(other: &Row, new: &Row) -> bool {
-    let order = |row: &Row| (row.created, row.uid.clone());
-    other.uid != new.uid
-        && other
-            .pod()
-            .is_some_and(|pod| !pod.phase.is_terminal() && (pod.started.is_some() || order(other) < order(new)))
+    let is_before = |pod: &PodFields| pod.started.is_some() || (!other.is_deleting() && age(other) < age(new));
+    // A static pod and its mirror have the same key.
+    other.key != new.key && other.pod().is_some_and(|pod| !pod.phase.is_terminal() && is_before(pod))
+}
+
+/// Orders the new pods of a node, oldest first.
+fn age(row: &Row) -> (Option<Time>, &str) {
+    (row.created, &row.uid)
 }
 
 #[cfg(test)]
@@ -286,6 +321,15 @@ mod tests {
             let beside = other(whole.clone(), phase, None, created);
             assert_eq!(rejection(new_pod(whole), Some(beside)).is_some(), is_rejected, "{phase} {created}");
         }
+    }
+
+    #[test]
+    fn older_pod_that_does_not_fit_takes_no_room() {
+        let mut machine = TestMachine::new(new_pod(requests(json!({"cpu": "1"}))));
+        machine.put("nodes", node());
+        machine.put("pods", other(requests(json!({"cpu": "9"})), "Pending", None, "2025-01-01T00:00:00Z"));
+        machine.settle();
+        assert_eq!(machine.status()["phase"], "Running", "{}", machine.status());
     }
 
     #[test]

@@ -5,6 +5,8 @@
 use super::fields::FieldSet;
 use crate::object::Object;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,12 +67,11 @@ impl ManagerEntry {
         })
     }
 
-    /// Whether both are about the same manager (`BuildManagerIdentifier`). One that applies is the same in all versions.
-    fn has_identity_of(&self, other: &ManagerEntry) -> bool {
-        let is_same_version = self.operation == ManagerOperation::Apply || self.api_version == other.api_version;
-        is_same_version
-            && (&self.manager, self.operation, &self.subresource)
-                == (&other.manager, other.operation, &other.subresource)
+    /// Identifies the manager in its role, like [`ManagerEntry::is_same`] (`BuildManagerIdentifier`).
+    fn identity(&self) -> (ManagerOperation, String, String, String) {
+        let is_apply = self.operation == ManagerOperation::Apply;
+        let api_version = if is_apply { String::new() } else { self.api_version.clone() };
+        (self.operation, self.manager.clone(), self.subresource.clone(), api_version)
     }
 
     fn into_json(self) -> Value {
@@ -131,11 +132,14 @@ pub fn drops_managers(body: &Object) -> bool {
 /// The entries of an object; empty when one of them is malformed. Of those with the same identity the last one counts.
 pub fn read(object: &Object) -> Vec<ManagerEntry> {
     let entries = object.items(&["metadata", "managedFields"]).iter().map(ManagerEntry::read);
-    let mut all: Vec<ManagerEntry> = Vec::new();
+    let (mut all, mut places): (Vec<ManagerEntry>, BTreeMap<_, usize>) = Default::default();
     for entry in entries.collect::<Option<Vec<_>>>().unwrap_or_default() {
-        match all.iter_mut().find(|known| known.has_identity_of(&entry)) {
-            Some(known) => *known = entry,
-            None => all.push(entry),
+        match places.entry(entry.identity()) {
+            Entry::Occupied(place) => all[*place.get()] = entry,
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(entry);
+            }
         }
     }
     all

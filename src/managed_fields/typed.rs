@@ -120,8 +120,8 @@ fn fields_at(value: &Value, of: ValueShape) -> FieldSet {
     set
 }
 
-/// Maximum number of errors that are reported of one body.
-const MAX_ERRORS: usize = 100;
+/// Maximum number of errors that are reported of one body: each contains the path of its field, which may be long.
+const MAX_ERRORS: usize = 10;
 
 /// Refuses a body with undeclared fields, or with two items of the same key or value.
 pub fn check(value: &Value, of: ValueShape) -> Result<(), TypeMismatch> {
@@ -137,12 +137,15 @@ pub fn join_errors(errors: &[String]) -> TypeMismatch {
 
 /// Collects the errors of a value. Of a map with several undeclared fields it reports one, as Kubernetes does.
 fn check_at(value: &Value, of: ValueShape, path: &mut String, errors: &mut Vec<String>) {
-    if !is_open(value, of) || errors.len() >= MAX_ERRORS {
+    if !is_open(value, of) {
         return;
     }
     let length = path.len();
     let mut has_undeclared = false;
     for (name, inner) in value.as_object().into_iter().flatten() {
+        if errors.len() >= MAX_ERRORS {
+            return;
+        }
         path.push_str(&step_text(&format!("f:{name}")));
         match of.field(name) {
             Some((of, _)) => check_at(inner, of, path, errors),
@@ -157,6 +160,9 @@ fn check_at(value: &Value, of: ValueShape, path: &mut String, errors: &mut Vec<S
     let by = of.list();
     let mut seen = BTreeSet::new();
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        if errors.len() >= MAX_ERRORS {
+            return;
+        }
         let step = match step(item, &by) {
             Ok(step) => step,
             Err(why) => return errors.push(format!("{path}: element {index}: {why}")),

@@ -49,7 +49,7 @@ pub struct PodStorage<'w> {
     /// The claims that wait for its node, the smallest first, so that small claims do not take large volumes.
     waiting: Vec<WaitingClaim<'w>>,
     /// The uids of other pods that use a ReadWriteOncePod claim.
-    users: Vec<Str>,
+    other_consumers: Vec<Str>,
 }
 
 /// A claim that waits for its first consumer.
@@ -83,7 +83,7 @@ impl<'w> PodStorage<'w> {
         for used in storage::pod_claims(&row.key.name, pod.items(&["spec", "volumes"])) {
             let (claim, body) = find_usable_claim(world, row, &used)?;
             if is_for_one_pod(&body) {
-                storage.users.extend(other_users(world, claim, row));
+                storage.other_consumers.extend(find_other_consumers(world, claim, row));
             }
             match (storage::volume_of(&body), body.text(&["status", "phase"])) {
                 (Some(volume), phase) if phase == Some("Bound") || body.annotation(BIND_COMPLETED).is_some() => {
@@ -104,19 +104,19 @@ impl<'w> PodStorage<'w> {
 
     /// Whether it has no claims that a node could fail.
     pub fn is_empty(&self) -> bool {
-        self.bound.is_empty() && self.waiting.is_empty() && self.users.is_empty()
+        self.bound.is_empty() && self.waiting.is_empty() && self.other_consumers.is_empty()
     }
 
     /// VolumeRestrictions: why no node can take it while another pod runs.
     pub fn in_use(&self) -> Option<&'static str> {
-        (!self.users.is_empty()).then_some(IN_USE)
+        (!self.other_consumers.is_empty()).then_some(IN_USE)
     }
 
-    /// The same without the pods of a node that are assumed to be removed.
+    /// Returns this storage without the consumers on a node that are assumed to be removed.
     pub fn with_assumptions(&self, node: &CandidateNode<'_>) -> PodStorage<'w> {
         let mut storage = self.clone();
-        let is_removed = |user: &Str| node.assumed_changes().any(|(pod, change)| change < 0 && pod.uid == *user);
-        storage.users.retain(|user| !is_removed(user));
+        let is_removed = |uid: &Str| node.assumed_changes().any(|(pod, change)| change < 0 && pod.uid == *uid);
+        storage.other_consumers.retain(|uid| !is_removed(uid));
         storage
     }
 
@@ -240,7 +240,7 @@ fn is_for_one_pod(claim: &Object) -> bool {
 }
 
 /// The uids of other pods that use a claim on a node.
-fn other_users(world: &World, claim: &Row, row: &Row) -> Vec<Str> {
+fn find_other_consumers(world: &World, claim: &Row, row: &Row) -> Vec<Str> {
     let lives = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.is_some() && !pod.phase.is_terminal());
     let others = storage::consumers(world, claim).filter(|pod| pod.uid != row.uid && lives(pod));
     others.map(|pod| pod.uid.clone()).collect()

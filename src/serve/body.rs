@@ -139,7 +139,7 @@ fn shown(body: &[u8]) -> String {
 }
 
 /// Returns the text of a body, for the complaints about its fields.
-pub fn written(request: &ApiRequest, validation: FieldValidation) -> Option<WrittenBody> {
+pub fn read_written_body(request: &ApiRequest, validation: FieldValidation) -> Option<WrittenBody> {
     // In protobuf, repeated fields are valid: the last value counts.
     if validation == FieldValidation::Ignore || media_type(request) == PROTOBUF {
         return None;

@@ -79,7 +79,8 @@ impl Impersonation {
 
     /// The namespace and name of the service account that the user name names.
     fn account(&self) -> Option<(&str, &str)> {
-        self.user.strip_prefix("system:serviceaccount:")?.split_once(':')
+        let parts = self.user.strip_prefix("system:serviceaccount:")?.split_once(':');
+        parts.filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'))
     }
 
     fn has_only_name(&self) -> bool {

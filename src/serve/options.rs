@@ -49,7 +49,7 @@ pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions
 /// Like [`write_options`], for a request whose body is the object.
 pub fn body_write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions> {
     let options = write_options(request, of)?;
-    Ok(WriteOptions { body: body::written(request, options.field_validation).map(Arc::new), ..options })
+    Ok(WriteOptions { body: body::read_written_body(request, options.field_validation).map(Arc::new), ..options })
 }
 
 /// Returns the field manager: `fieldManager`, else the client's user agent, else `unknown` (`managedfields/internal/buildmanagerinfo.go`).

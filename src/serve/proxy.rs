@@ -49,7 +49,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let path = match request.path.splitn(before + 1, '/').nth(before) {
         Some(path) => path,
         // Relative links on a page need the final slash. Only clients that read are redirected: others would repeat a redirected request as GET.
-        None if matches!(request.method.as_str(), "GET" | "HEAD") => {
+        None if request.upgrade.is_none() && matches!(request.method.as_str(), "GET" | "HEAD") => {
             let pairs = request.query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let query = if request.query.is_empty() { String::new() } else { format!("?{}", encode_query(pairs)) };
             let moved = HttpAnswer { code: 301, ..HttpAnswer::text("") };

@@ -137,14 +137,7 @@ impl JobState<'_> {
         if *success {
             self.event(EventType::Normal, "Completed", "Job completed");
         } else {
-            self.plan.event(self.owner.row, EventType::Warning, event_reason(reason), message.clone());
+            self.plan.event(self.owner.row, EventType::Warning, reason.clone(), message.clone());
         }
     }
-}
-
-/// Maps a condition's reason to the static string that an event needs.
-fn event_reason(reason: &str) -> &'static str {
-    const REASONS: [&str; 5] =
-        ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "MaxFailedIndexesExceeded", "FailedIndexes"];
-    REASONS.into_iter().find(|known| *known == reason).unwrap_or("JobFailed")
 }

@@ -233,6 +233,7 @@ mod tests {
         cluster.settle();
         assert_eq!(cluster.value("resourcequotas", "q", "/status/used/requests.cpu"), "250m");
     }
+
     #[test]
     fn claims_are_counted_by_the_classes_of_their_volume_attributes() {
         let claim = |name: &str, wanted: &str, status: &str| {

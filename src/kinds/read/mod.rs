@@ -63,7 +63,7 @@ impl UnknownField {
 }
 
 /// The time of a condition.
-pub const CONDITION_TIME: &str = "lastTransitionTime";
+pub const LAST_TRANSITION_TIME: &str = "lastTransitionTime";
 
 /// Maximum number of reported unknown fields of one body (sigs.k8s.io/json drops further strict errors).
 const MAX_UNKNOWN: usize = 100;
@@ -381,7 +381,8 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
     ) -> Result<V::Value, ReadError> {
         let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&format!("v1.{name}"))) };
         // The typed form of shared conditions requires the time, which Go leaves at its zero value.
-        let absent = (name == "Condition" && self.value.get(CONDITION_TIME).is_none()).then_some(CONDITION_TIME);
+        let absent =
+            (name == "Condition" && self.value.get(LAST_TRANSITION_TIME).is_none()).then_some(LAST_TRANSITION_TIME);
         let absent = absent.filter(|field| known.contains(field));
         visitor.visit_map(MapEntries { entries: map, absent, value: None, holder: Some((name, known)), reader: &self })
     }

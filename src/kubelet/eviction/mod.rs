@@ -6,6 +6,7 @@ mod pressure;
 mod rank;
 
 pub use pressure::{LOOP, REASON};
+pub use rank::CRITICAL;
 
 use super::pod::LocalPod;
 use super::{predicates, resources};
@@ -62,12 +63,16 @@ pub fn message(pod: &LocalPod) -> Option<String> {
 
 /// Why its node did not admit it: the reason, and the message; `None` when it did.
 pub fn rejection(pod: &LocalPod) -> Option<(String, String)> {
+    pod.rejection.get_or_init(|| find_rejection(pod)).clone()
+}
+
+fn find_rejection(pod: &LocalPod) -> Option<(String, String)> {
     if let Some(reason) = reason_of(&pod.status) {
         let message = pod.status.message.clone().filter(|message| message.starts_with(REJECTED));
         return message.map(|message| (reason.to_owned(), message));
     }
     let under_pressure = pressure::refused(pod).map(|why| (REASON.to_owned(), why));
-    let refused = under_pressure.or_else(|| predicates::failed(pod));
+    let refused = under_pressure.or_else(|| predicates::failed_predicate(pod));
     refused.map(|(reason, why)| (reason, format!("{REJECTED}{why}")))
 }
 

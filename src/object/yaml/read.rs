@@ -398,10 +398,21 @@ impl<'a> YamlReader<'a> {
 
     /// Reports the start of the next value to the searches.
     fn visit(&mut self, line: usize) {
-        if !self.searches.is_empty() {
+        // Paths of long keys are costly, and most are longer than what is searched.
+        let longest = self.searches.iter().map(|search| search.path.len()).max();
+        if longest.is_some_and(|longest| self.key_bytes() <= longest) {
             let (path, at) = (self.path(), FieldPosition { line, field: self.fields });
             self.searches.iter_mut().for_each(|search| search.visit(&path, at));
         }
+    }
+
+    /// The bytes of all keys in the path of the next value, at most the length of the path.
+    fn key_bytes(&self) -> usize {
+        let bytes = |open: &OpenCollection| match &open.items {
+            CollectionItems::Map { key: MapKey::Named(key), .. } => key.len(),
+            _ => 0,
+        };
+        self.stack.iter().map(bytes).sum()
     }
 
     fn wants_key(&self) -> bool {

@@ -32,8 +32,8 @@ impl CgroupEntry {
     }
 }
 
-/// Creates or updates groups, and opens descriptors for entering them. A pod's quota may not be below that of a container in it: where a
-/// decrease is refused for that reason, the pod's group is set again after the container's.
+/// Creates or updates groups, and opens descriptors for entering them. A pod's quota may not be below that of a container in it, so
+/// that a decrease can be refused: groups that could not be set are set again after the others.
 pub fn create_groups(groups: &[ControlGroup]) -> Result<CgroupEntry, String> {
     let mut entry = CgroupEntry::default();
     let mut refused = Vec::new();
