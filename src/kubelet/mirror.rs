@@ -130,12 +130,16 @@ mod tests {
 
     /// A world in which a manifest asks for the pod `web-n`.
     fn world() -> (World, Key, Str) {
+        world_with(MANIFEST)
+    }
+
+    fn world_with(manifest: &str) -> (World, Key, Str) {
         let mut world = World::new(Time::from_second(1_700_000_000).unwrap());
         world.facts.inventory_complete = true;
         world.facts.nodes.insert("n".into(), NodeFacts { ours: true, ..NodeFacts::default() });
         let node = json!({"metadata": {"name": "n", "uid": "node-uid"}});
         world.put(Key::new(Resource("nodes"), "", "n"), node.to_string().into());
-        let found = manifests::read(&[("/m/a".into(), Ok(MANIFEST.into()))], "n", &BTreeMap::new());
+        let found = manifests::read(&[("/m/a".into(), Ok(manifest.into()))], "n", &BTreeMap::new());
         let (key, pod) = found.pods.first_key_value().map(|(key, pod)| (key.clone(), pod.clone())).unwrap();
         world.facts.statics = found.pods;
         (world, key, pod.hash)
@@ -178,6 +182,26 @@ mod tests {
         });
         assert_eq!(starts.collect::<Vec<_>>(), [(&*hash, "x")], "as the manifest says");
         assert!(plan.events.iter().all(|event| event.uid == hash));
+    }
+
+    #[test]
+    fn static_pod_takes_neither_ports_nor_room_from_itself() {
+        let container =
+            "{name: c, image: x, ports: [{containerPort: 80, hostPort: 80}], resources: {requests: {cpu: '2'}}}";
+        let manifest =
+            format!("{{apiVersion: v1, kind: Pod, metadata: {{name: web}}, spec: {{containers: [{container}]}}}}");
+        for uid in ["0", "zzz"] {
+            let (mut world, key, hash) = world_with(&manifest);
+            let allocatable = json!({"cpu": "1", "memory": "1Gi", "pods": "1"});
+            let node = json!({"metadata": {"name": "n", "uid": "node-uid"}, "status": {"allocatable": allocatable}});
+            world.put(Key::new(Resource("nodes"), "", "n"), node.to_string().into());
+            let mut mirror = created(&(LOOP.plan)(&world, &key)).unwrap();
+            mirror.set(&["metadata", "creationTimestamp"], "2026-01-01T00:00:00Z");
+            put_mirror(&mut world, mirror, uid);
+            let plan = (LOOP.plan)(&world, &key);
+            let is_start = |effect: &Effect| matches!(effect, Effect::Start(start) if start.pod_uid == hash);
+            assert!(plan.effects.iter().any(is_start), "{uid}: {plan:?}");
+        }
     }
 
     #[test]
