@@ -75,6 +75,9 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
     let has_preconditions = deletion.uid.is_some() || deletion.revision.is_some();
     let wanted = options::list_selection(request, (asked.kind, &asked.api_version))?;
     let (found, meta) = ListPart::from_request(api, request)?.read(api, &show, asked, &wanted)?;
+    if asked.kind.custom.is_some() {
+        show.converted(api, found.clone())?;
+    }
     let mut rest = found.into_iter().peekable();
     let mut deleted = Vec::new();
     while rest.peek().is_some() {

@@ -85,6 +85,13 @@ fn objects_are_stored_in_one_version_and_shown_in_all() {
     assert_eq!(failed.code, 0, "it is in the stored version: {}", failed.err);
     let failed = cluster.kloop("get --raw /apis/sea.dev/v2/namespaces/default/boats/bad");
     assert!(failed.err.contains("conversion webhook for sea.dev/v1, Kind=Boat failed: bad luck"), "{}", failed.err);
+    // What cannot be shown in a version is not deleted through it.
+    for path in ["boats/bad", "boats"] {
+        let failed = cluster.kloop(&format!("delete --raw /apis/sea.dev/v2/namespaces/default/{path}"));
+        assert!(failed.err.contains("bad luck"), "{path}: {} {}", failed.out, failed.err);
+        assert_eq!(cluster.ok("get boats.v1.sea.dev -o name").lines().count(), 3, "{path}");
+    }
+    cluster.ok("delete --raw /apis/sea.dev/v1/namespaces/default/boats/bad");
 }
 
 /// A definition with these versions, each a name, whether it is stored, and the fields of its spec.
