@@ -7,7 +7,7 @@ use super::version;
 use crate::apiserver::delete::DeleteOptions;
 use crate::apiserver::read::ListSelection;
 use crate::apiserver::{Api, FieldValidation, WriteOptions, page};
-use crate::kinds::{FieldError, Kind, field};
+use crate::kinds::{FieldError, FieldErrors, FieldPath, Kind, field};
 use crate::managed_fields::FieldManager;
 use crate::object::{FieldSelector, Resource, Selector, Status};
 use crate::world::Propagation;
@@ -150,26 +150,39 @@ pub fn revision(request: &ApiRequest) -> ServeResult<Option<u64>> {
 
 /// Returns the revision of a list.
 pub fn moment(request: &ApiRequest) -> ServeResult<ListMoment> {
-    let of = "ListOptions";
-    let revision = revision(request)?;
-    let matching = request.parameter("resourceVersionMatch");
-    if request.flag("sendInitialEvents") {
-        return Err(forbidden(of, "sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    check_list_revision(request)?;
+    Ok(match (request.parameter("resourceVersionMatch"), revision(request)?) {
+        (Some("Exact"), Some(revision)) => ListMoment::At(revision),
+        (_, Some(revision)) if revision > 0 => ListMoment::Since(revision),
+        _ => ListMoment::Now,
+    })
+}
+
+/// Checks the parameters about the revision of a list, all at once (`ValidateListOptions`).
+fn check_list_revision(request: &ApiRequest) -> ServeResult<()> {
+    let mut errors = FieldErrors::default();
+    let path = FieldPath::root("resourceVersionMatch");
+    if let Some(matching) = request.parameter("resourceVersionMatch") {
+        let revision = request.parameter("resourceVersion");
+        if revision.is_none() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if request.parameter("continue").is_some() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if !["Exact", "NotOlderThan"].contains(&matching) {
+            errors.unsupported_as_listed(&path, matching, &["Exact", "NotOlderThan", ""]);
+        }
+        if (matching, revision) == ("Exact", Some("0")) {
+            errors.forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
     }
-    let unless = |what: &str| Err(forbidden(of, "resourceVersionMatch", what));
-    match (matching, revision) {
-        (Some(_), _) if request.parameter("continue").is_some() => {
-            unless("resourceVersionMatch is forbidden when continue is provided")
-        }
-        (Some(_), None) => unless("resourceVersionMatch is forbidden unless resourceVersion is provided"),
-        (Some("Exact"), Some(0)) => unless("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\""),
-        (Some("Exact"), Some(revision)) => Ok(ListMoment::At(revision)),
-        (Some("NotOlderThan") | None, Some(revision)) if revision > 0 => Ok(ListMoment::Since(revision)),
-        (Some("NotOlderThan") | None, _) => Ok(ListMoment::Now),
-        (Some(other), _) => {
-            let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\"");
-            Err(wrong(of, "resourceVersionMatch", "FieldValueNotSupported", message))
-        }
+    if request.flag("sendInitialEvents") {
+        errors.forbidden(&FieldPath::root("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+    }
+    match errors.0.is_empty() {
+        true => Ok(()),
+        false => Err(field::invalid("ListOptions", Resource("options.meta.k8s.io"), "", &errors.0)),
     }
 }
 
@@ -178,5 +191,32 @@ pub fn check_reached(api: &Api, revision: u64) -> ServeResult<()> {
     match api.read(|snapshot| snapshot.revision())? {
         head if revision > head => Err(page::too_large(revision, head)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_about_the_revision_of_a_list_are_checked_at_once() {
+        let refusal = |query: &str| {
+            let moment = moment(&ApiRequest::new("GET", &format!("/api/v1/pods?{query}")));
+            moment.map_err(|status| status.message)
+        };
+        let invalid = |why: &str| Err(format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"));
+        assert_eq!(refusal("resourceVersion=7&resourceVersionMatch=Exact"), Ok(ListMoment::At(7)));
+        assert_eq!(refusal("resourceVersion=7"), Ok(ListMoment::Since(7)));
+        assert_eq!(refusal("resourceVersion=0&resourceVersionMatch=NotOlderThan"), Ok(ListMoment::Now));
+        let exact =
+            "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+        assert_eq!(refusal("resourceVersion=0&resourceVersionMatch=Exact"), invalid(exact));
+        let unknown =
+            "resourceVersionMatch: Unsupported value: \"Odd\": supported values: \"Exact\", \"NotOlderThan\", \"\"";
+        assert_eq!(refusal("resourceVersion=x&resourceVersionMatch=Odd"), invalid(unknown));
+        let unless =
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
+        let next = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided";
+        assert_eq!(refusal("continue=a&resourceVersionMatch=Exact"), invalid(&format!("[{unless}, {next}]")));
     }
 }
