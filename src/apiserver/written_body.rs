@@ -21,7 +21,7 @@ impl WrittenBody {
         WrittenBody { document, is_yaml }
     }
 
-    /// Returns the complaints about fields that stand twice and about these unknown ones. For a built-in kind in JSON they have the order of
+    /// Returns the complaints about duplicate fields and these unknown ones. For a built-in kind in JSON they have the order of
     /// the text, as its decoder meets them. Otherwise a first decoder finds the duplicates.
     pub fn complaints(&self, kind: &Kind, unknown: &[UnknownField]) -> Vec<String> {
         let duplicates = &self.document.duplicates;

@@ -19,6 +19,8 @@ pub const KIND: Kind = Kind {
 
 /// Maximum value of user-defined classes.
 pub const HIGHEST_OF_USERS: i32 = 1_000_000_000;
+/// Pods of this priority and above are the system's (Kubernetes: SystemCriticalPriority).
+pub const SYSTEM_CRITICAL: i64 = 2_000_000_000;
 /// The built-in system classes and their values.
 pub const OF_SYSTEM: &[(&str, i32)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];

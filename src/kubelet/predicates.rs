@@ -4,10 +4,10 @@
 //! The scheduler keeps other pods away, so that mostly a pod that names its node itself fails here. A critical pod is admitted even if
 //! resources are short. Never: evicts a pod. Start reading at [`failed_predicate`].
 
-use super::eviction::CRITICAL;
 use super::manifests::SOURCE;
 use super::pod::LocalPod;
 use crate::kinds::pod::SAFE_SYSCTLS;
+use crate::kinds::priority_class::SYSTEM_CRITICAL;
 use crate::object::Time;
 use crate::world::resources::{NodeFields, NodeLoad, ResourceRequests};
 use crate::world::{PodFields, Row, taint, terms};
@@ -94,7 +94,7 @@ fn lacking_resource<'a>(pod: &LocalPod, node: &Row, offered: &'a NodeFields) -> 
 /// Whether a pod is admitted even without room: a static pod, or one of the system's (Kubernetes: IsCriticalPod).
 fn is_critical(pod: &LocalPod, own: &PodFields) -> bool {
     let is_static = pod.object.annotation(SOURCE).is_some_and(|source| source == "file");
-    is_static || i64::from(own.priority) >= CRITICAL
+    is_static || i64::from(own.priority) >= SYSTEM_CRITICAL
 }
 
 /// The load of the pods that the node admits before this one: those that it has admitted, and of the others the older ones, as far as they fit.

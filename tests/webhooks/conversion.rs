@@ -85,7 +85,7 @@ fn objects_are_stored_in_one_version_and_shown_in_all() {
     assert_eq!(failed.code, 0, "it is in the stored version: {}", failed.err);
     let failed = cluster.kloop("get --raw /apis/sea.dev/v2/namespaces/default/boats/bad");
     assert!(failed.err.contains("conversion webhook for sea.dev/v1, Kind=Boat failed: bad luck"), "{}", failed.err);
-    // What cannot be shown in a version is not deleted through it.
+    // An object that cannot be shown in a version is not deleted through it.
     for path in ["boats/bad", "boats"] {
         let failed = cluster.kloop(&format!("delete --raw /apis/sea.dev/v2/namespaces/default/{path}"));
         assert!(failed.err.contains("bad luck"), "{path}: {} {}", failed.out, failed.err);

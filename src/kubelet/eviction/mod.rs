@@ -6,7 +6,6 @@ mod pressure;
 mod rank;
 
 pub use pressure::{LOOP, REASON};
-pub use rank::CRITICAL;
 
 use super::pod::LocalPod;
 use super::{predicates, resources};

@@ -6,6 +6,7 @@
 use super::super::pod::LocalPod;
 use super::rank::{self, EvictionCandidate};
 use crate::kinds::pod::qos_class;
+use crate::kinds::priority_class::SYSTEM_CRITICAL;
 use crate::object::{Key, Resource, Time, condition, time};
 use crate::world::pressure::{EvictionThreshold, PressureSignal};
 use crate::world::{AppliedReport, Effect, EventType, Loop, Plan, Row, World, WriteVerb};
@@ -125,7 +126,7 @@ fn evict(world: &World, node: &Row, line: EvictionThreshold, plan: &mut Plan) {
     if on_node().any(|pod| is_going(pod)) {
         return plan.wait("a pod is on its way out already");
     }
-    let critical = |pod: &Row| pod.pod().is_some_and(|pod| i64::from(pod.priority) >= rank::CRITICAL);
+    let critical = |pod: &Row| pod.pod().is_some_and(|pod| i64::from(pod.priority) >= SYSTEM_CRITICAL);
     let candidates: Vec<&Row> = on_node().map(|pod| &**pod).filter(|pod| !critical(pod)).collect();
     if candidates.is_empty() {
         return plan.wait("no pod is left that could be ended");
@@ -179,7 +180,7 @@ pub fn refused(pod: &LocalPod) -> Option<String> {
     }
     let pressure = &pod.world.facts.pressure;
     let held: Vec<&str> = CONDITIONS.iter().map(|(kind, ..)| *kind).filter(|kind| pressure.holds(kind)).collect();
-    let critical = pod.spec.priority.is_some_and(|priority| i64::from(priority) >= rank::CRITICAL);
+    let critical = pod.spec.priority.is_some_and(|priority| i64::from(priority) >= SYSTEM_CRITICAL);
     let bears = pod.spec.tolerations.iter().flatten().any(|one| {
         let key = one.key.as_deref().is_none_or(|key| key.is_empty() || key == "node.kubernetes.io/memory-pressure");
         key && one.effect.as_deref().is_none_or(|effect| effect.is_empty() || effect == "NoSchedule")
@@ -266,7 +267,7 @@ mod tests {
             (&[("modest", 0, 50, 40, ""), ("greedy", 9, 10, 20, "")], "greedy"),
             (&[("low", 1, 10, 20, ""), ("high", 2, 10, 90, "")], "low"),
             (&[("less", 0, 10, 20, ""), ("more", 0, 10, 30, "")], "more"),
-            (&[("system", rank::CRITICAL, 0, 90, ""), ("other", 0, 50, 1, "")], "other"),
+            (&[("system", SYSTEM_CRITICAL, 0, 90, ""), ("other", 0, 50, 1, "")], "other"),
             (&[("going", 0, 0, 90, "Evicted"), ("next", 0, 0, 80, "")], ""),
         ];
         for (pods, expected) in table {

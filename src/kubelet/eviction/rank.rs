@@ -8,9 +8,6 @@ use crate::world::{PodFacts, Row};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use std::cmp::Reverse;
 
-/// Pods of this priority and above are the system's, and stay (Kubernetes: SystemCriticalPriority).
-pub const CRITICAL: i64 = 2_000_000_000;
-
 /// A pod that may have to go.
 pub struct EvictionCandidate<'a> {
     /// The pod.
