@@ -18,6 +18,13 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const ACCOUNTS: &str = "system:serviceaccounts";
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
+/// The namespace and name of the service account that a user name names. Names of another form are those of ordinary users
+/// (Kubernetes: `serviceaccount.SplitUsername`).
+pub fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(ACCOUNT_PREFIX)?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
 /// A user, as authentication found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
@@ -75,8 +82,7 @@ impl User {
     /// A user by name, as tokens and impersonation name one: a service account gets its groups.
     pub fn impersonated(name: &str, uid: &str, groups: &[String], extra: BTreeMap<String, Vec<String>>) -> User {
         let mut groups = groups.to_vec();
-        let account = name.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
-        if let Some((namespace, _)) = account.filter(|_| groups.is_empty()) {
+        if let Some((namespace, _)) = service_account(name).filter(|_| groups.is_empty()) {
             groups = vec![ACCOUNTS.to_owned(), format!("{ACCOUNTS}:{namespace}")];
         }
         let is_anonymous = name == User::anonymous().name;
@@ -89,7 +95,7 @@ impl User {
 
     /// Whether it is a service account.
     pub fn is_service_account(&self) -> bool {
-        self.name.strip_prefix(ACCOUNT_PREFIX).is_some_and(|account| account.contains(':'))
+        service_account(&self.name).is_some()
     }
 
     /// Whether it is a service account in a pod on this node.
@@ -113,5 +119,26 @@ impl User {
             info["extra"] = json!(self.extra);
         }
         info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_service_accounts_have_their_groups() {
+        let groups = |name: &str| User::impersonated(name, "", &[], BTreeMap::new()).groups;
+        let account = ["system:serviceaccounts", "system:serviceaccounts:ns", AUTHENTICATED];
+        assert_eq!(groups("system:serviceaccount:ns:bot"), account);
+        for name in [
+            "ann",
+            "system:serviceaccount:ns",
+            "system:serviceaccount:ns:",
+            "system:serviceaccount::bot",
+            "system:serviceaccount:ns:a:b",
+        ] {
+            assert_eq!(groups(name), [AUTHENTICATED], "{name}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::access::access_request;
 use super::{ApiRequest, ServeResult};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access, refusal};
 use crate::apiserver::transaction::Transaction;
-use crate::apiserver::user::{ADMINISTRATORS, NODES, User};
+use crate::apiserver::user::{ADMINISTRATORS, NODES, User, service_account};
 use crate::apiserver::{Api, ApiResult};
 use crate::kinds::names;
 use crate::object::Status;
@@ -79,8 +79,7 @@ impl Impersonation {
 
     /// The namespace and name of the service account that the user name names.
     fn account(&self) -> Option<(&str, &str)> {
-        let parts = self.user.strip_prefix("system:serviceaccount:")?.split_once(':');
-        parts.filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'))
+        service_account(&self.user)
     }
 
     fn has_only_name(&self) -> bool {
