@@ -16,7 +16,13 @@ use rustls::{
 };
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_rustls::TlsConnector;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5280::{ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH};
+use x509_cert::ext::pkix::ExtendedKeyUsage;
 
 /// The places where systems keep the authorities that they trust, as Go looks for them.
 const SYSTEM: [&str; 6] = [
@@ -28,6 +34,8 @@ const SYSTEM: [&str; 6] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// Go's words for a certificate that is not accepted, before the reason.
+const PREFIX: &str = "tls: failed to verify certificate: ";
 /// Go's words for an authority that is not known.
 const UNKNOWN: &str = "x509: certificate signed by unknown authority";
 
@@ -121,7 +129,7 @@ fn read_certificates(text: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     (!certificates.is_empty()).then_some(certificates)
 }
 
-/// Verifies as rustls does, and accepts a server's certificate that is in the bundle itself, as Go does.
+/// Verifies as rustls does, and accepts a server's certificate that is in the bundle itself, as Go does, whoever signed it.
 #[derive(Debug)]
 struct BundleVerifier {
     roots: Arc<WebPkiServerVerifier>,
@@ -137,18 +145,9 @@ impl ServerCertVerifier for BundleVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.roots.verify_server_cert(certificate, intermediates, name, ocsp, now);
-        // rustls has no name for the error that a server shows the certificate of an authority as its own.
-        let is_in_bundle = |error: &Error| {
-            let is_unnamed = matches!(error, Error::InvalidCertificate(CertificateError::Other(_)));
-            is_unnamed && self.authorities.iter().any(|authority| authority == certificate)
-        };
-        match verified {
-            Err(error) if is_in_bundle(&error) => {
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            other => other,
+        match self.authorities.iter().any(|authority| authority == certificate) {
+            true => verify_listed_certificate(certificate, name, now).map(|()| ServerCertVerified::assertion()),
+            false => self.roots.verify_server_cert(certificate, intermediates, name, ocsp, now),
         }
     }
 
@@ -172,6 +171,30 @@ impl ServerCertVerifier for BundleVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.roots.supported_verify_schemes()
+    }
+}
+
+/// Checks the times, the name and the purpose of a certificate that is trusted itself, so that no issuer has to be found.
+fn verify_listed_certificate(
+    certificate: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    now: UnixTime,
+) -> Result<(), Error> {
+    let damaged = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
+    let content = Certificate::from_der(certificate).map_err(damaged)?.tbs_certificate;
+    let now = Duration::from_secs(now.as_secs());
+    if now < content.validity.not_before.to_unix_duration() {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if now > content.validity.not_after.to_unix_duration() {
+        return Err(CertificateError::Expired.into());
+    }
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+    let purposes = content.get::<ExtendedKeyUsage>().map_err(damaged)?.map(|(_, purposes)| purposes.0);
+    let serves = |purpose: &ObjectIdentifier| [ID_KP_SERVER_AUTH, ANY_EXTENDED_KEY_USAGE].contains(purpose);
+    match purposes {
+        Some(purposes) if !purposes.iter().any(serves) => Err(CertificateError::InvalidPurpose.into()),
+        _ => Ok(()),
     }
 }
 
@@ -268,7 +291,7 @@ pub fn handshake_error(error: &io::Error) -> String {
         Error::AlertReceived(alert) => return format!("remote error: tls: {alert:?}"),
         other => return format!("tls: {other}"),
     };
-    format!("tls: failed to verify certificate: {why}")
+    format!("{PREFIX}{why}")
 }
 
 fn certificate_error(error: &CertificateError) -> String {
@@ -290,6 +313,70 @@ fn certificate_error(error: &CertificateError) -> String {
                 false => format!("x509: certificate is valid for {}, not {wanted}", names.join(", ")),
             }
         }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "x509: certificate specifies an incompatible key usage".to_owned()
+        }
         other => format!("x509: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+
+    /// 2026-06-01
+    const NOW: u64 = 1_780_272_000;
+
+    /// A certificate for `127.0.0.1` that an authority outside the bundle signed; valid from 2026 to 2027.
+    fn issue(purposes: &[ExtendedKeyUsagePurpose]) -> CertificateDer<'static> {
+        let issuer =
+            Issuer::new(CertificateParams::new(["authority".to_owned()]).unwrap(), KeyPair::generate().unwrap());
+        let mut parameters = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        parameters.extended_key_usages = purposes.to_vec();
+        parameters.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(2027, 1, 1);
+        parameters.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().clone()
+    }
+
+    /// Verifies `shown` with a bundle of `listed`.
+    fn verify(
+        listed: &CertificateDer<'static>,
+        shown: &CertificateDer<'_>,
+        name: &str,
+        now: u64,
+    ) -> Result<(), String> {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(listed.clone()).unwrap();
+        let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let verifier = BundleVerifier { roots, authorities: vec![listed.clone()] };
+        let name = ServerName::try_from(name).unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let verified = verifier.verify_server_cert(shown, &[], &name, &[], now);
+        verified.map(|_| ()).map_err(|error| handshake_error(&io::Error::other(error)))
+    }
+
+    #[test]
+    fn server_certificate_in_the_bundle_needs_no_authority_there() {
+        let listed = issue(&[ExtendedKeyUsagePurpose::ServerAuth]);
+        assert_eq!(verify(&listed, &listed, "127.0.0.1", NOW), Ok(()));
+        assert_eq!(verify(&issue(&[]), &listed, "127.0.0.1", NOW), Err(format!("{PREFIX}{UNKNOWN}")));
+        let unnamed = issue(&[]);
+        assert_eq!(verify(&unnamed, &unnamed, "127.0.0.1", NOW), Ok(()));
+    }
+
+    #[test]
+    fn server_certificate_in_the_bundle_is_checked_for_name_time_and_purpose() {
+        let listed = issue(&[ExtendedKeyUsagePurpose::ServerAuth]);
+        let names = "x509: certificate is valid for 127.0.0.1, not 127.0.0.2";
+        assert_eq!(verify(&listed, &listed, "127.0.0.2", NOW), Err(format!("{PREFIX}{names}")));
+        let times = "x509: certificate has expired or is not yet valid";
+        for now in [NOW - 300 * 86_400, NOW + 300 * 86_400] {
+            assert_eq!(verify(&listed, &listed, "127.0.0.1", now), Err(format!("{PREFIX}{times}")));
+        }
+        let client = issue(&[ExtendedKeyUsagePurpose::ClientAuth]);
+        let purpose = "x509: certificate specifies an incompatible key usage";
+        assert_eq!(verify(&client, &client, "127.0.0.1", NOW), Err(format!("{PREFIX}{purpose}")));
     }
 }
