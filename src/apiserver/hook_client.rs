@@ -28,7 +28,7 @@ pub enum HookLocation {
         host: String,
         /// The port, also when the URL does not name it.
         port: u16,
-        /// `/check`
+        /// `/check`, as [`clean_path`] writes it.
         path: String,
     },
     /// A Service.
@@ -39,7 +39,7 @@ pub enum HookLocation {
         name: String,
         /// The port of the Service.
         port: u16,
-        /// `/check`
+        /// `/check`, as [`clean_path`] writes it.
         path: String,
     },
 }
@@ -56,8 +56,7 @@ pub struct Endpoint {
 pub fn find_endpoint(txn: &dyn Transaction, client: &HookClient, timeout: Option<u64>) -> Endpoint {
     let query = timeout.map(|seconds| format!("?timeout={seconds}s")).unwrap_or_default();
     let target = |host: &str, port: u16, path: &str, place| {
-        let path = if path.is_empty() && !query.is_empty() { format!("/{query}") } else { format!("{path}{query}") };
-        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        let path = format!("{path}{query}");
         HttpsTarget { host: host.to_owned(), port, path, place, authorities: client.authorities.clone() }
     };
     match &client.location {
@@ -68,8 +67,7 @@ pub fn find_endpoint(txn: &dyn Transaction, client: &HookClient, timeout: Option
         }
         HookLocation::Service { namespace, name, port, path } => {
             let host = format!("{name}.{namespace}.svc");
-            let slash = if path.starts_with('/') { "" } else { "/" };
-            let url = format!("https://{host}:{port}{slash}{path}{query}");
+            let url = format!("https://{host}:{port}{path}{query}");
             let found = find_service(txn, namespace, name, *port);
             Endpoint { url, target: found.map(|place| target(&host, *port, path, Some(place))) }
         }
@@ -95,7 +93,7 @@ impl HookClient {
                 namespace: text(&service["namespace"]),
                 name: text(&service["name"]),
                 port: service["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or(443),
-                path: text(&service["path"]),
+                path: clean_path(service["path"].as_str().unwrap_or_default()),
             },
         };
         let bundle = config["caBundle"].as_str().filter(|bundle| !bundle.is_empty());
@@ -113,5 +111,44 @@ fn split_url(url: &str) -> HookLocation {
         Some((host, "")) => (host, 443),
         _ => (authority, 443),
     };
-    HookLocation::Url { host: host.to_owned(), port, path: path.to_owned() }
+    HookLocation::Url { host: host.to_owned(), port, path: clean_path(path) }
+}
+
+/// Writes a path as client-go sends it: absolute, without empty segments, `.`, `..` and a slash at the end. Servers in Go redirect requests to
+/// other forms, and envtest gives URLs two slashes after the port.
+fn clean_path(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn path_of_a_webhook_is_sent_without_empty_segments() {
+        let path = |config: &Value| match HookClient::read(config).location {
+            HookLocation::Url { path, .. } | HookLocation::Service { path, .. } => path,
+        };
+        let cases = [
+            ("//mutate", "/mutate"),
+            ("/a//b/", "/a/b"),
+            ("", "/"),
+            ("/", "/"),
+            ("/a/./b/../c", "/a/c"),
+            ("/../a", "/a"),
+        ];
+        for (written, sent) in cases {
+            assert_eq!(path(&json!({"url": format!("https://127.0.0.1:9443{written}")})), sent, "{written}");
+            assert_eq!(path(&json!({"service": {"namespace": "n", "name": "s", "path": written}})), sent, "{written}");
+        }
+    }
 }
