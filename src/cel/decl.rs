@@ -3,7 +3,7 @@
 //!
 //! Never: reads a value. Start reading at [`Decl::from_schema`].
 
-use super::names::escape;
+use super::names::{escape, is_reserved};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -116,11 +116,12 @@ impl Decl {
         Decl::create(Form::Object(Some(name), fields), 0, 2)
     }
 
-    /// A field by its escaped name.
+    /// A field by its escaped name. A reserved word is known as it is, too, since Kubernetes 1.31.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        match &self.form {
-            Form::Object(_, fields) => fields.get(name),
-            _ => None,
+        let Form::Object(_, fields) = &self.form else { return None };
+        match fields.get(name) {
+            None if is_reserved(name) => fields.get(&escape(name)?),
+            found => found,
         }
     }
 

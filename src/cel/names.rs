@@ -27,9 +27,14 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Whether an expression cannot use a word as a name.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// Returns the identifier for a field's name; `None` for a name that no expression can use.
 pub fn escape(name: &str) -> Option<String> {
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -59,7 +64,7 @@ pub fn escape(name: &str) -> Option<String> {
 pub fn is_identifier(text: &str) -> bool {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let is_start = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
-    text.starts_with(is_start) && text.chars().all(is_word) && !RESERVED.contains(&text)
+    text.starts_with(is_start) && text.chars().all(is_word) && !is_reserved(text)
 }
 
 #[cfg(test)]

@@ -95,6 +95,22 @@ fn evaluation_costs_what_it_costs_kubernetes() {
 }
 
 #[test]
+fn field_named_by_a_reserved_word_is_found_with_and_without_escape() {
+    let decl =
+        schema(json!({"namespace": {"type": "string"}, "return": {"type": "integer"}, "plain": {"type": "string"}}));
+    let data = json!({"namespace": "a", "plain": "b"});
+    for text in [
+        "self.namespace == 'a' && self.__namespace__ == 'a'",
+        "has(self.namespace) && has(self.__namespace__)",
+        "!has(self.return) && !has(self.__return__)",
+    ] {
+        assert_eq!(run(text, Some(&decl), &data).map(|(value, _)| value), Ok("true".to_owned()), "{text}");
+    }
+    let unknown = texts("self.__plain__ == 'b'", &decl);
+    assert!(unknown.starts_with("ERROR: <input>:1:5: undefined field '__plain__'"), "{unknown}");
+}
+
+#[test]
 fn costs_are_estimated_from_declared_sizes() {
     let decl = schema(json!({
         "list": {"type": "array", "items": {"type": "string"}},
