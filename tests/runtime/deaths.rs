@@ -40,6 +40,8 @@ fn inventory_needs_no_shim_and_each_reports_later_what_has_changed_since() {
     let shim = shim_of(pid);
     send(shim, Signal::STOP);
     send(pid as i32, Signal::KILL);
+    // Otherwise a shim on a busy machine could answer before the death.
+    eventually("its process has died", || !lives(pid));
     let inventory = rig.replace();
     let state = &inventory["held"].containers["c"].state;
     assert!(matches!(state, ContainerState::Running { pid: same, .. } if *same == pid), "{state:?}");
