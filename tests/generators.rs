@@ -199,6 +199,12 @@ fn editor_gets_the_format_and_the_objects_that_are_named() {
     for ((code, _, err), expected) in refused {
         assert!(code == 1 && err.ends_with(expected), "{err}");
     }
+    // A file in PATH that may not be executed is not an editor.
+    fs::write(cluster.home().join("plain-file"), "").expect("written");
+    let mut command = cluster.command();
+    command.env("EDITOR", "plain-file").env("PATH", cluster.home()).args(["edit", "cm", "a"]);
+    let said = cluster.run_program(&mut command, "");
+    assert_eq!((said.code, said.err.as_str()), (1, "error: unable to launch the editor \"plain-file\"\n"));
 }
 
 #[test]

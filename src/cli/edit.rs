@@ -2,6 +2,7 @@
 
 use super::change::patch_scale;
 use super::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
+use super::plugin::find_in_path;
 use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::patch::{PatchType, patch};
@@ -13,7 +14,7 @@ use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::{Object, Reason, Status, merge, patch as plain_patch, yaml};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use serde_json::Value;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -285,6 +286,7 @@ impl EditedFile {
 
     /// Runs the editor and returns the file's new content.
     fn edit(&self) -> CliResult<String> {
+        let is_nowhere = |editor: &str| !editor.contains('/') && find_in_path(editor).is_none();
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = set("KUBE_EDITOR").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".into());
         // As in kubectl, a shell runs only an editor with arguments.
@@ -294,7 +296,8 @@ impl EditedFile {
         };
         match status {
             Ok(status) if status.success() => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // For a file or a folder of PATH without permission, execvp says that access is denied; Go goes on to the next folder.
+            Err(error) if error.kind() == ErrorKind::NotFound || is_nowhere(&editor) => {
                 return Err(Failure::plain(format!("unable to launch the editor {editor:?}")));
             }
             _ => return Err(Failure::plain(format!("there was a problem with the editor {editor:?}"))),

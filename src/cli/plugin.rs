@@ -142,13 +142,13 @@ fn name_part(word: &OsString) -> Option<String> {
 /// Finds the plugin with the longest name that the words begin with, and how many words that are.
 fn find(words: &[OsString]) -> Option<(PathBuf, usize)> {
     let names: Vec<String> = words.iter().map_while(name_part).collect();
-    let folders = folders();
-    let program = |name: &str| {
-        let paths =
-            PREFIXES.iter().flat_map(|prefix| folders.iter().map(move |folder| folder.join(format!("{prefix}{name}"))));
-        paths.into_iter().find(|path| is_executable(path))
-    };
+    let program = |name: &str| PREFIXES.iter().find_map(|prefix| find_in_path(&format!("{prefix}{name}")));
     (1..=names.len()).rev().find_map(|count| Some((program(&names[..count].join("-"))?, count)))
+}
+
+/// Finds a program in the folders of PATH.
+pub fn find_in_path(program: &str) -> Option<PathBuf> {
+    folders().into_iter().map(|folder| folder.join(program)).find(|path| is_executable(path))
 }
 
 /// The words of this process's command line, without the program.
