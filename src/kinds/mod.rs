@@ -41,6 +41,7 @@ mod tests;
 pub mod token_claims;
 pub mod typed;
 pub mod unknown;
+pub mod version_priority;
 pub mod view;
 pub mod webhook;
 mod webhook_rule;
@@ -117,6 +118,7 @@ pub use read::UnknownField;
 pub use registry::KindRegistry;
 pub use selectable::selectable;
 pub use typed::{DecodeError, Typed};
+pub use version_priority::version_priority;
 
 use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::StructShape;

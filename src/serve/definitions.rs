@@ -123,4 +123,29 @@ mod tests {
         assert_eq!(ask(&mut api, "GET", &one, &Value::Null).0, 404);
         assert_eq!(api.read_view(|txn| txn.list(Resource("boats.sea.dev"), None)).unwrap(), []);
     }
+
+    #[test]
+    fn group_of_several_definitions_prefers_its_most_stable_version() {
+        let mut api = Api::in_memory("test").unwrap();
+        for (plural, kind, versions) in
+            [("anchors", "Anchor", vec!["v1beta1"]), ("boats", "Boat", vec!["v1alpha1", "v1"])]
+        {
+            let version = |name: &&str| {
+                json!({"name": name, "served": true, "storage": *name == versions[0],
+                "schema": {"openAPIV3Schema": {"type": "object"}}})
+            };
+            let definition = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": format!("{plural}.sea.dev")},
+                "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+                    "versions": versions.iter().map(version).collect::<Vec<_>>()},
+            });
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            assert_eq!(ask(&mut api, "POST", path, &definition).0, 201);
+        }
+        let group = ask(&mut api, "GET", "/apis/sea.dev", &Value::Null).1;
+        let names = group["versions"].as_array().unwrap().iter().map(|version| version["version"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), ["v1", "v1beta1", "v1alpha1"]);
+        assert_eq!(group["preferredVersion"]["version"], "v1");
+    }
 }

@@ -3,8 +3,8 @@
 //! Never: reads a store; [`super::super::registry`] keeps what is read. Start reading at [`read_definition`].
 
 use super::{ConversionWebhook, CustomDefinition, ScalePaths, VersionParts};
-use crate::kinds::Kind;
 use crate::kinds::view::custom::DefinitionColumns;
+use crate::kinds::{Kind, version_priority};
 use crate::object::{Object, Resource};
 use serde::Deserialize;
 use serde_json::Value;
@@ -89,9 +89,10 @@ impl Version {
 /// Returns the deprecated ones of these served versions, each as an `apiVersion` with its warning. The warning names the newest later version
 /// that is not deprecated.
 fn deprecations(served: &[Version], group: &str, kind: &str) -> BTreeMap<String, &'static str> {
-    let newest = served.iter().filter(|version| !version.deprecated).max_by_key(|version| precedence(&version.name));
+    let newest =
+        served.iter().filter(|version| !version.deprecated).max_by_key(|version| version_priority(&version.name));
     let warning = |version: &Version| {
-        let later = newest.filter(|newest| precedence(&newest.name) > precedence(&version.name));
+        let later = newest.filter(|newest| version_priority(&newest.name) > version_priority(&version.name));
         let advice = later.map(|later| format!("; use {group}/{} {kind}", later.name)).unwrap_or_default();
         let usual = format!("{group}/{} {kind} is deprecated{advice}", version.name);
         leak_text(version.deprecation_warning.clone().unwrap_or(usual))
@@ -178,7 +179,7 @@ fn declare(resource: Resource, definition: String, mark: (String, i64), spec: De
     let parts = versions.iter().map(|version| (format!("{group}/{}", version.name), version.parts()));
     let parts: BTreeMap<String, VersionParts> = parts.collect();
     let mut served: Vec<Version> = versions.into_iter().filter(|version| version.served).collect();
-    served.sort_by_cached_key(|version| std::cmp::Reverse(precedence(&version.name)));
+    served.sort_by_cached_key(|version| std::cmp::Reverse(version_priority(&version.name)));
     let also: Vec<&'static str> =
         served.iter().skip(1).map(|version| leak_text(format!("{group}/{}", version.name))).collect();
     let deprecations = deprecations(&served, &group, &names.kind);
@@ -228,25 +229,6 @@ fn leak_texts(texts: Vec<String>) -> &'static [&'static str] {
     Vec::leak(texts.into_iter().map(leak_text).collect())
 }
 
-/// Priority of a version within its group: stable ones first, then beta, then alpha, each by number; other names last
-/// (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
-fn precedence(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
-    let parts = || -> Option<(u8, u64, u64)> {
-        let rest = version.strip_prefix('v')?;
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        let (major, level) = rest.split_at(digits);
-        let major = major.parse().ok()?;
-        for (rank, name) in [(2, "beta"), (1, "alpha")] {
-            if let Some(minor) = level.strip_prefix(name) {
-                return Some((rank, major, minor.parse().ok()?));
-            }
-        }
-        level.is_empty().then_some((3, major, 0))
-    };
-    let (rank, major, minor) = parts().unwrap_or_default();
-    (rank, major, minor, std::cmp::Reverse(version.to_owned()))
-}
-
 impl ConversionWebhook {
     fn read(webhook: &Value) -> ConversionWebhook {
         let versions = webhook["conversionReviewVersions"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -274,13 +256,6 @@ impl ScalePaths {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn versions_are_sorted_by_priority() {
-        let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1beta10", "v1", "bar", "v11alpha2"];
-        versions.sort_by_cached_key(|version| std::cmp::Reverse(precedence(version)));
-        assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v11alpha2", "v1alpha1", "bar", "foo"]);
-    }
 
     #[test]
     fn warning_of_a_deprecated_version_names_a_later_one() {

@@ -1,7 +1,7 @@
 //! The served resources by group and version: those of the kinds, and their subresources.
 
 use crate::apiserver::aggregation::documents::VersionDocuments;
-use crate::kinds::{Kind, KindRegistry};
+use crate::kinds::{Kind, KindRegistry, version_priority};
 use crate::serve::computed::{COMPUTED, ComputedKind};
 use crate::serve::reviews::REVIEWS;
 use crate::serve::subresource::{self, Subresource};
@@ -10,6 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// One group, its best version first.
@@ -110,6 +111,9 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     }
     let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     groups.sort_by(|one, other| (place(&one.name), &one.name).cmp(&(place(&other.name), &other.name)));
+    for group in &mut groups {
+        group.versions.sort_by_cached_key(|(version, _)| Reverse(version_priority(version)));
+    }
     for (_, resources) in groups.iter_mut().flat_map(|group| &mut group.versions) {
         resources.sort_by(|one, other| one.sort_key().cmp(&other.sort_key()));
     }

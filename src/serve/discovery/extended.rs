@@ -8,6 +8,7 @@ use crate::apiserver::Api;
 use crate::apiserver::aggregation::Extension;
 use crate::apiserver::aggregation::documents::VersionDocuments;
 use crate::apiserver::local_api_services::group_priority;
+use crate::kinds::version_priority;
 use crate::serve::ServeResult;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -32,9 +33,9 @@ pub fn add_extensions(api: &Api, groups: &mut Vec<ApiGroup>) -> ServeResult<()> 
     for group in groups.iter_mut().filter(|group| !group.extended.is_empty()) {
         let priority = |version: &str| {
             let own = all.iter().find(|one| one.group == group.name && one.version == version);
-            Reverse(own.map_or(100, |own| own.priority.1))
+            Reverse((own.map_or(100, |own| own.priority.1), version_priority(version)))
         };
-        group.versions.sort_by_key(|(version, _)| priority(version));
+        group.versions.sort_by_cached_key(|(version, _)| priority(version));
     }
     let priority = |group: &ApiGroup| match group.name.as_str() {
         FIRST => i64::MAX,
