@@ -169,12 +169,15 @@ fn has(list: &[String], text: &str) -> bool {
     list.iter().any(|own| own == ALL || own == text)
 }
 
+/// Whether a pattern fits. Reviews may name `pods/log` as the resource: Kubernetes compares the joined text, but for `*/log`
+/// (pkg/apis/rbac/v1/evaluation_helpers.go).
 fn fits_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
-    match pattern.split_once('/') {
-        None => pattern == ALL || pattern == resource && subresource.is_empty(),
-        Some((ALL, own)) => !subresource.is_empty() && own == subresource,
-        Some((own, below)) => own == resource && below == subresource,
-    }
+    let is_same = match pattern.strip_prefix(resource) {
+        Some(rest) if subresource.is_empty() => rest.is_empty(),
+        Some(rest) => rest.strip_prefix('/') == Some(subresource),
+        None => false,
+    };
+    pattern == ALL || is_same || !subresource.is_empty() && pattern.strip_prefix("*/") == Some(subresource)
 }
 
 /// Whether a path is the one of a pattern, or begins as a pattern with `*` at its end says.
@@ -197,6 +200,20 @@ mod tests {
             resources: texts(resources),
             ..AccessRule::default()
         }
+    }
+
+    #[test]
+    fn resource_of_a_review_may_have_its_subresource_in_it() {
+        let fits = fits_resource;
+        for (resource, subresource) in [("pods", "log"), ("pods/log", "")] {
+            assert!(fits("pods/log", resource, subresource) && fits("*", resource, subresource));
+            assert!(!fits("pods", resource, subresource) && !fits("pods/exec", resource, subresource));
+        }
+        assert!(
+            fits("*/log", "pods", "log") && !fits("*/log", "pods/log", ""),
+            "a star needs a subresource of its own"
+        );
+        assert!(fits("pods", "pods", "") && !fits("pods/log", "pods", "") && !fits("podslog", "pods", "log"));
     }
 
     #[test]
