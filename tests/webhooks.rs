@@ -127,6 +127,49 @@ fn webhook_after_one_that_always_changes_the_object_is_asked_again() {
 }
 
 #[test]
+fn webhook_whose_patch_is_null_changes_nothing() {
+    let server = HookServer::start(|_, _| patch(Value::Null));
+    let cluster = Cluster::new();
+    let client = client_config(&server, "/null");
+    cluster.apply(&configuration(MUTATING, "null", client, &["configmaps"], json!({})).to_string());
+    cluster.ok("create configmap a --from-literal=x=y");
+    assert_eq!(cluster.read("configmap/a", "{.data}"), r#"{"x":"y"}"#);
+    assert_eq!(server.asked("/null").len(), 1);
+}
+
+#[test]
+fn custom_resource_is_validated_as_a_webhook_has_completed_it() {
+    let server = HookServer::start(|_, _| {
+        patch(json!([
+            {"op": "add", "path": "/status/cargo", "value": "none"},
+            {"op": "add", "path": "/status/source", "value": null},
+            {"op": "add", "path": "/status/unknown", "value": 1},
+        ]))
+    });
+    let cluster = Cluster::new();
+    let status = json!({
+        "type": "object", "required": ["cargo", "source"],
+        "properties": {"cargo": {"type": "string"}, "phase": {"type": "string"}, "source": {"x-kubernetes-preserve-unknown-fields": true}},
+    });
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"status": status}}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.sea.dev"},
+        "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "singular": "boat", "kind": "Boat"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]},
+    });
+    cluster.apply(&definition.to_string());
+    cluster.apply(r#"{"apiVersion": "sea.dev/v1", "kind": "Boat", "metadata": {"name": "b"}}"#);
+    let change = r#"patch boat b --subresource=status --type=merge -p {"status":{"phase":"afloat"}}"#;
+    let said = cluster.kloop(change);
+    assert!(said.err.contains("status.cargo: Required value") && said.err.contains("status.source"), "{}", said.err);
+    let hook = configuration(MUTATING, "completing", client_config(&server, "/a"), &["boats/status"], json!({}));
+    cluster.apply(&hook.to_string());
+    cluster.ok(change);
+    // The value null counts as required, and is not stored.
+    assert_eq!(cluster.read("boat/b", "{.status}"), r#"{"cargo":"none","phase":"afloat"}"#);
+}
+
+#[test]
 fn match_conditions_choose_the_requests() {
     let server = HookServer::start(|_, _| patch(json!([{"op": "add", "path": "/data", "value": {"seen": "yes"}}])));
     let cluster = Cluster::new();

@@ -64,6 +64,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     // The managers were just recorded: checks need not read them, which takes a twentieth of a create.
     let managers = object.0["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
     check(txn, kind, body.api_version(), &object, None)?;
+    drop_unknown(kind, &mut object);
     if let Some(managers) = managers {
         object.set(&["metadata", "managedFields"], managers);
     }
@@ -255,6 +256,13 @@ pub fn check(
     let mut errors = kinds::metadata::validate_metadata(object, old, kind);
     errors.extend(kind.wrongs(api_version, object, old));
     refuse(kind, object, &errors)
+}
+
+/// Drops the fields that a webhook has added to a custom resource and that its schema does not keep.
+pub fn drop_unknown(kind: &Kind, object: &mut Object) {
+    if let Some(custom) = kind.custom {
+        custom.complete(object);
+    }
 }
 
 /// Refuses an object with errors.

@@ -4,7 +4,7 @@ mod parts;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::{check_creation, check_verb};
-use super::create::{check, create, decode, refuse, warn};
+use super::create::{check, create, decode, drop_unknown, refuse, warn};
 use super::forward::{ForwardedAction, ForwardedWrite};
 use super::object_parts::{self, ObjectPart};
 use super::rules::metadata;
@@ -17,7 +17,7 @@ use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
 use crate::managed_fields::{self, FieldManager};
 use crate::object::edit::{self, TextEdit, ValueChange};
-use crate::object::{Key, Object, Status};
+use crate::object::{Key, Object, Status, Time};
 use parts::{
     PODS, SIGNING_REQUESTS, keep_other_parts, pod_status, raise_generation, signing_request_status, with_status,
 };
@@ -171,7 +171,7 @@ fn update_status_alone(
     let (kind, key) = (target.kind, target.key);
     let (part, mut warnings) = (UpdatePart::StatusAlone, Vec::new());
     let (status, _) = decode_status(kind, body, &[], options, &mut warnings)?;
-    let status = checked_status(txn, kind, (part, body.api_version()), status, &old)?;
+    let status = checked_status(kind, part, status, &old, txn.now())?;
     let status = admitted_status(txn, target, status, &old, &mut warnings)?;
     let noted = match part.written_by(options.manager.as_ref()) {
         Some(manager) => StatusOwnership::By(manager),
@@ -191,7 +191,7 @@ fn update_status(
     let (kind, key, mut warnings) = (target.kind, target.key, Vec::new());
     let fields = kind.status_metadata;
     let (status, new_metadata) = decode_status(kind, body, fields, options, &mut warnings)?;
-    let status = checked_status(txn, kind, (part, body.api_version()), status, &old)?;
+    let status = checked_status(kind, part, status, &old, txn.now())?;
     let manager = part.written_by(options.manager.as_ref());
     let mut object = Object::clone(&old);
     let managed = body.value_at(&["metadata", "managedFields"]).filter(|_| manager.is_none()).cloned();
@@ -214,27 +214,19 @@ fn update_status(
     put_update(txn, (kind, key), object, old, warnings)
 }
 
-/// Returns the status to store, checked if the kind has rules for it.
+/// Returns the status to store, checked if the kind has rules for it. That of a custom resource is checked after admission.
 fn checked_status(
-    txn: &mut dyn Transaction,
     kind: &Kind,
-    (part, api_version): (UpdatePart, &str),
+    part: UpdatePart,
     status: Option<Value>,
     old: &Object,
+    now: Time,
 ) -> ApiResult<Option<Value>> {
     let status = match kind.resource.0 {
-        SIGNING_REQUESTS => Some(signing_request_status(kind, status, old, part, txn.now())?),
+        SIGNING_REQUESTS => Some(signing_request_status(kind, status, old, part, now)?),
         PODS => Some(pod_status(kind, status, old)?),
         _ => status,
     };
-    if kind.custom.is_some() {
-        let mut object = old.clone();
-        match &status {
-            Some(status) => object.set(&["status"], status.clone()),
-            None => drop(object.unset(&["status"])),
-        }
-        check(txn, kind, api_version, &object, Some(old))?;
-    }
     if kind.resource == DEFINITIONS && part != UpdatePart::StatusAlone {
         let object = old.other_status(status.clone().unwrap_or_default());
         refuse(kind, &object, &custom_resource_definition::check_status(&object))?;
@@ -250,11 +242,15 @@ fn admitted_status(
     old: &Object,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Option<Value>> {
-    if !admission::may_concern(txn, target.kind, target.operation, target.subresource)? {
+    let is_custom = target.kind.custom.is_some();
+    if !is_custom && !admission::may_concern(txn, target.kind, target.operation, target.subresource)? {
         return Ok(status);
     }
     let mut object = old.clone();
-    object.set(&["status"], status.unwrap_or_default());
+    match status {
+        None if is_custom => drop(object.unset(&["status"])),
+        status => object.set(&["status"], status.unwrap_or_default()),
+    }
     let mut object = admitted_part(txn, target, object, old, warnings, with_status)?;
     Ok(object.0.get_mut("status").map(Value::take))
 }
@@ -274,6 +270,10 @@ fn admitted_part(
     admission::mutate(txn, &mut request)?;
     if *request.object != before {
         *request.object = restrict(request.object, old)?;
+    }
+    if target.kind.custom.is_some() {
+        check(txn, target.kind, target.api_version, request.object, Some(old))?;
+        drop_unknown(target.kind, request.object);
     }
     admission::validate(txn, &mut request)?;
     Ok(object)
@@ -456,6 +456,7 @@ fn whole(
     let mut request = target.request(txn, &mut object, Some(old), warnings);
     admission::mutate(txn, &mut request)?;
     check(txn, kind, body.api_version(), request.object, Some(old))?;
+    drop_unknown(kind, request.object);
     admission::validate(txn, &mut request)?;
     if part == UpdatePart::Main {
         warn(kind, body.api_version(), (&object, Some(old)), warnings);

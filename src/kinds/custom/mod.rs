@@ -273,6 +273,21 @@ impl CustomDefinition {
     /// Returns the decoded form of a body: canonical metadata, whole numbers without a fraction, defaults filled in, and without the fields
     /// that the version's schema does not know, which are reported.
     pub fn normalize(&'static self, body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
+        self.decode(body, unknown, true)
+    }
+
+    /// Returns the decoded form of what a webhook has made of an object. Fields that are null or unknown stay until the object is valid, as
+    /// `required` may mean them (apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go).
+    pub fn normalize_patched(&'static self, body: &Value) -> Result<Value, DecodeError> {
+        self.decode(body, &mut |_| {}, false)
+    }
+
+    fn decode(
+        &'static self,
+        body: &Value,
+        unknown: &mut dyn FnMut(UnknownField),
+        drops_unknown: bool,
+    ) -> Result<Value, DecodeError> {
         let mut new = body.clone();
         if let Some(map) = new.as_object_mut() {
             let head = ["apiVersion", "kind", "metadata"].iter();
@@ -281,10 +296,14 @@ impl CustomDefinition {
             let mut head: ObjectHead = super::typed::read(&Value::Object(head), unknown)?;
             omit::metadata(&mut head.metadata);
             if let Some(VersionSchema { schema, has_embedded, .. }) = self.version(&head.api_version) {
-                schema::drop_nulls(schema, &mut new);
+                if drops_unknown {
+                    schema::drop_nulls(schema, &mut new);
+                }
                 schema::fill_in(schema, &mut new);
-                schema::prune(schema, &mut new, unknown);
-                if *has_embedded {
+                if drops_unknown {
+                    schema::prune(schema, &mut new, unknown);
+                }
+                if *has_embedded && drops_unknown {
                     embedded::coerce(schema, &mut new, &FieldPath::default(), unknown)?;
                 }
             }

@@ -286,7 +286,10 @@ fn apply(
     if object.kind() == kind.kind {
         object.set(&["apiVersion"], version.api_version(request.api_version));
         object = conversion::in_version(txn, kind, &object, request.object.api_version())?.into_owned();
-        let normalized = kind.normalized(&object.0, &mut |_| {});
+        let normalized = match kind.custom {
+            Some(custom) => custom.normalize_patched(&object.0),
+            None => kind.normalized(&object.0, &mut |_| {}),
+        };
         object = Object(normalized.map_err(|error| hook::internal(&error.to_string()))?);
     }
     keep_identity(request.object, &mut object);

@@ -96,7 +96,7 @@ pub fn read_answer(hook: &Hook, url: &str, answer: &Answer, uid: &str, is_mutati
     let warnings = warnings.take(MAX_WARNINGS).map(str::to_owned).collect();
     let refusal = (response["allowed"] != true).then(|| refusal(&hook.name, &response["status"]));
     let patch = match response["patch"].as_str().filter(|patch| is_mutating && !patch.is_empty()) {
-        Some(patch) => Some(read_patch(hook, response, patch)?),
+        Some(patch) => read_patch(hook, response, patch)?,
         None => None,
     };
     let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
@@ -133,7 +133,8 @@ fn check_review(hook: &Hook, review: &Value, uid: &str, is_mutating: bool) -> Re
     }
 }
 
-fn read_patch(hook: &Hook, response: &Value, patch: &str) -> Result<Value, String> {
+/// Decodes a patch. `null`, as Go encodes a nil slice, changes nothing.
+fn read_patch(hook: &Hook, response: &Value, patch: &str) -> Result<Option<Value>, String> {
     if let Some(other) = response["patchType"].as_str().filter(|kind| *kind != "JSONPatch") {
         return Err(hook.invalid_answer(&format!("unsupported patch type {other:?}")));
     }
