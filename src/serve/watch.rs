@@ -19,7 +19,7 @@ use crate::apiserver::{Api, is_stored};
 use crate::kinds::Kind;
 use crate::kinds::custom::{self, DEFINITIONS};
 use crate::object::{FieldSelector, Object, Reason, Status, Str};
-use crate::store::{ChangeKind, LogEntry};
+use crate::store::{ChangeKind, LogEntry, StoredObject};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub struct ActiveWatch {
     bodies: EncodedBodies,
     /// The revision at which it was opened: earlier ends of its kind, which is served now, do not count.
     opened: u64,
-    /// Whether its kind is no longer served, so that no event follows.
+    /// Whether its kind changed or is no longer served, so that no event follows.
     is_over: bool,
 }
 
@@ -260,20 +260,23 @@ impl ActiveWatch {
         self.show.converts().then_some(conversion)
     }
 
-    /// Whether its kind is no longer served. The client is told by the end of the watch, and by the answer to its next request.
+    /// Whether its kind changed or is no longer served. The client is told by the end of the watch, and by the answer to its next request.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether an entry removes the definition of its kind, or its version of that.
+    /// Whether an entry removes or changes the definition of its kind. As in Kubernetes, the client then lists the objects in their new
+    /// form.
     fn is_ended_by(&self, entry: &LogEntry) -> bool {
         let Some(custom) = self.kind.custom else { return false };
         let key = &entry.change.stored().key;
         if entry.revision <= self.opened || key.resource != DEFINITIONS || *key.name != *custom.definition {
             return false;
         }
-        let version = self.show.api_version().rsplit('/').next().unwrap_or_default();
-        entry.change.live().is_none_or(|stored| !custom::serves(&stored.body, version))
+        let is_same = |stored: &StoredObject| {
+            entry.previous.as_ref().is_none_or(|before| custom::declares_same(&stored.body, before))
+        };
+        !entry.change.live().is_some_and(is_same)
     }
 
     /// Encodes the events of the next log entries.
@@ -417,6 +420,7 @@ pub fn entries(api: &Api, revision: u64) -> ServeResult<Vec<LogEntry>> {
 mod tests {
     use super::*;
     use crate::object::Key;
+    use crate::serve::definitions::{DefinitionProgress, complete};
     use crate::serve::{AnswerBody, answer};
 
     fn ask(api: &mut Api, method: &str, target: &str, body: &Value) -> (u16, AnswerBody) {
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_ends_with_its_kind() {
+    fn watch_ends_when_its_kind_changes_or_goes() {
         let mut api = Api::in_memory("test").unwrap();
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let version = |name: &str, served: bool| {
@@ -466,12 +470,26 @@ mod tests {
                 .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().into())
                 .collect()
         };
-        assert_eq!(words(second.read(&api).unwrap().1), ["ADDED"]);
-        assert!(second.is_over(), "v2 is not served any more");
+        for watch in [&mut first, &mut second] {
+            assert_eq!(words(watch.read(&api).unwrap().1), ["ADDED"]);
+            assert!(watch.is_over(), "the definition changed");
+        }
+        let mut first = open(&mut api, "v1");
+        assert_eq!(words(std::mem::take(&mut first.first)), ["ADDED"]);
+        // Neither the conditions nor the names that are accepted at first are a change.
+        while complete(&mut api).unwrap() == DefinitionProgress::Wrote {}
         assert_eq!(ask(&mut api, "DELETE", &format!("{}/b", boats("v1")), &Value::Null).0, 200);
-        assert_eq!(words(first.read(&api).unwrap().1), ["ADDED", "DELETED"]);
+        assert_eq!(words(first.read(&api).unwrap().1), ["DELETED"]);
         assert!(!first.is_over());
+        let mut stored = read_definition(&api);
+        stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"crew": {"type": "integer"}});
+        assert_eq!(ask(&mut api, "PUT", &one, &stored).0, 200);
+        assert_eq!(words(first.read(&api).unwrap().1), [""; 0]);
+        assert!(first.is_over(), "the schema changed");
+        let mut first = open(&mut api, "v1");
         assert_eq!(ask(&mut api, "DELETE", &one, &Value::Null).0, 200);
+        assert_eq!(words(first.read(&api).unwrap().1), [""; 0]);
+        assert!(!first.is_over(), "the objects are not deleted yet");
         let mut going = read_definition(&api);
         going["metadata"]["finalizers"] = json!([]);
         assert_eq!(ask(&mut api, "PUT", &one, &going).0, 200);

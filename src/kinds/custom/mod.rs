@@ -23,6 +23,7 @@ use super::policy_programs::PolicyPrograms;
 use super::typed::DecodeError;
 use super::view::custom::DefinitionColumns;
 use super::{FieldError, FieldErrors, FieldPath, Kind, UnknownField, omit};
+use crate::object::sparse::read_field;
 use crate::object::{Object, Resource, whole_number};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::RuleTree;
@@ -183,11 +184,16 @@ pub fn structural_errors(schema: &Value, path: &FieldPath) -> Vec<FieldError> {
     errors.0
 }
 
-/// Whether a stored definition serves a version.
-pub fn serves(definition: &str, version: &str) -> bool {
-    let Ok(definition) = serde_json::from_str::<Value>(definition) else { return false };
-    let mut versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    versions.any(|one| one["name"] == version && one["served"] == true)
+/// Whether a definition declares the same kind as in an earlier form, both as stored: with the same specification, and the names that were
+/// accepted. The names are accepted after the kind is served: that does not count.
+pub fn declares_same(definition: &str, before: &str) -> bool {
+    let spec = |text| read_field(text, "spec").ok().flatten();
+    let names = |text| {
+        let names = read_field(read_field(text, "status").ok()??, "acceptedNames").ok()??;
+        serde_json::from_str::<Value>(names).ok().filter(|names| names["plural"] != "")
+    };
+    let (new_names, old_names) = (names(definition), names(before));
+    spec(definition) == spec(before) && (old_names.is_none() || new_names == old_names)
 }
 
 /// The type of the field at a path like `.spec.colour`; `None` when the schema declares no such field.
