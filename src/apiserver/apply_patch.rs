@@ -2,7 +2,7 @@
 
 use super::apply::{Applied, ApplyOutcome};
 use super::authorization::{check_creation, check_verb};
-use super::create::create;
+use super::create::{create, refuse};
 use super::forward::{ForwardedAction, ForwardedWrite};
 use super::rules::field_manager;
 use super::rules::names::key_of;
@@ -53,6 +53,9 @@ pub fn apply_patch(
     let stored_config = with_stored_names(kind, config);
     let object = managed_fields::apply::applied(kind, live.as_ref(), &stored_config, applier)?;
     let mut object = kind.to_version(object, config.api_version());
+    if let Some(custom) = kind.custom.filter(|_| part == UpdatePart::Main) {
+        refuse(kind, &object, &custom.null_errors(&object))?;
+    }
     // Fields that the pipeline sets have no manager.
     let options = WriteOptions { manager: None, applier: Some(manager.to_owned()), ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
@@ -181,6 +184,38 @@ mod tests {
         assert_eq!(done.items(&["metadata", "managedFields"]).len(), 1);
         let done = apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
         assert_eq!((done.value_at(&["data"]), done.value_at(&["metadata", "managedFields"])), (None, None));
+    }
+
+    #[test]
+    fn null_field_of_a_custom_object_is_refused_unless_it_may_be_null_or_has_a_default() {
+        let mut api = Api::in_memory("test").unwrap();
+        let fields = json!({"crew": {"type": "integer"}, "sail": {"type": "string", "default": "red"},
+            "note": {"type": "string", "nullable": true}});
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
+        let definition = Object(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.null.dev"},
+            "spec": {"group": "null.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        }));
+        let definitions = kinds::by_name("customresourcedefinitions").unwrap();
+        api.write(false, |txn| create(txn, definitions, &definition, &WriteOptions::default())).unwrap();
+        let mut apply = |spec: serde_json::Value| {
+            let config = Object(json!({"apiVersion": "null.dev/v1", "kind": "Boat",
+                "metadata": {"name": "b", "namespace": "default"}, "spec": spec}));
+            let options = WriteOptions::default();
+            api.write(false, |txn| {
+                let kind = txn.kinds().by_kind("null.dev/v1", "Boat").expect("a kind");
+                apply_patch(txn, kind, &config, ("test", false), UpdatePart::Main, &options)
+            })
+        };
+        let refused = apply(json!({"crew": null})).err().unwrap();
+        let told = "spec.crew: Invalid value: \"null\": spec.crew in body must be of type integer: \"null\"";
+        assert_eq!(refused.message, format!("Boat.null.dev \"b\" is invalid: {told}"));
+        let told = "spec: Invalid value: \"null\": spec in body must be of type object: \"null\"";
+        let refused = apply(serde_json::Value::Null).err().unwrap();
+        assert_eq!(refused.message, format!("Boat.null.dev \"b\" is invalid: {told}"));
+        let done = apply(json!({"sail": null, "note": null})).unwrap();
+        assert_eq!(done.object.0["spec"], json!({"sail": "red", "note": null}));
     }
 
     #[test]

@@ -266,7 +266,7 @@ fn restore(kind: &Kind, before: &Object, mut after: Object, api_version: &str) -
     let metadata = restored_metadata(&before.0["metadata"], after.0["metadata"].take());
     after.0["metadata"] = metadata.map_err(|why| format!("metadata: {why}"))?;
     if let Some(custom) = kind.custom {
-        custom.complete(&mut after);
+        custom.prune(&mut after);
     }
     Ok(after)
 }

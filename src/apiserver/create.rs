@@ -69,7 +69,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         object.set(&["metadata", "managedFields"], managers);
     }
     admit(txn, target, &mut object, &mut warnings, admission::validate)?;
-    check_free(txn, kind, &key)?;
+    check_storable(txn, kind, &key, &object)?;
     warn(kind, body.api_version(), (&object, None), &mut warnings);
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
@@ -178,6 +178,14 @@ fn admit(
 ) -> ApiResult<()> {
     let mut request = target.request(txn, object, None, warnings);
     phase(txn, &mut request)
+}
+
+/// Refuses an object that a webhook cannot convert, or whose name is taken: the storage encodes an object before it looks for its name.
+fn check_storable(txn: &mut dyn Transaction, kind: &Kind, key: &Key, object: &Object) -> ApiResult<()> {
+    if conversion::webhook(kind).is_some() {
+        conversion::to_storage(txn, kind, object)?;
+    }
+    check_free(txn, kind, key)
 }
 
 /// Refuses a name that is taken.

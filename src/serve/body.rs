@@ -6,7 +6,7 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::{FieldValidation, WrittenBody};
 use crate::go::json_syntax;
-use crate::kinds;
+use crate::kinds::{self, FieldErrors, FieldPath, field};
 use crate::object::patch::is_deeper_than;
 use crate::object::yaml::DuplicateKey;
 use crate::object::{Object, Reason, Status, format_hex, yaml};
@@ -214,8 +214,14 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     if found == (asked.api_version.as_str(), kind.kind) {
         return Ok(());
     }
-    if found.1 == kind.kind {
+    if found.1 == kind.kind || kind.custom.is_some() && found.0 != asked.api_version {
         return Err(other_version(found.0, asked));
+    }
+    if kind.custom.is_some() {
+        // The strategy of custom resources refuses it, and names the kind that the object says it has.
+        let mut errors = FieldErrors::default();
+        errors.invalid(&FieldPath::root("kind"), found.1, &format!("must be {}", kind.kind));
+        return Err(field::invalid(found.1, kind.resource, object.name(), &errors.0));
     }
     let version = found.0.rsplit('/').next().unwrap_or_default();
     let why = kinds::wrong_kind(kind, found.0, found.1);

@@ -20,7 +20,8 @@ fn convert(review: &Value) -> Value {
         }
         object
     };
-    let fails = request["objects"][0]["spec"]["size"] == 13;
+    let spec = &request["objects"][0]["spec"];
+    let fails = spec["size"] == 13 || spec["length"] == 14;
     let result = if fails { json!({"status": "Failure", "message": "bad luck"}) } else { json!({"status": "Success"}) };
     let converted: Vec<Value> = request["objects"].as_array().expect("objects").iter().map(convert).collect();
     let response = json!({"uid": request["uid"], "result": result, "convertedObjects": converted});
@@ -31,6 +32,10 @@ fn definition(server: &HookServer) -> Value {
     let version = |name: &str, field: &str| {
         let mut fields = json!({"flag": {"type": "string", "default": format!("of {name}")}});
         fields[field] = json!({"type": "integer", "maximum": 100});
+        if name == "v2" {
+            // No object that is stored in the other version has it: what is read gets the defaults of the stored version alone.
+            fields["sail"] = json!({"type": "string", "default": "red"});
+        }
         let spec = json!({"type": "object", "properties": fields});
         let schema = json!({"type": "object", "properties": {"spec": spec}});
         json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}})
@@ -92,6 +97,12 @@ fn objects_are_stored_in_one_version_and_shown_in_all() {
         assert_eq!(cluster.ok("get boats.v1.sea.dev -o name").lines().count(), 3, "{path}");
     }
     cluster.ok("delete --raw /apis/sea.dev/v1/namespaces/default/boats/bad");
+    // An object is converted before its name is looked up.
+    let path = "/apis/sea.dev/v2/namespaces/default/boats";
+    for (length, told) in [(14, "bad luck"), (7, "already exists")] {
+        let failed = cluster.run(&["create", "--raw", path, "-f", "-"], &boat("v2", "new", "length", length));
+        assert!(failed.err.contains(told), "{}", failed.err);
+    }
 }
 
 /// A definition with these versions, each a name, whether it is stored, and the fields of its spec.

@@ -68,6 +68,40 @@ fn invalid(path: &FieldPath, value: &Value, detail: &str) -> DecodeError {
     DecodeError { path: path.to_string(), message: format!("{path}: Invalid value: {value}: {detail}") }
 }
 
+/// Brings the metadata of the defaults of a schema into the form of [`ObjectMeta`], so that they add no field that it does not know. Drops
+/// the default of a field of metadata that is unknown itself.
+pub fn coerce_defaults(schema: &mut Value) {
+    let mut default = schema["default"].take();
+    if !default.is_null() {
+        // A default of the wrong type is refused with the definition.
+        let _ = coerce(schema, &mut default, &FieldPath::default(), &mut |_| {});
+        schema["default"] = default;
+    } else if let Some(fields) = schema.as_object_mut() {
+        fields.remove("default");
+    }
+    if has_flag(schema, EMBEDDED) {
+        let parts = schema.pointer_mut("/properties/metadata/properties").and_then(Value::as_object_mut);
+        parts.into_iter().flatten().for_each(|(name, part)| drop_unknown_default(name, part));
+    }
+    for part in ["items", "additionalProperties"] {
+        if schema.get(part).is_some_and(Value::is_object) {
+            coerce_defaults(&mut schema[part]);
+        }
+    }
+    if let Some(parts) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        parts.values_mut().filter(|part| part.is_object()).for_each(coerce_defaults);
+    }
+}
+
+fn drop_unknown_default(name: &str, part: &mut Value) {
+    let Some(default) = part.get("default") else { return };
+    let (metadata, mut is_known) = (json!({ name: default }), true);
+    let read: Result<ObjectMeta, _> = typed::read(&metadata, &mut |_| is_known = false);
+    if !is_known || read.is_err() {
+        part.as_object_mut().map(|part| part.remove("default"));
+    }
+}
+
 /// Checks that each embedded resource has a version, a kind, and metadata in order.
 pub fn check(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     visit_parts(schema, value, path, &mut |schema, value, path| check(schema, value, path, errors));
@@ -137,6 +171,21 @@ mod tests {
         assert_eq!(value, Ok(json!({"pod": kept, "pods": [kept], "named": {"x": kept}})));
         assert_eq!(unknown, ["spec.named[x].metadata.extra", "spec.pod.metadata.extra", "spec.pods[0].metadata.extra"]);
         assert_eq!(coerced(&json!({"pod": {"kind": "Pod"}})), (Ok(json!({"pod": {"kind": "Pod"}})), Vec::new()));
+    }
+
+    #[test]
+    fn defaults_of_a_schema_lose_unknown_metadata() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "extra": 1}});
+        let part = |default: Value| json!({"type": "string", "default": default});
+        let metadata = json!({"type": "object", "properties": {"name": part(json!("b")), "extra": part(json!("c"))}});
+        let embedded = json!({"type": "object", EMBEDDED: true, "default": pod, "properties": {"metadata": metadata}});
+        let mut schema = json!({"type": "object", "properties": {"pods": {"type": "array", "items": embedded}}});
+        coerce_defaults(&mut schema);
+        let items = &schema["properties"]["pods"]["items"];
+        assert_eq!(items["default"]["metadata"], json!({"name": "a"}));
+        let fields = &items["properties"]["metadata"]["properties"];
+        assert_eq!(fields, &json!({"name": part(json!("b")), "extra": {"type": "string"}}));
+        assert!(schema.get("default").is_none(), "{schema}");
     }
 
     #[test]

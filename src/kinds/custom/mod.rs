@@ -233,8 +233,11 @@ impl CustomDefinition {
     pub fn set_schemas(&self, definition: &Object) {
         let versions = definition.items(&["spec", "versions"]).iter();
         let schema = |version: &Value| {
-            let schema = version["schema"]["openAPIV3Schema"].clone();
+            let mut schema = version["schema"]["openAPIV3Schema"].clone();
             let (has_rules, has_embedded) = (has_rules(&schema), schema::contains_flag(&schema, embedded::EMBEDDED));
+            if has_embedded {
+                embedded::coerce_defaults(&mut schema);
+            }
             let parts = VersionSchema { schema, has_rules, has_embedded, rules: OnceLock::new() };
             Some((version["name"].as_str()?.to_owned(), parts))
         };

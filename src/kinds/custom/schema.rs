@@ -1,7 +1,7 @@
 //! Pruning and defaulting by a structural schema. (k8s.io/apiextensions-apiserver/pkg/apiserver/schema)
 
 use crate::kinds::read::nearest;
-use crate::kinds::{FieldPath, UnknownField};
+use crate::kinds::{FieldErrors, FieldPath, UnknownField};
 use serde_json::{Map, Value};
 
 /// Fields of every object, even if the schema does not list them.
@@ -129,6 +129,35 @@ pub fn drop_nulls(schema: &Value, value: &mut Value) {
             }
             !goes
         }),
+        _ => {}
+    }
+}
+
+/// Adds an error for each `null` field that [`drop_nulls`] would drop.
+pub fn refuse_nulls(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                refuse_nulls(&schema["items"], item, &path.index(index), errors);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let (schema, path) = (field_schema(schema, name), path.child(name));
+                let wanted = if has_flag(schema, "x-kubernetes-int-or-string") {
+                    Some("integer,string")
+                } else {
+                    schema["type"].as_str()
+                };
+                match wanted.filter(|_| is_stray_null(schema, value) && schema["default"].is_null()) {
+                    Some(wanted) => {
+                        let detail = format!("{path} in body must be of type {wanted}: \"null\"");
+                        errors.type_invalid(&path, "null", &detail);
+                    }
+                    None => refuse_nulls(schema, value, &path, errors),
+                }
+            }
+        }
         _ => {}
     }
 }

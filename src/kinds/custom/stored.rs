@@ -6,6 +6,7 @@
 //! [`CustomDefinition::complete_stored`].
 
 use super::{CustomDefinition, schema};
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 
 impl CustomDefinition {
@@ -32,6 +33,26 @@ impl CustomDefinition {
         edit_fields(object, |fields| {
             schema::drop_nulls(schema, fields);
             schema::fill_in(schema, fields);
+            schema::prune(schema, fields, &mut |_| {});
+        });
+    }
+
+    /// Returns the errors of the fields that a server-side apply sets to `null`: as in Kubernetes, it keeps these fields, where other
+    /// bodies lose them before they are checked.
+    pub fn null_errors(&'static self, object: &Object) -> Vec<FieldError> {
+        let mut errors = FieldErrors::default();
+        if let Some(schema) = self.schema(object.api_version()) {
+            schema::refuse_nulls(schema, &object.0, &FieldPath::default(), &mut errors);
+        }
+        errors.0
+    }
+
+    /// Drops unknown fields by the schema of the object's version, which a webhook has converted it to. As in Kubernetes, an object gets
+    /// the defaults of the version in which it is stored and of the one in which it is written, not of the one in which it is read.
+    pub fn prune(&'static self, object: &mut Object) {
+        let Some(schema) = self.schema(object.api_version()) else { return };
+        edit_fields(object, |fields| {
+            schema::drop_nulls(schema, fields);
             schema::prune(schema, fields, &mut |_| {});
         });
     }
