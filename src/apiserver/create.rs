@@ -26,7 +26,6 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         return reply;
     }
     let kind = custom::current(txn, kind, body.api_version())?;
-    custom::check_not_going(txn, kind)?;
     check_verb(txn, "create", "", &Key::new(kind.resource, body.namespace(), ""))?;
     options.check_manager("CreateOptions")?;
     let mut warnings = Vec::new();
@@ -58,6 +57,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     if let Some(manager) = &options.manager {
         managed_fields::update::record_create(kind, &mut object, manager, txn.now());
     }
+    custom::check_not_going(txn, kind, &named.name)?;
     admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);

@@ -4,7 +4,7 @@ use super::ApiResult;
 use super::transaction::Transaction;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS, Uncompiled};
 use crate::kinds::{Kind, KindRegistry, custom_resource_definition, expressions};
-use crate::object::{Key, Object, Reason, Status};
+use crate::object::{Key, Object, Reason, Status, condition};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::path::Path;
 
@@ -53,15 +53,19 @@ pub fn refresh(
     Ok(())
 }
 
-/// Refuses new custom objects while their definition waits for the deletion of the old ones.
-pub fn check_not_going(txn: &dyn Transaction, kind: &Kind) -> ApiResult<()> {
+/// Refuses a new custom object while its definition waits for the deletion of the old ones.
+pub fn check_not_going(txn: &dyn Transaction, kind: &Kind, name: &str) -> ApiResult<()> {
     let Some(custom) = kind.custom else { return Ok(()) };
     let definition = txn.get_shared(&Key::new(DEFINITIONS, "", &custom.definition))?;
-    if definition.is_none_or(|definition| definition.deletion().is_none()) {
+    let is_going = |definition: &Object| {
+        let conditions = definition.items(&["status", "conditions"]);
+        definition.deletion().is_some() || condition::is_true(conditions, "Terminating")
+    };
+    if !definition.is_some_and(|definition| is_going(&definition)) {
         return Ok(());
     }
-    let message = "create not allowed while custom resource definition is terminating";
-    Err(Status::new(Reason::MethodNotAllowed, message))
+    let why = "create not allowed while custom resource definition is terminating";
+    Err(Status::forbidden(kind.resource, name, why))
 }
 
 /// The kind in this version as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.

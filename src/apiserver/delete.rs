@@ -12,7 +12,7 @@ use crate::controllers::garbage::{FOREGROUND, ORPHAN};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Reason, Status, Time, time};
+use crate::object::{Key, Object, Reason, Status, Time, condition, time};
 use crate::world::Propagation;
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -70,16 +70,18 @@ fn mark_or_remove(
     warnings: Vec<String>,
 ) -> ApiResult<WriteReply> {
     let mut object = Object::clone(&old);
-    if let Some(propagation) = options.propagation {
-        set_propagation(&mut object, propagation);
-    }
     let grace = grace_of(kind, &object, options);
     let first = object.deletion().is_none();
-    if first {
-        protect_definition(kind, &mut object);
-        mark(txn, kind, &mut object, grace);
+    if first && kind.resource == DEFINITIONS {
+        mark_definition(&mut object, txn.now());
     } else {
-        shorten(&mut object, grace, txn.now());
+        if let Some(propagation) = options.propagation {
+            set_propagation(&mut object, propagation);
+        }
+        match first {
+            true => mark(txn, kind, &mut object, grace),
+            false => shorten(&mut object, grace, txn.now()),
+        }
     }
     if is_due(kind, &object) {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
@@ -143,11 +145,13 @@ fn set_propagation(object: &mut Object, propagation: Propagation) {
     }
 }
 
-/// A definition waits until its objects are gone.
-fn protect_definition(kind: &Kind, object: &mut Object) {
-    if kind.resource == DEFINITIONS {
-        object.add_finalizer(CLEANUP);
-    }
+/// Marks a definition, which waits until its objects are gone. Its storage in Kubernetes marks it in another way than other kinds: with a
+/// condition, without a grace, and whatever the policy for its dependents is.
+fn mark_definition(object: &mut Object, now: Time) {
+    object.add_finalizer(CLEANUP);
+    object.set(&["metadata", "deletionTimestamp"], time::rfc3339(now));
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    object.set_condition(condition::new("Terminating", "True", "InstanceDeletionPending", message, now));
 }
 
 /// Only pods that run somewhere have a grace; the kubelet there ends it (`pkg/registry/core/pod`: CheckGracefulDelete).

@@ -6,6 +6,7 @@ use super::pods::BURST;
 use super::status;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS, structural_errors};
 use crate::kinds::custom_resource_definition::approval::{ANNOTATION, Approval, is_protected};
+use crate::kinds::custom_resource_definition::has_unreadable_bundle;
 use crate::kinds::{self, FieldPath};
 use crate::object::{Key, Object, Resource, Time, condition};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
@@ -49,7 +50,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Deletes the objects of a definition, then removes its finalizer.
+/// Deletes the objects of a definition, says so in a condition, then removes its finalizer.
 fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     if !row.has_finalizer(CLEANUP) {
         return;
@@ -58,23 +59,33 @@ fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     let resource = Resource::intern(&row.key.name);
     let is_built_in = kinds::ALL.iter().any(|kind| kind.resource == resource);
     let remaining: Vec<&Arc<Row>> = world.list(resource.0).filter(|_| !is_built_in).collect();
-    if remaining.is_empty() {
-        let released = row.object().without_finalizer(CLEANUP);
-        return plan.write(WriteVerb::Update(released), "all of its objects are deleted");
-    }
     let object = row.object();
+    let conditions = object.items(&["status", "conditions"]);
+    let (value, reason, message) = match remaining.is_empty() {
+        false => ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"),
+        true if is_built_in => {
+            ("False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
+        }
+        true if condition::is_true(conditions, "Established") => {
+            ("False", "InstanceDeletionCompleted", "removed all instances")
+        }
+        true => ("False", "NeverEstablished", "resource was never established"),
+    };
     let mut new = status::status_map(&object);
-    let mut conditions = object.items(&["status", "conditions"]).to_vec();
-    let message = "CustomResource deletion is in progress";
-    let terminating = condition::new("Terminating", "True", "InstanceDeletionInProgress", message, world.now);
-    condition::set(&mut conditions, terminating);
+    let mut conditions = conditions.to_vec();
+    condition::set(&mut conditions, condition::new("Terminating", value, reason, message, world.now));
     status::set_conditions(&mut new, conditions);
     status::write(plan, object, new.into(), "its objects are being deleted");
     for one in remaining.iter().filter(|one| !one.is_deleting()).take(BURST) {
         plan.delete(one, "its definition is being deleted");
     }
-    if plan.is_empty() {
-        plan.wait(format!("{} of its objects still exist", remaining.len()));
+    match remaining.len() {
+        _ if !plan.is_empty() => (),
+        0 => {
+            let released = row.object().without_finalizer(CLEANUP);
+            plan.write(WriteVerb::Update(released), "all of its objects are deleted");
+        }
+        left => plan.wait(format!("{left} of its objects still exist")),
     }
 }
 
@@ -89,10 +100,13 @@ fn establish(world: &World, row: &Row, plan: &mut Plan) {
     let condition =
         |kind: &str, value: &str, reason: &str, message: &str| condition::new(kind, value, reason, message, world.now);
     let (names, established) = match &conflict {
-        None => (
-            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
-            condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
-        ),
+        None => (condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"), {
+            if has_unreadable_bundle(&object) {
+                condition("Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+            } else {
+                condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+            }
+        }),
         Some((reason, message)) => (
             condition("NamesAccepted", "False", reason, message),
             condition("Established", "False", "NotAccepted", "not all names are accepted"),
@@ -210,7 +224,8 @@ fn set_or_drop(accepted: &mut Value, field: &str, wanted: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use crate::controllers::testing::cluster;
+    use crate::controllers::testing::{Cluster, cluster};
+    use crate::object::condition;
     use serde_json::json;
 
     fn definition(plural: &str, kind: &str, short: &str) -> serde_json::Value {
@@ -226,7 +241,7 @@ mod tests {
     #[test]
     fn conflicting_names_are_refused_until_the_other_definition_is_deleted() {
         let mut cluster = cluster("");
-        let conditions = |cluster: &crate::controllers::testing::Cluster, name: &str| -> Vec<String> {
+        let conditions = |cluster: &Cluster, name: &str| -> Vec<String> {
             let object = cluster.object(super::DEFINITIONS.0, name);
             let items = object.items(&["status", "conditions"]);
             items
@@ -244,7 +259,7 @@ mod tests {
             conditions(&cluster, "ships.established.dev"),
             ["NamesAccepted False \"Boat\" is already in use", "Established False not all names are accepted",]
         );
-        let reason = |cluster: &crate::controllers::testing::Cluster, name: &str| {
+        let reason = |cluster: &Cluster, name: &str| {
             cluster.object(super::DEFINITIONS.0, name).items(&["status", "conditions"])[0]["reason"].clone()
         };
         assert_eq!(reason(&cluster, "ships.established.dev"), "KindConflict");
@@ -258,6 +273,27 @@ mod tests {
         cluster.settle();
         assert!(cluster.world.find(super::DEFINITIONS.0, "", "boats.established.dev").is_none());
         assert_eq!(conditions(&cluster, "ships.established.dev"), fine);
+    }
+
+    #[test]
+    fn definition_with_unreadable_authorities_is_not_established() {
+        let mut cluster = cluster("");
+        let mut boats = definition("boats", "Boat", "bt");
+        let client = json!({"url": "https://a.b/", "caBundle": "bm9uZQ=="});
+        boats["spec"]["conversion"] = json!({"strategy": "Webhook",
+            "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}});
+        cluster.create(boats);
+        cluster.settle();
+        let established = |cluster: &Cluster| {
+            let object = cluster.object(super::DEFINITIONS.0, "boats.established.dev");
+            let found = condition::find(object.items(&["status", "conditions"]), "Established").cloned();
+            found.expect("a condition")["reason"].clone()
+        };
+        assert_eq!(established(&cluster), "InvalidCABundle");
+        let readable = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": null}}}}});
+        cluster.patch(super::DEFINITIONS.0, "boats.established.dev", readable);
+        cluster.settle();
+        assert_eq!(established(&cluster), "InitialNamesAccepted");
     }
 
     #[test]

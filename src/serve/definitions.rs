@@ -84,13 +84,16 @@ fn read_world(txn: &dyn Transaction, definitions: &[Object]) -> ServeResult<Worl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{AnswerBody, ApiRequest, answer};
+    use crate::serve::{AnswerBody, ApiRequest, HttpAnswer, answer};
     use serde_json::{Value, json};
 
     fn ask(api: &mut Api, method: &str, target: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
-        let answer = answer(api, &ApiRequest { body, ..ApiRequest::new(method, target) });
-        let AnswerBody::Whole(bytes) = answer.body else { panic!("{target}: not a whole answer") };
+        read_whole(answer(api, &ApiRequest { body, ..ApiRequest::new(method, target) }))
+    }
+
+    fn read_whole(answer: HttpAnswer) -> (u16, Value) {
+        let AnswerBody::Whole(bytes) = answer.body else { panic!("not a whole answer") };
         (answer.code, serde_json::from_slice(&bytes).unwrap())
     }
 
@@ -118,7 +121,23 @@ mod tests {
         let settled = revision(&api);
         assert_eq!(complete(&mut api), Ok(DefinitionProgress::Complete));
         assert_eq!(revision(&api), settled);
+        let other = json!({"apiVersion": "sea.dev/v1", "kind": "Ship", "metadata": {"name": "c"}});
+        let (code, refused) = ask(&mut api, "POST", boats, &other);
+        let told = "Ship.sea.dev \"c\" is invalid: kind: Invalid value: \"Ship\": must be Boat";
+        assert_eq!((code, refused["message"].as_str()), (422, Some(told)));
+        let other = json!({"apiVersion": "sea.dev/v2", "kind": "Ship", "metadata": {"name": "c"}});
+        assert_eq!(ask(&mut api, "POST", boats, &other).0, 400, "another version is refused before");
         assert_eq!(ask(&mut api, "DELETE", &one, &Value::Null).0, 200);
+        let late = json!({"apiVersion": "sea.dev/v1", "kind": "Boat", "metadata": {"name": "late"}});
+        let apply = ApiRequest {
+            body: late.to_string().into(),
+            content_type: "application/apply-patch+yaml".into(),
+            ..ApiRequest::new("PATCH", &format!("{boats}/late?fieldManager=a"))
+        };
+        for refused in [ask(&mut api, "POST", boats, &late), read_whole(answer(&mut api, &apply))] {
+            let told = "boats.sea.dev \"late\" is forbidden: create not allowed while custom resource definition is terminating";
+            assert_eq!((refused.0, refused.1["message"].as_str()), (403, Some(told)));
+        }
         while complete(&mut api).unwrap() == DefinitionProgress::Wrote {}
         assert_eq!(ask(&mut api, "GET", &one, &Value::Null).0, 404);
         assert_eq!(api.read_view(|txn| txn.list(Resource("boats.sea.dev"), None)).unwrap(), []);
@@ -147,5 +166,45 @@ mod tests {
         let names = group["versions"].as_array().unwrap().iter().map(|version| version["version"].as_str().unwrap());
         assert_eq!(names.collect::<Vec<_>>(), ["v1", "v1beta1", "v1alpha1"]);
         assert_eq!(group["preferredVersion"]["version"], "v1");
+    }
+
+    #[test]
+    fn deleted_definition_tells_how_far_the_deletion_of_its_objects_is() {
+        let mut api = Api::in_memory("test").unwrap();
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let one = format!("{definitions}/boats.sea.dev");
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "boats.sea.dev", "finalizers": ["a.b/keep"]},
+            "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        });
+        assert_eq!(ask(&mut api, "POST", definitions, &definition).0, 201);
+        let finish = |api: &mut Api| while complete(api).unwrap() == DefinitionProgress::Wrote {};
+        finish(&mut api);
+        let boats = "/apis/sea.dev/v1/namespaces/default/boats";
+        let boat =
+            json!({"apiVersion": "sea.dev/v1", "kind": "Boat", "metadata": {"name": "b", "finalizers": ["a.b/keep"]}});
+        assert_eq!(ask(&mut api, "POST", boats, &boat).0, 201);
+        let generation = |definition: &Value| definition["metadata"]["generation"].clone();
+        let terminating = |definition: &Value| {
+            let conditions = definition["status"]["conditions"].as_array().unwrap();
+            let found = conditions.iter().find(|condition| condition["type"] == "Terminating").unwrap();
+            ["status", "reason"].map(|field| found[field].as_str().unwrap()).join(" ")
+        };
+        let (code, deleted) = ask(&mut api, "DELETE", &format!("{one}?propagationPolicy=Foreground"), &Value::Null);
+        assert_eq!((code, terminating(&deleted)), (200, "True InstanceDeletionPending".to_owned()));
+        let metadata = &deleted["metadata"];
+        assert_eq!(metadata["finalizers"], json!(["a.b/keep", CLEANUP]), "the policy has no effect on a definition");
+        assert_eq!((metadata.get("deletionGracePeriodSeconds"), generation(&deleted)), (None, json!(1)));
+        finish(&mut api);
+        assert_eq!(terminating(&ask(&mut api, "GET", &one, &Value::Null).1), "True InstanceDeletionInProgress");
+        let mut left = ask(&mut api, "GET", &format!("{boats}/b"), &Value::Null).1;
+        left["metadata"]["finalizers"] = json!([]);
+        assert_eq!(ask(&mut api, "PUT", &format!("{boats}/b"), &left).0, 200);
+        finish(&mut api);
+        let left = ask(&mut api, "GET", &one, &Value::Null).1;
+        assert_eq!(terminating(&left), "False InstanceDeletionCompleted");
+        assert_eq!(left["metadata"]["finalizers"], json!(["a.b/keep"]));
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::kinds::names::label_1035;
 use crate::kinds::{FieldErrors, FieldPath, webhook};
+use crate::object::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
+use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -85,12 +87,22 @@ fn requires_known_version(old: Option<&api::CustomResourceDefinition>) -> bool {
 fn allows_any_bundle(old: Option<&api::CustomResourceDefinition>) -> bool {
     let Some(old) = old.filter(|old| is_established(old)) else { return true };
     let config = old.spec.conversion.as_ref().and_then(|known| known.webhook.as_ref()?.client_config.as_ref());
-    let Some(bundle) = config.and_then(|config| config.ca_bundle.as_ref()) else { return false };
+    config.is_some_and(is_unreadable)
+}
+
+/// Whether the authorities of a webhook's server cannot be read.
+fn is_unreadable(config: &api::WebhookClientConfig) -> bool {
+    let Some(bundle) = config.ca_bundle.as_ref().filter(|bundle| !bundle.0.is_empty()) else { return false };
     let mut errors = FieldErrors::default();
-    if !bundle.0.is_empty() {
-        webhook::check_bundle(&bundle.0, &FieldPath::root("caBundle"), &mut errors);
-    }
+    webhook::check_bundle(&bundle.0, &FieldPath::root("caBundle"), &mut errors);
     !errors.0.is_empty()
+}
+
+/// Whether the authorities of a definition's webhook cannot be read: such a definition is not established.
+pub fn has_unreadable_bundle(definition: &Object) -> bool {
+    let config = definition.value_at(&["spec", "conversion", "webhook", "clientConfig"]);
+    let config = config.and_then(|config| api::WebhookClientConfig::deserialize(config).ok());
+    config.is_some_and(|config| is_unreadable(&config))
 }
 
 /// Whether a definition has ever been established.

@@ -5,6 +5,8 @@ mod check;
 mod conversion;
 mod warnings;
 
+pub use conversion::has_unreadable_bundle;
+
 use super::custom::{Uncompiled, has_rules};
 use super::{DecodeError, FieldError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
 use crate::kinds::view;
