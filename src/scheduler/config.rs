@@ -337,7 +337,7 @@ mod tests {
         });
         let found = read(json!([{"schedulerName": "dense", "plugins": plugins}, {}])).unwrap();
         let weights: Vec<i64> = PLUGINS.iter().map(|plugin| found[0].weights[plugin.name]).collect();
-        assert_eq!(weights, [7, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(weights, [7, 0, 1, 0, 0, 0, 0, 0]);
         assert_eq!(found[0].without, ["NodePorts", "TaintToleration"].into());
         assert!(!found[0].preempts && &*found[1].name == "default-scheduler");
     }

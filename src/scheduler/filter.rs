@@ -1,6 +1,6 @@
 //! The plugins that refuse nodes, in Kubernetes' order, with its words.
 
-use super::devices::{self, PodDevices};
+use super::devices::{self, PodDevices, SearchFailure};
 use super::inter_pod_affinity::InterPodAffinity;
 use super::nodes::CandidateNode;
 use super::pod_constraints::PodConstraints;
@@ -118,11 +118,13 @@ pub struct FilterRefusal {
     pub reason: Cow<'static, str>,
     /// Removing other pods cannot help.
     pub unresolvable: bool,
+    /// Whether it is an error that ends the attempt to place the pod, also where another node could take it.
+    pub is_error: bool,
 }
 
 impl FilterRefusal {
     fn new(reason: Cow<'static, str>, unresolvable: bool) -> FilterRefusal {
-        FilterRefusal { plugin: "", reason, unresolvable }
+        FilterRefusal { plugin: "", reason, unresolvable, is_error: false }
     }
 }
 
@@ -319,7 +321,10 @@ fn volume_zone(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
 /// DynamicResources.
 fn device_allocation(query: &PodQuery<'_>, slot: usize) -> Option<FilterRefusal> {
     let node = query.world.node_cache().get(slot)?;
-    query.devices.as_ref().ok()?.refusal(&node.row).map(|reason| FilterRefusal::new(reason.into(), true))
+    let refusal = query.devices.as_ref().ok()?.refusal(&node.row)?;
+    let is_error = matches!(refusal, SearchFailure::Selector(_));
+    let (SearchFailure::Node(reason) | SearchFailure::Selector(reason)) = refusal;
+    Some(FilterRefusal { is_error, ..FilterRefusal::new(reason.into(), true) })
 }
 
 /// PodTopologySpread.

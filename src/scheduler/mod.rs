@@ -68,12 +68,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let constraints = PodConstraints::from_pod(world, row);
     if !constraints.pod.items(&["spec", "schedulingGates"]).is_empty() {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
-        record_unschedulable(
-            world,
-            row,
-            &mut plan,
-            &Unschedulable { reason: "SchedulingGated", message, nominated: None },
-        );
+        record_unschedulable(world, row, &mut plan, &Unschedulable { reason: GATED, message, nominated: None });
         return plan;
     }
     let query = PodQuery::from_pod(world, row, &constraints);
@@ -101,6 +96,12 @@ fn plan(world: &World, key: &Key) -> Plan {
 fn place(query: &PodQuery<'_>, node_results: &mut NodeResultCache, profile: &SchedulerProfile, plan: &mut Plan) {
     let PodQuery { world, row, constraints, .. } = *query;
     let mut results = find_fitting_nodes(query, node_results, nodes_to_find(profile, nodes::count(world)));
+    if let Some(error) = results.failed.and_then(|verdict| node_results.error(verdict)) {
+        // Without a wait for certain changes, any change lets the pod be tried again.
+        let message = &format!("running {:?} filter plugin: {}", error.plugin, error.reason);
+        let held = Unschedulable { reason: SCHEDULER_ERROR, message, nominated: None };
+        return record_unschedulable(world, row, plan, &held);
+    }
     if !results.fit.is_empty() {
         let best = score::best(query, &mut results.fit, world.seed).and_then(|slot| world.node_cache().get(slot));
         best.into_iter().for_each(|node| assign(query, &node.row, plan));
@@ -173,6 +174,8 @@ struct FilterResults {
     fit: Vec<RankedNode>,
     /// When there are none, the number of each node's verdict.
     verdicts: Vec<usize>,
+    /// The number of a verdict with an error, which ends the attempt.
+    failed: Option<usize>,
 }
 
 /// Filters nodes until `wanted` fit: only the nominated node when it fits, else the nodes that the pod names, else all nodes, from a
@@ -183,12 +186,15 @@ fn find_fitting_nodes(query: &PodQuery<'_>, node_results: &mut NodeResultCache, 
     // Reuses the buffers of the previous survey, which are as large as the number of nodes.
     let mut results = std::mem::take(&mut node_results.last_results);
     results.fit.clear();
+    results.failed = None;
     results.verdicts.resize(count, FITS);
     let mut evaluate = |slot: usize| {
         let (verdict, raw_scores) = node_results.verdict(query, slot);
         results.verdicts[slot] = verdict;
         if verdict == FITS {
             results.fit.push(RankedNode::new(slot, raw_scores));
+        } else if results.failed.is_none() && node_results.error(verdict).is_some() {
+            results.failed = Some(verdict);
         }
         results.fit.len()
     };
@@ -272,6 +278,12 @@ fn wait_for_devices(query: &PodQuery<'_>, node: Option<&Str>, until: Option<Time
     until.into_iter().for_each(|until| plan.wake_at(until));
 }
 
+/// The reason of a pod with scheduling gates.
+const GATED: &str = "SchedulingGated";
+
+/// The reason of a pod whose attempt ended with an error.
+const SCHEDULER_ERROR: &str = "SchedulerError";
+
 /// Why a pod is not bound.
 struct Unschedulable<'a> {
     reason: &'static str,
@@ -290,7 +302,7 @@ fn record_unschedulable(world: &World, row: &Row, plan: &mut Plan, held: &Unsche
     if is_told && pod.text(&["status", "nominatedNodeName"]) == nominated {
         return;
     }
-    if !is_told && reason == "Unschedulable" {
+    if !is_told && reason != GATED {
         plan.event(row, EventType::Warning, "FailedScheduling", message);
     }
     let mut changed = pod.status_alone();

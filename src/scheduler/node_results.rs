@@ -188,6 +188,11 @@ impl NodeResultCache {
         !query.world.has_nominated_pods(slot) || (query.depends_on_node_only() && self.nominated != Some(slot))
     }
 
+    /// Returns the error of a verdict, by its number.
+    pub fn error(&self, verdict: usize) -> Option<&FilterRefusal> {
+        self.verdicts[verdict].iter().find(|refusal| refusal.is_error)
+    }
+
     /// Counts the nodes per set of reasons, given by the index of each node's result.
     pub fn refusal_counts(&self, verdicts: &[usize]) -> RefusalCounts<'_> {
         let mut counts = vec![0; self.verdicts.len()];

@@ -3,7 +3,7 @@
 use super::filter::PodQuery;
 use super::nodes::CandidateNode;
 use super::ranked_node::{RankedNode, RawScores};
-use super::{affinity, images, inter_pod_affinity, spread};
+use super::{affinity, devices, images, inter_pod_affinity, spread};
 use crate::world::scheduler_profile::{SchedulerProfile, ScoredResource, ScoringShape};
 use crate::world::{ResourceRequests, taint};
 
@@ -18,7 +18,7 @@ pub struct ScorePlugin {
 }
 
 /// All plugins that rank nodes.
-pub static PLUGINS: [ScorePlugin; 7] = [
+pub static PLUGINS: [ScorePlugin; 8] = [
     ScorePlugin { name: "NodeResourcesFit", weight: 1, score: |_, nodes| map_scores(nodes, |node| node.fit.into()) },
     ScorePlugin {
         name: "NodeResourcesBalancedAllocation",
@@ -39,6 +39,7 @@ pub static PLUGINS: [ScorePlugin; 7] = [
             inter_pod_affinity::score::scores(query.world, (query.constraints, query.row), &query.profile, nodes)
         },
     },
+    ScorePlugin { name: devices::PLUGIN, weight: 1, score: alternatives },
     ScorePlugin { name: "ImageLocality", weight: 1, score: images::scores },
 ];
 
@@ -62,6 +63,18 @@ fn preferred(nodes: &[RankedNode]) -> Vec<i64> {
 fn tolerated(nodes: &[RankedNode]) -> Vec<i64> {
     let most = nodes.iter().map(|node| i64::from(node.raw_scores.untolerated_taints)).max().unwrap_or(0);
     map_scores(nodes, |node| if most > 0 { 100 - i64::from(node.untolerated_taints) * 100 / most } else { 100 })
+}
+
+/// DynamicResources: the earlier the alternatives are that the pod's claims get, in relation to the best node, the better.
+fn alternatives(query: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
+    let Some(devices) = query.devices.as_ref().ok().filter(|devices| devices.has_alternatives()) else {
+        return Vec::new();
+    };
+    let node = |ranked: &RankedNode| query.world.node_cache().get(ranked.slot);
+    let scores: Vec<i64> =
+        nodes.iter().map(|ranked| node(ranked).map_or(0, |node| devices.preference(&node.row))).collect();
+    let most = scores.iter().copied().max().unwrap_or(0).max(1);
+    scores.into_iter().map(|score| score * 100 / most).collect()
 }
 
 /// Computes the raw scores of one node.

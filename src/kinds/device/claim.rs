@@ -13,7 +13,8 @@ use k8s_openapi::api::resource::v1::{
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-const MAX_ALTERNATIVES: usize = 8;
+/// Maximum number of alternatives of a request (Kubernetes: `FirstAvailableDeviceRequestMaxSize`).
+pub const MAX_ALTERNATIVES: usize = 8;
 const UNKNOWN: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 

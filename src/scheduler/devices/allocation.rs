@@ -5,7 +5,8 @@
 use super::capacity;
 use super::requests::{ClaimRequests, WantedDevices};
 use super::search::ChosenDevice;
-use crate::object::{Time, format_uid, time};
+use crate::kinds::device::claim::MAX_ALTERNATIVES;
+use crate::object::{Object, Time, format_uid, time};
 use crate::world::Row;
 use itertools::Itertools;
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -29,6 +30,22 @@ pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>], n
         allocation["nodeSelector"] = selector;
     }
     allocation
+}
+
+/// Returns the score of the alternatives that an allocation has for the requests of a claim: 8 for the first one of a request, 1 for the last
+/// possible one.
+pub fn alternatives_score(claim: &Object, allocation: &Value) -> i64 {
+    let results = allocation["devices"]["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let requests = claim.items(&["spec", "devices", "requests"]).iter();
+    let scores = requests.flat_map(|request| {
+        let parts = request["firstAvailable"].as_array().into_iter().flatten();
+        parts.take(MAX_ALTERNATIVES).enumerate().map(move |(place, part)| {
+            let name = [&request["name"], &part["name"]].map(|name| name.as_str().unwrap_or_default()).join("/");
+            let is_allocated = results.iter().any(|result| result["request"] == *name);
+            if is_allocated { (MAX_ALTERNATIVES - place) as i64 } else { 0 }
+        })
+    });
+    scores.sum()
 }
 
 fn build_result(requests: &ClaimRequests, place: usize, choice: &ChosenDevice<'_>) -> Value {

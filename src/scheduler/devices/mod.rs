@@ -20,6 +20,7 @@ use binding::BindingState;
 use extended::ExtendedClaim;
 use pools::{DeviceSlices, DevicesInUse};
 use requests::ClaimRequests;
+pub use search::SearchFailure;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -109,17 +110,36 @@ impl PodDevices {
     }
 
     /// Returns the reason why a node cannot take the pod; `None` when it can.
-    pub fn refusal(&self, node: &Row) -> Option<String> {
+    pub fn refusal(&self, node: &Row) -> Option<SearchFailure> {
         let query = self.0.as_ref()?;
         let is_here = |claim: &PodDeviceClaim| binding::is_available(&claim.body, node);
         if query.binding_states.contains(&BindingState::Failed) || !query.claims.iter().all(is_here) {
-            return Some(ELSEWHERE.to_owned());
+            return Some(SearchFailure::Node(ELSEWHERE.to_owned()));
         }
         match query.allocate(node) {
             Ok(Some(_)) => None,
-            Ok(None) => Some(CANNOT_ALLOCATE.to_owned()),
+            Ok(None) => Some(SearchFailure::Node(CANNOT_ALLOCATE.to_owned())),
             Err(why) => Some(why),
         }
+    }
+
+    /// Whether a claim has requests with alternatives, so that nodes are ranked by those that they offer.
+    pub fn has_alternatives(&self) -> bool {
+        let requests = |claim: &PodDeviceClaim| claim.body.items(&["spec", "devices", "requests"]).to_vec();
+        let mut claims = self.0.iter().flat_map(|query| &query.claims);
+        claims.any(|claim| requests(claim).iter().any(|request| request["firstAvailable"].is_array()))
+    }
+
+    /// Returns how early the alternatives are that the claims get on a node: more for earlier ones (KEP-4816).
+    pub fn preference(&self, node: &Row) -> i64 {
+        let Some(query) = &self.0 else { return 0 };
+        let open = query.allocate(node).ok().flatten().unwrap_or_default().claims;
+        let scores = query.claims.iter().enumerate().map(|(place, claim)| {
+            let new = open.iter().find(|(of, _)| *of == place).map(|(_, allocation)| allocation);
+            let allocation = new.or_else(|| claim.body.value_at(&["status", "allocation"]));
+            allocation.map_or(0, |allocation| allocation::alternatives_score(&claim.body, allocation))
+        });
+        scores.sum()
     }
 
     /// Returns how long a placed pod has to wait for its devices: all claims are allocated and reserved for it, and a condition is not true
@@ -206,7 +226,7 @@ impl PodDevices {
 
 impl DeviceQuery {
     /// Returns the allocations on a node; `None` where there are too few devices.
-    fn allocate(&self, node: &Row) -> Result<Option<NodeAllocation>, String> {
+    fn allocate(&self, node: &Row) -> Result<Option<NodeAllocation>, SearchFailure> {
         let extended = self.extended.as_ref().map(|claim| claim.requests_on(node));
         let extended = extended.filter(|claim| !claim.requests.is_empty());
         let claims: Vec<&ClaimRequests> =

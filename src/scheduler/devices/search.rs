@@ -20,6 +20,14 @@ const MAX_STEPS: usize = 50_000;
 /// Maximum cost of all selectors for one node.
 const MAX_COST: u64 = 20_000_000;
 
+/// Why it is not known whether a node has devices for the claims.
+pub enum SearchFailure {
+    /// The node cannot be used now.
+    Node(String),
+    /// A selector of a claim or a class fails at a device. That ends the attempt to place the pod: another node would hide it.
+    Selector(String),
+}
+
 /// A device that was chosen for a request.
 #[derive(Clone, Copy)]
 pub struct ChosenDevice<'a> {
@@ -71,7 +79,7 @@ pub fn find_devices<'a>(
     claims: &'a [&'a ClaimRequests],
     (pools, node): (&'a [DevicePool], &Row),
     taken: &'a DevicesInUse,
-) -> Result<Option<Vec<Vec<ChosenDevice<'a>>>>, String> {
+) -> Result<Option<Vec<Vec<ChosenDevice<'a>>>>, SearchFailure> {
     let mut candidates = Vec::new();
     for pool in pools.iter().filter(|pool| !pool.is_invalid) {
         for slice in &pool.slices {
@@ -88,24 +96,24 @@ pub fn find_devices<'a>(
 
 impl<'a> Search<'a> {
     /// Refuses requests for all devices while the slices of a pool are not complete.
-    fn check_pools(&self, pools: &[DevicePool]) -> Result<(), String> {
+    fn check_pools(&self, pools: &[DevicePool]) -> Result<(), SearchFailure> {
         let Some(pool) = pools.iter().find(|pool| pool.is_incomplete || pool.is_invalid) else { return Ok(()) };
         for claim in self.claims {
             if let Some(all) =
                 claim.requests.iter().flat_map(|wanted| wanted.iter()).find(|wanted| wanted.count.is_none())
             {
                 let state = if pool.is_invalid { "invalid" } else { "being updated" };
-                return Err(format!(
+                return Err(SearchFailure::Node(format!(
                     "claim {}, request {}: asks for all devices, but resource pool {}/{} is currently {state}",
                     claim.claim, all.name, pool.driver, pool.name
-                ));
+                )));
             }
         }
         Ok(())
     }
 
     /// Chooses devices for a request of a claim and all that follow.
-    fn choose_for(&mut self, claim: usize, request: usize) -> Result<bool, String> {
+    fn choose_for(&mut self, claim: usize, request: usize) -> Result<bool, SearchFailure> {
         let Some(requests) = self.claims.get(claim) else { return Ok(true) };
         let Some(alternatives) = requests.requests.get(request) else { return self.choose_for(claim + 1, 0) };
         for wanted in alternatives.iter() {
@@ -126,7 +134,7 @@ impl<'a> Search<'a> {
         (claim, request): (usize, usize),
         wanted: &'a WantedDevices,
         (left, first): (usize, usize),
-    ) -> Result<bool, String> {
+    ) -> Result<bool, SearchFailure> {
         if left == 0 {
             return self.choose_for(claim, request + 1);
         }
@@ -143,7 +151,11 @@ impl<'a> Search<'a> {
     }
 
     /// Chooses every device that matches; at least one has to match.
-    fn choose_all(&mut self, (claim, request): (usize, usize), wanted: &'a WantedDevices) -> Result<bool, String> {
+    fn choose_all(
+        &mut self,
+        (claim, request): (usize, usize),
+        wanted: &'a WantedDevices,
+    ) -> Result<bool, SearchFailure> {
         let before = self.chosen[claim].len();
         for index in 0..self.candidates.len() {
             if self.is_match(wanted, index)? && !self.choose(claim, wanted, index)? {
@@ -159,10 +171,11 @@ impl<'a> Search<'a> {
     }
 
     /// Chooses a candidate if that is possible beside those that were chosen already.
-    fn choose(&mut self, claim: usize, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
+    fn choose(&mut self, claim: usize, wanted: &'a WantedDevices, index: usize) -> Result<bool, SearchFailure> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
-            return Err(format!("no devices were found for the claims within {MAX_STEPS} steps"));
+            let why = format!("no devices were found for the claims within {MAX_STEPS} steps");
+            return Err(SearchFailure::Node(why));
         }
         let Candidate { pool, slice, device } = self.candidates[index];
         let choice = ChosenDevice { wanted, pool, slice, device };
@@ -180,7 +193,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether a candidate meets the selectors of a request.
-    fn is_match(&mut self, wanted: &'a WantedDevices, index: usize) -> Result<bool, String> {
+    fn is_match(&mut self, wanted: &'a WantedDevices, index: usize) -> Result<bool, SearchFailure> {
         let place = (std::ptr::from_ref(wanted), index);
         if let Some(earlier) = self.matches.get(&place) {
             return Ok(*earlier);
@@ -189,11 +202,13 @@ impl<'a> Search<'a> {
         let mut is_match = true;
         for (place, selector) in &wanted.selectors {
             let evaluated = selector.evaluate(&pool.driver, device);
-            let (is_selected, cost) = evaluated.map_err(|why| format!("{place}: CEL runtime error: {why}"))?;
+            let failed = |why| SearchFailure::Selector(format!("{place}: CEL runtime error: {why}"));
+            let (is_selected, cost) = evaluated.map_err(failed)?;
             is_match = is_selected;
             self.cost = self.cost.saturating_add(cost);
             if self.cost > MAX_COST {
-                return Err(format!("{place}: the selectors cost too much for the devices of this node"));
+                let why = format!("{place}: the selectors cost too much for the devices of this node");
+                return Err(SearchFailure::Node(why));
             }
             if !is_match {
                 break;

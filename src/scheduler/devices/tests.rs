@@ -166,6 +166,39 @@ fn first_possible_alternative_is_taken() {
 }
 
 #[test]
+fn node_with_an_earlier_alternative_is_preferred() {
+    let part = |name: &str, model: &str| {
+        let expression = format!("device.attributes[\"{DRIVER}\"].model == \"{model}\"");
+        json!({"name": name, "deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]})
+    };
+    let claim =
+        claim("x", json!({"requests": [{"name": "gpu", "firstAvailable": [part("best", "m"), part("good", "n")]}]}));
+    for (on_a, on_b, node) in [("n", "m", "x=d b"), ("m", "n", "x=d a")] {
+        let pool = |node: &str, model: &str| slice(node, json!({"nodeName": node}), json!([device("d", model)]));
+        let objects = vec![pool("a", on_a), pool("b", on_b), claim.clone(), pod("p", &["x"])];
+        let mut world = world(&objects);
+        for seed in 0..4 {
+            world.seed = seed;
+            assert_eq!(written(&plan_for(&world, "p")), node, "{seed}");
+        }
+    }
+}
+
+#[test]
+fn error_of_a_selector_ends_the_attempt() {
+    let selectors = json!([{"cel": {"expression": format!("device.attributes[\"{DRIVER}\"].model == \"m\"")}}]);
+    let fits = slice("a", json!({"nodeName": "a"}), json!([device("d0", "m")]));
+    let fails = on_b(json!([{"name": "d1"}]));
+    let objects = vec![fits, fails, simple_claim("x", json!({ "selectors": selectors })), pod("p", &["x"])];
+    let plan = plan_for(&world(&objects), "p");
+    let told =
+        "running \"DynamicResources\" filter plugin: claim default/x: selector #0: CEL runtime error: no such key";
+    assert!(written(&plan).starts_with(told), "{}", written(&plan));
+    let WriteVerb::Status(status) = &plan.writes[0].verb else { panic!("{plan:?}") };
+    assert_eq!(status.items(&["status", "conditions"])[0]["reason"], "SchedulerError");
+}
+
+#[test]
 fn constraints_bind_devices_together() {
     let devices = || on_b(json!([device("d0", "m"), device("d1", "n"), device("d2", "n"), {"name": "d3"}]));
     let with = |constraint: Value| {
