@@ -5,12 +5,11 @@ use super::backends::{self, ServiceBackend, TRIGGER};
 use super::claim::Owner;
 use crate::object::{Key, Object, time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Labels that are not copied from a Service to its slices.
 /// Maximum number of endpoints in a slice.
 const MAX_ENDPOINTS: usize = 100;
 
@@ -47,7 +46,10 @@ fn plan(world: &World, key: &Key) -> Plan {
         if backend.ports.is_empty() && !service.items(&["spec", "ports"]).is_empty() {
             continue;
         }
-        let endpoint = endpoint(world, &backend, tolerant);
+        let mut endpoint = endpoint(world, &backend, tolerant);
+        if let Some(hints) = hints(&service, &endpoint) {
+            endpoint["hints"] = hints;
+        }
         let group = wanted.entry(Value::from(backend.ports.clone()).to_string());
         group.or_insert_with(|| (backend.ports, Vec::new())).1.push(endpoint);
     }
@@ -75,6 +77,28 @@ fn endpoint(world: &World, backend: &ServiceBackend, tolerant: bool) -> Value {
         endpoint["hostname"] = hostname.as_str().into();
     }
     endpoint
+}
+
+/// Annotations that ask for hints by the sizes of zones instead. The earlier one counts.
+const TOPOLOGY_MODES: [&str; 2] = ["service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"];
+
+/// Returns the hints that `spec.trafficDistribution` of a Service gives a ready endpoint: the zones and nodes whose clients it is for
+/// (`endpointslice/trafficdist`).
+fn hints(service: &Object, endpoint: &Value) -> Option<Value> {
+    let by_node = match service.text(&["spec", "trafficDistribution"])? {
+        "PreferSameNode" => true,
+        "PreferSameZone" | "PreferClose" => false,
+        _ => return None,
+    };
+    let mode = TOPOLOGY_MODES.iter().find_map(|name| service.annotation(name));
+    if matches!(mode, Some("Auto" | "auto")) || endpoint["conditions"]["ready"] != true {
+        return None;
+    }
+    let named = |name: &Value| name.is_string().then(|| json!([{ "name": name }]));
+    let zones = named(&endpoint["zone"]).map(|zones| ("forZones".to_owned(), zones));
+    let nodes = named(&endpoint["nodeName"]).filter(|_| by_node).map(|nodes| ("forNodes".to_owned(), nodes));
+    let hints: Map<String, Value> = zones.into_iter().chain(nodes).collect();
+    (!hints.is_empty()).then(|| hints.into())
 }
 
 /// The Service's existing slices, ordered by name.
@@ -279,6 +303,34 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
         cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 0}}));
         cluster.settle();
         assert_eq!(endpoints(&cluster)[0]["conditions"], json!({"ready": true, "serving": false, "terminating": true}));
+    }
+
+    /// The hints of the only endpoint with this traffic distribution and topology mode.
+    fn hints(cluster: &mut Cluster, distribution: Value, mode: Value) -> Value {
+        let annotations = json!({"service.kubernetes.io/topology-mode": mode});
+        let spec = json!({"trafficDistribution": distribution});
+        cluster.patch("services", "web", json!({"metadata": {"annotations": annotations}, "spec": spec}));
+        cluster.settle();
+        endpoints(cluster)[0]["hints"].clone()
+    }
+
+    #[test]
+    fn ready_endpoints_have_the_hints_of_the_traffic_distribution() {
+        let mut cluster = cluster(WEB);
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 1}}));
+        cluster.settle();
+        let node = endpoints(&cluster)[0]["nodeName"].clone();
+        let nodes = json!([{ "name": node }]);
+        assert_eq!(hints(&mut cluster, json!("PreferSameNode"), Value::Null), json!({ "forNodes": nodes }));
+        assert_eq!(hints(&mut cluster, json!("PreferSameZone"), Value::Null), Value::Null, "the node has no zone");
+        let zone = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}});
+        cluster.patch("nodes", node.as_str().unwrap(), zone);
+        let zones = json!([{"name": "z"}]);
+        assert_eq!(hints(&mut cluster, json!("PreferClose"), Value::Null), json!({ "forZones": zones }));
+        let both = json!({"forZones": zones, "forNodes": nodes});
+        assert_eq!(hints(&mut cluster, json!("PreferSameNode"), Value::Null), both);
+        assert_eq!(hints(&mut cluster, json!("PreferSameNode"), json!("Auto")), Value::Null);
+        assert_eq!(hints(&mut cluster, Value::Null, Value::Null), Value::Null);
     }
 
     #[test]

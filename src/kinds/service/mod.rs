@@ -63,7 +63,7 @@ fn warnings(service: &Object) -> Vec<String> {
         ),
         (
             is_set("trafficDistribution"),
-            "spec.trafficDistribution: no effect in kloop: all endpoints are on this machine",
+            "spec.trafficDistribution: kloop's own Service addresses do not follow the hints that EndpointSlices get",
         ),
         (
             service.items(&["spec", "ports"]).iter().any(is_sctp),
