@@ -170,6 +170,40 @@ fn custom_resource_is_validated_as_a_webhook_has_completed_it() {
 }
 
 #[test]
+fn webhooks_of_one_server_are_asked_each_about_the_same() {
+    let server = HookServer::start(|_, _| json!({"allowed": true}));
+    let cluster = Cluster::new();
+    for (kind, name) in [(MUTATING, "a"), (MUTATING, "b"), (VALIDATING, "c"), (VALIDATING, "d")] {
+        let client = client_config(&server, &format!("/{kind}"));
+        cluster.apply(&configuration(kind, name, client, &["configmaps"], json!({})).to_string());
+    }
+    cluster.ok("create configmap a");
+    assert_eq!([MUTATING, VALIDATING].map(|kind| server.asked(&format!("/{kind}")).len()), [2, 2]);
+}
+
+#[test]
+fn managers_are_kept_where_a_webhook_leaves_none_that_can_be_read() {
+    let server = HookServer::start(|path, _| {
+        let managers = if path == "/broken" { json!([{"manager": "x"}]) } else { json!([]) };
+        patch(json!([{"op": "add", "path": "/metadata/managedFields", "value": managers}]))
+    });
+    let cluster = Cluster::new();
+    let told = "metadata.managedFields was in an invalid state after admission";
+    for (path, count, is_told) in [("/broken", 1, true), ("/none", 0, false)] {
+        let client = client_config(&server, path);
+        cluster.apply(&configuration(MUTATING, "m", client, &["configmaps"], json!({})).to_string());
+        let name = path.trim_start_matches('/');
+        let said = cluster.run(&["create", "configmap", name, "--from-literal=a=b"], "");
+        assert_eq!((said.code, said.err.contains(told)), (0, is_told), "{}", said.err);
+        let stored: Value =
+            serde_json::from_str(&cluster.ok(&format!("get configmap {name} -o json --show-managed-fields")))
+                .expect("JSON");
+        let managers = stored["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
+        assert_eq!(managers, count, "{stored}");
+    }
+}
+
+#[test]
 fn match_conditions_choose_the_requests() {
     let server = HookServer::start(|_, _| patch(json!([{"op": "add", "path": "/data", "value": {"seen": "yes"}}])));
     let cluster = Cluster::new();

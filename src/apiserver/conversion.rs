@@ -170,7 +170,7 @@ impl ConversionQuestion {
             "request": {"uid": "", "desiredAPIVersion": api_version, "objects": objects},
         });
         let timeout = Duration::from_secs(TIMEOUT);
-        let question = endpoint.target.map(|target| WebhookQuestion { target, timeout, body });
+        let question = endpoint.target.map(|target| WebhookQuestion { target, timeout, body, place: String::new() });
         ConversionQuestion { url: endpoint.url, question }
     }
 }

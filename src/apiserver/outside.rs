@@ -24,6 +24,8 @@ pub struct WebhookQuestion {
     pub timeout: Duration,
     /// The body, whose `request.uid` is empty.
     pub body: Value,
+    /// The place of the question in the write: webhooks are asked again at another one, also when the rest is equal.
+    pub place: String,
 }
 
 /// The answer to a question, or the reason why there is none.
@@ -173,7 +175,7 @@ impl WebhookQuestion {
     pub fn id(&self) -> QuestionId {
         // The address of the server may change between the attempts.
         let HttpsTarget { host, port, path, .. } = &self.target;
-        let text = format!("{host}:{port}{path}\n{}", self.body);
+        let text = format!("{host}:{port}{path}\n{}\n{}", self.place, self.body);
         let mut id = QuestionId::default();
         id.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
         id

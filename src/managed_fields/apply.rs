@@ -3,6 +3,7 @@
 //!
 //! The rules are those of sigs.k8s.io/structured-merge-diff (merge) and k8s.io/apimachinery (managedfields).
 
+use super::TIMELESS;
 use super::entries::{self, ManagerEntry, ManagerOperation};
 use super::fields::FieldSet;
 use super::granularity::ValueShape;
@@ -147,7 +148,9 @@ fn merged(
         entry.fields = entry.fields.difference(&changed);
     }
     if !set.is_empty() || !changes.removed.is_empty() {
-        own.time = Some(time::rfc3339(applier.now));
+        if applier.subresource != TIMELESS {
+            own.time = Some(time::rfc3339(applier.now));
+        }
         entries.push(own);
     } else {
         entries.insert(place.unwrap_or(entries.len()), own);

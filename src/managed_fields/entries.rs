@@ -145,6 +145,25 @@ pub fn read(object: &Object) -> Vec<ManagerEntry> {
     all
 }
 
+/// Returns why the managers of an object cannot be read (`DecodeManagedFields`).
+pub fn find_problem(object: &Object) -> Option<String> {
+    object.items(&["metadata", "managedFields"]).iter().enumerate().find_map(|(index, entry)| {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default();
+        if !matches!(text("operation"), "Apply" | "Update") {
+            return Some("operation must be `Apply` or `Update`".to_owned());
+        }
+        if text("apiVersion").is_empty() {
+            return Some("apiVersion must not be empty".to_owned());
+        }
+        match text("fieldsType") {
+            "FieldsV1" if FieldSet::from_json(&entry["fieldsV1"]).is_some() || entry["fieldsV1"].is_null() => None,
+            "FieldsV1" => Some(format!("error decoding set: the fields of managed fields entry {index} are malformed")),
+            "" => Some(format!("missing fieldsType in managed fields entry {index}")),
+            other => Some(format!("invalid fieldsType {other:?} in managed fields entry {index}")),
+        }
+    })
+}
+
 /// Writes entries into an object: appliers before updaters, each oldest first.
 pub fn write(object: &mut Object, mut entries: Vec<ManagerEntry>) {
     entries.retain(|entry| !entry.fields.is_empty());

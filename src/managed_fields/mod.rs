@@ -14,11 +14,14 @@ mod typed;
 mod unowned;
 pub mod update;
 
-pub use entries::{are_same, drop_managers, is_applied, is_tracked, migrate};
+pub use entries::{are_same, drop_managers, find_problem, is_applied, is_tracked, migrate};
 pub use unowned::merge_without_owner;
 
 #[cfg(test)]
 mod tests;
+
+/// The subresource whose entries have no time: Kubernetes converts them from a Scale, and drops it there (`managedfields.ScaleHandler`).
+const TIMELESS: &str = "scale";
 
 /// A field manager in `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::fields::FieldSet;
 use super::granularity::ValueShape;
 use super::typed::{self, FieldChanges};
 use crate::kinds::Kind;
-use crate::managed_fields::FieldManager;
+use crate::managed_fields::{FieldManager, TIMELESS};
 use crate::object::{Object, Time, time};
 
 /// Fields of metadata that no manager owns: those that the server sets, and those that identify the object.
@@ -80,7 +80,7 @@ fn transfer_ownership(
         operation: ManagerOperation::Update,
         api_version,
         subresource: manager.subresource.to_owned(),
-        time: Some(time::rfc3339(now)),
+        time: (manager.subresource != TIMELESS).then(|| time::rfc3339(now)),
         fields: FieldSet::default(),
     };
     for entry in entries.iter_mut() {

@@ -81,8 +81,7 @@ pub fn delete_options(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)
 pub fn read_delete_options(request: &ApiRequest, options: &Value) -> ServeResult<(DeleteOptions, bool)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let propagation = options["propagationPolicy"].as_str().or(request.parameter("propagationPolicy"));
-    let orphans =
-        options["orphanDependents"].as_bool().or(request.parameter("orphanDependents").map(|text| text != "false"));
+    let orphans = orphan_dependents(request, options);
     if let (Some(policy), Some(_)) = (propagation, orphans) {
         let message = format!("Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set");
         return Err(wrong("DeleteOptions", "propagationPolicy", "FieldValueInvalid", message));
@@ -108,6 +107,19 @@ pub fn read_delete_options(request: &ApiRequest, options: &Value) -> ServeResult
         revision: text(&options["preconditions"]["resourceVersion"]),
     };
     Ok((deletion, dry_run))
+}
+
+/// Returns `orphanDependents` of deletion options, which `propagationPolicy` has replaced.
+fn orphan_dependents(request: &ApiRequest, options: &Value) -> Option<bool> {
+    let parameter = || request.parameter("orphanDependents").map(|text| text != "false");
+    options["orphanDependents"].as_bool().or_else(parameter)
+}
+
+/// Whether a request deletes an object with its dependents in the old words: its answer tells then whether the object waits.
+pub fn tells_pending_deletion(request: &ApiRequest) -> bool {
+    let read = || body::value(request, ("v1", "DeleteOptions")).unwrap_or_default();
+    let options = if request.body.is_empty() { Value::Null } else { read() };
+    orphan_dependents(request, &options) == Some(false)
 }
 
 /// The revision of a list.

@@ -54,7 +54,10 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
         Ok((!txn.exists(&key)?, reply))
     })?;
     let object = show.converted_object(api, Object::clone(&reply.object))?;
-    let answer = answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply });
+    let mut answer = answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply });
+    if !is_gone && options::tells_pending_deletion(request) {
+        answer.code = 202;
+    }
     Ok(answer.warning(&warnings(asked.kind, &deletion)))
 }
 
@@ -160,6 +163,26 @@ mod tests {
             assert_eq!(left["metadata"]["finalizers"], finalizers, "{number}: {options}");
             let is_told = warnings.iter().any(|text| text.contains("child pods are preserved by default"));
             assert_eq!(is_told, is_warned, "{number}: {options} {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn deletion_with_dependents_in_the_old_words_tells_that_the_object_waits() {
+        let mut api = Api::in_memory("test").unwrap();
+        let maps = "/api/v1/namespaces/default/configmaps";
+        for (number, (finalizers, field, value, code)) in [
+            (json!(["a.b/keep"]), "orphanDependents", json!(false), 202),
+            (json!([]), "orphanDependents", json!(false), 200),
+            (json!([]), "orphanDependents", json!(true), 200),
+            (json!([]), "propagationPolicy", json!("Foreground"), 200),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let metadata = json!({"name": format!("n{number}"), "finalizers": finalizers});
+            assert_eq!(ask(&mut api, "POST", maps, &json!({ "metadata": metadata })).0, 201);
+            let deleted = ask(&mut api, "DELETE", &format!("{maps}/n{number}"), &json!({field: value}));
+            assert_eq!(deleted.0, code, "{finalizers} {field} {value}");
         }
     }
 

@@ -78,6 +78,7 @@ fn scale_is_applied() {
         let own = entries.iter().find(|entry| entry["manager"] == "one").expect("an entry");
         let found = (&own["subresource"], &own["operation"], &own["fieldsV1"]);
         assert_eq!(found, (&json!("scale"), &json!("Apply"), &json!({"f:spec": {"f:replicas": {}}})));
+        assert!(own.get("time").is_none(), "as in Kubernetes: {own}");
         assert_eq!(owned(&web, "me")["f:spec"]["f:replicas"], Value::Null);
         assert_eq!(
             server

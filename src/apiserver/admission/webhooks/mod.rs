@@ -18,6 +18,7 @@ use crate::apiserver::outside::{self, Answer, Asked, WebhookQuestion};
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::{ApiResult, conversion, custom};
 use crate::kinds::Kind;
+use crate::managed_fields;
 use crate::object::{Key, Object, Reason, Resource, Status, patch};
 use hook::{Hook, HookCache};
 use review::Verdict;
@@ -116,7 +117,7 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     for (index, hook) in hooks.enumerate() {
         let Some(version) = find_version(txn, hook, request)? else { continue };
         let invocation = Invocation { hook, version };
-        match ask(txn, &invocation, request, false)? {
+        match ask(txn, &invocation, request, (false, format!("validating_{index}")))? {
             AskedHook::Called(outcome) => called.push((index, invocation, outcome)),
             AskedHook::Deferred => is_deferred = true,
             AskedHook::Unavailable => {}
@@ -206,7 +207,7 @@ fn ask(
     txn: &mut dyn Transaction,
     Invocation { hook, version }: &Invocation<'_>,
     request: &AdmissionRequest<'_>,
-    is_mutating: bool,
+    (is_mutating, place): (bool, String),
 ) -> ApiResult<AskedHook> {
     if request.dry_run && !hook.is_silent {
         let text = format!("admission webhook {:?} does not support dry run", hook.name);
@@ -223,7 +224,7 @@ fn ask(
     let seen = SeenObjects::convert(txn, request, version)?;
     let body = review::write_question(hook, request, (version, &seen), is_mutating);
     let timeout = Duration::from_secs(hook.timeout);
-    Ok(match txn.ask(WebhookQuestion { target, timeout, body }) {
+    Ok(match txn.ask(WebhookQuestion { target, timeout, body, place }) {
         Asked::Answered(answer, uid) => AskedHook::Called(Called { url: endpoint.url, uid, answer }),
         Asked::Deferred => AskedHook::Deferred,
         Asked::Unavailable => AskedHook::Unavailable,
@@ -237,7 +238,7 @@ fn call(
     request: &AdmissionRequest<'_>,
     place: &str,
 ) -> ApiResult<Option<Verdict>> {
-    let Called { url, uid, answer } = match ask(txn, invocation, request, true)? {
+    let Called { url, uid, answer } = match ask(txn, invocation, request, (true, place.to_owned()))? {
         AskedHook::Called(called) => called,
         AskedHook::Deferred => return Err(outside::missing_answer_error()),
         AskedHook::Unavailable => return Ok(None),
@@ -293,8 +294,22 @@ fn apply(
         object = Object(normalized.map_err(|error| hook::internal(&error.to_string()))?);
     }
     keep_identity(request.object, &mut object);
+    request.warnings.extend(keep_managers(request.object, &mut object));
     *request.object = object;
     Ok(Some(change))
+}
+
+/// Keeps the managers of the fields where a webhook has left some that cannot be read; returns the warning.
+fn keep_managers(before: &Object, after: &mut Object) -> Option<String> {
+    let problem = managed_fields::find_problem(after)?;
+    match before.value_at(&["metadata", "managedFields"]) {
+        Some(managers) => after.set(&["metadata", "managedFields"], managers.clone()),
+        None => drop(after.unset(&["metadata", "managedFields"])),
+    }
+    Some(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission \
+         controller; please fix your requests: {problem}"
+    ))
 }
 
 /// Keeps what a webhook or a policy cannot change, and what it did not see of a new object.
