@@ -1,11 +1,13 @@
 //! Deployments roll pods from one template to the next: a ReplicaSet per template, scaled up and down step by step.
 //!
 //! Selects or creates the new ReplicaSet, keeps revisions, and chooses the next step. `rolling` computes the steps,
-//! `proportional` scales during a rollout, `progress` sets conditions, `sets` edits ReplicaSets and their annotations.
+//! `proportional` scales during a rollout, `rollback` returns to an earlier template, `progress` sets conditions, `sets`
+//! edits ReplicaSets and their annotations.
 //! Never: writes pods. Start reading at [`plan`].
 
 mod progress;
 mod proportional;
+mod rollback;
 mod rolling;
 mod sets;
 #[cfg(test)]
@@ -159,6 +161,9 @@ impl<'w> Rollout<'w> {
         self.adjust_new_set();
         if self.new.is_some() && self.sync_own_revision() {
             return self.plan;
+        }
+        if let Some(revision) = rollback::wanted_revision(&self.object).filter(|_| !self.spec.paused) {
+            return self.roll_back(revision);
         }
         if self.spec.paused || self.is_scaling() {
             self.scale_proportionally();

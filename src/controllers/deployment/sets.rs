@@ -28,6 +28,11 @@ const NOT_SHARED: &[&str] = &[
     MAX,
 ];
 
+/// Whether a Deployment shares an annotation with its sets.
+pub(super) fn is_shared_annotation(key: &str) -> bool {
+    !NOT_SHARED.contains(&key)
+}
+
 /// A ReplicaSet with its planned changes.
 pub(super) struct ReplicaSetState<'w> {
     pub row: &'w Arc<Row>,
@@ -85,7 +90,7 @@ impl<'w> ReplicaSetState<'w> {
     /// Copies the Deployment's annotations, except [`NOT_SHARED`].
     pub fn share_annotations(&mut self, deployment: &Object) {
         for (key, value) in deployment.pairs(&["metadata", "annotations"]) {
-            if !NOT_SHARED.contains(&key) {
+            if is_shared_annotation(key) {
                 self.annotate(key, value, "its Deployment's annotations changed");
             }
         }
@@ -157,7 +162,7 @@ pub(super) fn new_replica_set(rollout: &Rollout, template: Value, hash: &str, na
     selector.set(&["matchLabels", POD_TEMPLATE_HASH], hash);
     template.set(&["metadata", "labels", POD_TEMPLATE_HASH], hash);
     let mut annotations = serde_json::Map::new();
-    for (key, value) in rollout.object.pairs(&["metadata", "annotations"]).filter(|(key, _)| !NOT_SHARED.contains(key))
+    for (key, value) in rollout.object.pairs(&["metadata", "annotations"]).filter(|(key, _)| is_shared_annotation(key))
     {
         annotations.insert(key.into(), value.into());
     }

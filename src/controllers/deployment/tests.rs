@@ -238,3 +238,33 @@ fn orphaned_replicaset_is_adopted() {
     let owner = cluster.world.list("replicasets.apps").next().unwrap().controller().unwrap().name.clone();
     assert_eq!(owner, "web");
 }
+
+#[test]
+fn annotation_of_old_clients_rolls_back() {
+    let mut cluster = cluster(WEB);
+    cluster.settle();
+    cluster.patch("deployments.apps", "web", image("nginx:2"));
+    cluster.settle();
+    let mut roll_back = |revision: &str| {
+        let annotations = json!({"deprecated.deployment.rollback.to": revision});
+        cluster.patch("deployments.apps", "web", json!({"metadata": {"annotations": annotations}}));
+        cluster.settle();
+        let deployment = cluster.object("deployments.apps", "web");
+        assert_eq!(deployment.annotation("deprecated.deployment.rollback.to"), None, "{revision}");
+        let label = deployment.text(&["spec", "template", "metadata", "labels", "pod-template-hash"]);
+        assert_eq!(label, None);
+        sets(&cluster)
+    };
+    assert_eq!(roll_back("9"), "nginx:1:0@1 nginx:2:4@2");
+    assert_eq!(roll_back("1"), "nginx:2:0@2 nginx:1:4@3");
+    assert_eq!(roll_back("3"), "nginx:2:0@2 nginx:1:4@3");
+    assert_eq!(roll_back("0"), "nginx:1:0@3 nginx:2:4@4");
+    for event in [
+        "event: DeploymentRollbackRevisionNotFound Unable to find the revision to rollback to.",
+        "event: DeploymentRollback Rolled back deployment \"web\" to revision 1",
+        "event: DeploymentRollbackTemplateUnchanged The rollback revision contains the same template as current deployment \"web\"",
+        "event: DeploymentRollback Rolled back deployment \"web\" to revision 2",
+    ] {
+        assert!(cluster.logged(event), "{event}");
+    }
+}
