@@ -2,6 +2,7 @@
 //!
 //! Never: signs anything. Start reading at [`CertificateRequest::parse`].
 
+use ring::signature::{RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, UnparsedPublicKey};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use std::net::IpAddr;
@@ -31,6 +32,9 @@ const SHOWN_PARTS: [(&str, ObjectIdentifier); 7] = [
 /// The attribute with the requested extensions, and the extension with alternative names.
 const EXTENSIONS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.14");
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+
+/// The type of RSA signatures of SHA1 hashes, which the verifier of TLS does not know.
+const SHA1_WITH_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.5");
 
 /// The usages that a certificate can be requested for.
 pub const USAGES: [&str; 23] = [
@@ -233,15 +237,53 @@ fn check_signature(request: &CertReq) -> Result<(), String> {
     else {
         return Err(unknown);
     };
-    match fitting.next() {
-        None => Err(unknown),
-        Some(algorithm) if algorithm.verify_signature(key, &message, signature).is_ok() => Ok(()),
-        Some(_) => Err("x509: signature verification failure".to_owned()),
-    }
+    let is_good = match fitting.next() {
+        Some(algorithm) => algorithm.verify_signature(key, &message, signature).is_ok(),
+        // As in Go, SHA1 suffices to prove that the requester has the key.
+        None if request.algorithm.oid == SHA1_WITH_RSA => {
+            UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, key)
+                .verify(&message, signature)
+                .is_ok()
+        }
+        None => return Err(unknown),
+    };
+    if is_good { Ok(()) } else { Err("x509: signature verification failure".to_owned()) }
 }
 
 /// The content of a DER sequence, without its tag and length.
 fn sequence_content(der: &[u8]) -> Option<&[u8]> {
     let any = x509_cert::der::asn1::AnyRef::from_der(der).ok()?;
     Some(any.value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request whose RSA signature is one of a SHA1 hash.
+    const SHA1: &str = "-----BEGIN CERTIFICATE REQUEST-----\n\
+        MIICVDCCATwCAQAwDzENMAsGA1UEAwwEamFuZTCCASIwDQYJKoZIhvcNAQEBBQAD\n\
+        ggEPADCCAQoCggEBAMVWaItHdUlJu0tySZr3EHICJunQ81RmNTUY74clB7jCHqU7\n\
+        taym+nV+cc/34NyuYEuQzAB2Wm0FkXOKfSYzP51ITvUB3AYaO1XR0MUoNOolLU9F\n\
+        eQmFtED+CP8uTGDvxURhLiDzDBiVVDcLebgg6XcVUh7ebrMd1QxjVecqXxe7nJs3\n\
+        H7Dlle20zmfGl+mRYVXmzpR7RgQ1PNPTK9T/b5H4gwyCrGZAbq6dwZcvaSwjPFWR\n\
+        w05/9Tiw05d8Dt9BY96FqN+MDhS04Z11t1WvWNTxytGSlQU6lZEjY9+L1FXbXBMv\n\
+        BvV1XDYv/IlNORg7y7GqcJpwIeGDUVe4b5SkCl8CAwEAAaAAMA0GCSqGSIb3DQEB\n\
+        BQUAA4IBAQCRgJvr9ECvNNMPtoBwkcB0xl56VofMgxyA05y9wwL22SpXrE71FAmA\n\
+        1RygV5rExJk2wotZPaVkawwj/a9IGj3PXK2qo+xHMhkTSHohwp7D35VUds/lWS8I\n\
+        JsISc+f/0zuUkzKbuEiKzfGVnxjrY81MrTmrRohD62qndL4g/Zti3QXjfLiwPKaJ\n\
+        cQYJqhtrLmde/4jTwaIfd3jizs5QLuYm+BOFqF+D0CseprwmPhdVjIKGsIclAIaZ\n\
+        p5m4dolBjV6pCUw1qhY41844SIysv+riyowP4OJnwmUEgQEVaTBkbn1wWEbhDIH8\n\
+        tBOoYdnJ3OryeGB437p9STKVhFdQeqX2\n\
+        -----END CERTIFICATE REQUEST-----\n";
+
+    #[test]
+    fn signature_with_sha1_is_checked() {
+        let request = CertificateRequest::parse(SHA1.as_bytes()).unwrap();
+        assert_eq!(request.subject.common_name, "jane");
+        // One digit of the signature is another.
+        let forged = SHA1.replace("CRgJvr9E", "CRgJvr9F");
+        let refused = CertificateRequest::parse(forged.as_bytes()).unwrap_err();
+        assert_eq!(refused, "x509: signature verification failure");
+    }
 }
