@@ -29,6 +29,7 @@ pub mod endpoints;
 pub mod endpointslice;
 pub mod endpointslicemirroring;
 pub mod ephemeral_volume;
+pub mod flow_schema;
 pub mod garbage;
 pub mod horizontalpodautoscaler;
 pub mod job;
@@ -74,6 +75,7 @@ pub static ALL: &[&Loop] = &[
     &serviceaccount_token::LOOP,
     &kubernetesservice::LOOP,
     &default_service_cidr::LOOP,
+    &flow_schema::LOOP,
     &service_lb::LOOP,
     &node_ipam::LOOP,
     &node_lifecycle::LOOP,
