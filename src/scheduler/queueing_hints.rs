@@ -155,7 +155,10 @@ fn pod_helps(world: &World, wait: &SchedulingWait, waiting: &Row, change: RowCha
     let (was, is) = (change.before.and_then(node_of), change.after.and_then(node_of));
     let labels = |row: Option<&Row>| row.map(|row| row.labels.clone());
     let relabelled = was.is_some() && is.is_some() && labels(change.before) != labels(change.after);
-    let came = change.after.filter(|_| is.is_some() && (was != is || relabelled));
+    // A nominated pod does not count for affinity until it is bound.
+    let bound = |row: Option<&Row>| row.and_then(Row::pod).and_then(|pod| pod.node.clone());
+    let is_bound_now = bound(change.before) != bound(change.after);
+    let came = change.after.filter(|_| is.is_some() && (was != is || relabelled || is_bound_now));
     let left = change.before.filter(|_| was.is_some() && (was != is || relabelled));
     let about =
         |terms: &[PodTerm], row: Option<&Row>| row.is_some_and(|row| terms.iter().any(|term| term.selects(world, row)));
@@ -252,6 +255,10 @@ mod tests {
             let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"});
             json!({"affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
         };
+        let nominated = |mut pod: Value| {
+            pod["status"]["nominatedNodeName"] = "a".into();
+            pod
+        };
         for (case, wanted, causes, spec, before, after) in [
             ("a node with room", true, &fit[..], plain.clone(), none.clone(), node("b", "4", plain.clone())),
             ("a node that is too small", false, &fit, plain.clone(), none.clone(), node("b", "1", plain.clone())),
@@ -302,6 +309,14 @@ mod tests {
                 affinity("podAffinity", "x"),
                 pod("x", "1", none.clone(), plain.clone()),
                 pod("x", "1", "a".into(), plain.clone()),
+            ),
+            (
+                "a nominated pod that it wants near is bound",
+                true,
+                &["InterPodAffinity"],
+                affinity("podAffinity", "x"),
+                nominated(pod("x", "1", none.clone(), plain.clone())),
+                nominated(pod("x", "1", "a".into(), plain.clone())),
             ),
             (
                 "another pod",
