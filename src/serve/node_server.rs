@@ -164,9 +164,25 @@ impl NodeUsage {
                 text.add(&name, &place, show(&sum(containers)));
             }
         }
+        self.add_start_times(&mut text);
         let help = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise";
         text.add_single("resource_scrape_error", "gauge", help, 0);
         text
+    }
+
+    /// Adds when each container started: a metrics server sees by it that a counter has begun anew.
+    fn add_start_times(&self, text: &mut MetricsText) {
+        let name = "container_start_time_seconds";
+        text.begin(name, "gauge", "[STABLE] Start time of the container since unix epoch in seconds");
+        for (pod, containers) in &self.pods {
+            for (container, _) in containers {
+                let Some(at) = started(pod, container).as_str().and_then(|at| at.parse::<Time>().ok()) else {
+                    continue;
+                };
+                let labels = [("container", container.as_str()), ("namespace", pod.namespace()), ("pod", pod.name())];
+                text.add(name, &labels, at.as_second());
+            }
+        }
     }
 }
 

@@ -363,6 +363,7 @@ fn requests_are_proxied_to_pods_and_services() {
             "\ncontainer_memory_working_set_bytes{container=\"main\",namespace=\"default\",pod=\"web\"} ",
         ),
         ("metrics/resource", "\nnode_cpu_usage_seconds_total "),
+        ("metrics/resource", "\ncontainer_start_time_seconds{container=\"main\",namespace=\"default\",pod=\"web\"} "),
         ("metrics", "\nkubelet_running_pods "),
     ] {
         let (code, text) = on_node(path);
