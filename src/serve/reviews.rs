@@ -6,7 +6,7 @@
 use super::body;
 use super::form::AnswerForm;
 use super::path::PathTarget;
-use super::request::ApiRequest;
+use super::request::{ApiRequest, is_same_token};
 use super::review_selectors::check_selectors;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::Api;
@@ -45,13 +45,16 @@ pub struct Review {
 /// The circumstances of a review.
 struct ReviewRequest<'a> {
     namespace: Option<&'a str>,
-    /// The administrator's token, if the request came with it; else empty.
-    own_token: &'a str,
+    /// The administrator's token, for a review of a token; else empty.
+    admin_token: &'a str,
     /// The user who asks.
     user: &'a User,
     txn: &'a dyn Transaction,
     keys: &'a ClusterKeys,
 }
+
+/// The kind of reviews of tokens.
+const TOKEN_REVIEW: &str = "TokenReview";
 
 /// Every kind of review.
 pub const REVIEWS: [Review; 6] = [
@@ -67,7 +70,7 @@ pub const REVIEWS: [Review; 6] = [
     Review {
         group: "authentication.k8s.io",
         plural: "tokenreviews",
-        kind: "TokenReview",
+        kind: TOKEN_REVIEW,
         namespaced: false,
         check_type: body::check_type::<TokenReview>,
         check: check_token,
@@ -143,10 +146,11 @@ impl Review {
         (self.check_type)(&review, (&api_version, self.kind))?;
         let keys = api.keys()?;
         let user = request.user.clone().unwrap_or_else(|| Arc::new(User::administrator()));
-        let own_token = if request.user.is_none() { request.bearer_token() } else { "" };
+        // A kubelet asks about the tokens of its clients, too.
+        let admin_token = if self.kind == TOKEN_REVIEW { api.admin_token()? } else { String::new() };
         let status = api.read_view(|txn| {
             let namespace = named.namespace.as_deref();
-            let asked = ReviewRequest { namespace, own_token, user: &user, txn, keys: &keys };
+            let asked = ReviewRequest { namespace, admin_token: &admin_token, user: &user, txn, keys: &keys };
             (self.check)(self, &review["spec"], &asked)?;
             (self.status)(&review["spec"], &asked)
         })?;
@@ -232,7 +236,7 @@ fn token_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
         Vec::from_iter(list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned))
     };
     let audiences = texts(&spec["audiences"]);
-    if token == request.own_token {
+    if is_same_token(token, request.admin_token) {
         return Ok(json!({"authenticated": true, "user": User::administrator().info()}));
     }
     Ok(match authenticate(request.txn, request.keys, token, &audiences)? {
@@ -317,15 +321,16 @@ mod tests {
     use super::*;
     use crate::serve::path::{ApiPath, parse};
 
-    const TOKEN: &str = "s3cret";
-
     /// The code and the document of an answer.
     fn ask(method: &str, path: &str, spec: Value) -> (u16, Value) {
+        answer_review(&mut Api::in_memory("test").unwrap(), (method, path), spec)
+    }
+
+    fn answer_review(api: &mut Api, (method, path): (&str, &str), spec: Value) -> (u16, Value) {
         let mut request = ApiRequest::new(method, path);
-        request.authorization = format!("Bearer {TOKEN}");
         request.body = json!({"spec": spec}).to_string().into_bytes();
         let Some(ApiPath::Object(named)) = parse(path) else { panic!("{path}") };
-        match answer(&mut Api::in_memory("test").unwrap(), &request, &named).expect("a review") {
+        match answer(api, &request, &named).expect("a review") {
             Ok(answer) => {
                 let crate::serve::AnswerBody::Whole(bytes) = answer.body else { panic!("no document") };
                 (answer.code, serde_json::from_slice(&bytes).unwrap())
@@ -343,8 +348,6 @@ mod tests {
         let subject = |user: &str| json!({"user": user, "resourceAttributes": attributes});
         let group = |group: &str| json!({"groups": [group], "resourceAttributes": attributes});
         let cases = [
-            (tokens, json!({"token": TOKEN}), "/status/authenticated", json!(true)),
-            (tokens, json!({"token": TOKEN}), "/status/user/username", json!("admin")),
             (tokens, json!({"token": "x"}), "/status/authenticated", Value::Null),
             (tokens, json!({"token": "x"}), "/status/error", json!("invalid bearer token")),
             (subjects, subject("admin"), "/status/allowed", json!(false)),
@@ -380,6 +383,20 @@ mod tests {
                 "{path} {pointer}"
             );
         }
+    }
+
+    #[test]
+    fn review_of_the_administrators_token_may_come_from_others() {
+        let mut api = Api::in_memory("test").unwrap();
+        let token = api.admin_token().unwrap();
+        let review =
+            answer_review(&mut api, ("POST", "/apis/authentication.k8s.io/v1/tokenreviews"), json!({"token": token}));
+        let status = &review.1["status"];
+        assert_eq!(
+            (&status["authenticated"], &status["user"]["username"]),
+            (&json!(true), &json!("admin")),
+            "{status}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::proxy_filter::ProxyFilter;
 use crate::apiserver::tokens::bootstrap;
 use crate::object::{Reason, Status, strip_port};
 use crate::serve::impersonation::Impersonation;
+use crate::serve::request::is_same_token;
 use crate::serve::{ApiRequest, kubelet_paths};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -97,7 +98,7 @@ impl AccessGuard {
                 let shown = text(AUTHORIZATION).and_then(|words| words.split_once(' '));
                 let shown =
                     shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-                if !shown.is_some_and(|shown| is_same(shown, token)) {
+                if !shown.is_some_and(|shown| is_same_token(shown, token)) {
                     return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
                 }
             }
@@ -150,12 +151,6 @@ pub fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
         uid: first("impersonate-uid"),
         extra: extra.collect(),
     })
-}
-
-/// Compares in constant time, so that the duration reveals only the token's length.
-fn is_same(shown: &str, token: &str) -> bool {
-    let differs = shown.bytes().zip(token.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
-    shown.len() == token.len() && std::hint::black_box(differs) == 0
 }
 
 #[cfg(test)]
