@@ -1,4 +1,4 @@
-//! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Stored without effect: kloop's API server has no fair queuing.
+//! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Without effect, but for its condition Dangling: the API server has no fair queuing by it.
 
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, merge_rules, omit};
