@@ -3,21 +3,37 @@
 //! SQLite does not sync the WAL at commits (`synchronous = NORMAL`; it syncs only around checkpoints). The store syncs
 //! it: at once for a writer that acknowledges a request, later for a writer that would compute the same result again.
 //! One sync makes all earlier commits of all processes durable. A writer that continues meanwhile syncs on a separate
-//! thread ([`Store::sync_behind`]).
+//! thread ([`Store::sync_behind`]). A process whose state nobody needs after a power loss leaves the syncs out
+//! ([`leave_out_syncs`]).
 
 use super::group_sync::GroupSync;
 use super::{CommitError, Store};
 use rustix::fs::{CWD, Mode, OFlags, fdatasync, openat};
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tracing::debug_span;
 
+/// Set in a process that leaves out the syncs.
+static LEFT_OUT: OnceLock<()> = OnceLock::new();
+
+/// Leaves out the syncs of all stores that this process opens from now on: a power loss can damage their files.
+pub fn leave_out_syncs() {
+    // A second call finds the decision of the same process.
+    let _ = LEFT_OUT.set(());
+}
+
+/// Whether this process leaves out the syncs.
+pub(super) fn leaves_out_syncs() -> bool {
+    LEFT_OUT.get().is_some()
+}
+
 /// State of the syncs of a store's commits.
-#[derive(Default)]
 pub(super) struct DurableRevision {
+    /// Whether the syncs are left out.
+    is_left_out: bool,
     /// The WAL. It stays the same file while any process has the database open.
     wal: Option<Arc<File>>,
     /// Time of the first unsynced commit that no running sync includes.
@@ -37,9 +53,16 @@ struct RunningSync {
 }
 
 impl DurableRevision {
+    /// Starts without a commit.
+    pub fn new(is_left_out: bool) -> DurableRevision {
+        DurableRevision { is_left_out, wal: None, unsynced: None, running: None, group: None }
+    }
+
     /// Records a commit.
     pub fn committed(&mut self) {
-        self.unsynced.get_or_insert_with(Instant::now);
+        if !self.is_left_out {
+            self.unsynced.get_or_insert_with(Instant::now);
+        }
     }
 }
 
@@ -101,7 +124,8 @@ impl Store {
     pub(super) fn sync_group(&mut self) -> Result<Arc<GroupSync>, CommitError> {
         self.check_certain()?;
         if self.durable.group.is_none() {
-            match self.wal().cloned() {
+            let wal = if self.durable.is_left_out { Ok(None) } else { self.wal().cloned().map(Some) };
+            match wal {
                 Ok(wal) => self.durable.group = Some(Arc::new(GroupSync::new(wal, self.path().into()))),
                 Err(error) => self.finish_sync(Err(error))?,
             }
@@ -154,6 +178,7 @@ impl Store {
 mod tests {
     use super::super::testing::WRITE_LOCK_TIMEOUT;
     use super::super::{CommitError, OpenMode, Store, StoreRead};
+    use super::DurableRevision;
     use std::sync::Arc;
 
     #[test]
@@ -178,6 +203,26 @@ mod tests {
         };
         assert_eq!(write("one", true), (false, false));
         assert_eq!(write("two", false), (true, false));
+    }
+
+    #[test]
+    fn syncs_that_are_left_out_are_neither_made_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("state.db"), OpenMode::Create).unwrap();
+        store.durable = DurableRevision::new(true);
+        // A pipe cannot be synced: each sync would fail.
+        store.durable.wal = Some(Arc::new(rustix::pipe::pipe().unwrap().0.into()));
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
+        txn.set_meta("word", "one").unwrap();
+        txn.commit().unwrap();
+        let mut txn = store.write(WRITE_LOCK_TIMEOUT).unwrap();
+        txn.set_meta("word", "two").unwrap();
+        txn.commit_unsynced().unwrap();
+        assert_eq!(store.unsynced_since(), None);
+        store.defer_sync().unwrap().wait().unwrap();
+        store.sync_behind().unwrap();
+        store.sync().unwrap();
+        assert_eq!(store.read().unwrap().meta("word").unwrap().as_deref(), Some("two"));
     }
 
     #[test]

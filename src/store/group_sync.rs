@@ -11,7 +11,8 @@ use tracing::debug_span;
 
 /// The syncs of one connection's commits.
 pub(super) struct GroupSync {
-    wal: Arc<File>,
+    /// The WAL; `None` when syncs are left out.
+    wal: Option<Arc<File>>,
     path: PathBuf,
     /// Number of commits.
     committed: AtomicU64,
@@ -34,7 +35,7 @@ pub struct PendingSync {
 
 impl GroupSync {
     /// Makes the syncs of a WAL.
-    pub fn new(wal: Arc<File>, path: PathBuf) -> GroupSync {
+    pub fn new(wal: Option<Arc<File>>, path: PathBuf) -> GroupSync {
         GroupSync { wal, path, committed: AtomicU64::new(0), progress: Mutex::default() }
     }
 
@@ -51,7 +52,7 @@ impl PendingSync {
         let mut progress = self.group.lock();
         if progress.durable < self.number && progress.failed.is_none() {
             let included = self.group.committed.load(Ordering::SeqCst);
-            match fdatasync(&*self.group.wal) {
+            match self.group.wal.as_ref().map_or(Ok(()), fdatasync) {
                 Ok(()) => progress.durable = included,
                 Err(error) => progress.failed = Some(error.to_string()),
             }

@@ -49,6 +49,7 @@ mod txn;
 mod wake_hint;
 
 pub use compact::Retention;
+pub use durable::leave_out_syncs;
 pub use error::{CommitError, OVERTAKEN, OpenError, StoreError, name_holder};
 pub use etcd::address::is_etcd;
 pub use group_sync::PendingSync;

@@ -1,6 +1,6 @@
 //! Opens the file. All checks are here or in [`state_path`], and nothing is written before all have passed.
 
-use super::durable::DurableRevision;
+use super::durable::{DurableRevision, leaves_out_syncs};
 use super::replica::Replica;
 use super::reserve::release_small_part;
 use super::state_path::{self, StorePath};
@@ -151,7 +151,7 @@ impl Store {
             read_only: None,
             readers,
             long_wal,
-            durable: DurableRevision::default(),
+            durable: DurableRevision::new(leaves_out_syncs()),
             has_unnotified_commit: false,
             uncertain: false,
             fault: None,
@@ -235,6 +235,9 @@ fn connect(place: &StorePath) -> Result<Connection, OpenError> {
         keep_wal(false)?;
     }
     connection.execute_batch(SETTINGS).map_err(to_store_error)?;
+    if leaves_out_syncs() {
+        connection.execute_batch("PRAGMA synchronous = OFF").map_err(to_store_error)?;
+    }
     keep_query_plans(&connection).map_err(to_store_error)?;
     Ok(connection)
 }

@@ -2,7 +2,7 @@
 //!
 //! Never: runs a controller, but the one that accepts definitions. Start reading at [`run`].
 
-use super::etcd::FOLDER;
+use super::etcd::{DataFolder, PLACE};
 use super::flags::ProgramFlags;
 use crate::apiserver::{Api, admission};
 use crate::cli::server_log::log_server;
@@ -18,7 +18,7 @@ use crate::runtime::image::Environment;
 use crate::serve::http::HttpServer;
 use crate::serve::http::guard::AccessGuard;
 use crate::serve::http::identity::{self, ServerTls};
-use crate::store::OpenMode;
+use crate::store::{OpenMode, leave_out_syncs};
 use crate::world::ingress_routes;
 use crate::world::pressure::EvictionThresholds;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -109,26 +109,31 @@ fn disable_plugins(list: &str) {
     admission::set_disabled(&names);
 }
 
-/// Returns the file of the state: in the folder of kloop's etcd, or in the folder of certificates when etcd is another program.
+/// Returns the file of the state: in the folder of kloop's etcd, or in the folder of certificates when etcd is another program. Leaves out
+/// the syncs when etcd's flags say so.
 fn find_state(flags: &ProgramFlags) -> CliResult<PathBuf> {
     let server = flags.required("etcd-servers")?.split(',').next().unwrap_or_default().to_owned();
-    let folder = fetch_folder(&server).unwrap_or_else(|why| {
+    let place = fetch_place(&server).unwrap_or_else(|why| {
         let folder = flags.get("cert-dir").unwrap_or("/var/run/kubernetes");
         eprintln!("warning: --etcd-servers: {server} is not kloop's: {why}; the state is kept in {folder}");
-        PathBuf::from(folder)
+        DataFolder { folder: PathBuf::from(folder), is_unsynced: false }
     });
+    if place.is_unsynced {
+        leave_out_syncs();
+    }
+    let folder = place.folder;
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::plain(format!("cannot create {}: {}", folder.display(), io_error_text(error))))?;
     Ok(folder.join("state.db"))
 }
 
-/// Asks kloop's etcd for its folder.
-fn fetch_folder(server: &str) -> Result<PathBuf, String> {
+/// Asks kloop's etcd for the place of the state.
+fn fetch_place(server: &str) -> Result<DataFolder, String> {
     let agent = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).proxy(None).build();
-    let url = format!("{}{FOLDER}", server.trim_end_matches('/'));
+    let url = format!("{}{PLACE}", server.trim_end_matches('/'));
     let mut answer = ureq::Agent::from(agent).get(&url).call().map_err(|error| error.to_string())?;
-    let folder = answer.body_mut().with_config().limit(4096).read_to_string().map_err(|error| error.to_string())?;
-    Ok(PathBuf::from(folder))
+    let place = answer.body_mut().with_config().limit(8192).read_to_string().map_err(|error| error.to_string())?;
+    serde_json::from_str(&place).map_err(|error| error.to_string())
 }
 
 /// Opens the socket, with the certificates of the flags.

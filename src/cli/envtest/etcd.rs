@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
@@ -19,8 +20,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The path at which `kube-apiserver` asks for the folder.
-pub const FOLDER: &str = "/kloop/data-dir";
+/// The path at which `kube-apiserver` asks for the place of the state: a [`DataFolder`] in JSON.
+pub const PLACE: &str = "/kloop/state";
+
+/// The place of the state.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DataFolder {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Whether the state may be lost with the power, so that writes need not wait for the disk.
+    pub is_unsynced: bool,
+}
 
 /// Flags that envtest asks the help for, or sets.
 const KNOWN: [&str; 9] = [
@@ -58,11 +68,13 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
     let listeners = urls.split(',').map(listen).collect::<CliResult<Vec<_>>>()?;
     let interrupt = interrupt()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let is_unsynced = flags.get("unsafe-no-fsync").is_some_and(|value| value != "false");
+    let place = serde_json::to_string(&DataFolder { folder, is_unsynced });
+    let place: Arc<str> = place.map_err(|error| Failure::plain(format!("--data-dir: {error}")))?.into();
     runtime.block_on(async {
-        let folder: Arc<str> = folder.to_string_lossy().into();
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(serve(listener, folder.clone()));
+            tokio::spawn(serve(listener, place.clone()));
         }
         wait_for_interrupt(interrupt).await;
         Ok(())
@@ -78,27 +90,27 @@ fn listen(url: &str) -> CliResult<TcpListener> {
     Ok(listener)
 }
 
-async fn serve(listener: tokio::net::TcpListener, folder: Arc<str>) {
+async fn serve(listener: tokio::net::TcpListener, place: Arc<str>) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let folder = folder.clone();
+        let place = place.clone();
         let service = service_fn(move |request| {
-            let folder = folder.clone();
-            async move { Ok::<_, Infallible>(answer(&request, &folder)) }
+            let place = place.clone();
+            async move { Ok::<_, Infallible>(answer(&request, &place)) }
         });
         let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(client), service);
         tokio::spawn(timeout(CONNECTION, connection));
     }
 }
 
-fn answer(request: &Request<Incoming>, folder: &str) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, place: &str) -> Response<Full<Bytes>> {
     let text = match request.uri().path() {
         "/health" | "/livez" | "/readyz" => r#"{"health":"true","reason":""}"#.to_owned(),
         "/version" => r#"{"etcdserver":"3.6.0","etcdcluster":"3.6.0"}"#.to_owned(),
-        FOLDER => folder.to_owned(),
+        PLACE => place.to_owned(),
         _ => {
             let mut missing = Response::new(Full::from("404 page not found\n"));
             *missing.status_mut() = hyper::StatusCode::NOT_FOUND;
