@@ -39,12 +39,11 @@ pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldEr
 
 /// Checks a destination address: refuses unspecified, loopback (see `loopback`), link-local and multicast addresses.
 pub fn check_destination(text: &str, loopback: LoopbackRule, path: &FieldPath, errors: &mut FieldErrors) {
-    let Ok(address) = text.parse::<IpAddr>() else {
-        errors.each_invalid(path, text, names::ip(text));
-        return;
+    let Some(address) = parse_leniently(text) else {
+        return errors.invalid(path, text, "must be a valid IP address");
     };
     if address.is_unspecified() {
-        errors.invalid(path, text, "may not be unspecified (0.0.0.0 or ::)");
+        errors.invalid(path, text, &format!("may not be unspecified ({text})"));
     }
     if loopback.refuses(address) {
         errors.invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)");
@@ -70,39 +69,58 @@ pub fn check_protocol(protocol: Option<&str>, path: &FieldPath, errors: &mut Fie
     }
 }
 
-/// An address in the one form that Kubernetes writes (`validation.IsValidIP`).
-pub fn check_canonical(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks an address of a field that accepts any notation (`validation.IsValidIPForLegacyField`). Returns a valid one.
+pub fn check_address(text: &str, path: &FieldPath, errors: &mut FieldErrors) -> Option<IpAddr> {
     let Some(address) = parse_leniently(text) else {
-        return errors.each_invalid(path, text, names::ip(text));
+        errors.each_invalid(path, text, names::ip(text));
+        return None;
     };
     if text.parse::<IpAddr>().is_err() {
         errors.invalid(path, text, "must not have leading 0s");
-    } else if is_mapped(address) {
+        return None;
+    }
+    if is_mapped(address) {
         errors.invalid(path, text, "must not be an IPv4-mapped IPv6 address");
-    } else if text != address.to_string() {
-        errors.invalid(path, text, &format!("must be in canonical form ({:?})", address.to_string()));
+        return None;
+    }
+    Some(address)
+}
+
+/// An address in the one form that Kubernetes writes (`validation.IsValidIP`).
+pub fn check_canonical(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let address = check_address(text, path, errors).map(|address| address.to_string());
+    if let Some(canonical) = address.filter(|canonical| canonical != text) {
+        errors.invalid(path, text, &format!("must be in canonical form ({canonical:?})"));
     }
 }
 
 /// A range in the one form that Kubernetes writes (`validation.IsValidCIDR`).
 pub fn check_canonical_range(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(canonical) = check_range(text, path, errors).filter(|canonical| canonical != text) {
+        errors.invalid(path, text, &format!("must be in canonical form ({canonical:?})"));
+    }
+}
+
+/// Checks a range of a field that accepts any notation (`validation.IsValidCIDRForLegacyField`). Returns the one form of a valid range.
+pub fn check_range(text: &str, path: &FieldPath, errors: &mut FieldErrors) -> Option<String> {
     let parts = text.split_once('/').and_then(|(address, bits)| Some((parse_leniently(address)?, address, bits)));
     let Some((address, written, bits)) =
         parts.filter(|(address, _, bits)| names::cidr(&format!("{address}/{bits}")).is_empty())
     else {
-        let problem = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-        return errors.invalid(path, text, problem);
+        errors.invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        return None;
     };
-    let canonical = format!("{address}/{bits}");
-    if written.parse::<IpAddr>().is_err() || (bits.len() > 1 && bits.starts_with('0')) {
-        errors.invalid(path, text, "must not have leading 0s in IP or prefix length");
+    let problem = if written.parse::<IpAddr>().is_err() || (bits.len() > 1 && bits.starts_with('0')) {
+        "must not have leading 0s in IP or prefix length"
     } else if is_mapped(address) {
-        errors.invalid(path, text, "must not have an IPv4-mapped IPv6 address");
+        "must not have an IPv4-mapped IPv6 address"
     } else if has_host_bits(address, bits.parse().unwrap_or_default()) {
-        errors.invalid(path, text, "must not have bits set beyond the prefix length");
-    } else if text != canonical {
-        errors.invalid(path, text, &format!("must be in canonical form ({canonical:?})"));
-    }
+        "must not have bits set beyond the prefix length"
+    } else {
+        return Some(format!("{address}/{bits}"));
+    };
+    errors.invalid(path, text, problem);
+    None
 }
 
 /// Parses as Go once did: parts of an IPv4 address may begin with zeros.

@@ -64,13 +64,14 @@ fn is_of_api_server(metadata: &ObjectMeta) -> bool {
 }
 
 fn check_address(address: &EndpointAddress, loopback: LoopbackRule, path: &FieldPath, errors: &mut FieldErrors) {
-    address::check_destination(&address.ip, loopback, &path.child("ip"), errors);
+    address::check_address(&address.ip, &path.child("ip"), errors);
     if let Some(hostname) = address.hostname.as_deref().filter(|hostname| !hostname.is_empty()) {
         errors.each_invalid(&path.child("hostname"), hostname, names::label(hostname));
     }
     if let Some(node) = &address.node_name {
         errors.each_invalid(&path.child("nodeName"), node.as_str(), names::subdomain(node));
     }
+    address::check_destination(&address.ip, loopback, &path.child("ip"), errors);
 }
 
 fn check_port(port: &EndpointPort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
@@ -81,4 +82,7 @@ fn check_port(port: &EndpointPort, several: bool, path: &FieldPath, errors: &mut
     }
     errors.each_invalid(&path.child("port"), port.port, names::port(port.port.into()));
     address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
+    if let Some(protocol) = &port.app_protocol {
+        errors.each_invalid(&path.child("appProtocol"), protocol.as_str(), names::qualified(protocol));
+    }
 }

@@ -1,12 +1,12 @@
 //! The points of ingress of a load balancer, in the statuses of Services and Ingresses.
 
-use super::{FieldErrors, FieldPath, names};
+use super::{FieldErrors, FieldPath, address, names};
 use std::net::IpAddr;
 
 /// Checks the address of a point. Those that the old status had are accepted.
 pub fn check_address(address: Option<&str>, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(address) = address.filter(|address| !address.is_empty() && !known.contains(address)) {
-        errors.each_invalid(&path.child("ip"), address, names::ip(address));
+    if let Some(text) = address.filter(|text| !text.is_empty() && !known.contains(text)) {
+        address::check_address(text, &path.child("ip"), errors);
     }
 }
 

@@ -1,6 +1,6 @@
 //! NetworkPolicy (networking.k8s.io/v1).
 
-use super::address::check_protocol;
+use super::address::{self, check_protocol};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, selector, shapes};
 use crate::object::struct_shape::StructShape;
@@ -43,19 +43,20 @@ impl Typed for NetworkPolicy {
         }
     }
 
-    fn validate(&self, _old: Option<&Self>, errors: &mut FieldErrors) {
+    fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
+        let known: Vec<&str> = old.map(ranges).unwrap_or_default();
         let path = FieldPath::root("spec");
         if let Some(selector) = &spec.pod_selector {
             selector::check(selector, &path.child("podSelector"), errors);
         }
         for (index, rule) in spec.ingress.iter().flatten().enumerate() {
             let path = path.child("ingress").index(index);
-            check_rule(rule.ports.as_deref(), ("from", rule.from.as_deref()), &path, errors);
+            check_rule(rule.ports.as_deref(), ("from", rule.from.as_deref()), &known, &path, errors);
         }
         for (index, rule) in spec.egress.iter().flatten().enumerate() {
             let path = path.child("egress").index(index);
-            check_rule(rule.ports.as_deref(), ("to", rule.to.as_deref()), &path, errors);
+            check_rule(rule.ports.as_deref(), ("to", rule.to.as_deref()), &known, &path, errors);
         }
         let types = spec.policy_types.as_deref().unwrap_or_default();
         if types.len() > 2 {
@@ -71,9 +72,23 @@ impl Typed for NetworkPolicy {
     }
 }
 
+/// Returns the address ranges of a stored policy, whose notation is not checked again.
+fn ranges(policy: &NetworkPolicy) -> Vec<&str> {
+    let spec = policy.spec.iter();
+    let sources =
+        spec.clone().flat_map(|spec| spec.ingress.iter().flatten()).flat_map(|rule| rule.from.iter().flatten());
+    let targets = spec.flat_map(|spec| spec.egress.iter().flatten()).flat_map(|rule| rule.to.iter().flatten());
+    let blocks = sources.chain(targets).filter_map(|peer| peer.ip_block.as_ref());
+    blocks
+        .flat_map(|block| std::iter::once(&block.cidr).chain(block.except.iter().flatten()))
+        .map(String::as_str)
+        .collect()
+}
+
 fn check_rule(
     ports: Option<&[NetworkPolicyPort]>,
     (side, peers): (&str, Option<&[NetworkPolicyPeer]>),
+    known: &[&str],
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -81,7 +96,7 @@ fn check_rule(
         check_port(port, &path.child("ports").index(index), errors);
     }
     for (index, peer) in peers.unwrap_or_default().iter().enumerate() {
-        check_peer(peer, &path.child(side).index(index), errors);
+        check_peer(peer, known, &path.child(side).index(index), errors);
     }
 }
 
@@ -112,7 +127,7 @@ fn check_port(port: &NetworkPolicyPort, path: &FieldPath, errors: &mut FieldErro
     }
 }
 
-fn check_peer(peer: &NetworkPolicyPeer, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_peer(peer: &NetworkPolicyPeer, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(selector) = &peer.pod_selector {
         selector::check(selector, &path.child("podSelector"), errors);
     }
@@ -124,7 +139,7 @@ fn check_peer(peer: &NetworkPolicyPeer, path: &FieldPath, errors: &mut FieldErro
         None if !selects => errors.required(path, "must specify a peer"),
         None => {}
         Some(block) => {
-            check_block(block, &path.child("ipBlock"), errors);
+            check_block(block, known, &path.child("ipBlock"), errors);
             if selects {
                 errors.forbidden(path, "may not specify both ipBlock and another peer");
             }
@@ -132,17 +147,18 @@ fn check_peer(peer: &NetworkPolicyPeer, path: &FieldPath, errors: &mut FieldErro
     }
 }
 
-fn check_block(block: &IPBlock, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_block(block: &IPBlock, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
     if block.cidr.is_empty() {
         return errors.required(&path.child("cidr"), "");
     }
-    errors.each_invalid(&path.child("cidr"), block.cidr.as_str(), names::cidr(&block.cidr));
+    if !known.contains(&block.cidr.as_str()) {
+        address::check_range(&block.cidr, &path.child("cidr"), errors);
+    }
     for (index, cidr) in block.except.iter().flatten().enumerate() {
         let path = path.child("except").index(index);
-        let problems = names::cidr(cidr);
-        if problems.is_empty() && !names::is_strict_subset(cidr, &block.cidr) {
+        let valid = known.contains(&cidr.as_str()) || address::check_range(cidr, &path, errors).is_some();
+        if valid && !names::is_strict_subset(cidr, &block.cidr) {
             errors.invalid(&path, cidr.as_str(), "must be a strict subset of `cidr`");
         }
-        errors.each_invalid(&path, cidr.as_str(), problems);
     }
 }

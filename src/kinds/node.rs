@@ -2,7 +2,7 @@
 
 use super::go::{self, GoField, GoShape};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, names, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, address, merge_rules, names, omit, shapes};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
@@ -78,6 +78,7 @@ impl Typed for Node {
         {
             spec.pod_cidrs = Some(vec![first.clone()]);
         }
+        spec.pod_cidr = spec.pod_cidrs.as_ref().and_then(|all| all.first().cloned());
         omit::empty(&mut spec.provider_id);
         for taint in spec.taints.iter_mut().flatten() {
             omit::empty(&mut taint.value);
@@ -91,9 +92,12 @@ impl Typed for Node {
         let path = FieldPath::root("spec");
         let empty = NodeSpec::default();
         let spec = self.spec.as_ref().unwrap_or(&empty);
-        check_taints(spec.taints.as_deref().unwrap_or_default(), &path.child("taints"), errors);
-        for (index, cidr) in spec.pod_cidrs.iter().flatten().enumerate() {
-            errors.each_invalid(&path.child("podCIDRs").index(index), cidr.as_str(), names::cidr(cidr));
+        // Kubernetes names taints by this path.
+        let taints = FieldPath::root("metadata").child("taints");
+        check_taints(spec.taints.as_deref().unwrap_or_default(), &taints, errors);
+        let known = old.and_then(|old| old.spec.as_ref()?.pod_cidrs.as_deref()).unwrap_or_default();
+        for (index, cidr) in spec.pod_cidrs.iter().flatten().enumerate().filter(|(_, cidr)| !known.contains(cidr)) {
+            address::check_range(cidr, &path.child("podCIDRs").index(index), errors);
         }
         let cidrs = spec.pod_cidrs.as_deref().unwrap_or_default();
         let is_ipv6 = |cidr: &String| cidr.contains(':');
@@ -161,6 +165,8 @@ mod tests {
             refusals(json!({"apiVersion": "v1", "kind": "Node", "spec": spec})).join("; ")
         };
         assert_eq!(problem(&["10.1.0.0/24", "fd00::/64"]), "");
+        let host = "spec.podCIDRs[0]: Invalid value: \"10.1.0.1/24\": must not have bits set beyond the prefix length";
+        assert_eq!(problem(&["10.1.0.1/24"]), host);
         let detail = "may specify no more than one CIDR for each IP family";
         let refused = problem(&["10.1.0.0/24", "10.2.0.0/24"]);
         assert_eq!(refused, format!("spec.podCIDRs: Invalid value: [\"10.1.0.0/24\",\"10.2.0.0/24\"]: {detail}"));

@@ -25,6 +25,20 @@ pub fn label(name: &str) -> Vec<String> {
     problems
 }
 
+/// Validates a subdomain whose labels may contain underscores, as in the search paths of a pod.
+pub fn subdomain_with_underscores(name: &str) -> Vec<String> {
+    let mut problems = longer_than(name, 253);
+    let is_good =
+        |label: &str| is_label(&label.strip_prefix('_').unwrap_or(label).replace('_', "-")) && !label.ends_with('_');
+    if !name.split('.').all(|label| is_good(label) && !label.starts_with("__")) {
+        let rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start \
+                    and end with an alphanumeric character";
+        let pattern = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+        problems.push(with_regex(rule, pattern, &["example.com"]));
+    }
+    problems
+}
+
 /// Validates a subdomain after `*.`, for the hosts of an Ingress.
 pub fn wildcard_subdomain(name: &str) -> Vec<String> {
     let mut problems = longer_than(name, 253);
@@ -261,6 +275,7 @@ mod tests {
         let good: &[NameCase] = &[
             (label, &["a", "1abc", "a-b"]),
             (subdomain, &["a.b", "a", "x-1.y"]),
+            (subdomain_with_underscores, &["a.b", "_tcp.a_b", "a"]),
             (label_1035, &["a1", "a-b"]),
             (path_segment, &["a:b:C", "..."]),
             (qualified, &["a", "example.com/My_Name", "A.b-c"]),
@@ -286,6 +301,7 @@ mod tests {
         let bad: &[NameCase] = &[
             (label, &["", "A", "a.b", "-a", "a-"]),
             (subdomain, &["", "a..b", "a_b", ".a"]),
+            (subdomain_with_underscores, &["", "a..b", "a_", "__a", "_", "A", "_-a"]),
             (label_1035, &["1a", ""]),
             (path_segment, &[".", "..", "a/b", "a%"]),
             (qualified, &["", "/a", "a/", "a/b/c", "-a", "A/b"]),

@@ -247,7 +247,7 @@ mod tests {
         let more = [
             ("loadBalancerIP", json!("10.0.0.1")),
             ("healthCheckNodePort", json!(30200)),
-            ("trafficDistribution", json!("PreferClose")),
+            ("trafficDistribution", json!("PreferSameZone")),
             ("loadBalancerSourceRanges", json!(["10.0.0.0/8"])),
         ];
         for (field, value) in more {

@@ -1,6 +1,6 @@
 //! Checks of a pod's DNS settings, host aliases and host name.
 
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::{FieldErrors, FieldPath, address, names};
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub fn check_config(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) 
         errors.invalid(&path.child("nameservers"), json!(servers), "must not have more than 3 nameservers");
     }
     for (index, server) in servers.iter().enumerate() {
-        errors.each_invalid(&path.child("nameservers").index(index), server.as_str(), names::ip(server));
+        address::check_address(server, &path.child("nameservers").index(index), errors);
     }
     check_searches(config, &path, errors);
     for (index, option) in config.options.iter().flatten().enumerate() {
@@ -60,7 +60,7 @@ fn check_searches(config: &PodDNSConfig, path: &FieldPath, errors: &mut FieldErr
         let name = search.strip_suffix('.').unwrap_or(search);
         // Search paths may contain underscores, or be a single dot (KEP-4427).
         if search != "." {
-            errors.each_invalid(&at.index(index), search.as_str(), names::subdomain(&name.replace('_', "-")));
+            errors.each_invalid(&at.index(index), search.as_str(), names::subdomain_with_underscores(name));
         }
     }
 }
@@ -80,25 +80,25 @@ pub fn check_host(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
 /// Checks `hostnameOverride`, which excludes other sources of the host name (KEP-4762).
 fn check_override(name: &str, spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("hostnameOverride");
-    errors.each_invalid(&at, name, names::subdomain(name));
+    if spec.set_hostname_as_fqdn == Some(true) {
+        errors.forbidden(&at, "may not be specified when setHostnameAsFQDN is true");
+    }
+    if spec.host_network == Some(true) {
+        errors.forbidden(&at, "may not be specified when hostNetwork is true");
+    }
     if name.len() > MAX_HOSTNAME_BYTES {
         errors.too_long(&at, MAX_HOSTNAME_BYTES);
     }
-    if spec.set_hostname_as_fqdn == Some(true) {
-        errors.forbidden(&path.child("setHostnameAsFQDN"), "may not be true when `hostnameOverride` is set");
-    }
-    if spec.host_network == Some(true) {
-        errors.forbidden(&at, "may not be set when `hostNetwork` is true");
-    }
+    errors.each_invalid(&at, name, names::subdomain(name));
 }
 
 /// Checks the entries of the pod's hosts file.
 pub fn check_aliases(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, alias) in spec.host_aliases.iter().flatten().enumerate() {
         let path = path.child("hostAliases").index(index);
-        errors.each_invalid(&path.child("ip"), alias.ip.as_str(), names::ip(&alias.ip));
-        for name in alias.hostnames.iter().flatten() {
-            errors.each_invalid(&path.child("hostnames"), name.as_str(), names::subdomain(name));
+        address::check_address(&alias.ip, &path.child("ip"), errors);
+        for (index, name) in alias.hostnames.iter().flatten().enumerate() {
+            errors.each_invalid(&path.child("hostnames").index(index), name.as_str(), names::subdomain(name));
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
             (json!({"hostnameOverride": ""}), &["hostnameOverride"]),
             (json!({"hostnameOverride": long}), &["hostnameOverride"]),
             (json!({"hostnameOverride": "db", "setHostnameAsFQDN": false}), &[]),
-            (json!({"hostnameOverride": "db", "setHostnameAsFQDN": true}), &["setHostnameAsFQDN"]),
+            (json!({"hostnameOverride": "db", "setHostnameAsFQDN": true}), &["hostnameOverride"]),
             (json!({"hostnameOverride": "db", "hostNetwork": true}), &["hostnameOverride"]),
         ] {
             let mut errors = FieldErrors::default();

@@ -2,7 +2,7 @@
 //!
 //! Never: checks what the kubelet of this program writes, which follows them.
 
-use crate::kinds::{FieldError, FieldErrors, FieldPath};
+use crate::kinds::{FieldError, FieldErrors, FieldPath, address};
 use crate::object::{Object, names};
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ fn check_addresses(status: &Value, before: &Value, field: &str, errors: &mut Fie
     };
     let (new, old) = (texts(status), texts(before));
     for (at, text) in new.iter().enumerate().filter(|(_, text)| !old.contains(text)) {
-        errors.each_invalid(&path.index(at).child("ip"), text.as_str(), names::ip(text));
+        address::check_address(text, &path.index(at).child("ip"), errors);
     }
     let is_v6: Vec<bool> = new.iter().filter_map(|text| Some(text.parse::<IpAddr>().ok()?.is_ipv6())).collect();
     if is_v6.len() == new.len() && (new.len() > 2 || (new.len() == 2 && is_v6[0] == is_v6[1])) {

@@ -85,7 +85,6 @@ pub fn pair_addresses(new: &mut Object, old: Option<&Object>) {
         (Some(single), Some(first)) if single != first && list_is_old && !single_is_old => {
             new.set(&[SPEC, "clusterIPs"], json!([single]));
         }
-        (None, Some(first)) if old.is_none() => new.set(&[SPEC, "clusterIP"], first),
         _ => {}
     }
 }
@@ -205,7 +204,7 @@ mod tests {
         spec["clusterIP"] = "10.96.0.10".into();
         assert_eq!(prepared(spec, Some(&old)).value_at(&["spec", "clusterIPs"]), Some(&json!(["10.96.0.10"])));
         let listed = prepared(json!({"clusterIPs": ["10.96.0.7"], "ports": [{"port": 1}]}), None);
-        assert_eq!(listed.text(&["spec", "clusterIP"]), Some("10.96.0.7"));
+        assert_eq!(listed.text(&["spec", "clusterIP"]), None);
     }
 
     #[test]

@@ -21,8 +21,8 @@ const PORT: &[GoField] = &[
     ("NodePort", "nodePort", GoShape::Number),
 ];
 
-/// Checks a spec.
-pub fn check_spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
+/// Checks a spec. The notation of addresses that the old spec has is not checked again.
+pub fn check_spec(spec: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
     let path = FieldPath::root("spec");
     let kind = spec.type_.as_deref().unwrap_or_default();
     let ports = spec.ports.as_deref().unwrap_or_default();
@@ -42,9 +42,13 @@ pub fn check_spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
         metadata::check_labels(selector, &path.child("selector"), errors);
     }
     check_affinity(spec, &path, errors);
-    check_addresses(spec, kind, &path, errors);
+    check_addresses(spec, kind, old, &path, errors);
+    let known = old.external_ips.as_deref().unwrap_or_default();
     for (index, text) in spec.external_ips.iter().flatten().enumerate() {
-        address::check_destination(text, LoopbackRule::Refused, &path.child("externalIPs").index(index), errors);
+        let path = path.child("externalIPs").index(index);
+        if known.contains(text) || address::check_address(text, &path, errors).is_some() {
+            address::check_destination(text, LoopbackRule::Refused, &path, errors);
+        }
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if !kinds.contains(&kind) {
@@ -57,7 +61,7 @@ pub fn check_spec(spec: &ServiceSpec, errors: &mut FieldErrors) {
         }
     }
     check_duplicate_ports(ports, &path.child("ports"), errors);
-    check_load_balancer(spec, kind, &path, errors);
+    check_load_balancer(spec, kind, old, &path, errors);
     check_traffic(spec, &path, errors);
 }
 
@@ -77,6 +81,15 @@ pub fn check_address_change(new: &ServiceSpec, old: &ServiceSpec, errors: &mut F
             errors.invalid(&first, json!(now), "may not change once set");
         }
         _ => {}
+    }
+    let health_port = |spec: &ServiceSpec| {
+        let is_local = spec.external_traffic_policy.as_deref() == Some("Local");
+        spec.health_check_node_port.filter(|_| is_local && spec.type_.as_deref() == Some("LoadBalancer"))
+    };
+    if let (Some(before), Some(after)) = (health_port(old), health_port(new))
+        && before != after
+    {
+        errors.forbidden(&path.child("healthCheckNodePort"), "field is immutable");
     }
     let family = |spec: &ServiceSpec| spec.ip_families.as_ref().and_then(|all| all.first().cloned());
     if let (Some(before), Some(after)) = (family(old), family(new))
@@ -168,26 +181,55 @@ fn check_affinity(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors
     }
 }
 
-fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_addresses(spec: &ServiceSpec, kind: &str, old: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if kind == "ExternalName" {
         return;
     }
     let all = spec.cluster_ips.as_deref().unwrap_or_default();
     let list = path.child("clusterIPs");
-    if spec.cluster_ip.as_deref().is_some_and(|single| Some(single) != all.first().map(String::as_str)) {
-        errors.invalid(&list, json!(all), "first value must match `clusterIP`");
+    match (spec.cluster_ip.as_deref(), all.first()) {
+        (Some(single), first) if first.is_none_or(|first| first != single) => {
+            errors.invalid(&list, json!(all), "first value must match `clusterIP`");
+        }
+        (None, Some(_)) => errors.invalid(&list, json!(all), "must be empty when `clusterIP` is not specified"),
+        _ => {}
     }
-    if all.len() > 2 {
-        errors.invalid(&list, json!(all), "may only hold up to 2 values");
+    check_families(spec, path, errors);
+    let before = errors.0.len();
+    check_each_address(all, old.cluster_ips.as_deref().unwrap_or_default(), &list, errors);
+    if errors.0.len() > before {
+        return;
     }
-    for (index, text) in all.iter().enumerate() {
-        let path = list.index(index);
-        if text == HEADLESS && all.len() > 1 {
-            errors.invalid(&path, HEADLESS, "'None' must be the first and only value");
-        } else if text != HEADLESS {
-            errors.each_invalid(&path, text.as_str(), names::ip(text));
+    if all.len() == 2 && all[0].contains(':') == all[1].contains(':') {
+        errors.invalid(&list, json!(all), "may specify no more than one IP for each IP family");
+    }
+    let families = spec.ip_families.as_deref().unwrap_or_default();
+    for (index, (text, family)) in all.iter().zip(families).enumerate().filter(|(_, (text, _))| *text != HEADLESS) {
+        let fits = text.contains(':') == (family == "IPv6");
+        if !fits && matches!(family.as_str(), "IPv4" | "IPv6") {
+            let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+            errors.invalid(&list.index(index), text.as_str(), &detail);
         }
     }
+}
+
+/// Checks that each cluster IP is an address, or that the only one is `None`.
+fn check_each_address(all: &[String], known: &[String], path: &FieldPath, errors: &mut FieldErrors) {
+    for (index, text) in all.iter().enumerate() {
+        if index == 0 && text == HEADLESS {
+            if all.len() > 1 {
+                errors.invalid(path, json!(all), "'None' must be the first and only value");
+            }
+        } else if !known.contains(text) {
+            address::check_address(text, &path.index(index), errors);
+        }
+    }
+    if all.len() > 2 {
+        errors.invalid(path, json!(all), "may only hold up to 2 values");
+    }
+}
+
+fn check_families(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let families = path.child("ipFamilies");
     // Without a selector and a cluster IP, the writer of the endpoints chooses the families.
     let is_free =
@@ -208,6 +250,10 @@ fn check_addresses(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mu
         Some("RequireDualStack") if !(headless && spec.selector.as_ref().is_none_or(|all| all.is_empty())) => {
             let detail = "this cluster is not configured for dual-stack services";
             errors.invalid(&policy, "RequireDualStack", detail);
+        }
+        Some("SingleStack") if spec.ip_families.as_ref().is_some_and(|all| all.len() > 1) => {
+            let detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
+            errors.invalid(&policy, "SingleStack", detail);
         }
         None | Some("SingleStack" | "PreferDualStack" | "RequireDualStack") => {}
         Some(other) => errors.unsupported(&policy, other, &["SingleStack", "PreferDualStack", "RequireDualStack"]),
@@ -232,14 +278,18 @@ fn check_duplicate_ports(ports: &[ServicePort], path: &FieldPath, errors: &mut F
     }
 }
 
-fn check_load_balancer(spec: &ServiceSpec, kind: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_load_balancer(spec: &ServiceSpec, kind: &str, old: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let only = "may only be used when `type` is 'LoadBalancer'";
     let ranges = path.child("LoadBalancerSourceRanges");
     if spec.load_balancer_source_ranges.as_ref().is_some_and(|all| !all.is_empty()) && kind != "LoadBalancer" {
         errors.forbidden(&ranges, only);
     }
-    for (index, range) in spec.load_balancer_source_ranges.iter().flatten().enumerate() {
-        errors.each_invalid(&ranges.index(index), range.as_str(), names::cidr(range.trim()));
+    // Blanks around a range are allowed.
+    let known: Vec<&str> = old.load_balancer_source_ranges.iter().flatten().map(|range| range.trim()).collect();
+    for (index, range) in spec.load_balancer_source_ranges.iter().flatten().map(|range| range.trim()).enumerate() {
+        if !known.contains(&range) {
+            address::check_range(range, &ranges.index(index), errors);
+        }
     }
     match (spec.allocate_load_balancer_node_ports, kind) {
         (None, "LoadBalancer") => errors.required(&path.child("allocateLoadBalancerNodePorts"), ""),
@@ -309,31 +359,113 @@ fn check_traffic(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors)
         Some(other) => errors.unsupported(&external, other, &["Cluster", "Local"]),
     }
     let local = spec.external_traffic_policy.as_deref() == Some("Local");
-    if let Some(port) = spec.health_check_node_port
-        && !(spec.type_.as_deref() == Some("LoadBalancer") && local)
-    {
-        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-        errors.invalid(&path.child("healthCheckNodePort"), port, detail);
+    if let Some(port) = spec.health_check_node_port {
+        let at = path.child("healthCheckNodePort");
+        if spec.type_.as_deref() == Some("LoadBalancer") && local {
+            errors.each_invalid(&at, port, names::port(port.into()));
+        } else {
+            let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.invalid(&at, port, detail);
+        }
     }
     match spec.internal_traffic_policy.as_deref() {
         None | Some("Cluster" | "Local") => {}
         Some(other) => errors.unsupported(&path.child("internalTrafficPolicy"), other, &["Cluster", "Local"]),
     }
-    let known = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     if let Some(other) = spec.traffic_distribution.as_deref().filter(|text| !known.contains(text)) {
-        errors.unsupported(&path.child("trafficDistribution"), other, &known);
+        errors.unsupported_as_listed(&path.child("trafficDistribution"), other, &known);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::kinds::testing::refusals;
+    use crate::object::Object;
     use serde_json::json;
 
     #[test]
     fn one_family_twice_is_refused() {
         let spec = json!({"ipFamilies": ["IPv4", "IPv4"], "ports": [{"port": 80}]});
         let found = refusals(json!({"apiVersion": "v1", "kind": "Service", "spec": spec}));
-        assert_eq!(found, ["spec.ipFamilies[1]: Duplicate value: \"IPv4\""]);
+        let policy = "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' \
+                      when multiple IP families are specified";
+        assert_eq!(found, ["spec.ipFamilies[1]: Duplicate value: \"IPv4\"", policy]);
+    }
+
+    #[test]
+    fn addresses_and_ranges_have_one_notation() {
+        let found = |spec| refusals(json!({"apiVersion": "v1", "kind": "Service", "spec": spec})).join("; ");
+        let cases = [
+            (
+                json!({"externalIPs": ["::ffff:1.2.3.4"]}),
+                "spec.externalIPs[0]: Invalid value: \"::ffff:1.2.3.4\": must not be an IPv4-mapped IPv6 address",
+            ),
+            (
+                json!({"externalIPs": ["01.2.3.4"]}),
+                "spec.externalIPs[0]: Invalid value: \"01.2.3.4\": must not have leading 0s",
+            ),
+            (
+                json!({"externalIPs": ["0.0.0.0"]}),
+                "spec.externalIPs[0]: Invalid value: \"0.0.0.0\": may not be unspecified (0.0.0.0)",
+            ),
+            (
+                json!({"type": "LoadBalancer", "loadBalancerSourceRanges": [" 1.2.3.0/24", "1.2.3.4/24"]}),
+                "spec.LoadBalancerSourceRanges[1]: Invalid value: \"1.2.3.4/24\": must not have bits set beyond the prefix length",
+            ),
+            (
+                json!({"clusterIPs": ["10.0.0.7"]}),
+                "spec.clusterIPs: Invalid value: [\"10.0.0.7\"]: must be empty when `clusterIP` is not specified",
+            ),
+            (
+                json!({"clusterIP": "::1"}),
+                "spec.clusterIPs[0]: Invalid value: \"::1\": expected an IPv4 value as indicated by `ipFamilies[0]`",
+            ),
+        ];
+        for (mut spec, expected) in cases {
+            spec["ports"] = json!([{"port": 80}]);
+            assert_eq!(found(spec), expected);
+        }
+    }
+
+    #[test]
+    fn stored_notation_of_addresses_may_stay() {
+        let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "externalIPs": ["::ffff:1.2.3.4"], "loadBalancerSourceRanges": ["1.2.3.4/24"]});
+        let body =
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+        let mut object = Object((super::super::KIND.normalize)(&body, &mut |_| {}).unwrap());
+        (super::super::KIND.prepare)(&mut object, None);
+        assert_eq!((super::super::KIND.validate)(&object, None).len(), 2);
+        assert_eq!((super::super::KIND.validate)(&object, Some(&object)), []);
+    }
+
+    #[test]
+    fn port_of_health_checks_stays() {
+        let spec = |port: i32| -> super::ServiceSpec {
+            let spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port});
+            serde_json::from_value(spec).unwrap()
+        };
+        let found = |new: i32| {
+            let mut errors = super::FieldErrors::default();
+            super::check_address_change(&spec(new), &spec(30001), &mut errors);
+            errors.0.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(found(30001), Vec::<String>::new());
+        assert_eq!(found(30002), ["spec.healthCheckNodePort: Forbidden: field is immutable"]);
+    }
+
+    #[test]
+    fn traffic_fields_have_known_values() {
+        let found = |spec| refusals(json!({"apiVersion": "v1", "kind": "Service", "spec": spec})).join("; ");
+        let local = json!({"type": "LoadBalancer", "ports": [{"port": 80}], "externalTrafficPolicy": "Local", "healthCheckNodePort": 65536});
+        assert_eq!(
+            found(local),
+            "spec.healthCheckNodePort: Invalid value: 65536: must be between 1 and 65535, inclusive"
+        );
+        let alias = json!({"type": "ExternalName", "externalName": "a.b", "internalTrafficPolicy": "Odd"});
+        assert_eq!(
+            found(alias),
+            "spec.internalTrafficPolicy: Unsupported value: \"Odd\": supported values: \"Cluster\", \"Local\""
+        );
     }
 }

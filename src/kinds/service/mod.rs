@@ -51,8 +51,19 @@ fn warnings(service: &Object) -> Vec<String> {
     let has = |field: &str| !service.items(&["spec", field]).is_empty();
     let is_set = |field: &str| service.text(&["spec", field]).is_some_and(|text| !text.is_empty());
     let is_sctp = |port: &Value| port["protocol"] == "SCTP";
+    let is_alias = service.text(&["spec", "type"]) == Some("ExternalName");
+    let is_headless = service.text(&["spec", "clusterIP"]) == Some(HEADLESS);
     let known = [
-        (has("externalIPs"), "spec.externalIPs is deprecated and may no longer be implemented in some clusters"),
+        (has("externalIPs") && is_alias, "spec.externalIPs is ignored when spec.type is \"ExternalName\""),
+        (is_set("externalName") && !is_alias, "spec.externalName is ignored when spec.type is not \"ExternalName\""),
+        (
+            service.text(&["spec", "trafficDistribution"]) == Some("PreferClose"),
+            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
+        ),
+        (
+            has("externalIPs") && !is_alias && !is_headless,
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        ),
         (
             has("loadBalancerSourceRanges"),
             "spec.loadBalancerSourceRanges: not supported by kloop: every client can reach the load balancer's address",
@@ -74,7 +85,6 @@ fn warnings(service: &Object) -> Vec<String> {
     let hints = "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
                  service.kubernetes.io/topology-mode instead";
     let is_hinted = service.annotation("service.kubernetes.io/topology-aware-hints").is_some();
-    let is_headless = service.text(&["spec", "clusterIP"]) == Some(HEADLESS);
     let affinity = service.text(&["spec", "sessionAffinity"]).is_some_and(|text| text != "None");
     let ignored = [
         (is_set("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
@@ -107,7 +117,7 @@ impl Typed for Service {
         }
         if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
             spec.internal_traffic_policy.get_or_insert_with(|| "Cluster".to_owned());
-        } else {
+        } else if matches!(spec.internal_traffic_policy.as_deref(), Some("Cluster" | "Local")) {
             // Kubernetes accepts it and does not show it.
             spec.internal_traffic_policy = None;
         }
@@ -140,7 +150,8 @@ impl Typed for Service {
             check::check_address_change(&spec, old, errors);
             check::check_class_change(&spec, old, errors);
         }
-        check::check_spec(&spec, errors);
+        let none = ServiceSpec::default();
+        check::check_spec(&spec, old.and_then(|old| old.spec.as_ref()).unwrap_or(&none), errors);
     }
 }
 
@@ -195,5 +206,24 @@ fn is_external(spec: &ServiceSpec) -> bool {
         Some("LoadBalancer" | "NodePort") => true,
         Some("ClusterIP") => spec.external_ips.as_ref().is_some_and(|all| !all.is_empty()),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_of_other_types_are_warned_about() {
+        let warned = |spec: Value| warnings(&Object(json!({"spec": spec}))).join("; ");
+        assert_eq!(
+            warned(json!({"type": "ClusterIP", "externalName": "a.b"})),
+            "spec.externalName is ignored when spec.type is not \"ExternalName\""
+        );
+        let alias = json!({"type": "ExternalName", "externalName": "a.b", "externalIPs": ["1.2.3.4"]});
+        assert_eq!(warned(alias), "spec.externalIPs is ignored when spec.type is \"ExternalName\"");
+        let near = warned(json!({"type": "ClusterIP", "trafficDistribution": "PreferClose"}));
+        assert!(near.contains("\"PreferClose\" is deprecated; use \"PreferSameZone\""), "{near}");
     }
 }
