@@ -5,10 +5,23 @@ use crate::object::Quantity;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Parses a quantity that was already checked when the body was decoded.
 pub fn quantity(text: &Text) -> Quantity {
     Quantity::parse(&text.0).unwrap_or_default()
+}
+
+/// Rounds amounts up to thousandths, the smallest parts that Kubernetes keeps in resource lists.
+pub fn round_up(amounts: &mut Option<BTreeMap<String, Text>>) {
+    for amount in amounts.iter_mut().flatten().map(|(_, amount)| amount) {
+        let exact = quantity(amount);
+        let rounded = Quantity::from_milli(exact.milli());
+        // Greater amounts than there are thousandths of stay.
+        if rounded != exact && exact.milli().abs() < i64::MAX {
+            *amount = Text(rounded.to_string());
+        }
+    }
 }
 
 /// Checks that a number is not negative.
@@ -38,5 +51,28 @@ pub fn percent(value: &IntOrString) -> Option<i64> {
     match value {
         IntOrString::String(text) if names::percent(text).is_empty() => text.strip_suffix('%')?.parse().ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_whole_thousandths() {
+        let cases = [
+            ("1n", "1m"),
+            ("0.5m", "1m"),
+            ("1500u", "2m"),
+            ("500m", "500m"),
+            ("1.5Gi", "1.5Gi"),
+            ("9E", "9E"),
+            ("1", "1"),
+        ];
+        for (text, expected) in cases {
+            let mut amounts = Some(BTreeMap::from([("cpu".to_owned(), Text(text.to_owned()))]));
+            round_up(&mut amounts);
+            assert_eq!(amounts.unwrap()["cpu"].0, expected, "{text}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! PersistentVolume (core/v1).
 
-use super::amount::quantity;
+use super::amount::{self, quantity};
 use super::view;
-use super::volume_source::{DEAD_VOLUMES, check_access_modes, check_volume_mode};
+use super::volume_source::{DEAD_VOLUMES, check_access_modes, check_host_path_type, check_volume_mode};
 use super::{
     FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, selector,
     shapes, volume_source,
@@ -113,6 +113,7 @@ impl Typed for PersistentVolume {
         omit::empty(&mut spec.access_modes);
         omit::empty(&mut spec.mount_options);
         omit::empty(&mut spec.capacity);
+        amount::round_up(&mut spec.capacity);
         spec.persistent_volume_reclaim_policy.get_or_insert_with(|| "Retain".to_owned());
         spec.volume_mode.get_or_insert_with(|| "Filesystem".to_owned());
         fill_in_source(spec);
@@ -137,7 +138,6 @@ impl Typed for PersistentVolume {
         if let Some(other) = spec.persistent_volume_reclaim_policy.as_deref().filter(|text| !policies.contains(text)) {
             errors.unsupported(&path.child("persistentVolumeReclaimPolicy"), other, &policies);
         }
-        check_sources(spec, &path, errors);
         if let Some(affinity) = &spec.node_affinity {
             let path = path.child("nodeAffinity").child("required");
             match &affinity.required {
@@ -145,10 +145,21 @@ impl Typed for PersistentVolume {
                 None => errors.required(&path, "must specify required node constraints"),
             }
         }
+        check_sources(spec, &path, errors);
         if let Some(class) = &spec.storage_class_name {
             errors.each_invalid(&path.child("storageClassName"), class.as_str(), names::subdomain(class));
         }
         check_volume_mode(spec.volume_mode.as_deref(), &path.child("volumeMode"), errors);
+        if let Some(class) = &spec.volume_attributes_class_name {
+            let at = path.child("volumeAttributesClassName");
+            match class.as_str() {
+                "" => errors.required(&at, "an empty string is disallowed"),
+                class => errors.each_invalid(&at, class, names::subdomain(class)),
+            }
+            if spec.csi.is_none() {
+                errors.required(&path.child("csi"), "has to be specified when using volumeAttributesClassName");
+            }
+        }
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
             let (now, before) = (json!(spec), json!(old));
             if SOURCES.iter().any(|source| now.get(source) != before.get(source)) {
@@ -176,17 +187,14 @@ fn check_capacity(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut Fi
     }
 }
 
-fn check_sources(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_sources(spec: &PersistentVolumeSpec, spec_path: &FieldPath, errors: &mut FieldErrors) {
     let body = json!(spec);
     let set: Vec<&str> = SOURCES.iter().copied().filter(|source| body.get(source).is_some()).collect();
     if set.is_empty() {
-        errors.required(path, "must specify a volume type");
-    }
-    for source in set.iter().skip(1) {
-        errors.forbidden(&path.child(source), "may not specify more than 1 volume type");
+        errors.required(spec_path, "must specify a volume type");
     }
     let Some(source) = set.first() else { return };
-    let (at, path) = (&body[source], path.child(source));
+    let (at, path) = (&body[source], spec_path.child(volume_source::shown_field(source)));
     let text = |field: &str| at.get(field).and_then(Value::as_str).unwrap_or_default();
     let needed: &[&str] = match *source {
         "hostPath" | "local" => &["path"],
@@ -198,6 +206,10 @@ fn check_sources(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut Fie
         errors.required(&path.child(field), "");
     }
     volume_source::check(source, at, &path, errors);
+    volume_source::check_persistent(source, at, &path, errors);
+    if *source == "hostPath" && !text("path").is_empty() {
+        check_host_path_type(text("type"), &path.child("type"), errors);
+    }
     if matches!(*source, "hostPath" | "local") && text("path").split('/').any(|part| part == "..") {
         errors.invalid(&path.child("path"), text("path"), "must not contain '..'");
     }
@@ -208,11 +220,45 @@ fn check_sources(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut Fie
         csi_driver::check_name(text("driver"), &path.child("driver"), errors);
     }
     if *source == "local" && spec.node_affinity.is_none() {
-        errors.required(&FieldPath::root("metadata").child("annotations"), "Local volume requires node affinity");
+        errors.required(&FieldPath::root("spec").child("nodeAffinity"), "Local volume requires node affinity");
+    }
+    for source in set.iter().skip(1) {
+        errors.forbidden(&spec_path.child(source), "may not specify more than 1 volume type");
     }
     let recycles = spec.persistent_volume_reclaim_policy.as_deref() == Some("Recycle");
     if *source == "hostPath" && recycles && text("path") == "/" {
         let path = FieldPath::root("spec").child("persistentVolumeReclaimPolicy");
         errors.forbidden(&path, "may not be 'recycle' for a hostPath mount of '/'");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::{Value, json};
+
+    fn wrong(fields: Value) -> String {
+        let mut spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}});
+        json_patch::merge(&mut spec, &fields);
+        refusals(json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec})).join("; ")
+    }
+
+    #[test]
+    fn sources_and_classes_are_checked() {
+        assert_eq!(
+            wrong(json!({"local": {"path": "/x"}})),
+            "spec.nodeAffinity: Required value: Local volume requires node affinity"
+        );
+        assert_eq!(wrong(json!({"gcePersistentDisk": {"pdName": ""}})), "spec.persistentDisk.pdName: Required value");
+        let kind = wrong(json!({"hostPath": {"path": "/x", "type": "Odd"}}));
+        assert!(kind.starts_with("spec.hostPath.type: Unsupported value: \"Odd\""), "{kind}");
+        let disk = json!({"csi": {"driver": "a.b", "volumeHandle": "x"}, "volumeAttributesClassName": "gold"});
+        assert_eq!(wrong(disk), "");
+        let class = "spec.volumeAttributesClassName: Required value: an empty string is disallowed";
+        let driver = "spec.csi: Required value: has to be specified when using volumeAttributesClassName";
+        let local = json!({"hostPath": {"path": "/x"}, "volumeAttributesClassName": ""});
+        assert_eq!(wrong(local), format!("{class}; {driver}"));
+        let secret = json!({"csi": {"driver": "a.b", "volumeHandle": "x", "nodeStageSecretRef": {}, "nodePublishSecretRef": {"name": "a"}}});
+        assert_eq!(wrong(secret), "spec.csi.nodePublishSecretRef.namespace: Required value");
     }
 }

@@ -1,6 +1,6 @@
 //! PersistentVolumeClaim (core/v1).
 
-use super::amount::quantity;
+use super::amount::{self, quantity};
 use super::go::{self, GoField, GoShape};
 use super::view;
 use super::volume_source::{check_access_modes, check_volume_mode};
@@ -8,7 +8,7 @@ use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, metadata, names, o
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The catalogue's entry.
@@ -77,6 +77,7 @@ impl Typed for PersistentVolumeClaim {
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
         omit::reset_status(new, old, json!({"phase": "Pending"}));
+        pair_sources(new, old);
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
@@ -84,7 +85,15 @@ impl Typed for PersistentVolumeClaim {
         let Some(spec) = &self.spec else { return };
         check_spec(spec, &path, errors);
         if let Some(old) = old {
-            check_change(self, old, spec, &path, errors);
+            let mut old = old.clone();
+            // A claim from before the two data sources were paired has only one of them.
+            if let Some(before) =
+                old.spec.as_mut().filter(|before| before.data_source.is_none() != before.data_source_ref.is_none())
+            {
+                before.data_source.clone_from(&spec.data_source);
+                before.data_source_ref.clone_from(&spec.data_source_ref);
+            }
+            check_change(self, &old, spec, &path, errors);
         }
     }
 }
@@ -97,6 +106,43 @@ pub fn default_spec(spec: &mut PersistentVolumeClaimSpec) {
     let resources = spec.resources.get_or_insert_default();
     omit::empty(&mut resources.limits);
     omit::empty(&mut resources.requests);
+    amount::round_up(&mut resources.limits);
+    amount::round_up(&mut resources.requests);
+}
+
+/// Gives a claim both of its data sources (KEP-1495): `dataSource` holds only claims and snapshots, `dataSourceRef` everything.
+fn pair_sources(new: &mut Object, old: Option<&Object>) {
+    const SOURCE: &[&str] = &["spec", "dataSource"];
+    const REFERENCE: &[&str] = &["spec", "dataSourceRef"];
+    let at = |claim: &Object, field: &[&str]| claim.value_at(field).filter(|value| !value.is_null()).cloned();
+    let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let known = |value: &Value| {
+        let (group, kind) = (text(value, "apiGroup"), text(value, "kind"));
+        matches!((&*group, &*kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+    };
+    // References to other namespaces belong to a feature that is off by default.
+    let is_remote = |reference: &Value| !text(reference, "namespace").is_empty();
+    if at(new, REFERENCE).is_some_and(|reference| is_remote(&reference))
+        && old.is_none_or(|old| at(old, REFERENCE).is_none())
+    {
+        new.unset(REFERENCE);
+    }
+    match (at(new, SOURCE), at(new, REFERENCE)) {
+        (Some(source), None)
+            if known(&source) || old.is_some_and(|old| at(old, SOURCE).is_some() || at(old, REFERENCE).is_some()) =>
+        {
+            new.set(REFERENCE, source);
+        }
+        (Some(_), None) => {
+            new.unset(SOURCE);
+        }
+        (None, Some(reference)) if !is_remote(&reference) => {
+            let mut source = reference;
+            source.as_object_mut().map(|fields| fields.remove("namespace"));
+            new.set(SOURCE, source);
+        }
+        _ => {}
+    }
 }
 
 /// Checks a claim's spec.
@@ -135,6 +181,14 @@ pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &FieldPath
         metadata::check_labels(meta.labels.as_ref().unwrap_or(&BTreeMap::new()), &path.child("labels"), errors);
         let annotations = meta.annotations.clone().unwrap_or_default();
         metadata::check_annotations(&annotations, &path.child("annotations"), errors);
+        let set = json!(meta);
+        for field in set.as_object().into_iter().flatten().map(|(field, _)| field.as_str()) {
+            let is_zero = set[field].is_null() || set[field] == "" || set[field] == 0;
+            if !is_zero && !matches!(field, "annotations" | "labels") {
+                // Kubernetes derives the path from the name of the Go field.
+                errors.forbidden(&path.child(if field == "uid" { "uID" } else { field }), "cannot be set");
+            }
+        }
     }
     check_spec(&template.spec, &path.child("spec"), errors);
 }
@@ -167,9 +221,9 @@ fn check_sources(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &mu
             == (other_group.as_deref().unwrap_or_default(), other_kind, other_name);
         if namespace.is_some() {
             let detail = "may not be specified when dataSourceRef.namespace is specified";
-            errors.invalid(path, "dataSource", detail);
+            errors.invalid(path, json!({}), detail);
         } else if !same {
-            errors.invalid(path, "dataSource", "must match dataSourceRef");
+            errors.invalid(path, json!({}), "must match dataSourceRef");
         }
     }
 }
@@ -215,7 +269,6 @@ fn check_change(
 mod tests {
     use super::*;
     use crate::kinds::testing;
-    use serde_json::Value;
 
     fn wrong(patch: Value) -> Vec<String> {
         let mut body = json!({
@@ -224,6 +277,56 @@ mod tests {
         });
         json_patch::merge(&mut body, &patch);
         testing::field_errors::<PersistentVolumeClaim>(&body, None).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn template_has_only_labels_and_annotations() {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        let meta = json!({"name": "a", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}});
+        let template = serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap();
+        let mut errors = FieldErrors::default();
+        check_template(&template, &FieldPath::root("t"), &mut errors);
+        let found: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["name", "uID"].map(|field| format!("t.metadata.{field}: Forbidden: cannot be set")));
+    }
+
+    #[test]
+    fn data_sources_are_paired() {
+        let prepared = |spec: Value, old: Option<&Object>| {
+            let mut claim = Object(json!({"metadata": {"name": "a"}, "spec": spec}));
+            (KIND.prepare)(&mut claim, old);
+            (claim.0["spec"]["dataSource"].clone(), claim.0["spec"]["dataSourceRef"].clone())
+        };
+        let claim = json!({"kind": "PersistentVolumeClaim", "name": "n"});
+        let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "n"});
+        let custom = json!({"apiGroup": "a.b", "kind": "K", "name": "n"});
+        let remote = json!({"apiGroup": "a.b", "kind": "K", "name": "n", "namespace": "x"});
+        for source in [&claim, &snapshot] {
+            assert_eq!(prepared(json!({"dataSource": source}), None), (source.clone(), source.clone()));
+        }
+        assert_eq!(
+            prepared(json!({"dataSource": custom}), None),
+            (Value::Null, Value::Null),
+            "only a reference may name it"
+        );
+        assert_eq!(prepared(json!({"dataSourceRef": custom}), None), (custom.clone(), custom.clone()));
+        assert_eq!(prepared(json!({"dataSourceRef": remote}), None), (Value::Null, Value::Null));
+        let old = Object(json!({"spec": {"dataSourceRef": remote}}));
+        assert_eq!(prepared(json!({"dataSourceRef": remote}), Some(&old)), (Value::Null, remote));
+        let old = Object(json!({"spec": {"dataSource": custom, "dataSourceRef": custom}}));
+        assert_eq!(prepared(json!({"dataSource": custom}), Some(&old)), (custom.clone(), custom), "of an older client");
+    }
+
+    #[test]
+    fn claim_from_before_the_pairing_can_be_updated() {
+        let claim = json!({"kind": "PersistentVolumeClaim", "name": "n"});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": claim});
+        let body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+        let old = Object((KIND.normalize)(&body, &mut |_| {}).unwrap());
+        let mut new = old.clone();
+        (KIND.prepare)(&mut new, Some(&old));
+        assert_eq!(new.0["spec"]["dataSourceRef"], claim);
+        assert_eq!((KIND.validate)(&new, Some(&old)), []);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub fn check_file(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
         return errors.required(path, "");
     }
     check_descending(target, path, errors);
-    if target.starts_with("..") && !target.starts_with("../") && target != ".." {
+    if target.starts_with("..") && !target.starts_with("../") {
         errors.invalid(path, target, "must not start with '..'");
     }
 }

@@ -4,7 +4,7 @@ use super::{VolumeType, check_named};
 use crate::kinds::image::pull_policy::pull_policy;
 use crate::kinds::omit::{default_text, empty};
 use crate::kinds::pod::paths;
-use crate::kinds::{FieldErrors, FieldPath, csi_driver, names};
+use crate::kinds::{FieldErrors, FieldPath, csi_driver, names, volume_source};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
     CSIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, ImageVolumeSource, NFSVolumeSource,
@@ -41,18 +41,17 @@ impl VolumeType for HostPathVolumeSource {
             return errors.required(&path.child("path"), "");
         }
         paths::check_no_backsteps(&self.path, &path.child("path"), errors);
-        let kinds =
-            ["", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"];
-        let kind = self.type_.as_deref().unwrap_or_default();
-        if !kinds.contains(&kind) {
-            errors.unsupported(&path.child("type"), kind, &kinds);
-        }
+        volume_source::check_host_path_type(self.type_.as_deref().unwrap_or_default(), &path.child("type"), errors);
     }
 }
 
 impl VolumeType for NFSVolumeSource {
     fn field(&self) -> &'static str {
         "nfs"
+    }
+
+    fn fill_in_defaults(&mut self) {
+        empty(&mut self.read_only);
     }
 
     fn check(&self, path: &FieldPath, errors: &mut FieldErrors) {

@@ -10,7 +10,7 @@ mod projected;
 mod remote;
 
 use super::mounts::PodVolumes;
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::{FieldErrors, FieldPath, names, volume_source};
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, AzureFileVolumeSource, CSIVolumeSource,
     CephFSVolumeSource, CinderVolumeSource, ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource,
@@ -89,46 +89,40 @@ volume_types! {
     EmptyDir(EmptyDirVolumeSource) empty_dir;
     /// A path of the machine.
     HostPath(HostPathVolumeSource) host_path;
-    /// The keys of a Secret.
-    Secret(SecretVolumeSource) secret;
-    /// A folder of a file server.
-    Nfs(NFSVolumeSource) nfs;
-    /// A claim of the namespace.
-    PersistentVolumeClaim(PersistentVolumeClaimVolumeSource) persistent_volume_claim;
-    /// Fields of the pod.
-    DownwardApi(DownwardAPIVolumeSource) downward_api;
-    /// The keys of a ConfigMap.
-    ConfigMap(ConfigMapVolumeSource) config_map;
-    /// Several sources in one folder.
-    Projected(ProjectedVolumeSource) projected;
-    /// A volume of a driver.
-    Csi(CSIVolumeSource) csi;
-    /// A claim with the lifetime of the pod.
-    Ephemeral(EphemeralVolumeSource) ephemeral;
-    /// The files of an image.
-    Image(ImageVolumeSource) image;
     /// A Git repository.
     GitRepo(GitRepoVolumeSource) git_repo;
     /// A disk of Google's cloud.
     GcePersistentDisk(GCEPersistentDiskVolumeSource) gce_persistent_disk;
     /// A disk of Amazon's cloud.
     AwsElasticBlockStore(AWSElasticBlockStoreVolumeSource) aws_elastic_block_store;
+    /// The keys of a Secret.
+    Secret(SecretVolumeSource) secret;
+    /// A folder of a file server.
+    Nfs(NFSVolumeSource) nfs;
     /// An iSCSI disk.
     Iscsi(ISCSIVolumeSource) iscsi;
     /// A GlusterFS volume.
     Glusterfs(GlusterfsVolumeSource) glusterfs;
+    /// A Flocker dataset.
+    Flocker(FlockerVolumeSource) flocker;
+    /// A claim of the namespace.
+    PersistentVolumeClaim(PersistentVolumeClaimVolumeSource) persistent_volume_claim;
     /// A block device of Ceph.
     Rbd(RBDVolumeSource) rbd;
     /// A disk of OpenStack.
     Cinder(CinderVolumeSource) cinder;
     /// A folder of Ceph.
     Cephfs(CephFSVolumeSource) cephfs;
-    /// A Flocker dataset.
-    Flocker(FlockerVolumeSource) flocker;
+    /// A Quobyte volume.
+    Quobyte(QuobyteVolumeSource) quobyte;
+    /// Fields of the pod.
+    DownwardApi(DownwardAPIVolumeSource) downward_api;
     /// A Fibre Channel disk.
     Fc(FCVolumeSource) fc;
     /// A volume of a FlexVolume driver.
     FlexVolume(FlexVolumeSource) flex_volume;
+    /// The keys of a ConfigMap.
+    ConfigMap(ConfigMapVolumeSource) config_map;
     /// A file share of Microsoft's cloud.
     AzureFile(AzureFileVolumeSource) azure_file;
     /// A disk of vSphere.
@@ -137,14 +131,20 @@ volume_types! {
     PhotonPersistentDisk(PhotonPersistentDiskVolumeSource) photon_persistent_disk;
     /// A Portworx volume.
     PortworxVolume(PortworxVolumeSource) portworx_volume;
-    /// A Quobyte volume.
-    Quobyte(QuobyteVolumeSource) quobyte;
     /// A disk of Microsoft's cloud.
     AzureDisk(AzureDiskVolumeSource) azure_disk;
     /// A StorageOS volume.
     StorageOs(StorageOSVolumeSource) storageos;
+    /// Several sources in one folder.
+    Projected(ProjectedVolumeSource) projected;
     /// A ScaleIO volume.
     ScaleIo(ScaleIOVolumeSource) scale_io;
+    /// A volume of a driver.
+    Csi(CSIVolumeSource) csi;
+    /// A claim with the lifetime of the pod.
+    Ephemeral(EphemeralVolumeSource) ephemeral;
+    /// The files of an image.
+    Image(ImageVolumeSource) image;
 }
 
 impl<'v> VolumeSource<'v> {
@@ -195,15 +195,23 @@ pub fn check<'v>(volumes: &'v [Volume], path: &FieldPath, errors: &mut FieldErro
 fn check_source(volume: &Volume, path: &FieldPath, errors: &mut FieldErrors) {
     let mut sources = VolumeSource::all_of(volume).map(VolumeSource::as_type);
     if let Some(first) = sources.next() {
-        first.check(&path.child(first.field()), errors);
+        first.check(&path.child(volume_source::shown_field(first.field())), errors);
     }
-    sources.for_each(|more| errors.forbidden(&path.child(more.field()), "may not specify more than 1 volume type"));
+    for more in sources {
+        // Kubernetes' messages misspell two of the names.
+        let field = match more.field() {
+            "cephfs" => "cephFS",
+            "downwardAPI" => "downwarAPI",
+            field => field,
+        };
+        errors.forbidden(&path.child(field), "may not specify more than 1 volume type");
+    }
 }
 
 /// Runs the checks that apply only to pods, not to templates.
 pub fn check_in_pod(volumes: &[Volume], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, volume) in volumes.iter().enumerate() {
-        for source in VolumeSource::all_of(volume).map(VolumeSource::as_type) {
+        if let Some(source) = VolumeSource::from_volume(volume).map(VolumeSource::as_type) {
             source.check_in_pod(&path.index(index).child(source.field()), errors);
         }
     }
@@ -263,10 +271,17 @@ mod tests {
 
     #[test]
     fn second_source_is_forbidden() {
-        let volume: Volume = from_value(json!({"name": "v", "nfs": {}, "emptyDir": {}})).expect("a volume");
-        let mut errors = FieldErrors::default();
-        check(&[volume], &FieldPath::root("volumes"), &mut errors);
-        let found: Vec<&str> = errors.0.iter().map(|error| error.field.as_str()).collect();
-        assert_eq!(found, ["volumes[0].nfs"], "the first is checked, the other refused");
+        let found = |volume| {
+            let volume: Volume = from_value(volume).expect("a volume");
+            let mut errors = FieldErrors::default();
+            check(&[volume], &FieldPath::root("volumes"), &mut errors);
+            errors.0.into_iter().map(|error| error.field).collect::<Vec<_>>()
+        };
+        let two = json!({"name": "v", "nfs": {}, "emptyDir": {}});
+        assert_eq!(found(two), ["volumes[0].nfs"], "the first is checked, the other refused");
+        let four = json!({"name": "v", "gcePersistentDisk": {"pdName": ""}, "image": {}, "cephfs": {"monitors": []}, "downwardAPI": {}});
+        let expected =
+            ["persistentDisk.pdName", "cephFS", "downwarAPI", "image"].map(|field| format!("volumes[0].{field}"));
+        assert_eq!(found(four), expected, "in Kubernetes' order");
     }
 }

@@ -46,7 +46,7 @@ impl VolumeType for ProjectedVolumeSource {
         check_mode("defaultMode", self.default_mode, path, errors);
         let mut used_paths = BTreeSet::new();
         for (index, source) in self.sources.iter().flatten().enumerate() {
-            check_source(source, &path.child("sources").index(index), errors);
+            check_source(source, path, &path.child("sources").index(index), errors);
             check_paths(source, &mut used_paths, path, errors);
         }
     }
@@ -75,41 +75,39 @@ fn keys<'s>(name: &'s str, items: Option<&'s [KeyToPath]>) -> impl Iterator<Item
     items.unwrap_or_default().iter().map(move |item| (item.path.as_str(), name))
 }
 
-fn check_source(source: &VolumeProjection, path: &FieldPath, errors: &mut FieldErrors) {
-    let mut sources = 0;
-    let mut first = |field: &str, errors: &mut FieldErrors| {
-        sources += 1;
-        if sources > 1 {
-            errors.forbidden(&path.child(field), "may not specify more than 1 volume type");
-        }
-        sources == 1
-    };
-    if let Some(secret) = &source.secret
-        && first("secret", errors)
-    {
+fn check_source(source: &VolumeProjection, volume_path: &FieldPath, path: &FieldPath, errors: &mut FieldErrors) {
+    let mut count = 0;
+    if let Some(secret) = &source.secret {
+        count += 1;
         check_named("name", Some(&secret.name), &path.child("secret"), errors);
         check_files(None, secret.items.as_deref(), &path.child("secret"), errors);
     }
-    if let Some(map) = &source.config_map
-        && first("configMap", errors)
-    {
+    if let Some(map) = &source.config_map {
+        count += 1;
         check_named("name", Some(&map.name), &path.child("configMap"), errors);
         check_files(None, map.items.as_deref(), &path.child("configMap"), errors);
     }
-    if let Some(downward) = &source.downward_api
-        && first("downwardAPI", errors)
-    {
+    if let Some(downward) = &source.downward_api {
+        count += 1;
         let items = downward.items.as_deref().unwrap_or_default();
         items.iter().for_each(|file| check_downward_file(file, &path.child("downwardAPI"), errors));
     }
-    if let Some(token) = &source.service_account_token
-        && first("serviceAccountToken", errors)
-    {
-        check_token(token, &path.child("serviceAccountToken"), errors);
+    if let Some(token) = &source.service_account_token {
+        count += 1;
+        check_token(token, volume_path, &path.child("serviceAccountToken"), errors);
+    }
+    if count > 1 {
+        errors.forbidden(path, "may not specify more than 1 volume type per source");
     }
 }
 
-fn check_token(token: &ServiceAccountTokenProjection, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks a token. As in Kubernetes, the errors of its file have the path of the volume.
+fn check_token(
+    token: &ServiceAccountTokenProjection,
+    volume_path: &FieldPath,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     let seconds = token.expiration_seconds.unwrap_or(3600);
     let at = path.child("expirationSeconds");
     if seconds < 600 {
@@ -118,5 +116,5 @@ fn check_token(token: &ServiceAccountTokenProjection, path: &FieldPath, errors: 
     if seconds > 1 << 32 {
         errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
     }
-    paths::check_file(&token.path, &path.child("path"), errors);
+    paths::check_file(&token.path, &volume_path.child("path"), errors);
 }
