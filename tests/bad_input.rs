@@ -491,11 +491,11 @@ fn invalid_pod_users_are_refused() {
     refused(vec![
         pod(
             &format!("{{hostUsers: false, hostPID: true, {one}}}"),
-            "spec.hostPID: Forbidden: when `hostUsers` is false",
+            "spec.HostPID: Forbidden: when `hostUsers` is false",
         ),
         pod(
             &format!("{{hostUsers: false, hostIPC: true, {one}}}"),
-            "spec.hostIPC: Forbidden: when `hostUsers` is false",
+            "spec.HostIPC: Forbidden: when `hostUsers` is false",
         ),
         pod(
             &format!("{{hostUsers: false, hostNetwork: true, {one}}}"),

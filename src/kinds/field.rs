@@ -183,6 +183,11 @@ impl FieldErrors {
         self.push(path, "FieldValueNotFound", format!("Not found: {}", value.into()));
     }
 
+    /// `Not found: <json>: detail`.
+    pub fn not_found_because(&mut self, path: &FieldPath, value: &str, detail: &str) {
+        self.push(path, "FieldValueNotFound", format!("Not found: {value:?}: {detail}"));
+    }
+
     /// `Too long: may not be more than N bytes`.
     pub fn too_long(&mut self, path: &FieldPath, max: usize) {
         self.push(path, "FieldValueTooLong", format!("Too long: may not be more than {max} bytes"));

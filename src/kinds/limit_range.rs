@@ -1,6 +1,6 @@
 //! LimitRange (core/v1).
 
-use super::amount::quantity;
+use super::amount::{self, quantity};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, resource_names};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
@@ -32,7 +32,10 @@ impl Typed for LimitRange {
                 &mut item.min,
                 &mut item.max_limit_request_ratio,
             ];
-            maps.into_iter().for_each(omit::empty);
+            for amounts in maps {
+                omit::empty(amounts);
+                amount::round_up(amounts);
+            }
         }
     }
 
@@ -41,10 +44,7 @@ impl Typed for LimitRange {
         let mut seen = BTreeSet::new();
         for (index, item) in limits.iter().enumerate() {
             let path = FieldPath::root("spec").child("limits").index(index);
-            match item.type_.as_str() {
-                "" => errors.required(&path.child("type"), ""),
-                name => check_type(name, &path.child("type"), errors),
-            }
+            check_type(&item.type_, &path.child("type"), errors);
             if !seen.insert(item.type_.as_str()) {
                 errors.duplicate(&path.child("type"), item.type_.as_str());
             }
@@ -94,6 +94,7 @@ fn check_item(item: &LimitRangeItem, path: &FieldPath, errors: &mut FieldErrors)
             errors.forbidden(&path.child(field), "may not be specified when `type` is 'Pod'");
         }
     }
+    check_names(&item.max_limit_request_ratio, "maxLimitRequestRatio", errors);
     let has_storage = |amounts: &Option<Amounts>| amounts.as_ref().is_some_and(|all| all.contains_key("storage"));
     if item.type_ == "PersistentVolumeClaim" && !has_storage(&item.min) && !has_storage(&item.max) {
         let detail = "either minimum or maximum storage value is required, but neither was provided";
@@ -147,5 +148,28 @@ fn check_order(item: &LimitRangeItem, name: &str, path: &FieldPath, errors: &mut
     {
         let detail = format!("default value {limit} must equal to defaultRequest value {request} in {name}");
         errors.invalid(&path.child("defaultRequest").key(name), request.to_string(), &detail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::testing::refusals;
+    use serde_json::json;
+
+    #[test]
+    fn types_and_names_of_resources_are_checked() {
+        let found = |item| refusals(json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [item]}}));
+        assert_eq!(found(json!({"type": "Container", "max": {"cpu": "1"}})), Vec::<String>::new());
+        let untyped = found(json!({"type": "", "max": {"cpu": "1"}}));
+        assert_eq!(untyped[0], "spec.limits[0].type: Invalid value: \"\": name part must be non-empty");
+        let ratio = found(json!({"type": "Container", "maxLimitRequestRatio": {"pods": "2"}}));
+        let problem = "must be a standard resource for containers";
+        assert_eq!(ratio, [format!("spec.limits[0].maxLimitRequestRatio[pods]: Invalid value: \"pods\": {problem}")]);
+        let unknown = found(json!({"type": "Container", "max": {"x": "2"}}));
+        let two = ["must be a standard resource type or fully qualified", problem];
+        for list in ["max", "default", "defaultRequest"] {
+            let expected = two.map(|problem| format!("spec.limits[0].{list}[x]: Invalid value: \"x\": {problem}"));
+            assert!(expected.iter().all(|line| unknown.contains(line)), "{unknown:?}");
+        }
     }
 }

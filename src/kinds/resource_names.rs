@@ -71,9 +71,12 @@ pub fn check(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// Checks that containers may use a name.
 pub fn check_container(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let before = errors.0.len();
     check(name, path, errors);
-    if errors.0.len() == before && !name.contains('/') && !is_container(name) {
+    if name.contains('/') {
+        if !name.contains("kubernetes.io/") && !is_extended(name) {
+            errors.invalid(path, name, "doesn't follow extended resource name standard");
+        }
+    } else if !is_container(name) {
         errors.invalid(path, name, "must be a standard resource for containers");
     }
 }

@@ -1,6 +1,6 @@
 //! ResourceQuota (core/v1).
 
-use super::amount::quantity;
+use super::amount::{self, quantity};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names, shapes, typed};
 use crate::object::Object;
@@ -32,6 +32,7 @@ impl Typed for ResourceQuota {
         omit::metadata(&mut self.metadata);
         let spec = self.spec.get_or_insert_default();
         omit::empty(&mut spec.hard);
+        amount::round_up(&mut spec.hard);
         omit::empty(&mut spec.scopes);
         self.status.get_or_insert_default();
     }

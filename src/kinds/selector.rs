@@ -115,6 +115,9 @@ fn check_node_field(requirement: &NodeSelectorRequirement, path: &FieldPath, err
         other => errors.invalid(&path.child("operator"), other, NO_OPERATOR),
     }
     if requirement.key != "metadata.name" {
-        errors.invalid(&path.child("key"), requirement.key.as_str(), "not a valid field selector key");
+        return errors.invalid(&path.child("key"), requirement.key.as_str(), "not a valid field selector key");
+    }
+    for (index, name) in requirement.values.iter().flatten().enumerate() {
+        errors.each_invalid(&path.child("values").index(index), name.as_str(), names::subdomain(name));
     }
 }

@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 const MAX_RULES: usize = 20;
-const MESSAGE_POLICIES: [&str; 2] = ["FallbackToLogsOnError", "File"];
+const MAX_EXIT_CODES: usize = 255;
+const MESSAGE_POLICIES: [&str; 2] = ["File", "FallbackToLogsOnError"];
 
 /// Checks the containers of a pod.
 pub fn check(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
@@ -22,11 +23,12 @@ pub fn check(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors:
     for (index, container) in spec.containers.iter().enumerate() {
         let path = path.index(index);
         check_common(container, volumes, &path, errors);
+        resources::check_resize(container, spec.restart_policy.as_deref(), &path.child("resizePolicy"), errors);
         if !seen.insert(container.name.as_str()) {
             errors.duplicate(&path.child("name"), container.name.as_str());
         }
         check_hooks_and_probes(container, spec, &path, errors);
-        check_restart(container, &path, errors);
+        check_restart(container, false, &path, errors);
     }
     ports::check_conflicts(&spec.containers, &path, errors);
 }
@@ -38,11 +40,12 @@ pub fn check_init(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, er
     for (index, container) in spec.init_containers.iter().flatten().enumerate() {
         let at = path.index(index);
         check_common(container, volumes, &at, errors);
+        resources::check_resize(container, spec.restart_policy.as_deref(), &at.child("resizePolicy"), errors);
         if !container.name.is_empty() && !seen.insert(container.name.as_str()) {
             errors.duplicate(&at.child("name"), container.name.as_str());
         }
         ports::check_conflicts(std::slice::from_ref(container), &path, errors);
-        check_restart(container, &at, errors);
+        check_restart(container, true, &at, errors);
         if facts::is_sidecar(container) {
             check_hooks_and_probes(container, spec, &at, errors);
             continue;
@@ -61,7 +64,7 @@ pub fn check_init(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, er
 }
 
 /// Checks a container's restart policy and its rules for exit codes (KEP-5307, KEP-5532).
-fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_restart(container: &Container, is_init: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let known = ["Always", "Never", "OnFailure"];
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     match container.restart_policy.as_deref() {
@@ -73,6 +76,9 @@ fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErro
             errors.required(&path.child("restartPolicy"), detail);
         }
         _ => {}
+    }
+    if is_init && container.restart_policy.is_none() {
+        return;
     }
     let path = path.child("restartPolicyRules");
     if rules.len() > MAX_RULES {
@@ -88,6 +94,10 @@ fn check_restart(container: &Container, path: &FieldPath, errors: &mut FieldErro
             None => errors.required(&path, "must be specified"),
             Some(codes) if !["In", "NotIn"].contains(&&*codes.operator) => {
                 errors.unsupported(&path.child("operator"), &*codes.operator, &["In", "NotIn"]);
+            }
+            Some(codes) if codes.values.as_ref().is_some_and(|values| values.len() > MAX_EXIT_CODES) => {
+                let count = codes.values.as_ref().map_or(0, Vec::len);
+                errors.too_many(&path.child("values"), count, MAX_EXIT_CODES);
             }
             Some(_) => {}
         }
@@ -119,10 +129,10 @@ pub fn check_common(container: &Container, volumes: &PodVolumes<'_>, path: &Fiel
     }
     let policy = container.termination_message_policy.as_deref().unwrap_or_default();
     if !MESSAGE_POLICIES.contains(&policy) {
-        errors.unsupported(&path.child("terminationMessagePolicy"), policy, &MESSAGE_POLICIES);
+        errors.unsupported_as_listed(&path.child("terminationMessagePolicy"), policy, &MESSAGE_POLICIES);
     }
     ports::check(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
-    env::check(container.env.as_deref().unwrap_or_default(), volumes, &path.child("env"), errors);
+    env::check(container.env.as_deref().unwrap_or_default(), &path.child("env"), errors);
     env::check_from(container.env_from.as_deref().unwrap_or_default(), &path.child("envFrom"), errors);
     mounts::check(container, volumes, path, errors);
     let policy = container.image_pull_policy.as_deref().unwrap_or_default();
@@ -132,7 +142,6 @@ pub fn check_common(container: &Container, volumes: &PodVolumes<'_>, path: &Fiel
     if let Some(all) = &container.resources {
         resources::check(all, &path.child("resources"), errors);
     }
-    resources::check_resize(container, &path.child("resizePolicy"), errors);
     if let Some(context) = &container.security_context {
         security::check(context, &path.child("securityContext"), errors);
     }
@@ -175,7 +184,7 @@ mod tests {
             let body = json!({"name": "c", "restartPolicy": policy, "restartPolicyRules": rules});
             let container: Container = serde_json::from_value(body).unwrap();
             let mut errors = FieldErrors::default();
-            check_restart(&container, &FieldPath::root("c"), &mut errors);
+            check_restart(&container, false, &FieldPath::root("c"), &mut errors);
             let found: Vec<String> = errors.0.iter().map(|error| error.field.clone()).collect();
             assert_eq!(found, expected, "{rules}");
         }
@@ -190,8 +199,8 @@ mod tests {
         let required = |field: &str| format!("{field}: Required value");
         for (volume, file, key, expected) in [
             ("v", "a/b.env", "KEY", Vec::new()),
-            ("", "", "", ["volumeName", "path", "key"].map(required).into()),
-            ("v", "/etc/passwd", "KEY", vec!["path: Invalid value: \"/etc/passwd\": must be a relative path".into()]),
+            ("", "", "", ["key", "volumeName", "path"].map(required).into()),
+            ("v", "/etc/passwd", "KEY", Vec::new()),
             ("v", "a/../../b", "KEY", vec!["path: Invalid value: \"a/../../b\": must not contain '..'".into()]),
             (
                 "v",
@@ -203,8 +212,6 @@ mod tests {
                         .into(),
                 ],
             ),
-            ("w", "a", "KEY", vec!["volumeName: Not found: \"w\"".into()]),
-            ("h", "a", "KEY", vec!["volumeName: Invalid value: \"h\": must be an emptyDir".into()]),
         ] {
             let body = json!({"name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
                 "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": volume, "path": file, "key": key}}}]});
@@ -215,5 +222,29 @@ mod tests {
             let at = |text: String| format!("c.env[0].valueFrom.fileKeyRef.{text}");
             assert_eq!(found, expected.into_iter().map(at).collect::<Vec<_>>(), "{volume} {file} {key}");
         }
+        let at = "spec.containers[0].env[0].valueFrom.fileKeyRef.volumeName";
+        for (volume, expected) in [
+            ("v", String::new()),
+            ("w", format!("{at}: Not found: \"w\"")),
+            ("h", format!("{at}: Invalid value: \"h\": referenced volume must be of type emptyDir")),
+        ] {
+            let variable =
+                json!({"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": volume, "path": "a", "key": "K"}}});
+            let volumes = json!([{"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/"}}]);
+            let spec = json!({"containers": [{"name": "c", "image": "i", "env": [variable]}], "volumes": volumes});
+            let found = crate::kinds::testing::refusals(json!({"apiVersion": "v1", "kind": "Pod", "spec": spec}));
+            assert_eq!(found.join("; "), expected);
+        }
+    }
+
+    #[test]
+    fn rules_without_a_policy_are_not_checked_in_init_containers() {
+        let found = |list: &str| {
+            let mut spec =
+                json!({"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "d", "image": "i"}]});
+            spec[list][0]["restartPolicyRules"] = json!([{"action": "Odd"}]);
+            crate::kinds::testing::refusals(json!({"apiVersion": "v1", "kind": "Pod", "spec": spec})).len()
+        };
+        assert_eq!((found("initContainers"), found("containers")), (1, 3));
     }
 }

@@ -1,5 +1,6 @@
 //! Defaults of a pod spec (`SetDefaults_*` of core/v1).
 
+use crate::kinds::amount;
 use crate::kinds::image::pull_policy::pull_policy;
 use crate::kinds::omit::{self, default_text, empty};
 use crate::kinds::probe_handler;
@@ -84,6 +85,11 @@ fn omit_empty(spec: &mut PodSpec) {
     empty(&mut spec.resource_claims);
     empty(&mut spec.topology_spread_constraints);
     empty(&mut spec.overhead);
+    amount::round_up(&mut spec.overhead);
+    spec.resources.iter_mut().for_each(|resources| {
+        amount::round_up(&mut resources.limits);
+        amount::round_up(&mut resources.requests);
+    });
     spec.service_account_name = spec.service_account_name.take().or(spec.service_account.take());
     spec.service_account = spec.service_account_name.clone();
     spec.tolerations.iter_mut().flatten().for_each(omit_empty_toleration);
@@ -173,6 +179,8 @@ fn set_ephemeral_defaults(debug: &mut EphemeralContainer) {
 }
 
 fn omit_empty_resources(resources: &mut ResourceRequirements) {
+    amount::round_up(&mut resources.limits);
+    amount::round_up(&mut resources.requests);
     empty(&mut resources.limits);
     empty(&mut resources.requests);
     empty(&mut resources.claims);
@@ -202,7 +210,15 @@ fn set_pod_level_requests(spec: &mut PodSpec) {
             requests.entry(name).or_insert(sum);
         }
     }
-    set_requests_from_limits(resources);
+    // Limits of other names are errors; no request is made of them.
+    for (name, limit) in resources.limits.iter().flatten().filter(|(name, _)| is_of_pods(name)) {
+        resources.requests.get_or_insert_default().entry(name.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// Whether a pod as a whole can have this resource.
+fn is_of_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
 fn set_port_defaults(port: &mut ContainerPort) {

@@ -1,10 +1,11 @@
 //! Checks of environment variables, and of the sources of variables and volume files.
 
-use super::mounts::PodVolumes;
 use super::paths;
 use crate::kinds::{FieldErrors, FieldPath, names};
 use crate::object::Quantity;
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, ResourceFieldSelector};
+use k8s_openapi::api::core::v1::{
+    EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
+};
 
 const SOURCES: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
@@ -35,19 +36,22 @@ const RESOURCES: &[&str] = &[
     "requests.memory",
 ];
 
+/// Divisors of amounts of bytes.
+const BYTES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+
 /// Checks variables one by one.
-pub fn check(variables: &[EnvVar], volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check(variables: &[EnvVar], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, variable) in variables.iter().enumerate() {
         let path = path.index(index);
         match variable.name.as_str() {
             "" => errors.required(&path.child("name"), ""),
             name => errors.each_invalid(&path.child("name"), name, names::env(name)),
         }
-        check_source(variable, volumes, &path.child("valueFrom"), errors);
+        check_source(variable, &path.child("valueFrom"), errors);
     }
 }
 
-fn check_source(variable: &EnvVar, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_source(variable: &EnvVar, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(from) = &variable.value_from else { return };
     let mut sources = 0;
     if let Some(field) = &from.field_ref {
@@ -66,7 +70,7 @@ fn check_source(variable: &EnvVar, volumes: &PodVolumes<'_>, path: &FieldPath, e
     }
     if let Some(file) = &from.file_key_ref {
         sources += 1;
-        check_file_key(file, volumes, &path.child("fileKeyRef"), errors);
+        check_file_key(file, &path.child("fileKeyRef"), errors);
     }
     let with_value = variable.value.as_ref().is_some_and(|value| !value.is_empty());
     match sources {
@@ -85,20 +89,42 @@ fn check_key(name: &str, key: &str, path: &FieldPath, errors: &mut FieldErrors) 
     }
 }
 
-/// Checks a file with variables that is read at the container's start. A container of the pod writes it, so it is in an
-/// emptyDir.
-fn check_file_key(file: &FileKeySelector, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let (at, name) = (path.child("volumeName"), file.volume_name.as_str());
-    match volumes.get(name) {
-        _ if name.is_empty() => errors.required(&at, ""),
-        None => errors.not_found(&at, name),
-        Some(volume) if volume.empty_dir.is_none() => errors.invalid(&at, name, "must be an emptyDir"),
-        Some(_) => {}
-    }
-    paths::check_file(&file.path, &path.child("path"), errors);
+/// Checks a file with variables that is read at the container's start.
+fn check_file_key(file: &FileKeySelector, path: &FieldPath, errors: &mut FieldErrors) {
     match file.key.as_str() {
         "" => errors.required(&path.child("key"), ""),
         key => errors.each_invalid(&path.child("key"), key, names::env(key)),
+    }
+    match file.volume_name.as_str() {
+        "" => errors.required(&path.child("volumeName"), ""),
+        name => errors.each_invalid(&path.child("volumeName"), name, names::label(name)),
+    }
+    match file.path.as_str() {
+        "" => errors.required(&path.child("path"), ""),
+        target => paths::check_no_backsteps(target, &path.child("path"), errors),
+    }
+}
+
+/// Checks the volumes of files with variables. A container of the pod writes such a file, so it is in an emptyDir.
+pub fn check_file_volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let volumes = spec.volumes.as_deref().unwrap_or_default();
+    let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&spec.containers[..]))];
+    for (list, containers) in lists {
+        for (index, container) in containers.into_iter().flatten().enumerate() {
+            for (at, variable) in container.env.iter().flatten().enumerate() {
+                let Some(file) = variable.value_from.as_ref().and_then(|from| from.file_key_ref.as_ref()) else {
+                    continue;
+                };
+                let path = path.child(list).index(index).child("env").index(at);
+                let (path, name) =
+                    (path.child("valueFrom").child("fileKeyRef").child("volumeName"), file.volume_name.as_str());
+                match volumes.iter().rfind(|volume| volume.name == name) {
+                    None => errors.not_found(&path, name),
+                    Some(volume) if volume.empty_dir.is_some() => {}
+                    Some(_) => errors.invalid(&path, name, "referenced volume must be of type emptyDir"),
+                }
+            }
+        }
     }
 }
 
@@ -184,8 +210,11 @@ fn check_divisor(resource: &ResourceFieldSelector, path: &FieldPath, errors: &mu
     let name = resource.resource.as_str();
     let (known, unit): (&[&str], &str) = match name.split_once('.').map_or("", |(_, unit)| unit) {
         "cpu" => (&["1m", "1"], "cpu"),
-        "" => return,
-        unit => (&["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"], unit),
+        unit @ ("memory" | "ephemeral-storage") => {
+            (BYTES, if unit == "memory" { unit } else { "local ephemeral storage" })
+        }
+        unit if unit.starts_with("hugepages-") => (BYTES, "hugepages"),
+        _ => return,
     };
     if !known.contains(&divisor.to_string().as_str()) {
         let detail = format!("only divisor's values {} are supported with the {unit} resource", listed(known));

@@ -23,7 +23,7 @@ mod prepare;
 mod probes;
 pub mod resize;
 mod resource_claims;
-mod resources;
+pub mod resources;
 pub mod scheduling;
 mod security;
 pub mod spec;

@@ -72,10 +72,14 @@ fn check_sharing(mount: &VolumeMount, container: &Container, path: &FieldPath, e
     let at = path.child("recursiveReadOnly");
     match mount.recursive_read_only.as_deref() {
         None | Some("Disabled") => {}
-        Some(value @ ("Enabled" | "IfPossible")) if mount.read_only != Some(true) => {
-            errors.forbidden(&at, &format!("may only be specified when readOnly is true, got {value}"));
+        Some("Enabled" | "IfPossible") => {
+            if mount.read_only != Some(true) {
+                errors.forbidden(&at, "may only be specified when readOnly is true");
+            }
+            if mount.mount_propagation.as_deref().is_some_and(|propagation| propagation != "None") {
+                errors.forbidden(&at, "may only be specified when mountPropagation is None or not specified");
+            }
         }
-        Some("Enabled" | "IfPossible") => {}
         Some(other) => errors.unsupported(&at, other, &known),
     }
 }
@@ -92,13 +96,13 @@ fn check_devices(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPa
         if name.is_empty() {
             errors.required(&at.child("name"), "");
         }
-        if !seen_names.insert(name) {
+        if !name.is_empty() && !seen_names.insert(name) {
             errors.invalid(&at.child("name"), name, "must be unique");
         }
         match volumes.get(name) {
             None => errors.not_found(&at.child("name"), name),
             Some(volume) if volume.persistent_volume_claim.is_none() && volume.ephemeral.is_none() => {
-                let detail = "can not use volume source type other than PersistentVolumeClaim for block mode";
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.invalid(&at.child("name"), name, detail);
             }
             Some(_) => {}
@@ -106,9 +110,21 @@ fn check_devices(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPa
         if file.is_empty() {
             errors.required(&at.child("devicePath"), "");
         }
-        if !seen_paths.insert(file) {
+        if seen_paths.contains(file) {
             errors.invalid(&at.child("devicePath"), file, "must be unique");
         }
-        paths::check_no_backsteps(file, &at.child("devicePath"), errors);
+        if file.split('/').any(|part| part == "..") {
+            errors.invalid(&at.child("devicePath"), file, "can not contain backsteps ('..')");
+        } else {
+            seen_paths.insert(file);
+        }
+        for mount in container.volume_mounts.iter().flatten() {
+            if mount.name == name {
+                errors.invalid(&at.child("name"), name, "must not already exist in volumeMounts");
+            }
+            if mount.mount_path == file {
+                errors.invalid(&at.child("devicePath"), file, "must not already exist as a path in volumeMounts");
+            }
+        }
     }
 }

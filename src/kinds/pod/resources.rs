@@ -13,12 +13,20 @@ type CheckResourceName = fn(&str, &FieldPath, &mut FieldErrors);
 
 /// Checks the resources of one container.
 pub fn check(resources: &ResourceRequirements, path: &FieldPath, errors: &mut FieldErrors) {
-    check_requirements(resources, check_name, path, errors);
+    check_requirements(resources, resource_names::check_container, path, errors);
+}
+
+/// Checks the overhead of a pod, whose amounts Kubernetes checks as limits.
+pub fn check_overhead(overhead: &BTreeMap<String, Text>, path: &FieldPath, errors: &mut FieldErrors) {
+    check(&ResourceRequirements { limits: Some(overhead.clone()), ..Default::default() }, path, errors);
 }
 
 /// Checks pod-level resources, which must suffice for the containers (KEP-2837).
 pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(resources) = &spec.resources else { return };
+    if resources.claims.is_some() {
+        errors.forbidden(&path.child("claims"), "claims may not be set for Resources at pod-level");
+    }
     check_requirements(resources, check_pod_level_name, path, errors);
     let sums = facts::container_requests(spec);
     for (name, request) in amounts(resources.requests.as_ref()) {
@@ -103,19 +111,18 @@ fn check_amount(name: &str, amount: Quantity, path: &FieldPath, errors: &mut Fie
     if resource_names::is_integer(name) && amount.milli() % 1000 != 0 {
         errors.invalid(path, amount.to_string(), "must be an integer");
     }
+    if let Some(size) = name.strip_prefix("hugepages-")
+        && !is_multiple_of_page(amount, size)
+    {
+        let detail = format!("{amount} is not positive integer multiple of {name}");
+        errors.invalid(path, amount.to_string(), &detail);
+    }
 }
 
-fn check_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let problems = names::qualified(name);
-    if problems.is_empty() && !name.contains('/') {
-        if !resource_names::is_standard(name) {
-            errors.invalid(path, name, "must be a standard resource type or fully qualified");
-        }
-        if !resource_names::is_container(name) {
-            errors.invalid(path, name, "must be a standard resource for containers");
-        }
-    }
-    errors.each_invalid(path, name, problems);
+/// Whether an amount of huge pages consists of whole pages of this size.
+fn is_multiple_of_page(amount: Quantity, size: &str) -> bool {
+    let size = Quantity::parse(size).ok().filter(|size| size.milli() > 0 && size.milli() % 1000 == 0);
+    size.is_some_and(|size| amount.value() % size.value() == 0)
 }
 
 fn check_pod_level_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
@@ -130,12 +137,12 @@ fn check_pod_level_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) 
 }
 
 /// Checks which resources of a container may change without a restart.
-pub fn check_resize(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_resize(container: &Container, pod_policy: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = Vec::new();
-    for policy in container.resize_policy.iter().flatten() {
+    for (index, policy) in container.resize_policy.iter().flatten().enumerate() {
         let name = policy.resource_name.as_str();
         if seen.contains(&name) {
-            errors.duplicate(path, name);
+            errors.duplicate(&path.index(index), name);
         }
         seen.push(name);
         match name {
@@ -148,6 +155,10 @@ pub fn check_resize(container: &Container, path: &FieldPath, errors: &mut FieldE
             "NotRequired" | "RestartContainer" => {}
             other => errors.unsupported(path, other, &["NotRequired", "RestartContainer"]),
         }
+        if pod_policy == Some("Never") && policy.restart_policy != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.invalid(path, policy.restart_policy.as_str(), detail);
+        }
     }
 }
 
@@ -155,6 +166,52 @@ pub fn check_resize(container: &Container, path: &FieldPath, errors: &mut FieldE
 mod tests {
     use crate::kinds::testing::refusals;
     use serde_json::json;
+
+    fn problems(container: serde_json::Value, spec: serde_json::Value) -> String {
+        let mut all = json!({"containers": [{"name": "c", "image": "i"}]});
+        json_patch::merge(&mut all["containers"][0], &container);
+        json_patch::merge(&mut all, &spec);
+        refusals(json!({"apiVersion": "v1", "kind": "Pod", "spec": all})).join("; ")
+    }
+
+    #[test]
+    fn huge_pages_are_whole() {
+        let limits = |amount: &str| json!({"resources": {"limits": {"cpu": "1", "hugepages-2Mi": amount}}});
+        assert_eq!(problems(limits("4Mi"), json!({})), "");
+        let detail = "Invalid value: \"3Mi\": 3Mi is not positive integer multiple of hugepages-2Mi";
+        let field = |list: &str| format!("spec.containers[0].resources.{list}[hugepages-2Mi]: {detail}");
+        assert_eq!(problems(limits("3Mi"), json!({})), format!("{}; {}", field("limits"), field("requests")));
+    }
+
+    #[test]
+    fn names_of_resources_are_those_of_containers() {
+        let limits = |name: &str| problems(json!({"resources": {"limits": {name: "1"}}}), json!({}));
+        assert_eq!(limits("example.com/gpu"), "");
+        assert!(limits("requests.example.com/gpu").contains("doesn't follow extended resource name standard"));
+        let overhead = problems(json!({}), json!({"overhead": {"pods": "1"}}));
+        assert_eq!(
+            overhead,
+            "spec.overhead.limits[pods]: Invalid value: \"pods\": must be a standard resource for containers"
+        );
+    }
+
+    #[test]
+    fn resizes_of_pods_that_never_restart_do_not_restart() {
+        let policy = json!({"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]});
+        assert_eq!(problems(policy.clone(), json!({})), "");
+        let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+        let expected = format!("spec.containers[0].resizePolicy: Invalid value: \"RestartContainer\": {detail}");
+        assert_eq!(problems(policy, json!({"restartPolicy": "Never"})), expected);
+    }
+
+    #[test]
+    fn pod_level_resources_have_no_claims() {
+        let claims = json!({"resources": {"claims": [{"name": "a"}]}, "resourceClaims": [{"name": "a", "resourceClaimName": "b"}]});
+        assert_eq!(
+            problems(json!({}), claims),
+            "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level"
+        );
+    }
 
     #[test]
     fn pod_level_resources_must_suffice_for_the_containers() {

@@ -73,11 +73,35 @@ fn check_term(term: &PodAffinityTerm, path: &FieldPath, errors: &mut FieldErrors
         let keys = keys.as_deref().unwrap_or_default();
         check_label_keys(keys, term.label_selector.is_some(), &path.child(field), errors);
     }
+    check_key_conflicts(term, path, errors);
     let at = path.child("topologyKey");
     if term.topology_key.is_empty() {
         errors.required(&at, "can not be empty");
     }
     errors.each_invalid(&at, term.topology_key.as_str(), names::qualified(&term.topology_key));
+}
+
+/// Refuses label keys that a term names twice, in two of its lists. The server has extended the selector by the keys to match.
+fn check_key_conflicts(term: &PodAffinityTerm, path: &FieldPath, errors: &mut FieldErrors) {
+    let keys = term.match_label_keys.as_deref().unwrap_or_default();
+    if let Some(selector) = &term.label_selector {
+        let mut known: BTreeSet<&String> = selector.match_labels.iter().flatten().map(|(key, _)| key).collect();
+        for expression in selector.match_expressions.iter().flatten() {
+            if let Some(index) = keys.iter().rposition(|key| *key == expression.key)
+                && known.contains(&expression.key)
+            {
+                let detail = "exists in both matchLabelKeys and labelSelector";
+                errors.invalid(&path.index(index), expression.key.as_str(), detail);
+            }
+            known.insert(&expression.key);
+        }
+    }
+    for (index, key) in
+        keys.iter().enumerate().filter(|(_, key)| term.mismatch_label_keys.iter().flatten().any(|other| other == *key))
+    {
+        let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
+        errors.invalid(&path.child("matchLabelKeys").index(index), key.as_str(), detail);
+    }
 }
 
 /// Checks each toleration.
@@ -113,6 +137,8 @@ fn check_toleration(toleration: &Toleration, path: &FieldPath, errors: &mut Fiel
             errors.invalid(&at, value.as_str(), "value must be empty when `operator` is 'Exists'");
         }
         "Exists" => {}
+        // These belong to a feature that is off by default.
+        other @ ("Gt" | "Lt") => errors.unsupported_as_listed(&at, other, &["Equal", "Exists", "Lt", "Gt"]),
         other => errors.unsupported(&at, other, &["Equal", "Exists"]),
     }
     if !effect.is_empty() {
@@ -210,6 +236,30 @@ pub fn check_gates(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
 mod tests {
     use crate::kinds::testing::refusals;
     use serde_json::json;
+
+    #[test]
+    fn label_keys_are_named_once() {
+        let problems = |term: serde_json::Value| {
+            let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+            let spec = json!({"containers": [{"name": "c", "image": "i"}], "affinity": affinity});
+            refusals(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}, "spec": spec}))
+                .join("; ")
+        };
+        let term = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+        let fine =
+            json!({"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["a"], "mismatchLabelKeys": ["c"]});
+        assert_eq!(problems(fine), "");
+        let both =
+            json!({"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["a"], "mismatchLabelKeys": ["a"]});
+        let lists = "exists in both matchLabelKeys and";
+        let extended = format!("{term}[0]: Invalid value: \"a\": {lists} labelSelector");
+        let doubled = format!("{term}.matchLabelKeys[0]: Invalid value: \"a\": {lists} mismatchLabelKeys");
+        assert_eq!(problems(both), format!("{extended}; {doubled}"));
+        let selected =
+            json!({"topologyKey": "z", "labelSelector": {"matchLabels": {"a": "b"}}, "matchLabelKeys": ["a"]});
+        let detail = "Invalid value: \"a\": exists in both matchLabelKeys and labelSelector";
+        assert_eq!(problems(selected), format!("{term}[0]: {detail}"));
+    }
 
     #[test]
     fn label_keys_need_a_selector() {

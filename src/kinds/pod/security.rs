@@ -3,11 +3,16 @@
 use super::internal;
 use super::paths;
 use super::ports::check_host_network;
+use crate::kinds::go::{self, GoField, GoShape};
 use crate::kinds::{FieldErrors, FieldPath, names};
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl,
 };
+use serde_json::json;
 use std::collections::BTreeSet;
+
+const SECCOMP: &[GoField] =
+    &[("Type", "type", GoShape::Text), ("LocalhostProfile", "localhostProfile", GoShape::Pointer)];
 
 /// Names of sysctls that a pod may set without permission of its node: they are namespaced and concern no other pod. In the order in which
 /// Kubernetes accepted them.
@@ -63,16 +68,19 @@ fn check_seccomp(profile: Option<&SeccompProfile>, path: &FieldPath, errors: &mu
     let Some(profile) = profile else { return };
     let file = profile.localhost_profile.as_deref();
     let at = path.child("localhostProfile");
-    match (profile.type_.as_str(), file) {
-        ("Localhost", None) => errors.required(&at, "must be set when seccomp type is Localhost"),
-        ("Localhost", Some(file)) => paths::check_descending(file, &at, errors),
-        (_, Some(file)) => errors.invalid(&at, file, "can only be set when seccomp type is Localhost"),
-        _ => {}
-    }
     match profile.type_.as_str() {
         "Localhost" | "RuntimeDefault" | "Unconfined" => {}
         "" => errors.required(&path.child("type"), "type is required when seccompProfile is set"),
         other => errors.unsupported(&path.child("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]),
+    }
+    match (profile.type_.as_str(), file) {
+        ("Localhost", None) => errors.required(&at, "must be set when seccomp type is Localhost"),
+        ("Localhost", Some(file)) => paths::check_descending(file, &at, errors),
+        (_, Some(_)) => {
+            let text = go::lay_out(&json!(profile), SECCOMP).compact();
+            errors.invalid_text(&at, &text, "can only be set when seccomp type is Localhost");
+        }
+        _ => {}
     }
 }
 
@@ -111,32 +119,55 @@ pub fn check_pod(spec: &PodSpec, spec_path: &FieldPath, errors: &mut FieldErrors
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.invalid(&path.child("shareProcessNamespace"), true, detail);
     }
-    check_sysctls(security.sysctls.as_deref().unwrap_or_default(), &path.child("sysctls"), errors);
-    let policies: [(&str, &Option<String>, &[&str]); 2] = [
-        ("fsGroupChangePolicy", &security.fs_group_change_policy, &["OnRootMismatch", "Always"]),
-        ("supplementalGroupsPolicy", &security.supplemental_groups_policy, &["Merge", "Strict"]),
-    ];
-    for (field, policy, known) in policies {
+    check_sysctls(spec, security.sysctls.as_deref().unwrap_or_default(), &path.child("sysctls"), errors);
+    let check_policy = |field: &str, policy: &Option<String>, known: &[&str], errors: &mut FieldErrors| {
         if let Some(policy) = policy.as_deref().filter(|policy| !known.contains(policy)) {
             errors.unsupported(&path.child(field), policy, known);
         }
-    }
+    };
+    check_policy("fsGroupChangePolicy", &security.fs_group_change_policy, &["OnRootMismatch", "Always"], errors);
     check_seccomp(security.seccomp_profile.as_ref(), &path.child("seccompProfile"), errors);
     check_app_armor(security.app_armor_profile.as_ref(), &path.child("appArmorProfile"), errors);
+    check_policy("supplementalGroupsPolicy", &security.supplemental_groups_policy, &["Merge", "Strict"], errors);
+    // The other policy, MountOption, belongs to a feature that is off by default.
+    check_policy("seLinuxChangePolicy", &security.se_linux_change_policy, &["Recursive"], errors);
+}
+
+/// Refuses fields for Windows in a pod that names its system as Linux.
+pub fn check_linux(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let detail = "windows options cannot be set for a linux pod";
+    if spec.security_context.as_ref().is_some_and(|security| security.windows_options.is_some()) {
+        errors.forbidden(&path.child("securityContext").child("windowsOptions"), detail);
+    }
+    let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&spec.containers[..]))];
+    for (list, containers) in lists {
+        for (index, container) in containers.into_iter().flatten().enumerate() {
+            if container.security_context.as_ref().is_some_and(|security| security.windows_options.is_some()) {
+                let at = path.child(list).index(index).child("securityContext");
+                errors.forbidden(&at.child("windowsOptions"), detail);
+            }
+        }
+    }
 }
 
 /// Validates combinations with pods in user namespaces.
 fn check_users(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if spec.host_users == Some(false) {
-        let fields = [("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)];
+        let fields = [("hostNetwork", spec.host_network), ("HostPID", spec.host_pid), ("HostIPC", spec.host_ipc)];
         for (field, _) in fields.into_iter().filter(|(_, value)| *value == Some(true)) {
             errors.forbidden(&path.child(field), "when `hostUsers` is false");
         }
-        return;
     }
     let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&spec.containers[..]))];
     for (list, containers) in lists {
         for (index, container) in containers.into_iter().flatten().enumerate() {
+            if spec.host_users == Some(false) {
+                if container.volume_devices.is_some() {
+                    let at = path.child(list).index(index).child("volumeDevices");
+                    errors.forbidden(&at, "when `hostUsers` is false");
+                }
+                continue;
+            }
             let mount = container.security_context.as_ref().and_then(|context| context.proc_mount.as_deref());
             if mount == Some("Unmasked") {
                 let at = path.child(list).index(index).child("securityContext").child("procMount");
@@ -155,7 +186,7 @@ fn check_ids(security: &PodSecurityContext, path: &FieldPath, errors: &mut Field
     }
 }
 
-fn check_sysctls(sysctls: &[Sysctl], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_sysctls(spec: &PodSpec, sysctls: &[Sysctl], path: &FieldPath, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let path = path.index(index).child("name");
@@ -166,6 +197,17 @@ fn check_sysctls(sysctls: &[Sysctl], path: &FieldPath, errors: &mut FieldErrors)
             errors.invalid(&path, sysctl.name.as_str(), &detail);
         } else if !seen.insert(sysctl.name.as_str()) {
             errors.duplicate(&path, sysctl.name.as_str());
+        }
+        let name = sysctl.name.replace('/', ".");
+        let is_ipc = ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start))
+            || name == "kernel.sem";
+        for (field, shared, concerned) in
+            [("hostNetwork", spec.host_network, name.starts_with("net.")), ("hostIPC", spec.host_ipc, is_ipc)]
+        {
+            if shared == Some(true) && concerned {
+                let detail = format!("may not be specified when '{field}' is true");
+                errors.invalid(&path, sysctl.name.as_str(), &detail);
+            }
         }
     }
 }

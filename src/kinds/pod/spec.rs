@@ -1,7 +1,7 @@
 //! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
 
 use super::part_counts::has_too_many_parts;
-use super::{containers, dns, resource_claims, resources, scheduling, security, volumes};
+use super::{containers, dns, env, resource_claims, resources, scheduling, security, volumes};
 use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
@@ -10,7 +10,7 @@ const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 /// Checks the template of a workload.
 pub fn check_template(template: &PodTemplateSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(meta) = &template.metadata {
-        let path = path.child("metadata");
+        // Kubernetes names both without the `metadata` around them.
         if let Some(labels) = &meta.labels {
             metadata::check_labels(labels, &path.child("labels"), errors);
         }
@@ -70,6 +70,7 @@ fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let spread = spec.topology_spread_constraints.as_deref().unwrap_or_default();
     scheduling::check_spread(spread, &path.child("topologySpreadConstraints"), errors);
     check_other_fields(spec, path, errors);
+    env::check_file_volumes(spec, path, errors);
 }
 
 fn check_other_fields(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
@@ -99,9 +100,13 @@ fn check_other_fields(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors
             errors.unsupported(&path.child("preemptionPolicy"), policy, &known);
         }
     }
+    if let Some(overhead) = &spec.overhead {
+        resources::check_overhead(overhead, &path.child("overhead"), errors);
+    }
     match spec.os.as_ref().map(|os| os.name.as_str()) {
-        Some("") => errors.required(&path.child("os").child("name"), "cannot be empty"),
-        Some("linux" | "windows") | None => {}
+        Some("") => errors.required(&path.child("os").child("name"), ""),
+        Some("linux") => security::check_linux(spec, path, errors),
+        Some("windows") | None => {}
         Some(other) => errors.unsupported(&path.child("os"), other, &["linux", "windows"]),
     }
 }
