@@ -83,9 +83,6 @@ fn check_endpoint(endpoint: &Endpoint, family: &str, path: &FieldPath, errors: &
     if let Some(node) = &endpoint.node_name {
         errors.each_invalid(&path.child("nodeName"), node.as_str(), names::subdomain(node));
     }
-    if let Some(zone) = &endpoint.zone {
-        errors.each_invalid(&path.child("zone"), zone.as_str(), names::label_value(zone));
-    }
     if let Some(hostname) = &endpoint.hostname {
         errors.each_invalid(&path.child("hostname"), hostname.as_str(), names::label(hostname));
     }
@@ -142,6 +139,13 @@ mod tests {
         let endpoint = json!({"addresses": ["10.9.8.7"], "hints": hints});
         refusals(json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "endpoints": [endpoint], "ports": [{"port": 80}]}))
+    }
+
+    #[test]
+    fn zone_of_an_endpoint_is_any_text() {
+        let endpoint = json!({"addresses": ["10.1.2.3"], "zone": "a b"});
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [endpoint]});
+        assert_eq!(crate::kinds::testing::refusals(slice), Vec::<String>::new());
     }
 
     #[test]

@@ -157,9 +157,14 @@ fn check_backend(backend: &IngressBackend, path: &FieldPath, errors: &mut FieldE
         (None, None) => errors.invalid(path, "", "resource or service backend is required"),
         (Some(service), None) => check_service(service, path, errors),
         (None, Some(resource)) => {
+            let path = path.child("resource");
+            if let Some(group) = &resource.api_group {
+                errors.each_invalid(&path.child("apiGroup"), group.as_str(), names::subdomain(group));
+            }
             for (field, value) in [("kind", &resource.kind), ("name", &resource.name)] {
-                if value.is_empty() {
-                    errors.required(&path.child("resource").child(field), "");
+                match value.as_str() {
+                    "" => errors.required(&path.child(field), ""),
+                    text => errors.each_invalid(&path.child(field), text, names::path_segment(text)),
                 }
             }
         }
@@ -179,5 +184,28 @@ fn check_service(service: &IngressServiceBackend, path: &FieldPath, errors: &mut
         (Some(name), None) => errors.each_invalid(&at.child("name"), name.as_str(), names::port_name(&name)),
         (None, Some(number)) => errors.each_invalid(&at.child("number"), number, names::port(number.into())),
         (None, None) => errors.required(path, "port name or number is required"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn resource_of_a_backend_is_checked() {
+        let found = |resource| {
+            let spec = json!({"defaultBackend": {"resource": resource}});
+            crate::kinds::testing::refusals(
+                json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": spec}),
+            )
+            .join("; ")
+        };
+        assert_eq!(found(json!({"apiGroup": "a.b", "kind": "K", "name": "n"})), "");
+        let kind = found(json!({"kind": "a/b", "name": "n"}));
+        assert_eq!(kind, "spec.defaultBackend.resource.kind: Invalid value: \"a/b\": may not contain '/'");
+        assert!(
+            found(json!({"apiGroup": "A", "kind": "K", "name": "n"}))
+                .starts_with("spec.defaultBackend.resource.apiGroup: Invalid value")
+        );
     }
 }

@@ -17,13 +17,14 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
         Some(old) => {
             check_change(new, old, &path, &mut errors);
             check_maps_and_owners(new, &path, &mut errors);
+            check_finalizers(&new.finalizers(), &path.child("finalizers"), &mut errors);
         }
         None => {
             check_new(new, (kind.name_rule, kind.namespaced), &path, &mut errors);
-            if requires_finalizer_domain(kind) {
-                check_finalizer_domains(new, &path.child("finalizers"), &mut errors);
-            }
         }
+    }
+    if requires_finalizer_domain(kind) {
+        check_finalizer_domains(new, &path.child("finalizers"), &mut errors);
     }
     errors.0
 }
@@ -32,7 +33,7 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
 fn requires_finalizer_domain(kind: &Kind) -> bool {
     const GROUPS_WITHOUT_DOMAINS: [&str; 3] =
         ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
-    kind.custom.is_none() && !GROUPS_WITHOUT_DOMAINS.contains(&kind.resource.group())
+    kind.custom.is_none() && kind.kind != "Event" && !GROUPS_WITHOUT_DOMAINS.contains(&kind.resource.group())
 }
 
 /// Checks the metadata of a new object of any kind, which is at this path.
@@ -124,7 +125,7 @@ fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     let mut has_several = false;
     for owner in new.owners() {
         let version = owner.api_version.rsplit('/').next().unwrap_or_default();
-        if version.is_empty() {
+        if version.is_empty() || owner.api_version.matches('/').count() > 1 {
             errors.invalid(&path.child("apiVersion"), owner.api_version.as_str(), "version must not be empty");
         }
         for (field, value) in [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)] {
@@ -208,6 +209,38 @@ mod tests {
     use super::*;
     use crate::kinds::config_map;
     use serde_json::json;
+
+    #[test]
+    fn finalizers_are_checked_in_updates() {
+        let old = object(json!({"name": "a", "namespace": "b"}));
+        let updated = |finalizers: Value| {
+            let new = object(json!({"name": "a", "namespace": "b", "finalizers": finalizers}));
+            validate_metadata(&new, Some(&old), &config_map::KIND)
+                .into_iter()
+                .map(|error| error.field)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(updated(json!(["x.y/z", "orphan"])), Vec::<String>::new());
+        assert_eq!(updated(json!(["plain"])), ["metadata.finalizers[0]"]);
+        assert_eq!(updated(json!(["orphan", "foregroundDeletion"])), ["metadata.finalizers"]);
+    }
+
+    #[test]
+    fn version_of_an_owner_has_at_most_a_group() {
+        let owner = |version: &str| {
+            let owner = json!({"apiVersion": version, "kind": "K", "name": "n", "uid": "u"});
+            let config_map = object(json!({"name": "a", "namespace": "b", "ownerReferences": [owner]}));
+            validate_metadata(&config_map, None, &config_map::KIND)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        assert_eq!(owner("v1"), "");
+        assert_eq!(owner("a.b/v1"), "");
+        let problem = "metadata.ownerReferences.apiVersion: Invalid value: \"a/b/c\": version must not be empty";
+        assert_eq!(owner("a/b/c"), problem);
+    }
 
     fn object(metadata: Value) -> Object {
         Object(json!({"metadata": metadata}))

@@ -60,11 +60,8 @@ impl Typed for StatefulSet {
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
         check_policies(spec, &path, errors);
-        let counts = [
-            ("replicas", spec.replicas.map(i64::from)),
-            ("minReadySeconds", spec.min_ready_seconds.map(i64::from)),
-            ("revisionHistoryLimit", spec.revision_history_limit.map(i64::from)),
-        ];
+        let counts =
+            [("replicas", spec.replicas.map(i64::from)), ("minReadySeconds", spec.min_ready_seconds.map(i64::from))];
         workload::check_counts(&counts, &path, errors);
         if let Some(ordinals) = &spec.ordinals {
             workload::check_counts(&[("start", ordinals.start.map(i64::from))], &path.child("ordinals"), errors);
@@ -121,16 +118,20 @@ fn check_template(spec: &StatefulSetSpec, old: Option<&StatefulSetSpec>, path: &
     workload::check_replaced(&spec.template, "StatefulSet", &path, errors);
 }
 
-/// The template with a volume for each claim, which replaces a volume of the same name.
+/// The template as pods get it: with a volume for each claim, which replaces a volume of the same name, and without the host name and
+/// subdomain, which the controller sets.
 fn with_claims(spec: &StatefulSetSpec) -> PodTemplateSpec {
     let mut template = spec.template.clone();
+    if let Some(pod) = &mut template.spec {
+        (pod.hostname, pod.subdomain) = (None, None);
+    }
     let names =
         spec.volume_claim_templates.iter().flatten().map(|claim| claim.metadata.name.clone().unwrap_or_default());
     let claims: Vec<Volume> = names.map(claimed_volume).collect();
     if let (Some(pod), false) = (&mut template.spec, claims.is_empty()) {
-        let volumes = pod.volumes.get_or_insert_default();
-        volumes.retain(|volume| claims.iter().all(|claim| claim.name != volume.name));
-        volumes.extend(claims);
+        let mut others = pod.volumes.take().unwrap_or_default();
+        others.retain(|volume| claims.iter().all(|claim| claim.name != volume.name));
+        pod.volumes = Some(claims.into_iter().chain(others).collect());
     }
     template
 }
@@ -237,6 +238,24 @@ fn claim(claim: &mut PersistentVolumeClaim) {
 mod tests {
     use super::*;
     use crate::kinds::typed;
+
+    #[test]
+    fn fields_that_the_controller_sets_are_not_checked() {
+        let container = json!([{"name": "c", "image": "i"}]);
+        let named = json!({"containers": container, "hostname": "A.b", "subdomain": "A_b"});
+        assert_eq!(messages(named, json!([])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn labels_of_templates_are_named_without_metadata() {
+        let template = json!({"metadata": {"labels": {"a": "b", "c": "d e"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+        let body =
+            typed::normalize::<StatefulSet>(&json!({"metadata": {"name": "s"}, "spec": spec}), &mut |_| {}).unwrap();
+        let found: Vec<String> =
+            typed::validate::<StatefulSet>(&Object(body), None).into_iter().map(|error| error.field).collect();
+        assert_eq!(found, ["spec.template.labels"]);
+    }
 
     fn messages(template: Value, claims: Value) -> Vec<String> {
         let labels = json!({"app": "a"});

@@ -3,7 +3,7 @@
 mod rules;
 
 use super::view;
-use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, omit, shapes, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, NameRule, Typed, UnknownField, omit, shapes, typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::Event;
@@ -16,6 +16,8 @@ pub const KIND: Kind = Kind {
     status: false,
     generation: false,
     create_on_update: true,
+    // Clients name Events after their objects. Only the newer version checks it as other names.
+    name_rule: NameRule::PathSegment,
     also: &[EVENTS_GROUP],
     to_also: to_events_group,
     normalize,
@@ -132,7 +134,24 @@ impl Typed for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::validate_metadata;
     use serde_json::json;
+
+    #[test]
+    fn events_of_the_core_group_are_named_after_any_object() {
+        let found = |name: &str, finalizer: &str, version: &str| {
+            let metadata = json!({"name": name, "namespace": "default", "finalizers": [finalizer]});
+            let event =
+                Object(json!({"metadata": metadata, "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal",
+                "reportingComponent": "a/b", "reportingInstance": "i", "action": "A", "reason": "R"}));
+            let mut errors = validate_metadata(&event, None, &KIND);
+            errors.extend(rules::validate_version(version, &event, None));
+            errors.into_iter().map(|error| error.field).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(found("system:node.17f", "plain", "v1"), "");
+        assert_eq!(found("a/b", "plain", "v1"), "metadata.name");
+        assert_eq!(found("system:node.17f", "a.b/c", EVENTS_GROUP), "metadata.name");
+    }
 
     #[test]
     fn events_group_is_converted_to_core() {

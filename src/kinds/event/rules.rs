@@ -75,6 +75,8 @@ fn check_length(field: &str, text: &str, max: usize, errors: &mut FieldErrors) {
 }
 
 fn check_create(event: &Object, errors: &mut FieldErrors) {
+    let name = FieldPath::root("metadata").child("name");
+    errors.each_invalid(&name, event.name(), names::subdomain(event.name()));
     check_series(event, errors);
     if !has_time(event) {
         errors.required(&FieldPath::root("eventTime"), "");

@@ -29,8 +29,16 @@ pub fn check_spec(
     if min.is_some_and(|min| spec.max_replicas < min) {
         errors.invalid(&max, spec.max_replicas, "must be greater than or equal to `minReplicas`");
     }
-    let same = old.is_some_and(|old| old.scale_target_ref.api_version == spec.scale_target_ref.api_version);
-    check_target(&spec.scale_target_ref, same, &path.child("scaleTargetRef"), errors);
+    let target = |spec: &HorizontalPodAutoscalerSpec| {
+        (spec.scale_target_ref.api_version.clone(), spec.scale_target_ref.kind.clone())
+    };
+    let same = old.is_some_and(|old| target(old) == target(spec));
+    let at = path.child("scaleTargetRef");
+    check_reference(&spec.scale_target_ref, &at, errors);
+    if !same {
+        let in_core = spec.scale_target_ref.kind == "ReplicationController";
+        check_version(&spec.scale_target_ref, in_core, &at, errors);
+    }
     let metrics = spec.metrics.as_deref().unwrap_or_default();
     for (index, metric) in metrics.iter().enumerate() {
         check_metric(metric, &path.child("metrics").index(index), errors);
@@ -60,23 +68,24 @@ pub fn check_status(new: &HorizontalPodAutoscaler, _old: &HorizontalPodAutoscale
     workload::check_counts(&counts, &FieldPath::root("status"), errors);
 }
 
-fn check_target(target: &CrossVersionObjectReference, known_version: bool, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_reference(target: &CrossVersionObjectReference, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, value) in [("kind", &target.kind), ("name", &target.name)] {
         match value.as_str() {
             "" => errors.required(&path.child(field), ""),
             text => errors.each_invalid(&path.child(field), text, names::path_segment(text)),
         }
     }
+}
+
+/// Checks the version of a reference; only some may be to kinds of the core group.
+fn check_version(target: &CrossVersionObjectReference, in_core: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let version = target.api_version.as_deref().unwrap_or_default();
-    let core = target.kind == "ReplicationController" && version == "v1";
     let problem = match version.split('/').count() {
-        1 if !core => "apiVersion must specify API group".to_owned(),
+        1 if !in_core => "apiVersion must specify API group".to_owned(),
         1 | 2 => return,
         _ => format!("unexpected GroupVersion string: {version}"),
     };
-    if !known_version {
-        errors.invalid(&path.child("apiVersion"), version, &problem);
-    }
+    errors.invalid(&path.child("apiVersion"), version, &problem);
 }
 
 fn check_metric(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors) {
@@ -138,7 +147,9 @@ fn check_names(metric: &MetricSpec, path: &FieldPath, errors: &mut FieldErrors) 
         }
         "Object" => {
             let Some(source) = &metric.object else { return };
-            check_target(&source.described_object, false, &path.child("describedObject"), errors);
+            let at = path.child("describedObject");
+            check_reference(&source.described_object, &at, errors);
+            check_version(&source.described_object, true, &at, errors);
             identifier(&source.metric, errors);
         }
         "Pods" => metric.pods.iter().for_each(|source| identifier(&source.metric, errors)),
@@ -238,6 +249,24 @@ fn check_rules(rules: &HPAScalingRules, path: &FieldPath, errors: &mut FieldErro
 mod tests {
     use crate::kinds::testing::refusals;
     use serde_json::json;
+
+    #[test]
+    fn metrics_may_be_of_objects_of_the_core_group() {
+        let found = |target: &str, object: &str| {
+            let metric = json!({"type": "Object", "object": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "1"},
+                "describedObject": {"apiVersion": object, "kind": "Service", "name": "n"}}});
+            let reference = json!({"apiVersion": target, "kind": "Deployment", "name": "d"});
+            let spec = json!({"scaleTargetRef": reference, "maxReplicas": 2, "metrics": [metric]});
+            crate::kinds::testing::refusals(
+                json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}),
+            )
+            .join("; ")
+        };
+        assert_eq!(found("apps/v1", "v1"), "");
+        assert_eq!(found("apps/v1", ""), "");
+        let problem = "Invalid value: \"v1\": apiVersion must specify API group";
+        assert_eq!(found("v1", "v1"), format!("spec.scaleTargetRef.apiVersion: {problem}"));
+    }
 
     #[test]
     fn negative_tolerance_is_refused() {

@@ -57,7 +57,7 @@ impl Typed for HorizontalPodAutoscaler {
         if let Some(behavior) = &mut spec.behavior {
             let up = behavior.scale_up.get_or_insert_default();
             up.stabilization_window_seconds.get_or_insert(0);
-            default_rules(up, &[("Percent", 100), ("Pods", 4)]);
+            default_rules(up, &[("Pods", 4), ("Percent", 100)]);
             default_rules(behavior.scale_down.get_or_insert_default(), &[("Percent", 100)]);
         }
         omit::empty(&mut self.status.get_or_insert_default().current_replicas);

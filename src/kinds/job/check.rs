@@ -104,9 +104,6 @@ fn check_indexes(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     }
     let Some(most) = spec.max_failed_indexes else { return };
     let at = path.child("maxFailedIndexes");
-    if spec.completions.is_some_and(|completions| most > completions) {
-        errors.invalid(&at, most, "must be less than or equal to completions");
-    }
     if !indexed {
         errors.invalid(&at, most, NEEDS_INDEXED);
     }
@@ -120,6 +117,8 @@ fn check_index_limits(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors
     let (parallelism, max_failed) = (path.child("parallelism"), path.child("maxFailedIndexes"));
     let mode = format!("must be less than or equal to {MAX_INDEXES} when completion mode is Indexed");
     check_at_most(spec.parallelism, MAX_INDEXES, &mode, &parallelism, errors);
+    let most = spec.completions.unwrap_or(i32::MAX);
+    check_at_most(spec.max_failed_indexes, most, "must be less than or equal to completions", &max_failed, errors);
     let detail = format!("must be less than or equal to {MAX_INDEXES}");
     check_at_most(spec.max_failed_indexes, MAX_INDEXES, &detail, &max_failed, errors);
     let many = spec.completions.is_some_and(|completions| completions > MAX_INDEXES);
@@ -284,6 +283,15 @@ mod tests {
         job["spec"]["template"] =
             json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
         refusals(job).join("; ")
+    }
+
+    #[test]
+    fn failed_indexes_are_compared_with_the_completions_of_indexed_jobs() {
+        let spec = |mode: &str| json!({"completions": 1, "completionMode": mode, "backoffLimitPerIndex": 1, "maxFailedIndexes": 2});
+        let at = "spec.maxFailedIndexes: Invalid value: 2";
+        assert_eq!(job_refusals("a", spec("Indexed")), format!("{at}: must be less than or equal to completions"));
+        let other = "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode";
+        assert_eq!(job_refusals("a", spec("NonIndexed")), format!("{other}; {at}: requires indexed completion mode"));
     }
 
     #[test]

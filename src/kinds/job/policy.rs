@@ -1,6 +1,7 @@
 //! Checks of a Job's failure policy and success policy.
 
-use crate::kinds::{FieldErrors, FieldPath, workload};
+use crate::kinds::go::{self, GoField, GoShape};
+use crate::kinds::{FieldErrors, FieldPath, names, workload};
 use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicyRule,
 };
@@ -9,6 +10,12 @@ use std::collections::BTreeSet;
 
 /// Maximum length of a list of completion indexes (Kubernetes: `maxJobSuccessPolicySucceededIndexesLimit`).
 const MAX_INDEXES_LENGTH: usize = 64 * 1024;
+
+const SUCCESS_POLICY: &[GoField] = &[("Rules", "rules", GoShape::List(SUCCESS_RULE))];
+const SUCCESS_RULE: &[GoField] = &[
+    ("SucceededIndexes", "succeededIndexes", GoShape::Pointer),
+    ("SucceededCount", "succeededCount", GoShape::Pointer),
+];
 
 /// Checks the pod failure policy.
 pub fn check_failure(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
@@ -25,7 +32,7 @@ pub fn check_failure(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors)
 fn check_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("action");
     match rule.action.as_str() {
-        "" => errors.required(&at, "valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""),
+        "" => errors.required(&at, "valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]"),
         "FailIndex" if spec.backoff_limit_per_index.is_none() => {
             errors.invalid(&at, "FailIndex", "requires the backoffLimitPerIndex to be set");
         }
@@ -38,9 +45,7 @@ fn check_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &FieldPath, err
     let patterns = rule.on_pod_conditions.as_deref().unwrap_or_default();
     for (index, pattern) in patterns.iter().enumerate() {
         let path = path.child("onPodConditions").index(index);
-        if pattern.type_.is_empty() {
-            errors.required(&path.child("type"), "");
-        }
+        errors.each_invalid(&path.child("type"), pattern.type_.as_str(), names::qualified(&pattern.type_));
         let (status, known) = (pattern.status.as_deref().unwrap_or_default(), ["False", "True", "Unknown"]);
         if !known.contains(&status) {
             errors.unsupported(&path.child("status"), status, &known);
@@ -65,7 +70,7 @@ fn check_codes(
 ) {
     let known = ["In", "NotIn"];
     match codes.operator.as_str() {
-        "" => errors.required(&path.child("operator"), "valid values: \"In\", \"NotIn\""),
+        "" => errors.required(&path.child("operator"), "valid values: [\"In\" \"NotIn\"]"),
         operator if known.contains(&operator) => {}
         other => errors.unsupported(&path.child("operator"), other, &known),
     }
@@ -102,7 +107,8 @@ pub fn check_success(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors)
     let Some(policy) = &spec.success_policy else { return };
     let path = path.child("successPolicy");
     if spec.completion_mode.as_deref() != Some("Indexed") {
-        return errors.invalid_without_value(&path, "requires indexed completion mode");
+        let text = go::lay_out(&json!(policy), SUCCESS_POLICY).compact();
+        return errors.invalid_text(&path, &text, "requires indexed completion mode");
     }
     let path = path.child("rules");
     if policy.rules.is_empty() {
