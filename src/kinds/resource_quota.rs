@@ -1,6 +1,7 @@
 //! ResourceQuota (core/v1).
 
 use super::amount::{self, quantity};
+use super::go::{self, GoField, GoShape};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names, shapes, typed};
 use crate::object::Object;
@@ -93,6 +94,13 @@ fn check_scopes(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
+const SELECTOR: &[GoField] = &[("MatchExpressions", "matchExpressions", GoShape::List(EXPRESSION))];
+const EXPRESSION: &[GoField] = &[
+    ("ScopeName", "scopeName", GoShape::Text),
+    ("Operator", "operator", GoShape::Text),
+    ("Values", "values", GoShape::Pointer),
+];
+
 /// Checks the scope selector.
 fn check_selector(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let all = spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
@@ -101,7 +109,8 @@ fn check_selector(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut Field
         match fitting(scope) {
             None => errors.invalid(&path.child("scopeName"), scope, "unsupported scope"),
             Some(fits) if !limits_only(spec, fits) => {
-                errors.invalid(path, json!(spec.scope_selector), "unsupported scope applied to resource");
+                let text = go::lay_out(&json!(spec.scope_selector), SELECTOR).compact();
+                errors.invalid_text(path, &text, "unsupported scope applied to resource");
             }
             Some(_) => {}
         }
@@ -126,7 +135,7 @@ fn check_selector(spec: &ResourceQuotaSpec, path: &FieldPath, errors: &mut Field
         }
     }
     if conflict(|name| all.clone().any(|one| one.scope_name == name)) {
-        errors.invalid(path, json!(spec.scope_selector), "conflicting scopes");
+        errors.invalid(path, json!(spec.scopes), "conflicting scopes");
     }
 }
 
@@ -171,6 +180,16 @@ mod tests {
         let mut body = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": {"hard": {"pods": "1"}}});
         json_patch::merge(&mut body, &patch);
         testing::field_errors::<ResourceQuota>(&body, None).into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn selector_is_shown_with_the_names_of_go() {
+        let expression = json!({"scopeName": "BestEffort", "operator": "Exists"});
+        let spec = json!({"hard": {"cpu": "1"}, "scopeSelector": {"matchExpressions": [expression]}});
+        let found = testing::refusals(json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": spec}));
+        let shown = r#"{"MatchExpressions":[{"ScopeName":"BestEffort","Operator":"Exists","Values":null}]}"#;
+        let problem = "unsupported scope applied to resource";
+        assert_eq!(found, [format!("spec.scopeSelector.matchExpressions: Invalid value: {shown}: {problem}")]);
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub fn check_spec(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
         ("maxFailedIndexes", spec.max_failed_indexes.map(i64::from)),
     ];
     workload::check_counts(&counts, path, errors);
+    if spec.max_failed_indexes.is_some() && spec.backoff_limit_per_index.is_none() {
+        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
     check_indexes(spec, path, errors);
     if let Some(owner) = spec.managed_by.as_deref() {
         check_owner(owner, &path.child("managedBy"), errors);
@@ -106,9 +109,6 @@ fn check_indexes(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let at = path.child("maxFailedIndexes");
     if !indexed {
         errors.invalid(&at, most, NEEDS_INDEXED);
-    }
-    if spec.backoff_limit_per_index.is_none() {
-        errors.required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
     }
 }
 

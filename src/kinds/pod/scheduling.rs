@@ -4,7 +4,7 @@ use crate::kinds::{FieldErrors, FieldPath, names, selector};
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, PodAffinityTerm, PodSpec, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -156,12 +156,18 @@ pub fn check_effect(effect: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 /// Checks topology spread constraints.
 pub fn check_spread(constraints: &[TopologySpreadConstraint], path: &FieldPath, errors: &mut FieldErrors) {
-    let mut pairs = BTreeSet::new();
+    let pair = |constraint: &TopologySpreadConstraint| {
+        (constraint.topology_key.clone(), constraint.when_unsatisfiable.clone())
+    };
+    let mut later: BTreeMap<(String, String), usize> = BTreeMap::new();
+    constraints.iter().for_each(|constraint| *later.entry(pair(constraint)).or_default() += 1);
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         check_constraint(constraint, &path, errors);
-        let (key, action) = (constraint.topology_key.as_str(), constraint.when_unsatisfiable.as_str());
-        if !pairs.insert((key, action)) {
+        let same = later.entry(pair(constraint)).or_default();
+        *same -= 1;
+        if *same > 0 {
+            let (key, action) = pair(constraint);
             errors.duplicate(&path.child("{topologyKey, whenUnsatisfiable}"), format!("{{{key}, {action}}}"));
         }
     }
@@ -236,6 +242,17 @@ pub fn check_gates(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
 mod tests {
     use crate::kinds::testing::refusals;
     use serde_json::json;
+
+    #[test]
+    fn first_of_two_equal_constraints_is_refused() {
+        let spread = json!({"topologyKey": "z", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
+        let other = json!({"topologyKey": "y", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"});
+        let spec =
+            json!({"containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": [spread, other, spread]});
+        let found = refusals(json!({"apiVersion": "v1", "kind": "Pod", "spec": spec}));
+        let field = "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}";
+        assert_eq!(found, [format!("{field}: Duplicate value: \"{{z, ScheduleAnyway}}\"")]);
+    }
 
     #[test]
     fn label_keys_are_named_once() {

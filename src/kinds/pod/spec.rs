@@ -95,9 +95,9 @@ fn check_other_fields(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors
         }
     }
     if let Some(policy) = spec.preemption_policy.as_deref() {
-        let known = ["Never", "PreemptLowerPriority"];
+        let known = ["PreemptLowerPriority", "Never"];
         if !known.contains(&policy) {
-            errors.unsupported(&path.child("preemptionPolicy"), policy, &known);
+            errors.unsupported_as_listed(&path.child("preemptionPolicy"), policy, &known);
         }
     }
     if let Some(overhead) = &spec.overhead {
