@@ -84,8 +84,13 @@ fn mark_or_remove(
         }
     }
     if is_due(kind, &object) {
-        // An object that is removed at once never had a deletion timestamp; only pods do, even without grace.
-        let last = if first && kind.resource != "pods" { Object::clone(&old) } else { object };
+        // An object that is removed at once never had a deletion timestamp; only pods do, even without grace. Watchers see them marked before
+        // they are gone: LeaderWorkerSet, for one, acts only on the mark.
+        let last = match (first, kind.resource.0) {
+            (true, "pods") => Object::clone(&*txn.put(key, object)?),
+            (true, _) => Object::clone(&old),
+            (false, _) => object,
+        };
         let removed = match local_api_services::remake(txn, key, &last)? {
             Some(deleted) => deleted.into(),
             None => txn.remove(key, last)?,
@@ -201,6 +206,7 @@ mod tests {
     use crate::apiserver::{Api, WriteOptions, create::create};
     use crate::kinds;
     use crate::object::Resource;
+    use crate::store::LogEntry;
     use serde_json::json;
 
     #[test]
@@ -224,6 +230,24 @@ mod tests {
             let reply = api.write(false, |txn| delete(txn, kind, &key, &options)).unwrap();
             assert_eq!(reply.object.finalizers().join(" "), left, "{finalizer} {policy:?}");
         }
+    }
+
+    #[test]
+    fn pod_without_grace_is_marked_before_it_is_removed() {
+        let mut api = Api::in_memory("test").unwrap();
+        let body = Object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+        let kind = kinds::by_name("pods").unwrap();
+        let made = api.write(false, |txn| create(txn, kind, &body, &WriteOptions::default())).unwrap();
+        let key = Key::new(Resource("pods"), "default", "a");
+        let options = DeleteOptions { grace: Some(0), ..DeleteOptions::default() };
+        api.write(false, |txn| delete(txn, kind, &key, &options)).unwrap();
+        let entries = api.read(|snapshot| snapshot.log_after(made.object.revision(), 10)).unwrap();
+        let marks = |entry: &LogEntry| {
+            let object = Object(serde_json::from_str(&entry.change.stored().body).unwrap());
+            (entry.change.live().is_some(), object.deletion().is_some())
+        };
+        assert_eq!(entries.iter().map(marks).collect::<Vec<_>>(), [(true, true), (false, true)]);
     }
 
     #[test]
