@@ -10,7 +10,7 @@ pub mod edit;
 mod host_port;
 mod ignore_poison;
 mod io_error;
-mod json_scan;
+pub mod json_scan;
 pub mod key;
 pub mod label;
 pub mod merge;

@@ -5,21 +5,15 @@ use crate::apiserver;
 use crate::kinds::custom::{self, DEFINITIONS};
 use crate::kinds::expressions;
 use crate::object::{Key, Time};
-use crate::runtime::allocator::use_mimalloc;
 use crate::runtime::contain::contain;
 use crate::scheduler;
-use crate::store::{ChangeKind, StoreError, StoreRead, StoredObject};
+use crate::store::{ChangeKind, StoreError, StoreRead};
 use crate::world::{Loop, Row, RowChange, WaitFilter, World};
 use serde_json::Value;
 use std::sync::Arc;
-use std::thread;
 
 /// Most log entries taken in at once.
 const BATCH: usize = 2000;
-/// Most objects whose rows are read before they are put into a World, where rows of siblings share memory.
-const MAX_ROWS_AT_ONCE: usize = 8000;
-/// Fewest objects that a second thread is worth.
-const MIN_ROWS_FOR_THREAD: usize = 500;
 
 /// Fills an empty World with all objects of the store.
 pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<LoadProblems, StoreError> {
@@ -32,61 +26,20 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<LoadProblems, Sto
             Err(why) => problems.profiles = Some(why),
         }
     }
-    let mut objects = read.list_all()?.into_iter();
-    loop {
-        let some: Vec<StoredObject> = objects.by_ref().take(MAX_ROWS_AT_ONCE).collect();
-        if some.is_empty() {
-            return Ok(problems);
-        }
-        for (stored, row) in some.iter().zip(read_rows(&some)) {
-            let put = row.and_then(|row| {
-                contain(|| {
-                    if stored.key.resource == DEFINITIONS {
-                        world.kinds.register(&stored.body);
-                    }
-                    world.put_row(row);
-                })
-            });
-            // An object that cannot be read is missing from the World.
-            if let Err(text) = put {
-                problems.faults.push(Fault { by: "reconcile", about: stored.key.clone(), text });
+    for stored in read.list_all()? {
+        let about = stored.key.clone();
+        // An object that cannot be read is missing from the World.
+        let put = contain(|| {
+            if stored.key.resource == DEFINITIONS {
+                world.kinds.register(&stored.body);
             }
+            world.put(stored.key, stored.body);
+        });
+        if let Err(text) = put {
+            problems.faults.push(Fault { by: "reconcile", about, text });
         }
     }
-}
-
-/// Reads the rows of stored objects: of many, half of them on a second thread, since reading takes most of the time that a start needs.
-fn read_rows(objects: &[StoredObject]) -> Vec<Result<Row, String>> {
-    let read = |objects: &[StoredObject]| -> Vec<Result<Row, String>> {
-        let row = |stored: &StoredObject| contain(|| Row::from_text(stored.key.clone(), stored.body.clone()));
-        objects.iter().map(row).collect()
-    };
-    if objects.len() < MIN_ROWS_FOR_THREAD {
-        return read(objects);
-    }
-    let (here, there) = objects.split_at(middle(objects));
-    thread::scope(|scope| {
-        let work = || {
-            use_mimalloc();
-            read(there)
-        };
-        let second = thread::Builder::new().name("rows".to_owned()).spawn_scoped(scope, work);
-        let mut rows = read(here);
-        let others = second.ok().and_then(|thread| thread.join().ok());
-        rows.extend(others.unwrap_or_else(|| read(there)));
-        rows
-    })
-}
-
-/// Returns the place that divides objects into parts with as much text each.
-fn middle(objects: &[StoredObject]) -> usize {
-    let bytes: usize = objects.iter().map(|stored| stored.body.len()).sum();
-    let mut before = 0;
-    let is_beyond = |stored: &StoredObject| {
-        before += stored.body.len();
-        before > bytes / 2
-    };
-    objects.iter().position(is_beyond).unwrap_or(objects.len())
+    Ok(problems)
 }
 
 /// The parts of a state that could not be loaded. The World is complete but for them.
@@ -221,31 +174,48 @@ pub fn queue_everything(world: &World, loops: &[&Loop], queue: &mut WorkQueue, a
         if each.root != "pods" {
             let roots = |row: &Arc<Row>| contain(|| (each.concerns)(world, row)).unwrap_or_default();
             // The objects that rows of the root concern exist and are listed above.
-            world.all_rows().filter(|row| row.key.resource != each.root).flat_map(roots).for_each(&mut look);
+            let others = world.all_rows().filter(|row| row.key.resource != each.root && !is_plain_event(row));
+            others.flat_map(roots).for_each(&mut look);
         }
     }
+}
+
+/// Whether a row is an Event that only counts as content of its namespace: it concerns no objects but those that exist. Most rows are such
+/// events, and asking each loop about each of them took a seventh of a start.
+fn is_plain_event(row: &Row) -> bool {
+    row.key.resource == "events" && row.owners.is_empty() && row.finalizers.is_empty()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::Resource;
-
-    fn config_map(number: usize) -> StoredObject {
-        let name = format!("c{number}");
-        let text = "x".repeat(number);
-        let body = format!(r#"{{"metadata": {{"name": "{name}", "uid": "u{number}"}}, "data": {{"text": "{text}"}}}}"#);
-        let key = Key::new(Resource("configmaps"), "default", &name);
-        StoredObject { key, uid: format!("u{number}").into(), revision: 1, body: body.into() }
-    }
+    use crate::reconcile::loops::all_loops;
+    use serde_json::json;
 
     #[test]
-    fn rows_of_many_objects_come_in_the_order_of_the_objects() {
-        let objects: Vec<StoredObject> = (0..MIN_ROWS_FOR_THREAD).map(config_map).collect();
-        let place = middle(&objects);
-        assert!(place > objects.len() / 2 && place < objects.len(), "the later ones are larger: {place}");
-        let rows: Vec<Row> = read_rows(&objects).into_iter().map(|row| row.expect("read")).collect();
-        let found = rows.iter().map(|row| (&row.key, &*row.uid));
-        assert!(found.eq(objects.iter().map(|stored| (&stored.key, &*stored.uid))));
+    fn plain_event_concerns_only_objects_that_exist() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let mut put = |resource: &'static str, namespace: &str, body: Value| {
+            let key = Key::new(Resource(resource), namespace, body["metadata"]["name"].as_str().unwrap());
+            world.put(key.clone(), body.to_string().into());
+            key
+        };
+        put("namespaces", "", json!({"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        let hard = json!({"count/events": "5"});
+        put("resourcequotas", "n", json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}));
+        let metadata = json!({"name": "e", "namespace": "n", "uid": "u", "labels": {"app": "web"}});
+        let about = json!({"kind": "Pod", "namespace": "n", "name": "p"});
+        let event = put("events", "n", json!({"metadata": metadata, "involvedObject": about, "reason": "Started"}));
+        let row = world.get(&event).unwrap();
+        assert!(is_plain_event(row));
+        let mut listed = 0;
+        for each in all_loops() {
+            for key in (each.concerns)(&world, row) {
+                assert!(key.resource == each.root && world.get(&key).is_some(), "{}: {key:?}", each.name);
+                listed += 1;
+            }
+        }
+        assert!(listed > 1, "its namespace and its quota");
     }
 }

@@ -36,6 +36,7 @@ pub mod report;
 pub mod resources;
 pub mod row;
 mod row_body;
+mod row_metadata;
 mod row_part;
 pub mod scheduler_profile;
 mod scheduling_spec;
@@ -412,17 +413,13 @@ impl World {
 
     /// Puts a committed object by its text, replacing the row of its key.
     pub fn put(&mut self, key: Key, text: Str) {
-        self.put_row(Row::from_text(key, text));
-    }
-
-    /// Puts the row of a committed object, replacing the row of its key.
-    pub fn put_row(&mut self, mut row: Row) {
+        let mut row = Row::from_text(key.clone(), text);
         self.lease_heartbeats.note(&row, self.now);
         self.share_parts(&mut row);
         if let Some(base) = self.base_of(&row).cloned() {
             row.pack(&base);
         }
-        self.replace(row.key.clone(), Some(Arc::new(row)));
+        self.replace(key, Some(Arc::new(row)));
     }
 
     /// Shares the parts of a new row with one of the same owner.

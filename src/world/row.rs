@@ -5,7 +5,8 @@ use super::followed_objects;
 use super::joined_names::JoinedNames;
 use super::resources::{NodeFields, ResourceRequests};
 use super::row_body::RowBody;
-use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, part_of_row};
+use super::row_metadata::RowMetadata;
+use super::row_part::{CLUSTER_ROLES, SEEN_WITH_EACH_POD, needs_only_metadata, part_of_row};
 use super::scheduling_spec;
 use super::workload::{WorkloadFields, selects_pods};
 use crate::kinds::pod::ports::named_ports;
@@ -200,23 +201,21 @@ impl Row {
             }
             _ => IndexFields::None,
         };
-        Row {
-            uid: object.uid().into(),
-            revision: object.revision(),
-            generation: object.generation(),
-            created: object.created(),
-            deletion: object.deletion(),
-            labels: object.labels().map(|(key, value)| (Str::from(key), Str::from(value))).collect(),
-            owners: object.owners().into(),
-            finalizers: object.finalizers().into_iter().map(Str::from).collect(),
-            fields,
-            body: RowBody::Parsed(object),
-            key,
-        }
+        Row::from_metadata(key, RowMetadata::from_object(&object), fields, RowBody::Parsed(object))
+    }
+
+    fn from_metadata(key: Key, metadata: RowMetadata, fields: IndexFields, body: RowBody) -> Row {
+        let RowMetadata { uid, revision, generation, created, deletion, labels, owners, finalizers } = metadata;
+        Row { key, uid, revision, generation, created, deletion, labels, owners, finalizers, fields, body }
     }
 
     /// Makes the row of a stored body, which stays text until somebody decodes it.
     pub fn from_text(key: Key, text: Str) -> Row {
+        if needs_only_metadata(key.resource)
+            && let Some(metadata) = RowMetadata::from_text(&text)
+        {
+            return Row::from_metadata(key, metadata, IndexFields::None, RowBody::Text(text));
+        }
         let object = Object(part_of_row(key.resource).read(&text).unwrap_or(Value::Null));
         let row = Row::new(key, object);
         if row.is_kept_parsed() { row } else { Row { body: RowBody::Text(text), ..row } }

@@ -90,3 +90,8 @@ pub fn part_of_row(resource: Resource) -> &'static ReadPart {
         _ => &METADATA_ONLY,
     }
 }
+
+/// Whether the rows of a resource have no other fields than those of the metadata.
+pub fn needs_only_metadata(resource: Resource) -> bool {
+    std::ptr::eq(part_of_row(resource), &*METADATA_ONLY)
+}
