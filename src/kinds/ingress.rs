@@ -8,6 +8,7 @@ use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, Ingress, IngressBackend, IngressLoadBalancerIngress, IngressRule, IngressServiceBackend,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -89,7 +90,7 @@ impl Typed for Ingress {
 
 fn check_status(new: &Ingress, old: &Ingress, errors: &mut FieldErrors) {
     let path = FieldPath::root("status").child("loadBalancer").child("ingress");
-    let known: Vec<&str> = ingress_points(old).filter_map(|point| point.ip.as_deref()).collect();
+    let known: BTreeSet<&str> = ingress_points(old).filter_map(|point| point.ip.as_deref()).collect();
     for (index, point) in ingress_points(new).enumerate() {
         let path = path.index(index);
         load_balancer::check_address(point.ip.as_deref(), &known, &path, errors);

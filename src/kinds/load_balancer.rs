@@ -1,10 +1,11 @@
 //! The points of ingress of a load balancer, in the statuses of Services and Ingresses.
 
 use super::{FieldErrors, FieldPath, address, names};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Checks the address of a point. Those that the old status had are accepted.
-pub fn check_address(address: Option<&str>, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+pub fn check_address(address: Option<&str>, known: &BTreeSet<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(text) = address.filter(|text| !text.is_empty() && !known.contains(text)) {
         address::check_address(text, &path.child("ip"), errors);
     }

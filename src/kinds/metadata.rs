@@ -183,7 +183,7 @@ fn check_finalizer_domains(new: &Object, path: &FieldPath, errors: &mut FieldErr
 
 /// Warns about new finalizers of a custom resource that have no domain.
 pub fn finalizer_warnings(new: &Object, old: Option<&Object>) -> Vec<String> {
-    let known = old.map_or_else(Vec::new, Object::finalizers);
+    let known: BTreeSet<&str> = old.into_iter().flat_map(Object::finalizers).collect();
     let added: BTreeSet<&str> = new.finalizers().into_iter().filter(|name| !known.contains(name)).collect();
     let unqualified = added.into_iter().filter(|name| !name.contains('/') && !PLAIN_FINALIZERS.contains(name));
     let warning = |name: &str| {

@@ -7,6 +7,7 @@ use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -45,7 +46,7 @@ impl Typed for NetworkPolicy {
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let Some(spec) = &self.spec else { return };
-        let known: Vec<&str> = old.map(ranges).unwrap_or_default();
+        let known: BTreeSet<&str> = old.map(ranges).unwrap_or_default();
         let path = FieldPath::root("spec");
         if let Some(selector) = &spec.pod_selector {
             selector::check(selector, &path.child("podSelector"), errors);
@@ -73,7 +74,7 @@ impl Typed for NetworkPolicy {
 }
 
 /// Returns the address ranges of a stored policy, whose notation is not checked again.
-fn ranges(policy: &NetworkPolicy) -> Vec<&str> {
+fn ranges(policy: &NetworkPolicy) -> BTreeSet<&str> {
     let spec = policy.spec.iter();
     let sources =
         spec.clone().flat_map(|spec| spec.ingress.iter().flatten()).flat_map(|rule| rule.from.iter().flatten());
@@ -88,7 +89,7 @@ fn ranges(policy: &NetworkPolicy) -> Vec<&str> {
 fn check_rule(
     ports: Option<&[NetworkPolicyPort]>,
     (side, peers): (&str, Option<&[NetworkPolicyPeer]>),
-    known: &[&str],
+    known: &BTreeSet<&str>,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -127,7 +128,7 @@ fn check_port(port: &NetworkPolicyPort, path: &FieldPath, errors: &mut FieldErro
     }
 }
 
-fn check_peer(peer: &NetworkPolicyPeer, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_peer(peer: &NetworkPolicyPeer, known: &BTreeSet<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(selector) = &peer.pod_selector {
         selector::check(selector, &path.child("podSelector"), errors);
     }
@@ -147,16 +148,16 @@ fn check_peer(peer: &NetworkPolicyPeer, known: &[&str], path: &FieldPath, errors
     }
 }
 
-fn check_block(block: &IPBlock, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_block(block: &IPBlock, known: &BTreeSet<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     if block.cidr.is_empty() {
         return errors.required(&path.child("cidr"), "");
     }
-    if !known.contains(&block.cidr.as_str()) {
+    if !known.contains(block.cidr.as_str()) {
         address::check_range(&block.cidr, &path.child("cidr"), errors);
     }
     for (index, cidr) in block.except.iter().flatten().enumerate() {
         let path = path.child("except").index(index);
-        let valid = known.contains(&cidr.as_str()) || address::check_range(cidr, &path, errors).is_some();
+        let valid = known.contains(cidr.as_str()) || address::check_range(cidr, &path, errors).is_some();
         if valid && !names::is_strict_subset(cidr, &block.cidr) {
             errors.invalid(&path, cidr.as_str(), "must be a strict subset of `cidr`");
         }

@@ -14,6 +14,7 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -130,7 +131,8 @@ fn with_claims(spec: &StatefulSetSpec) -> PodTemplateSpec {
     let claims: Vec<Volume> = names.map(claimed_volume).collect();
     if let (Some(pod), false) = (&mut template.spec, claims.is_empty()) {
         let mut others = pod.volumes.take().unwrap_or_default();
-        others.retain(|volume| claims.iter().all(|claim| claim.name != volume.name));
+        let claimed: BTreeSet<&str> = claims.iter().map(|claim| &*claim.name).collect();
+        others.retain(|volume| !claimed.contains(&*volume.name));
         pod.volumes = Some(claims.into_iter().chain(others).collect());
     }
     template

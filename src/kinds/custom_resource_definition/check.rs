@@ -331,7 +331,7 @@ fn selectable(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let mut known: Vec<&str> = Vec::new();
+    let mut known: BTreeSet<&str> = BTreeSet::new();
     for (index, field) in list.iter().enumerate() {
         let (path, text) = (path.index(index).child("jsonPath"), field.json_path.as_str());
         if text.is_empty() {
@@ -353,9 +353,8 @@ fn selectable(
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
             errors.invalid(&path, text, detail);
         }
-        match known.contains(&text) {
-            true => errors.duplicate(&path, text),
-            false => known.push(text),
+        if !known.insert(text) {
+            errors.duplicate(&path, text);
         }
     }
     if known.len() > MAX_SELECTABLE && !is_kept {

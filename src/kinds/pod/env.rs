@@ -4,8 +4,9 @@ use super::paths;
 use crate::kinds::{FieldErrors, FieldPath, names};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
-    EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
+    EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, PodSpec, ResourceFieldSelector, Volume,
 };
+use std::collections::BTreeMap;
 
 const SOURCES: &str =
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
@@ -107,7 +108,8 @@ fn check_file_key(file: &FileKeySelector, path: &FieldPath, errors: &mut FieldEr
 
 /// Checks the volumes of files with variables. A container of the pod writes such a file, so it is in an emptyDir.
 pub fn check_file_volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let volumes = spec.volumes.as_deref().unwrap_or_default();
+    let volumes = spec.volumes.iter().flatten().map(|volume| (&*volume.name, volume));
+    let volumes: BTreeMap<&str, &Volume> = volumes.collect();
     let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&spec.containers[..]))];
     for (list, containers) in lists {
         for (index, container) in containers.into_iter().flatten().enumerate() {
@@ -118,7 +120,7 @@ pub fn check_file_volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldEr
                 let path = path.child(list).index(index).child("env").index(at);
                 let (path, name) =
                     (path.child("valueFrom").child("fileKeyRef").child("volumeName"), file.volume_name.as_str());
-                match volumes.iter().rfind(|volume| volume.name == name) {
+                match volumes.get(name) {
                     None => errors.not_found(&path, name),
                     Some(volume) if volume.empty_dir.is_some() => {}
                     Some(_) => errors.invalid(&path, name, "referenced volume must be of type emptyDir"),

@@ -90,6 +90,9 @@ fn is_privileged(container: &Container) -> bool {
 
 fn check_devices(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let (mut seen_names, mut seen_paths) = (BTreeSet::new(), BTreeSet::new());
+    let mounts = container.volume_mounts.as_deref().unwrap_or_default();
+    let mounted: BTreeSet<&str> = mounts.iter().map(|mount| &*mount.name).collect();
+    let mount_paths: BTreeSet<&str> = mounts.iter().map(|mount| &*mount.mount_path).collect();
     for (index, device) in container.volume_devices.iter().flatten().enumerate() {
         let (name, file) = (device.name.as_str(), device.device_path.as_str());
         let at = path.index(index);
@@ -118,13 +121,11 @@ fn check_devices(container: &Container, volumes: &PodVolumes<'_>, path: &FieldPa
         } else {
             seen_paths.insert(file);
         }
-        for mount in container.volume_mounts.iter().flatten() {
-            if mount.name == name {
-                errors.invalid(&at.child("name"), name, "must not already exist in volumeMounts");
-            }
-            if mount.mount_path == file {
-                errors.invalid(&at.child("devicePath"), file, "must not already exist as a path in volumeMounts");
-            }
+        if mounted.contains(name) {
+            errors.invalid(&at.child("name"), name, "must not already exist in volumeMounts");
+        }
+        if mount_paths.contains(file) {
+            errors.invalid(&at.child("devicePath"), file, "must not already exist as a path in volumeMounts");
         }
     }
 }

@@ -15,6 +15,9 @@ const CLAIM: &[GoField] = &[
 const TWO: &str = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
 const NONE: &str = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
 
+/// Maximum number of claims that a message names.
+const MAX_NAMED: usize = 100;
+
 /// Checks the claims of a pod and the containers' references to them.
 pub fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let claims = spec.resource_claims.as_deref().unwrap_or_default();
@@ -61,6 +64,7 @@ fn check_source(claim: &PodResourceClaim, path: &FieldPath, errors: &mut FieldEr
 /// Checks the references of a container to claims of its pod, or to single requests of them.
 fn check_uses(container: &Container, known: &BTreeSet<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut used: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let mut unknown_claim = None;
     let claims = container.resources.iter().filter_map(|resources| resources.claims.as_ref()).flatten();
     for (index, claim) in claims.enumerate() {
         let (at, name) = (path.index(index), claim.name.as_str());
@@ -75,17 +79,23 @@ fn check_uses(container: &Container, known: &BTreeSet<&str>, path: &FieldPath, e
             if !request.is_empty() {
                 errors.each_invalid(&at.child("request"), request, names::label(request));
             }
-            let overlaps = request.is_empty() && used.iter().any(|(other, _)| *other == name);
+            let first = used.range((name, "")..).next();
+            let overlaps = request.is_empty() && first.is_some_and(|(other, _)| *other == name);
             if overlaps || !used.insert((name, request)) {
                 errors.duplicate(&at, if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") });
             }
         }
         if !known.contains(name) {
-            let all: Vec<&str> = known.iter().copied().collect();
-            let which = if all.is_empty() { " which is empty".to_owned() } else { format!(": {}", all.join(", ")) };
-            errors.not_found_because(&at, name, &format!("must be one of the names in pod.spec.resourceClaims{which}"));
+            let all = unknown_claim.get_or_insert_with(|| describe_known(known));
+            errors.not_found_because(&at, name, all);
         }
     }
+}
+
+fn describe_known(known: &BTreeSet<&str>) -> String {
+    let all: Vec<&str> = known.iter().copied().take(MAX_NAMED).collect();
+    let which = if all.is_empty() { " which is empty".to_owned() } else { format!(": {}", all.join(", ")) };
+    format!("must be one of the names in pod.spec.resourceClaims{which}")
 }
 
 #[cfg(test)]

@@ -85,20 +85,20 @@ fn check_term(term: &PodAffinityTerm, path: &FieldPath, errors: &mut FieldErrors
 fn check_key_conflicts(term: &PodAffinityTerm, path: &FieldPath, errors: &mut FieldErrors) {
     let keys = term.match_label_keys.as_deref().unwrap_or_default();
     if let Some(selector) = &term.label_selector {
+        let places: BTreeMap<&String, usize> = keys.iter().enumerate().map(|(index, key)| (key, index)).collect();
         let mut known: BTreeSet<&String> = selector.match_labels.iter().flatten().map(|(key, _)| key).collect();
         for expression in selector.match_expressions.iter().flatten() {
-            if let Some(index) = keys.iter().rposition(|key| *key == expression.key)
+            if let Some(index) = places.get(&expression.key)
                 && known.contains(&expression.key)
             {
                 let detail = "exists in both matchLabelKeys and labelSelector";
-                errors.invalid(&path.index(index), expression.key.as_str(), detail);
+                errors.invalid(&path.index(*index), expression.key.as_str(), detail);
             }
             known.insert(&expression.key);
         }
     }
-    for (index, key) in
-        keys.iter().enumerate().filter(|(_, key)| term.mismatch_label_keys.iter().flatten().any(|other| other == *key))
-    {
+    let mismatched: BTreeSet<&String> = term.mismatch_label_keys.iter().flatten().collect();
+    for (index, key) in keys.iter().enumerate().filter(|(_, key)| mismatched.contains(key)) {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         errors.invalid(&path.child("matchLabelKeys").index(index), key.as_str(), detail);
     }

@@ -5,6 +5,7 @@ use crate::kinds::{FieldErrors, FieldPath, go};
 use crate::object::MIRROR;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
 `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
@@ -71,17 +72,21 @@ fn check_deadline(new: Option<i64>, old: Option<i64>, path: &FieldPath, errors: 
 }
 
 fn check_tolerations(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let timeless = |toleration: &Toleration| Toleration { toleration_seconds: None, ..toleration.clone() };
-    let now: Vec<Toleration> = new.tolerations.iter().flatten().map(timeless).collect();
+    let now: BTreeSet<_> = new.tolerations.iter().flatten().map(timeless).collect();
     if old.tolerations.iter().flatten().any(|before| !now.contains(&timeless(before))) {
         errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
     }
 }
 
+/// Returns the parts of a toleration that an update cannot change.
+fn timeless(toleration: &Toleration) -> [&Option<String>; 4] {
+    [&toleration.key, &toleration.operator, &toleration.value, &toleration.effect]
+}
+
 fn check_gates(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let before = old.scheduling_gates.as_deref().unwrap_or_default();
+    let before: BTreeSet<&str> = old.scheduling_gates.iter().flatten().map(|gate| &*gate.name).collect();
     for (index, gate) in new.scheduling_gates.iter().flatten().enumerate() {
-        if !before.contains(gate) {
+        if !before.contains(&*gate.name) {
             errors.forbidden(&path.index(index), "only deletion is allowed, but found new scheduling gate");
         }
     }

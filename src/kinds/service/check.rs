@@ -43,7 +43,7 @@ pub fn check_spec(spec: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldError
     }
     check_affinity(spec, &path, errors);
     check_addresses(spec, kind, old, &path, errors);
-    let known = old.external_ips.as_deref().unwrap_or_default();
+    let known: BTreeSet<&String> = old.external_ips.iter().flatten().collect();
     for (index, text) in spec.external_ips.iter().flatten().enumerate() {
         let path = path.child("externalIPs").index(index);
         if known.contains(text) || address::check_address(text, &path, errors).is_some() {
@@ -285,7 +285,7 @@ fn check_load_balancer(spec: &ServiceSpec, kind: &str, old: &ServiceSpec, path: 
         errors.forbidden(&ranges, only);
     }
     // Blanks around a range are allowed.
-    let known: Vec<&str> = old.load_balancer_source_ranges.iter().flatten().map(|range| range.trim()).collect();
+    let known: BTreeSet<&str> = old.load_balancer_source_ranges.iter().flatten().map(|range| range.trim()).collect();
     for (index, range) in spec.load_balancer_source_ranges.iter().flatten().map(|range| range.trim()).enumerate() {
         if !known.contains(&range) {
             address::check_range(range, &ranges.index(index), errors);
@@ -323,7 +323,7 @@ pub fn check_status(new: &Service, old: &Service, errors: &mut FieldErrors) {
     if kind != Some("LoadBalancer") && ingress_points(new).next().is_some() {
         return errors.forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'");
     }
-    let known: Vec<&str> = ingress_points(old).filter_map(|point| point.ip.as_deref()).collect();
+    let known: BTreeSet<&str> = ingress_points(old).filter_map(|point| point.ip.as_deref()).collect();
     for (index, point) in ingress_points(new).enumerate() {
         let path = path.index(index);
         load_balancer::check_address(point.ip.as_deref(), &known, &path, errors);
