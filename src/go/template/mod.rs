@@ -120,6 +120,10 @@ mod tests {
             ("{{$n := 0}}{{range .items}}{{$n = .metadata.name}}{{end}}{{$n}}", "beta"),
             (r#"{{.secret | base64decode}} {{exists . "items" }}"#, "hi true"),
             ("{{range .items}}{{.spec.n}} {{end}}", "1234567 80 "),
+            (
+                r#"{{range.items}}{{if(eq .metadata.name "beta")}}b{{else if(.spec.n)}}n{{end}}{{end}}{{with.kind}}{{.}}{{end}}"#,
+                "nbList",
+            ),
             ("{{(index .items 1).metadata}}", "map[name:beta]"),
             ("{{range .items}}{{if .spec.ok}}{{break}}{{end}}{{.metadata.name}}{{end}}", "alpha"),
             (

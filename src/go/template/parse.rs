@@ -142,7 +142,7 @@ impl TemplateParser {
                 }
                 Piece::Action(inner, line, column) => (inner.clone(), *line, *column),
             };
-            let word = inner.split_whitespace().next().unwrap_or_default();
+            let word = first_word(&inner);
             let rest =
                 || inner.split_once(word).map(|(before, rest)| (rest.to_owned(), column + before.len() + word.len()));
             match word {
@@ -242,9 +242,9 @@ impl TemplateParser {
                 _ => return Err(format!("template: output:{end_line}: expected end")),
             },
             Some(chained) => {
-                let inner = chained.split_whitespace().next().unwrap_or_default().to_owned();
-                check_chained(word, &inner).map_err(|why| format!("template: output:{end_line}: {why}"))?;
-                vec![self.block(&inner, chained[inner.len()..].trim_start(), end_line, 0)?]
+                let inner = first_word(chained);
+                check_chained(word, inner).map_err(|why| format!("template: output:{end_line}: {why}"))?;
+                vec![self.block(inner, chained[inner.len()..].trim_start(), end_line, 0)?]
             }
         };
         self.depth -= 1;
@@ -254,6 +254,17 @@ impl TemplateParser {
             _ => TemplateNode::Range(head, body, otherwise),
         })
     }
+}
+
+/// Returns the keyword or name that an action begins with. A field or a parenthesis may follow it without a blank: `range.items`.
+fn first_word(action: &str) -> &str {
+    let action = action.trim_start();
+    &action[..name_end(action)]
+}
+
+/// Returns the length of the letters, digits and underscores that a text begins with.
+fn name_end(text: &str) -> usize {
+    text.find(|letter: char| letter != '_' && !letter.is_alphanumeric()).unwrap_or(text.len())
 }
 
 /// Checks the word after an `else`: only `else if` after `if` and `else with` after `with` begin a block.
@@ -290,8 +301,6 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut at = 0;
     while let Some(letter) = text[at..].chars().next() {
         let rest = &text[at..];
-        let name_end =
-            |rest: &str| rest.find(|letter: char| letter != '_' && !letter.is_alphanumeric()).unwrap_or(rest.len());
         let (token, length) = match letter {
             ' ' | '\t' | '\r' | '\n' => (Token::Mark(" "), 1),
             '|' => (Token::Mark("|"), 1),
