@@ -51,7 +51,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     };
     let (pod, container) = args.session.find(word, "attach", context)?;
-    admit(&pod, &container, context)?;
+    admit(&pod, &container, args.session.options(), context)?;
     match attach_session(&pod, &container, args.session.options(), false, context)? {
         AttachResult::Done => Ok(()),
         AttachResult::Missing => {
@@ -61,9 +61,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// Asks whether the user may attach.
-fn admit(pod: &Object, container: &str, context: &mut CommandContext) -> CliResult {
+fn admit(pod: &Object, container: &str, session: SessionOptions, context: &mut CommandContext) -> CliResult {
     let options = json!({
-        "kind": "PodAttachOptions", "apiVersion": "v1", "container": container, "stdout": true, "stderr": true,
+        "kind": "PodAttachOptions", "apiVersion": "v1", "container": container,
+        "stdin": session.stdin, "stdout": true, "stderr": !session.tty, "tty": session.tty,
     });
     one_pod::admit_connection(context, pod, "attach", options)
 }
@@ -90,9 +91,9 @@ pub fn attach_session(
     if options.tty && !has("tty") && !options.quiet {
         context.print_notice(&format!("error: Unable to use a TTY - container {container} did not allocate one"));
     }
-    // Use a terminal if and only if the container has one. Send input only if the container reads
-    // any.
-    let streams = SessionOptions { tty: has("tty"), stdin: options.stdin && has("stdin"), ..options }.streams(context);
+    // Use a terminal if and only if the container has one. A server ignores input for a container that reads none.
+    let stdin = options.stdin && (has("stdin") || context.client().is_some());
+    let streams = SessionOptions { tty: has("tty"), stdin, ..options }.streams(context);
     // If the container was started for this session, end of input closes its stdin, and the session
     // waits for the remaining output.
     let types_end = replay && has("tty") && streams.stdin && !streams.terminal;
@@ -137,7 +138,8 @@ pub fn attach_from_start(
     if has_ended(pod, container) {
         return print_log(pod, container, context);
     }
-    let asked = admit(pod, container, context).and_then(|()| attach_session(pod, container, options, true, context));
+    let asked =
+        admit(pod, container, options, context).and_then(|()| attach_session(pod, container, options, true, context));
     let why = match asked {
         Ok(AttachResult::Done) => return Ok(()),
         // The container has ended since its status was read.

@@ -43,6 +43,16 @@ metadata: {name: reader}
 spec: {containers: [{name: main, image: busybox, command: [sh, -c, 'echo ready; while sleep 1; do :; done']}]}
 "#;
 
+/// A pod that reads no input, and ends once a file exists.
+const DEAF: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: deaf}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: busybox, command: [sh, -c, 'until [ -e /tmp/go ]; do sleep 0.05; done; echo heard']}]
+"#;
+
 /// A user of a server who has no state file of the cluster.
 struct RemoteUser<'a> {
     /// The cluster behind the server.
@@ -246,6 +256,48 @@ fn streams_reach_containers_behind_a_server() {
     user.fails("logs nobody", "error: error from server (NotFound): pods \"nobody\" not found");
     user.fails("exec reader -c other -- true", "error: container other is not valid for pod reader out of: ");
 }
+
+#[test]
+fn attach_sends_input_that_only_admission_sees_for_a_container_that_reads_none() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    cluster.apply(DEAF);
+    cluster.until_reads("pod/deaf", "{.status.phase}", "Running");
+    let mut command = cluster.program(env!("CARGO_BIN_EXE_kloop"));
+    command.current_dir(user.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", user.path("config"));
+    command.args(["--kubeconfig", "far.yaml", "attach", "-i", "deaf"]);
+    let attached = cluster.background_program(command);
+    attached.until_says("try pressing enter");
+    user.ok("exec deaf -- touch /tmp/go", "");
+    attached.until_says("heard\n");
+    assert_eq!(attached.ended(), 0);
+    cluster.apply(READER);
+    cluster.apply(NO_INPUT_POLICY);
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    cluster.until("attaching with input is denied", || {
+        user.run("attach -i reader", "").err.contains("no input for pods of this namespace")
+    });
+    let said = cluster.kloop("attach -i reader");
+    assert!(said.err.contains("no input for pods of this namespace"), "{}", said.err);
+}
+
+/// Denies attachments with standard input.
+const NO_INPUT_POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-input}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CONNECT], resources: [pods/attach]}]
+  validations: [{expression: '!has(object.stdin) || !object.stdin', message: no input for pods of this namespace}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-input}
+spec: {policyName: no-input, validationActions: [Deny]}
+";
 
 #[test]
 fn up_waits_and_follows_a_cluster_behind_a_server() {

@@ -131,16 +131,14 @@ impl Shim {
             <[OwnedFd; 3]>::try_from(pipes).map_err(|_| "an attach request must pass three pipes")?;
         let at = self.running(&attach.container);
         let live = &self.live[at.ok_or_else(|| format!("container not found ({:?})", attach.container))?];
-        let is_closed = live.stdin.as_ref().is_none_or(|stdin| stdin.ends);
-        if attach.stdin && is_closed {
-            return Err(format!("standard input of container {} is not open", attach.container));
-        }
+        // As in container runtimes, a container without an open standard input gets none of the client's.
+        let is_open = live.stdin.as_ref().is_some_and(|stdin| !stdin.ends);
         let outlet = |fd| BufferedPipe::new(fd).map_err(io_error_text);
         rustix::io::ioctl_fionbio(&input, true).map_err(io_error_text)?;
         let mut attached = AttachedClient {
             client,
             pid: live.process.pid,
-            input: attach.stdin.then_some(input),
+            input: (attach.stdin && is_open).then_some(input),
             outlets: [outlet(output)?, outlet(error)?],
             over: false,
         };
