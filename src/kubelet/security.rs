@@ -74,15 +74,14 @@ const USUAL: [&str; 14] = [
 /// Returns the rights of a container; or the message of a `CreateContainerConfigError`.
 pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
     let Some(context) = &member.spec.security_context else { return Ok(ProcessRights::default()) };
-    let capabilities = context
-        .capabilities
-        .as_ref()
-        .filter(|_| context.privileged != Some(true))
-        .filter(|capabilities| is_set(capabilities));
-    Ok(ProcessRights {
-        capabilities: capabilities.map(remaining_capabilities).transpose()?,
-        no_more: context.allow_privilege_escalation == Some(false),
-    })
+    let requested = context.capabilities.as_ref().filter(|capabilities| is_set(capabilities));
+    let capabilities = match context.privileged {
+        Some(true) => None,
+        // A manifest that says so gets the capabilities that container runtimes leave.
+        Some(false) => Some(remaining_capabilities(requested.unwrap_or(&Capabilities::default()))?),
+        None => requested.map(remaining_capabilities).transpose()?,
+    };
+    Ok(ProcessRights { capabilities, no_more: context.allow_privilege_escalation == Some(false) })
 }
 
 /// Returns the processes that a container sees (Kubernetes, "Share Process Namespace between Containers in a Pod").
@@ -194,6 +193,8 @@ mod tests {
             (json!({}), None),
             (json!({"capabilities": {"add": [], "drop": []}}), None),
             (json!({"privileged": true, "capabilities": {"drop": ["ALL"]}}), None),
+            (json!({"privileged": false}), Some(usual)),
+            (json!({"privileged": false, "capabilities": {"drop": ["ALL"]}}), Some(0)),
             (json!({"capabilities": {"drop": ["ALL"]}}), Some(0)),
             (json!({"capabilities": {"drop": ["all"], "add": ["NET_BIND_SERVICE"]}}), Some(1 << 10)),
             (json!({"capabilities": {"drop": ["CAP_NET_RAW"]}}), Some(usual & !(1 << 13))),
