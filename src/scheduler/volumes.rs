@@ -5,6 +5,7 @@
 //! are.
 
 use super::nodes::CandidateNode;
+use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Str};
 use crate::world::storage::{self, BIND_COMPLETED, ClaimSource, PodClaim, VolumeCandidate, VolumeOwner};
@@ -224,7 +225,7 @@ fn find_usable_claim<'w>(world: &'w World, pod: &Row, used: &PodClaim) -> Result
     Ok((claim, body))
 }
 
-/// Whether volumes of a class can be provisioned for a node.
+/// Whether volumes of a class can be provisioned for a node. kloop's own volumes are folders of the control plane's machine.
 fn can_provision_on(class: &Object, node: &Row) -> bool {
     let topologies = class.items(&["allowedTopologies"]);
     let is_there = |topology: &Value| {
@@ -232,7 +233,12 @@ fn can_provision_on(class: &Object, node: &Row) -> bool {
         let wanted = wanted.map(|one| json!({"key": one["key"], "operator": "In", "values": one["values"]}));
         terms::matches(&json!({"matchExpressions": wanted.collect::<Vec<_>>()}), node)
     };
-    class.text(&["provisioner"]) != Some(NO_PROVISIONER) && (topologies.is_empty() || topologies.iter().any(is_there))
+    let is_provisioned = match class.text(&["provisioner"]) {
+        Some(NO_PROVISIONER) => false,
+        Some(LOCAL_DRIVER) => !storage::is_joined(node),
+        _ => true,
+    };
+    is_provisioned && (topologies.is_empty() || topologies.iter().any(is_there))
 }
 
 fn is_for_one_pod(claim: &Object) -> bool {
@@ -424,6 +430,31 @@ mod tests {
             let told = outcome(&documents);
             assert!(told.starts_with(wanted), "{case}: {told}");
         }
+    }
+
+    #[test]
+    fn machine_that_has_joined_has_no_folders_of_the_cluster() {
+        let far = "{apiVersion: v1, kind: Node, metadata: {name: far, labels: {zone: far}, annotations: {kloop.dev/machine: x}}, status: {allocatable: {pods: '9'}}}";
+        let class = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: own}, provisioner: local.kloop.dev, volumeBindingMode: WaitForFirstConsumer}";
+        let affinity = ", nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [far]}]}]}}}}";
+        let volume = volume("v", "1Gi", "own", "").split(", nodeAffinity").next().unwrap().to_owned();
+        let (here, there) = (format!("{volume}}}}}"), format!("{volume}{affinity}"));
+        let mut bound = claim("d", "1Gi", "own", ", volumeName: v");
+        bound.truncate(bound.len() - 1);
+        bound += ", status: {phase: Bound}}";
+        let open = claim("d", "1Gi", "own", "");
+        let asked = |selector: &str, storage: &[&String]| {
+            let fixed = [far.to_owned(), class.to_owned(), pod("p", &["d"], selector)];
+            outcome(&fixed.iter().chain(storage.iter().copied()).cloned().collect::<Vec<_>>())
+        };
+        let only_far = ", nodeSelector: {zone: far}";
+        let told = asked(only_far, &[&bound, &here]);
+        assert!(told.contains(" 1 node(s) didn't match PersistentVolume's node affinity, "), "{told}");
+        let told = asked(only_far, &[&open]);
+        assert!(told.contains(" 1 node(s) didn't find available persistent volumes to bind, "), "{told}");
+        assert_eq!(asked(only_far, &[&bound, &there]), "far", "the volume says so");
+        let told = asked("", &[&bound, &here]);
+        assert!(told == "a" || told == "b", "{told}");
     }
 
     #[test]

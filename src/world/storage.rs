@@ -149,9 +149,18 @@ pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &
     world.list_in("pods", &claim.key.namespace).filter(move |pod| uses(pod))
 }
 
-/// Whether a volume is accessible from a node.
+/// Whether a volume is accessible from a node. A volume that does not say on which nodes it is belongs to the control plane's machine: its
+/// folder is on that machine's disk, which all nodes share but those that have joined.
 pub fn is_available_on(volume: &Object, node: &Row) -> bool {
-    volume.value_at(&["spec", "nodeAffinity", "required"]).is_none_or(|required| terms::any_matches(required, node))
+    match volume.value_at(&["spec", "nodeAffinity", "required"]) {
+        Some(required) => terms::any_matches(required, node),
+        None => !is_joined(node),
+    }
+}
+
+/// Whether a node is a machine that has joined.
+pub fn is_joined(node: &Row) -> bool {
+    node.node().is_some_and(|fields| fields.is_joined)
 }
 
 /// The volume that is kept for a claim, else the smallest that fulfils it where it may be met.

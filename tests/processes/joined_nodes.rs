@@ -64,6 +64,36 @@ fn joined_node_runs_a_pod_and_reports_its_end() {
 }
 
 #[test]
+fn pods_with_claims_are_not_placed_on_a_joined_node() {
+    let (cluster, machine) = (Cluster::new(), Cluster::new());
+    let plane = ControlPlane::start(&cluster);
+    let _node = join(&machine, &plane.join_command(), "worker");
+    cluster.ok("wait --for=condition=Ready node/worker --timeout=60s");
+    let claims = [("now", "standard"), ("late", "late")].map(|(name, class)| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}}}, spec: {{storageClassName: {class}, \
+             accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Mi}}}}}}}}\n---\n"
+        )
+    });
+    let class = "{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: late}, provisioner: local.kloop.dev, \
+                 volumeBindingMode: WaitForFirstConsumer}\n---\n";
+    let pod = |name: &str, claim: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{volumes: [{{name: d, persistentVolumeClaim: \
+             {{claimName: {claim}}}}}], containers: [{{name: main, image: busybox, command: [sleep, '1000']}}]}}}}\n---\n"
+        )
+    };
+    cluster.apply(&format!("{class}{}{}{}", claims.concat(), pod("a", "now"), pod("b", "late")));
+    for (pod, reason) in [
+        ("a", "1 node(s) didn't match PersistentVolume's node affinity"),
+        ("b", "1 node(s) didn't find available persistent volumes to bind"),
+    ] {
+        let message = "{.status.conditions[?(@.type==\"PodScheduled\")].message}";
+        cluster.until(reason, || cluster.read(&format!("pod/{pod}"), message).contains(reason));
+    }
+}
+
+#[test]
 fn joined_node_knows_the_images_of_its_cluster() {
     let (cluster, machine) = (Cluster::new(), Cluster::new());
     let plane = ControlPlane::start(&cluster);
