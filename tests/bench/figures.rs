@@ -303,9 +303,16 @@ fn restarts(times: usize) {
             std::thread::sleep(Duration::from_micros(100));
         }
         samples.push(start.elapsed());
-        std::thread::sleep(Duration::from_millis(20));
+        // The next one is killed once the control plane has recorded this restart.
+        until(|| restart_count(&cluster) == samples.len());
     }
     print_quantiles("kill -9 to the successor executing", &mut samples);
+}
+
+/// Returns the number of recorded restarts of all pods.
+fn restart_count(cluster: &Cluster) -> usize {
+    let counts = cluster.ready("pods", "{.items[*].status.containerStatuses[*].restartCount}");
+    counts.split_whitespace().filter_map(|count| count.parse::<usize>().ok()).sum()
 }
 
 /// Waits until each container has run for so long that its shim has prepared a standby process.

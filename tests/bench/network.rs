@@ -375,6 +375,8 @@ const ENDPOINTS: usize = 10;
 const BEHIND: u16 = PORT + 40;
 /// Number of measured changes.
 const CHANGES: usize = 200;
+/// Span in which connections to an endpoint that has left may still arrive.
+const LATE: Duration = Duration::from_millis(20);
 
 /// Returns an address of this machine that no cluster uses, for each endpoint.
 fn endpoint(number: usize, at: usize) -> Ipv4Addr {
@@ -459,8 +461,8 @@ fn scale() {
         let applied = Instant::now();
         until(|| visits.at(comes).is_some());
         let there = visits.at(comes).expect("come to").0;
-        // Time for connections that are still on their way.
-        std::thread::sleep(Duration::from_millis(20));
+        // Connections that are still on their way arrive meanwhile.
+        until(|| visits.at(comes).is_some_and(|(_, last)| last.saturating_duration_since(there) > LATE));
         left.push(visits.at(leaves).expect("come to").1.saturating_duration_since(start));
         come.push(there - start);
         committed.push(there.saturating_duration_since(applied));

@@ -71,10 +71,9 @@ fn burst(pods: usize, view: &FilesystemView) {
     let ordered = from.elapsed();
     wait(&reports, pods, runs);
     let running = from.elapsed();
-    std::thread::sleep(Duration::from_millis(300));
     println!(
         "{pods} pods that see files as {view:?}: ordered {ordered:?}, all running {running:?}, {} a shim",
-        memory()
+        settled_memory()
     );
     let from = Instant::now();
     for uid in &uids {
@@ -82,6 +81,18 @@ fn burst(pods: usize, view: &FilesystemView) {
     }
     wait(&reports, pods, |report| matches!(report, Report::Removed { .. }));
     println!("{pods} pods: all removed {:?}", from.elapsed());
+}
+
+/// Returns [`memory`] once it stays the same: shims release pages after a start.
+fn settled_memory() -> String {
+    let mut last = memory();
+    loop {
+        std::thread::sleep(Duration::from_millis(50));
+        match memory() {
+            same if same == last => return same,
+            other => last = other,
+        }
+    }
 }
 
 /// Mean Pss and private memory of the shims of this process.
