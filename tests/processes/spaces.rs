@@ -51,6 +51,24 @@ fn container_sees_the_processes_of_its_pid_namespace() {
 }
 
 #[test]
+fn host_paths_show_the_processes_of_the_machine() {
+    let volumes = "volumes: [{name: root, hostPath: {path: /}}, {name: proc, hostPath: {path: /proc}}]";
+    let mounts =
+        "volumeMounts: [{name: root, mountPath: /host, readOnly: true}, {name: proc, mountPath: /machine/proc}]";
+    for cluster in clusters() {
+        let _plane = cluster.watch();
+        cluster.apply(&pod_with("agent", volumes, mounts, STAYS));
+        cluster.ok("wait --for=condition=Ready pod/agent --timeout=30s");
+        let own = fs::read_to_string("/proc/self/comm").expect("a name");
+        for place in ["/host/proc", "/machine/proc"] {
+            let name = format!("cat {place}/{}/comm", std::process::id());
+            assert_eq!(shell(&cluster, &["exec", "agent"], &name), own, "{place}");
+        }
+        assert!(cluster.run(&["exec", "agent", "--", "ls", &format!("/proc/{}", std::process::id())], "").code != 0);
+    }
+}
+
+#[test]
 fn first_process_is_the_program_itself() {
     for cluster in clusters() {
         let _plane = cluster.watch();

@@ -166,7 +166,11 @@ fn enter<'a>(
         LaunchPlace::Here => view::set_host_name(&context.launch.hostname),
         LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
             let is_counted = context.launch.watched.pids.is_some();
-            let started = view::start_view(base_mounts, is_counted, has_space, shm)?;
+            let processes = match has_space {
+                true => view::ViewProcesses::Own(view::count_machine_procs(view, volumes)),
+                false => view::ViewProcesses::Machine,
+            };
+            let started = view::start_view(base_mounts, is_counted, processes, shm)?;
             let lives = [context.cwd, Path::new(context.variable("HOME").unwrap_or("/"))];
             let composed = view::compose_view(started, pod, message, lives, view, volumes)?;
             let name = argv.first().map_or("", |name| name);

@@ -10,7 +10,9 @@ use super::super::spawn::forked_pid;
 use super::mounted::{self, Mounted};
 use super::shm::{self, PodShm, ShmPlace, describe_shm_error};
 use super::visit::Home;
-use super::{compose, describe_error, devices, enter_own_user_namespace, separate, services, show_processes};
+use super::{
+    ViewProcesses, compose, describe_error, devices, enter_own_user_namespace, separate, services, show_processes,
+};
 use crate::runtime::trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -114,6 +116,9 @@ impl BaseMountsState {
     }
 }
 
+/// The pod's shared memory, and copies of the machine's `/proc`.
+type EnteredBase = (Option<OwnedFd>, Vec<OwnedFd>);
+
 impl BaseMounts {
     /// Prepares base mounts; `None` when the root of this process is not a mount, because a new namespace would have another root.
     fn create() -> Result<Option<BaseMounts>, String> {
@@ -155,9 +160,9 @@ impl BaseMounts {
         self.machine.all.clone()
     }
 
-    /// Enters the base, with a private mount namespace. `counted`: also a private user namespace, where an ordinary user needs one;
-    /// `has_space`: this process is in its own PID namespace. Returns the pod's shared memory.
-    pub fn enter(&self, counted: bool, has_space: bool, shm: Option<&PodShm>) -> Result<Option<OwnedFd>, String> {
+    /// Enters the base, with a private mount namespace. `counted`: also a private user namespace, where an ordinary user needs one. Returns
+    /// the pod's shared memory and copies of the machine's `/proc`.
+    pub fn enter(&self, counted: bool, processes: ViewProcesses, shm: Option<&PodShm>) -> Result<EnteredBase, String> {
         if let Some(users) = &self.users {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(describe_error("enter the user namespace"))?;
@@ -166,18 +171,16 @@ impl BaseMounts {
         move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
             .map_err(describe_error("enter the mount namespace"))?;
         let is_counted = counted && !geteuid().is_root();
-        if has_space || !is_counted {
+        if matches!(processes, ViewProcesses::Own(_)) || !is_counted {
             // SAFETY: the flag does not affect the descriptor table, which is the reason why this call is unsafe.
             unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.map_err(describe_error("enter a new mount namespace"))?;
         }
-        if has_space {
-            // Mounted before entering the private user namespace, because the PID namespace belongs to the outer one.
-            show_processes()?;
-        }
+        // Mounted before entering the private user namespace, because the PID namespace belongs to the outer one.
+        let machine_procs = show_processes(processes)?;
         if is_counted {
             enter_own_user_namespace()?;
         }
-        Ok(shm)
+        Ok((shm, machine_procs))
     }
 }
 
@@ -244,7 +247,7 @@ impl PodShm {
         let at = pod.parent().unwrap_or(pod).with_file_name(folder::ROOT);
         folder::private_folder(&at).map_err(|error| format!("{error:#}"))?;
         let mount_tmpfs = || {
-            base_mounts.enter(false, false, None)?;
+            base_mounts.enter(false, ViewProcesses::Machine, None)?;
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
             mount("tmpfs", &at, "tmpfs", flags, Some(shm::OPTIONS)).map_err(describe_shm_error)
         };
@@ -304,7 +307,7 @@ fn has_spaces() -> Result<bool, String> {
 
 /// Tries to mount `/proc` in a new mount namespace. Returns the exit code: one of the two constants, or the number of a temporary error.
 fn try_proc() -> i32 {
-    let Err(failure) = separate().and_then(|()| show_processes()) else { return PROC_MOUNTED };
+    let Err(failure) = separate().and_then(|()| show_processes(ViewProcesses::Own(0))) else { return PROC_MOUNTED };
     match Errno::from_io_error(&failure.error) {
         Some(error) if !trial::is_definite(error, &["user", "mnt"]) => error.raw_os_error(),
         _ => REFUSED,

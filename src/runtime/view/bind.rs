@@ -7,7 +7,7 @@ use crate::object::io_error_text;
 use crate::runtime::file_tree::{self, path_of};
 use crate::runtime::volumes;
 use crate::runtime::wire::MountView;
-use crate::world::volume::{Volume, VolumeMountPoint};
+use crate::world::volume::{Volume, VolumeContent, VolumeMountPoint};
 use rustix::fs::StatVfsMountFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, fstatvfs, mkdirat, openat, openat2};
 use rustix::io::Errno;
@@ -24,6 +24,8 @@ pub struct BindMount {
     /// Whether its content is managed by kloop, so that mount points may be created in it.
     is_ours: bool,
     is_folder: bool,
+    /// A copy of the machine's `/proc`, and its place below the target: the process itself sees another `/proc`.
+    machine_proc: Option<(OwnedFd, &'static str)>,
 }
 
 /// Checks that all mounts of a container are possible. Creates a missing subPath as a folder. The files of internal volumes are there: the
@@ -44,9 +46,16 @@ fn open_volume(pod: &Path, mount: &VolumeMountPoint, volumes: &[Volume]) -> Resu
     open(&volumes::root_of(pod, &mount.volume, volumes)).map_err(failed)
 }
 
-/// Returns all bind mounts of a container. Opens their sources while the old root is still visible.
-pub fn all_binds(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<Vec<BindMount>, String> {
+/// Returns all bind mounts of a container. Opens their sources while the old root is still visible. `machine_procs`: copies of the
+/// machine's `/proc`, one for each of [`count_machine_procs`].
+pub fn all_binds(
+    pod: &Path,
+    view: &MountView,
+    volumes: &[Volume],
+    machine_procs: Vec<OwnedFd>,
+) -> Result<Vec<BindMount>, String> {
     let mut binds = Vec::new();
+    let mut machine_procs = machine_procs.into_iter();
     for mount in &view.mounts {
         let of = |why: String| {
             format!("failed to prepare volume {:?} for mount path {:?}: {why}", &*mount.volume, mount.path)
@@ -55,9 +64,26 @@ pub fn all_binds(pod: &Path, view: &MountView, volumes: &[Volume]) -> Result<Vec
         let source = if mount.sub_path.is_empty() { root } else { part(&root, &mount.sub_path).map_err(of)? };
         let bind = BindMount::new(source, Path::new("/").join(&mount.path), mount.read_only).map_err(of)?;
         let is_ours = volumes.iter().any(|volume| volume.name == mount.volume && volume.source.follows());
-        binds.push(BindMount { is_ours, ..bind });
+        let machine_proc = place_of_proc(mount, volumes).and_then(|place| Some((machine_procs.next()?, place)));
+        binds.push(BindMount { is_ours, machine_proc, ..bind });
     }
     Ok(binds)
+}
+
+/// Returns the number of mounts that show the machine's `/proc`, as host paths do in Kubernetes.
+pub fn count_machine_procs(view: &MountView, volumes: &[Volume]) -> usize {
+    view.mounts.iter().filter(|mount| place_of_proc(mount, volumes).is_some()).count()
+}
+
+/// Returns the path of the machine's `/proc` below a mount, if it is a host path that has it.
+fn place_of_proc(mount: &VolumeMountPoint, volumes: &[Volume]) -> Option<&'static str> {
+    let volume = volumes.iter().find(|volume| volume.name == mount.volume && mount.sub_path.is_empty())?;
+    let VolumeContent::Host { path, .. } = &volume.source else { return None };
+    match path.trim_end_matches('/') {
+        "" => Some("proc"),
+        "/proc" => Some(""),
+        _ => None,
+    }
 }
 
 fn open(path: &Path) -> Result<OwnedFd, String> {
@@ -84,7 +110,7 @@ impl BindMount {
     fn new(source: OwnedFd, target: PathBuf, read_only: bool) -> Result<BindMount, String> {
         let found = fstat(&source).map_err(io_error_text)?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
-        Ok(BindMount { source, target, read_only, is_ours: false, is_folder })
+        Ok(BindMount { source, target, read_only, is_ours: false, is_folder, machine_proc: None })
     }
 
     /// Binds a folder of the machine at its own path.
@@ -125,6 +151,11 @@ impl BindMount {
     pub fn mount(&self, root: &OwnedFd) -> Result<(), String> {
         let mount_point = self.open_mount_point(root)?;
         cloned_mount::bind_recursive(&self.source, &mount_point).map_err(describe_error("bind it"))?;
+        if let Some((proc, place)) = &self.machine_proc {
+            let place = resolve(root, &self.target.join(place), OFlags::PATH | OFlags::DIRECTORY);
+            let attached = place.and_then(|place| cloned_mount::attach(proc, &place));
+            attached.map_err(describe_error("bind the machine's /proc"))?;
+        }
         if self.read_only && !self.is_ours { self.make_read_only(root) } else { Ok(()) }
     }
 

@@ -4,6 +4,7 @@
 //! as the mount itself. A clone of a mount is attached by descriptors alone (open_tree(2), move_mount(2)).
 
 use super::path_of;
+use rustix::fs::CWD;
 use rustix::io::{Errno, Result};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, mount_bind, mount_bind_recursive, move_mount, open_tree};
 use std::os::fd::OwnedFd;
@@ -23,6 +24,12 @@ pub fn bind(source: &OwnedFd, place: &OwnedFd) -> Result<()> {
 /// Whether a sandbox does not implement or permit these system calls. It may permit mount(2).
 fn is_refused(bound: Result<()>) -> bool {
     matches!(bound, Err(Errno::NOSYS | Errno::PERM))
+}
+
+/// Clones what is mounted at a path, with what is mounted below it.
+pub fn clone_at(path: &str) -> Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(CWD, path, flags)
 }
 
 fn clone(source: &OwnedFd, flags: OpenTreeFlags) -> Result<OwnedFd> {

@@ -22,7 +22,7 @@ mod shm;
 mod visit;
 
 pub use base_mounts::BaseMounts;
-pub use bind::check as check_mounts;
+pub use bind::{check as check_mounts, count_machine_procs};
 pub use name::set_host_name;
 pub use private_dirs::{SHM, is_within as is_in_own};
 pub use real_path::real_path;
@@ -65,30 +65,39 @@ pub struct EnteredView {
     mounts: Vec<Mounted>,
     /// The pod's shared memory.
     shm: Option<OwnedFd>,
+    /// Copies of the machine's `/proc`, where the process sees another, for host paths.
+    machine_procs: Vec<OwnedFd>,
     /// Whether it is root of the machine.
     is_root: bool,
 }
 
+/// The PID namespace of a process that enters a view.
+#[derive(Clone, Copy)]
+pub enum ViewProcesses {
+    /// It sees the machine's `/proc`.
+    Machine,
+    /// It is in its own PID namespace, and its host paths show the machine's `/proc` at so many places.
+    Own(usize),
+}
+
 /// Moves this process, which has one thread and is about to become a container, into its own mount namespace: from base mounts, or from
-/// scratch. `counted`: its user namespace, if it needs one, is private, so that its processes are counted separately. `has_space`: it is in
-/// its own PID namespace. `shm`: the pod's shared memory.
+/// scratch. `counted`: its user namespace, if it needs one, is private, so that its processes are counted separately. `shm`: the pod's
+/// shared memory.
 pub fn start_view(
     base_mounts: Option<&BaseMounts>,
     counted: bool,
-    has_space: bool,
+    processes: ViewProcesses,
     shm: Option<&PodShm>,
 ) -> Result<EnteredView, String> {
     if let Some(base_mounts) = base_mounts {
-        let shm = base_mounts.enter(counted, has_space, shm)?;
-        return Ok(EnteredView { mounts: base_mounts.mounts(), shm, is_root: base_mounts.is_root() });
+        let (shm, machine_procs) = base_mounts.enter(counted, processes, shm)?;
+        return Ok(EnteredView { mounts: base_mounts.mounts(), shm, machine_procs, is_root: base_mounts.is_root() });
     }
     let mounts = mounted::read_mounts();
     let shm = shm.map(clone_shm).transpose()?;
     base_mounts::prepare()?;
-    if has_space {
-        show_processes()?;
-    }
-    Ok(EnteredView { mounts, shm, is_root: compose::is_machines_root() })
+    let machine_procs = show_processes(processes)?;
+    Ok(EnteredView { mounts, shm, machine_procs, is_root: compose::is_machines_root() })
 }
 
 /// Clones the pod's shared memory and returns to the own namespace; only root may do that.
@@ -97,10 +106,14 @@ fn clone_shm(shm: &PodShm) -> Result<OwnedFd, String> {
     home.visit(|| shm.clone_mount())
 }
 
-/// Mounts `/proc` for the PID namespace of this process.
-fn show_processes() -> Result<(), Failure> {
+/// Mounts `/proc` for the PID namespace of this process, if it has its own. Returns copies of the machine's `/proc`, as far as the machine
+/// permits them.
+fn show_processes(processes: ViewProcesses) -> Result<Vec<OwnedFd>, Failure> {
+    let ViewProcesses::Own(copies) = processes else { return Ok(Vec::new()) };
+    let copies = (0..copies).map_while(|_| cloned_mount::clone_at("/proc").ok()).collect();
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None).map_err(failed("mount /proc"))
+    mount("proc", "/proc", "proc", flags, None).map_err(failed("mount /proc"))?;
+    Ok(copies)
 }
 
 /// A view that is complete and not entered yet.
@@ -137,7 +150,7 @@ pub fn compose_view(
     volumes: &[Volume],
 ) -> Result<ComposedView, String> {
     let [cwd, _] = lives;
-    let mut binds = bind::all_binds(pod, view, volumes)?;
+    let mut binds = bind::all_binds(pod, view, volumes, begun.machine_procs)?;
     // A volume above the pod's folder hides it: nothing of the folder is made in the volume.
     let is_hidden = binds.iter().any(|bind| bind.covers(pod));
     let cwd = Some(cwd).filter(|cwd| !is_hidden || !cwd.starts_with(pod));
