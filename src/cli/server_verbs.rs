@@ -6,7 +6,7 @@ use super::{CliResult, Failure};
 use crate::client::ServerConfig;
 
 /// The verbs that read and change a cluster behind an API server.
-const SERVER_VERBS: [&str; 41] = [
+const SERVER_VERBS: [&str; 42] = [
     "annotate",
     "api-resources",
     "api-versions",
@@ -36,6 +36,7 @@ const SERVER_VERBS: [&str; 41] = [
     "patch",
     "plan",
     "port-forward",
+    "proxy",
     "replace",
     "rollout",
     "run",

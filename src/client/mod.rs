@@ -10,6 +10,7 @@ mod connection;
 mod credentials;
 mod error;
 mod exec_plugin;
+mod forward;
 mod kubeconfig;
 mod list;
 mod reflector;
@@ -24,6 +25,7 @@ pub use body::ClientBody;
 pub use credentials::{Credentials, HeaderCredentials, ImpersonatedUser};
 pub use error::{ClientError, ClientResult};
 pub use exec_plugin::ExecPlugin;
+pub use forward::{ForwardListener, RequestRule};
 pub use kubeconfig::ServerConfig;
 pub use list::ListedObjects;
 pub use reflector::{ReflectedChange, ReflectedContent, Reflectors};
@@ -82,6 +84,23 @@ impl ApiClient {
         let protocols = protocols.iter().map(|&protocol| protocol.to_owned()).collect();
         let opened = self.transfers.wait(async move { socket::open(&connections, &path, protocols).await })?;
         opened.map(|opened| opened.start(&self.transfers))
+    }
+
+    /// Serves a proxy to the server until `stop` completes. Blocks.
+    pub fn serve_proxy(
+        &self,
+        listener: ForwardListener,
+        rule: Arc<RequestRule>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> ClientResult<()> {
+        let connections = self.connections.clone();
+        let served = self.transfers.wait(async move {
+            tokio::select! {
+                ended = forward::serve(connections, listener, rule) => ended,
+                () = stop => Ok(()),
+            }
+        })?;
+        served.map_err(|error| ClientError::Local(error.to_string()))
     }
 
     /// Reads all pages of a list. `path` may have selectors in its query.

@@ -1,9 +1,12 @@
 //! kloop's own verbs with a server in place of a state file, against `kloop serve`.
 
 use super::Server;
-use crate::cluster::{Cluster, Said};
+use crate::cluster::{Cluster, Plane, Said};
 use crate::screen::Screen;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// A Deployment and a definition of a kind with an object of it.
@@ -89,6 +92,14 @@ impl<'a> RemoteUser<'a> {
         command.current_dir(self.folder.path()).env_remove("KLOOP_STATE");
         command.env("XDG_STATE_HOME", self.path("state")).env("KLOOP_CONFIG", self.path("config"));
         self.cluster.run_program(command.args(line.split(' ')), stdin)
+    }
+
+    /// Starts a command with the server's context.
+    fn background(&self, words: &[&str]) -> Plane<'a> {
+        let mut command = self.cluster.program(env!("CARGO_BIN_EXE_kloop"));
+        command.current_dir(self.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", self.path("config"));
+        command.args(["--kubeconfig", "far.yaml"]).args(words);
+        self.cluster.background_program(command)
     }
 
     fn ok(&self, line: &str, stdin: &str) -> String {
@@ -227,11 +238,7 @@ fn wait_watches_the_object_behind_a_server() {
     let _server = Server::start(&cluster, &flags.each_ref().map(String::as_str));
     let user = RemoteUser::new(&cluster);
     cluster.ok("create configmap slow --from-literal=a=1");
-    let mut command = cluster.program(env!("CARGO_BIN_EXE_kloop"));
-    command.current_dir(user.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", user.path("config"));
-    let condition = "--for=jsonpath={.data.a}=2";
-    command.args(["--kubeconfig", "far.yaml", "wait", "configmap/slow", condition, "--timeout=300s"]);
-    let waiting = cluster.background_program(command);
+    let waiting = user.background(&["wait", "configmap/slow", "--for=jsonpath={.data.a}=2", "--timeout=300s"]);
     let watches = || fs::read_to_string(&log).unwrap_or_default().matches("watch=").count();
     cluster.until("the command watches", || watches() > 0);
     cluster.ok(r#"patch configmap slow -p {"data":{"a":"2"}}"#);
@@ -265,10 +272,7 @@ fn attach_sends_input_that_only_admission_sees_for_a_container_that_reads_none()
     let user = RemoteUser::new(&cluster);
     cluster.apply(DEAF);
     cluster.until_reads("pod/deaf", "{.status.phase}", "Running");
-    let mut command = cluster.program(env!("CARGO_BIN_EXE_kloop"));
-    command.current_dir(user.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", user.path("config"));
-    command.args(["--kubeconfig", "far.yaml", "attach", "-i", "deaf"]);
-    let attached = cluster.background_program(command);
+    let attached = user.background(&["attach", "-i", "deaf"]);
     attached.until_says("try pressing enter");
     user.ok("exec deaf -- touch /tmp/go", "");
     attached.until_says("heard\n");
@@ -281,6 +285,54 @@ fn attach_sends_input_that_only_admission_sees_for_a_container_that_reads_none()
     });
     let said = cluster.kloop("attach -i reader");
     assert!(said.err.contains("no input for pods of this namespace"), "{}", said.err);
+}
+
+#[test]
+fn proxy_forwards_requests_and_streams_to_a_server() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    user.ok("apply -f -", READER);
+    cluster.until_reads("pod/reader", "{.status.phase}", "Running");
+    let proxy = user.background(&["proxy", "--port=0", "--api-prefix=/k8s/", "--reject-paths=^/apis/batch"]);
+    proxy.until_says("Starting to serve on ");
+    let said = proxy.said();
+    let place = said.trim_end().rsplit(' ').next().expect("an address").to_owned();
+    let get = |path: &str| exchange(TcpStream::connect(&place).expect("connected"), path);
+    assert!(get("/k8s/api/v1/namespaces/default").starts_with("HTTP/1.1 200 OK"));
+    assert!(get("/k8s/api/v1/namespaces/nobody").starts_with("HTTP/1.1 404 Not Found"));
+    assert!(get("/k8s/apis/batch/v1/jobs").ends_with("\r\n\r\nForbidden\n"));
+    assert!(get("/api").ends_with("\r\n\r\n404 page not found\n"));
+    fs::write(user.path("near.yaml"), near_kubeconfig(&format!("http://{place}/k8s"))).expect("written");
+    let said = user.run_as("--kubeconfig near.yaml exec -i reader -- cat", "through");
+    assert_eq!((said.out.as_str(), said.code), ("through", 0), "{}", said.err);
+    assert_eq!(proxy.end("INT"), 0);
+    let path = user.path("proxy.sock").display().to_string();
+    let proxy = user.background(&["proxy", &format!("--unix-socket={path}")]);
+    proxy.until_says(&format!("Starting to serve on {path}\n"));
+    let answer = exchange(UnixStream::connect(&path).expect("connected"), "/api/v1/namespaces/default");
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert_eq!(proxy.end("INT"), 0);
+    assert!(!fs::exists(&path).expect("known"), "the socket is gone");
+    let said = cluster.kloop(&format!("proxy --unix-socket={path}"));
+    assert_eq!(said.err, "error: --unix-socket is not supported with a state file: use --port\n");
+}
+
+/// Sends a GET request; returns the whole answer.
+fn exchange(mut stream: impl Read + Write, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    answer
+}
+
+/// Returns a kubeconfig without credentials.
+fn near_kubeconfig(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: near\nclusters: [{{name: near, cluster: {{server: '{server}'}}}}]\n\
+         contexts: [{{name: near, context: {{cluster: near}}}}]\n"
+    )
 }
 
 /// Denies attachments with standard input.
@@ -313,10 +365,7 @@ fn up_waits_and_follows_a_cluster_behind_a_server() {
     assert!(said.code == 1 && said.err.contains("not ready"), "{}{}", said.out, said.err);
     // It follows manifests and logs until it is interrupted, and leaves the objects.
     fs::write(user.path("reader.yaml"), READER).expect("written");
-    let mut command = cluster.program(env!("CARGO_BIN_EXE_kloop"));
-    command.current_dir(user.folder.path()).env_remove("KLOOP_STATE").env("KLOOP_CONFIG", user.path("config"));
-    command.args(["--kubeconfig", "far.yaml", "up", "reader.yaml"]);
-    let up = cluster.background_program(command);
+    let up = user.background(&["up", "reader.yaml"]);
     up.until_says("reader | ready");
     fs::write(user.path("reader.yaml"), READER.replace("{name: reader}", "{name: reader, labels: {a: b}}"))
         .expect("written");

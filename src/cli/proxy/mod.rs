@@ -1,5 +1,7 @@
 //! `kloop proxy`: the REST API over plain HTTP for everybody on this machine, within kubectl's rules.
 
+mod remote;
+
 use super::serve::{interrupt, wait_for_interrupt};
 use super::server_log::log_server;
 use super::{CliResult, CommandContext, Failure};
@@ -16,7 +18,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// Run a proxy to the Kubernetes API server.
 ///
-/// It serves the API itself: no other server needs to run, and no token is needed. Files are not served (kubectl's --www).
+/// With a state file it serves the API itself: no other server needs to run. With a server it forwards requests with your credentials. No
+/// token is needed. Files are not served (kubectl's --www).
 #[derive(clap::Args)]
 #[command(
     override_usage = "[--port=PORT] [--api-prefix=prefix]",
@@ -64,7 +67,7 @@ pub struct Args {
     /// Accepted for compatibility with kubectl; no files are served.
     #[arg(short = 'P', long, default_value = "/static/", value_name = "PREFIX")]
     www_prefix: String,
-    /// Refused: the proxy serves at a port only.
+    /// Unix socket on which to run the proxy, for the proxy of a server.
     #[arg(short, long, default_value = "", value_name = "PATH")]
     unix_socket: String,
     /// Accepted for compatibility with kubectl; the API is in the same process.
@@ -77,23 +80,21 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    for (flag, value) in [("www", &args.www), ("unix-socket", &args.unix_socket)] {
-        if !value.is_empty() {
-            return Err(Failure::plain(format!(
-                "--{flag} is not supported: the proxy serves the API at a port, and no files"
-            )));
-        }
+    if !args.www.is_empty() {
+        return Err(Failure::plain("--www is not supported: the proxy serves the API, and no files"));
     }
     let filter = filter(&args, impersonation(context))?;
+    if let Some(client) = context.client().cloned() {
+        return remote::serve(&args, filter, &client, context);
+    }
+    if !args.unix_socket.is_empty() {
+        return Err(Failure::plain("--unix-socket is not supported with a state file: use --port"));
+    }
     context.api()?;
     let interrupt = interrupt()?;
     descriptors::raise();
-    let place = SocketAddr::new(args.address, args.port);
-    let listener = TcpListener::bind(place)
-        .map_err(|error| Failure::plain(format!("listen tcp {place}: bind: {}", io_error_text(error))))?;
-    if args.disable_filter {
-        context.print_notice("Request filter disabled, your proxy is vulnerable to XSRF attacks, please be cautious");
-    }
+    let listener = listen(&args)?;
+    warn_without_filter(&args, context);
     context.print_line(&format!("Starting to serve on {}", listener.local_addr()?))?;
     let guard = AccessGuard::Filter(Box::new(filter));
     let server = HttpServer {
@@ -108,6 +109,18 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         log: log_server,
     };
     Ok(server.run(wait_for_interrupt(interrupt))?)
+}
+
+fn listen(args: &Args) -> CliResult<TcpListener> {
+    let place = SocketAddr::new(args.address, args.port);
+    TcpListener::bind(place)
+        .map_err(|error| Failure::plain(format!("listen tcp {place}: bind: {}", io_error_text(error))))
+}
+
+fn warn_without_filter(args: &Args, context: &mut CommandContext) {
+    if args.disable_filter && args.unix_socket.is_empty() {
+        context.print_notice("Request filter disabled, your proxy is vulnerable to XSRF attacks, please be cautious");
+    }
 }
 
 /// The user of `--as`.
