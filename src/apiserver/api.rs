@@ -7,6 +7,7 @@ use super::encoded_bodies::EncodedBodies;
 use super::env::Env;
 use super::outside::AuditAnnotation;
 use super::outside_client::OutsideClient;
+use super::packed_documents::PackedDocuments;
 use super::remote::{RemoteCluster, RemoteTransaction};
 use super::shared_writer::{SharedWriter, WRITE_LOCK_TIMEOUT};
 use super::store_transaction::ReadView;
@@ -49,6 +50,8 @@ pub struct Api {
     encoded_bodies: EncodedBodies,
     /// Stored bodies of single objects.
     stored_bodies: StoredBodies,
+    /// Long documents of the API.
+    packed_documents: PackedDocuments,
     /// Called when a write waits long for the lock.
     on_wait: Option<fn(&StoreError)>,
     /// Makes the writes together with those of other threads.
@@ -120,6 +123,17 @@ impl Api {
         &self.encoded_bodies
     }
 
+    /// The same API with shared long documents.
+    pub fn with_packed_documents(mut self, documents: &PackedDocuments) -> Api {
+        self.packed_documents = documents.clone();
+        self
+    }
+
+    /// Returns the long documents that are kept.
+    pub fn packed_documents(&self) -> &PackedDocuments {
+        &self.packed_documents
+    }
+
     /// The same API, which asks webhooks through a client that threads share.
     pub fn with_outside_client(mut self, client: &Arc<OutsideClient>) -> Api {
         self.outside = Some(client.clone());
@@ -160,6 +174,7 @@ impl Api {
             access_cache: AccessCache::default(),
             encoded_bodies: EncodedBodies::default(),
             stored_bodies: StoredBodies::default(),
+            packed_documents: PackedDocuments::default(),
             on_wait: None,
             writer: None,
             annotations: Vec::new(),

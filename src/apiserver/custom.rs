@@ -6,6 +6,8 @@ use crate::kinds::custom::{CustomDefinition, DEFINITIONS, Uncompiled};
 use crate::kinds::{Kind, KindRegistry, custom_resource_definition, expressions};
 use crate::object::{Key, Object, Reason, Status, condition};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A registry of the kinds of a state file, whose definitions are read when a custom kind is first needed. It ignores an error of opening
@@ -22,17 +24,22 @@ pub fn kinds_in(path: &Path) -> KindRegistry {
     }))
 }
 
-/// Registers all current definitions, and forgets those that are gone.
-pub fn learn_all(txn: &dyn Transaction) -> ApiResult<()> {
-    let definitions = txn.list(DEFINITIONS, None)?;
-    let kinds = txn.kinds();
-    for definition in &definitions {
-        kinds.register(&definition.0.to_string());
-    }
-    let stands =
-        |custom: &CustomDefinition| definitions.iter().any(|definition| definition.name() == custom.definition);
-    let gone = kinds.custom_kinds().into_iter().filter_map(|kind| kind.custom).filter(|custom| !stands(custom));
-    gone.for_each(|custom| kinds.unregister(&custom.definition));
+/// Registers all current definitions, and forgets those that are gone. Definitions may be large, so one is in memory at a time, and an
+/// unchanged one is not decoded.
+pub fn learn_all(kinds: &KindRegistry, read: &dyn StoreRead) -> std::result::Result<(), StoreError> {
+    let known = kinds.custom_kinds().into_iter().filter_map(|kind| kind.custom);
+    let known: BTreeMap<&str, &CustomDefinition> = known.map(|custom| (&*custom.definition, custom)).collect();
+    let mut current = BTreeSet::new();
+    read.scan(DEFINITIONS, None, &mut |stored| {
+        let is_known = known.get(&*stored.key.name).is_some_and(|custom| *custom.mark.0 == *stored.uid);
+        if kinds.is_changed(&stored.uid, stored.revision) || !is_known {
+            kinds.register(&stored.body);
+        }
+        current.insert(stored.key.name);
+        ControlFlow::Continue(())
+    })?;
+    let gone = known.keys().filter(|definition| !current.contains(**definition));
+    gone.for_each(|definition| kinds.unregister(definition));
     Ok(())
 }
 
@@ -136,4 +143,37 @@ pub fn defer(txn: &mut dyn Transaction, needed: Vec<Uncompiled>) -> ApiResult<()
         return Ok(());
     }
     Err(Status::bug("the expressions are not compiled yet"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apiserver::create::create;
+    use crate::apiserver::{Api, WriteOptions};
+    use crate::kinds::custom_resource_definition::KIND;
+    use serde_json::json;
+
+    #[test]
+    fn definitions_are_learnt_and_forgotten() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kinds = KindRegistry::default();
+        let definition = Object(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.sea.dev"},
+            "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+        }));
+        let learn = |api: &Api| api.read(|snapshot| learn_all(&kinds, snapshot)).unwrap();
+        let knows = || kinds.by_kind("sea.dev/v1", "Boat").is_some();
+        learn(&api);
+        assert!(!knows());
+        api.write(false, |txn| create(txn, &KIND, &definition, &WriteOptions::default())).unwrap();
+        learn(&api);
+        assert!(knows());
+        // A reader of an older state has taken it for gone.
+        kinds.unregister("boats.sea.dev");
+        learn(&api);
+        assert!(knows(), "an unchanged definition is learnt again");
+        learn(&Api::in_memory("test").unwrap());
+        assert!(!knows());
+    }
 }

@@ -31,6 +31,7 @@ pub mod node_pods;
 pub mod object_parts;
 pub mod outside;
 pub mod outside_client;
+pub mod packed_documents;
 pub mod page;
 pub mod patch;
 pub mod read;

@@ -26,6 +26,7 @@ pub fn read(context: &mut CommandContext, path: &str, accept: &str) -> CliResult
     context.warn(&Vec::from_iter(warnings.filter_map(|(_, text)| quoted(text))));
     match answer.body {
         AnswerBody::Whole(bytes) => Ok(bytes),
+        AnswerBody::Packed(document) => Ok(document.unpack()?),
         AnswerBody::List(mut bytes, mut list) => {
             while let Some(piece) = list.next_piece(context.api_for(true)?, Vec::new())? {
                 bytes.extend(piece);

@@ -6,9 +6,11 @@ use super::overview_feed::OverviewFeed;
 use super::protobuf::{self, PROTOBUF_WATCH};
 use super::target::{ProxyTarget, StreamTarget};
 use super::watch::ActiveWatch;
+use crate::apiserver::packed_documents::PackedDocument;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// An answer: status code, headers and body.
 pub struct HttpAnswer {
@@ -26,6 +28,8 @@ pub struct HttpAnswer {
 pub enum AnswerBody {
     /// The complete body.
     Whole(Vec<u8>),
+    /// A document that is compressed already.
+    Packed(Arc<PackedDocument>),
     /// A long list: its first piece, and the rest.
     List(Vec<u8>, Box<ListBody>),
     /// Changes as they happen.
@@ -83,6 +87,12 @@ impl HttpAnswer {
         HttpAnswer { code, content_type, headers: Vec::new(), body: AnswerBody::Whole(bytes) }
     }
 
+    /// Makes an answer with a document that is compressed already.
+    pub fn packed(content_type: &str, document: Arc<PackedDocument>) -> HttpAnswer {
+        let body = AnswerBody::Packed(document);
+        HttpAnswer { code: 200, content_type: content_type.into(), headers: Vec::new(), body }
+    }
+
     /// Makes an answer with a list whose first piece is ready.
     pub fn list(first: Vec<u8>, list: ListBody) -> HttpAnswer {
         let content_type = list.media_type().into();
@@ -123,6 +133,11 @@ impl HttpAnswer {
     pub fn text(text: impl Into<Vec<u8>>) -> HttpAnswer {
         let content_type = "text/plain; charset=utf-8".into();
         HttpAnswer { code: 200, content_type, headers: Vec::new(), body: AnswerBody::Whole(text.into()) }
+    }
+
+    /// Makes the answer that the client's copy is current.
+    pub fn unchanged() -> HttpAnswer {
+        HttpAnswer { code: 304, ..HttpAnswer::text("") }
     }
 
     /// Makes an answer of success without an object: `metav1.Status`.

@@ -10,6 +10,7 @@ use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::sparse::{FieldMask, ReadPart};
 use crate::object::{Key, Object, Resource};
 use crate::reconcile::stage_write::write_verb;
+use crate::runtime::allocator;
 use crate::world::World;
 
 /// Maximum number of writes at a time, so that other writers get the lock.
@@ -41,7 +42,7 @@ pub fn complete(api: &mut Api) -> ServeResult<DefinitionProgress> {
     if !is_any_incomplete {
         return Ok(DefinitionProgress::Complete);
     }
-    api.write(false, |txn| {
+    let done = api.write(false, |txn| {
         let definitions = txn.list(DEFINITIONS, None)?;
         let incomplete = definitions.iter().filter(|definition| is_incomplete(definition));
         let keys: Vec<Key> = incomplete.map(|definition| Key::new(DEFINITIONS, "", definition.name())).collect();
@@ -53,7 +54,10 @@ pub fn complete(api: &mut Api) -> ServeResult<DefinitionProgress> {
             progress = DefinitionProgress::Wrote;
         }
         Ok(progress)
-    })
+    });
+    // Definitions may be large, and the thread would keep their memory.
+    allocator::release_unused();
+    done
 }
 
 /// Whether a definition has not been established, or is being deleted.

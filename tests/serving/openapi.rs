@@ -3,9 +3,11 @@
 use super::endpoints::{ask, bearer};
 use super::{JSON, Server};
 use crate::cluster::Cluster;
+use flate2::read::GzDecoder;
 use kloop::serve::protobuf::wire::{WireReader, WireType};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::Read;
 
 /// The media type of version 2 that kubectl requests.
 const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -174,6 +176,21 @@ fn version_2_is_one_document_in_json_and_protobuf() {
     assert_eq!(names.iter().collect::<Vec<_>>(), known);
     assert_eq!(ask(&server, "/openapi/v2", &[("Authorization", &token), ("Accept", "text/html")]).code, 406);
     assert_eq!(server.ask("POST", "/openapi/v2", JSON, "").0, 405);
+}
+
+#[test]
+fn version_2_is_the_same_compressed() {
+    let cluster = Cluster::new();
+    let server = Server::start(&cluster, &[]);
+    let token = bearer(&server);
+    // The first answer is made, the others are those that are kept.
+    let get = |encoding: &str| ask(&server, "/openapi/v2", &[("Authorization", &token), ("Accept-Encoding", encoding)]);
+    let (packed, plain, again) = (get("gzip"), get("identity"), get("gzip"));
+    assert_eq!((packed.header("content-encoding"), plain.header("content-encoding")), ("gzip", ""));
+    let mut text = Vec::new();
+    GzDecoder::new(&packed.body[..]).read_to_end(&mut text).expect("gzip");
+    assert!(text == plain.body && again.body == packed.body);
+    assert_eq!(plain.header("content-length"), text.len().to_string());
 }
 
 /// Returns the length-delimited fields of a message.

@@ -49,14 +49,26 @@ impl OpenApiPart {
         Some(OpenApiPart { hash: hash.finish(), paths, definitions })
     }
 
-    /// Adds the part to paths and definitions of others, which keep their names.
-    pub fn merge_into(&self, paths: &mut Map<String, Value>, definitions: &mut Map<String, Value>) {
+    /// Returns the names of its definitions.
+    pub fn definition_names(&self) -> impl Iterator<Item = &str> {
+        self.definitions.keys().map(String::as_str)
+    }
+
+    /// Adds the part to paths and definitions of others, which keep their names. `definitions` needs to have those with the same names only,
+    /// if `is_taken` says which other names are taken.
+    pub fn merge_into(
+        &self,
+        paths: &mut Map<String, Value>,
+        definitions: &mut Map<String, Value>,
+        is_taken: impl Fn(&str) -> bool,
+    ) {
         let mut names: BTreeMap<&str, String> = BTreeMap::new();
         for (name, definition) in &self.definitions {
             if definitions.get(name).is_some_and(|known| known != definition) {
                 let others = (2..).map(|number| format!("{name}_v{number}"));
-                let is_free =
-                    |other: &String| !definitions.contains_key(other) && !self.definitions.contains_key(other);
+                let is_free = |other: &String| {
+                    !is_taken(other) && !definitions.contains_key(other) && !self.definitions.contains_key(other)
+                };
                 names.extend(others.into_iter().find(is_free).map(|other| (&**name, other)));
             }
         }
@@ -158,7 +170,7 @@ mod tests {
         for (known, name) in [(json!({"type": "object"}), "Meta"), (json!({"type": "string"}), "Meta_v2")] {
             let (mut paths, mut definitions) = (Map::new(), Map::new());
             definitions.insert("Meta".to_owned(), known.clone());
-            part.merge_into(&mut paths, &mut definitions);
+            part.merge_into(&mut paths, &mut definitions, |_| false);
             assert_eq!(definitions["Meta"], known);
             assert_eq!(definitions[name], json!({"type": "object"}));
             let properties = &definitions["sea.Fish"]["properties"];

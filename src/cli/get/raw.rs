@@ -27,6 +27,7 @@ pub fn run(path: &str, args: &Args, context: &mut CommandContext) -> CliResult {
     }
     match rest::answer_from_state(context, path, "")?.body {
         AnswerBody::Whole(bytes) => context.print(&String::from_utf8_lossy(&bytes)),
+        AnswerBody::Packed(document) => context.print(&String::from_utf8_lossy(&document.unpack()?)),
         AnswerBody::List(first, mut list) => {
             let mut next = Some(first);
             while let Some(piece) = next {

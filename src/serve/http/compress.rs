@@ -26,6 +26,10 @@ pub fn compress(mut answer: HttpAnswer) -> HttpAnswer {
             let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
             encoder.write_all(bytes).and_then(|()| encoder.finish()).map(|packed| *bytes = packed).is_ok()
         }
+        AnswerBody::Packed(document) if document.length() >= MIN_COMPRESSED_BYTES as u64 => {
+            answer.body = AnswerBody::Whole(document.packed().to_vec());
+            true
+        }
         AnswerBody::List(first, list) => list.compress(std::mem::take(first)).map(|packed| *first = packed).is_ok(),
         _ => false,
     };

@@ -38,6 +38,7 @@ use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise};
 use crate::apiserver::authorization::cache::AccessCache;
 use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::outside_client::OutsideClient;
+use crate::apiserver::packed_documents::PackedDocuments;
 use crate::apiserver::stored_bodies::StoredBodies;
 use crate::apiserver::{Api, SharedWriter, custom};
 use crate::kinds::KindRegistry;
@@ -157,6 +158,8 @@ struct ServerState {
     encoded_bodies: EncodedBodies,
     /// Stored bodies of objects that clients have got, shared by all of them.
     stored_bodies: StoredBodies,
+    /// Long documents, shared by all of them.
+    packed_documents: PackedDocuments,
     /// Makes the writes of all clients.
     writer: Arc<SharedWriter>,
     tail: OnceLock<Arc<LogTail>>,
@@ -374,7 +377,7 @@ async fn respond(
 fn record_answer(audited: &AuditExchange, answer: &HttpAnswer) -> bool {
     audited.set_answer(answer);
     match answer.body {
-        AnswerBody::Whole(_) => audited.record(AuditStage::ResponseComplete),
+        AnswerBody::Whole(_) | AnswerBody::Packed(_) => audited.record(AuditStage::ResponseComplete),
         AnswerBody::List(..) => return true,
         AnswerBody::Watch(_) | AnswerBody::Log(_) | AnswerBody::Overview(_) => {
             audited.record(AuditStage::ResponseStarted);
@@ -419,6 +422,7 @@ fn to_http_reply(answer: HttpAnswer, server: (Arc<ServerState>, Arc<Client>)) ->
     }
     let body = match answer.body {
         AnswerBody::Whole(bytes) => AnswerStream::Whole(Full::new(Bytes::from(bytes))),
+        AnswerBody::Packed(document) => AnswerStream::unpack(document),
         AnswerBody::List(first, list) => stream::list(first, list, server),
         AnswerBody::Watch(watching) => stream::watch(*watching, server),
         AnswerBody::Log(logs) => stream::log(*logs),
@@ -448,6 +452,7 @@ impl ServerState {
             access_cache,
             encoded_bodies: EncodedBodies::default(),
             stored_bodies: StoredBodies::default(),
+            packed_documents: PackedDocuments::default(),
             state: StatePlace::new(state),
             guard,
             tls,

@@ -6,6 +6,7 @@ use super::connections::{ActiveRequest, Client};
 use super::log_tail::LogTail;
 use super::request_metrics::Counted;
 use crate::apiserver::Api;
+use crate::apiserver::packed_documents::{DocumentReader, PackedDocument};
 use crate::object::{Reason, Status};
 use crate::runtime::logs::LogReader;
 use crate::serve::overview_feed::OverviewFeed;
@@ -17,7 +18,7 @@ use hyper::Response;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::CONTENT_LENGTH;
 use std::future::Future;
-use std::io;
+use std::io::{self, Read};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -29,6 +30,9 @@ use tokio::time::Instant;
 /// Maximum number of pieces of a log that are buffered for their client.
 const MAX_BUFFERED_PIECES: usize = 4;
 
+/// Number of bytes of a document that are decompressed at a time, on the thread of all connections.
+const DOCUMENT_PIECE_BYTES: u64 = 32 << 10;
+
 /// The next lines of a watch and the stream for the lines after them; `None` at the end.
 type NextLines = Pin<Box<dyn Future<Output = Option<(Bytes, Box<WatchStream>)>> + Send>>;
 
@@ -39,6 +43,8 @@ type NextPiece = Pin<Box<dyn Future<Output = Option<io::Result<(Bytes, ListStrea
 pub enum AnswerStream {
     /// A complete body.
     Whole(Full<Bytes>),
+    /// A compressed document for a client that does not accept it so, and the number of bytes that are left.
+    Unpacked { document: DocumentReader, left: u64 },
     /// Pieces of a list: the next one is being read.
     List(NextPiece),
     /// Lines of a watch: the next ones are being read.
@@ -63,6 +69,12 @@ pub fn remove_body(mut reply: Response<AnswerStream>) -> Response<AnswerStream> 
 }
 
 impl AnswerStream {
+    /// Makes a body of a compressed document.
+    pub fn unpack(document: Arc<PackedDocument>) -> AnswerStream {
+        let left = document.length();
+        AnswerStream::Unpacked { document: DocumentReader::new(document), left }
+    }
+
     /// The same body, with its request in progress until its end, which is recorded if the request is audited.
     pub fn with_request(self, request: ActiveRequest, audited: Option<Arc<AuditExchange>>) -> AnswerStream {
         if audited.is_none() && matches!(self, AnswerStream::Whole(_) | AnswerStream::Ended) {
@@ -85,6 +97,13 @@ impl Body for AnswerStream {
             AnswerStream::Accompanied { body, .. } => return Pin::new(body.as_mut()).poll_frame(context),
             AnswerStream::Proxied { read, .. } if !read.is_empty() => Some(std::mem::take(read)),
             AnswerStream::Proxied { body, .. } => return Pin::new(body).poll_frame(context).map_err(io::Error::other),
+            AnswerStream::Unpacked { document, left } => match read_piece(document, left) {
+                Ok(piece) => piece,
+                Err(error) => {
+                    *stream = AnswerStream::Ended;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            },
             AnswerStream::Ended => None,
             // The client does not take a log that ends with an error for complete.
             AnswerStream::Pieces(pieces) => match ready!(pieces.poll_recv(context)) {
@@ -124,17 +143,26 @@ impl Body for AnswerStream {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, AnswerStream::Ended)
+        matches!(self, AnswerStream::Ended | AnswerStream::Unpacked { left: 0, .. })
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
         match self {
             AnswerStream::Whole(whole) => whole.size_hint(),
+            AnswerStream::Unpacked { left, .. } => hyper::body::SizeHint::with_exact(*left),
             AnswerStream::Proxied { read, body, .. } if read.is_empty() => body.size_hint(),
             AnswerStream::Accompanied { body, .. } => body.size_hint(),
             _ => hyper::body::SizeHint::default(),
         }
     }
+}
+
+/// Reads the next piece of a compressed document; `None` at its end.
+fn read_piece(document: &mut DocumentReader, left: &mut u64) -> io::Result<Option<Bytes>> {
+    let mut piece = vec![0; (*left).min(DOCUMENT_PIECE_BYTES) as usize];
+    document.read_exact(&mut piece)?;
+    *left -= piece.len() as u64;
+    Ok((!piece.is_empty()).then(|| Bytes::from(piece)))
 }
 
 /// A list and the server state to read it from.

@@ -127,7 +127,7 @@ impl ServerState {
         Api::open(&self.state.path, OpenMode::Existing, ACTOR)
             .map(|api| api.with_kinds(&self.kinds).with_access_cache(&self.access_cache).with_writer(&self.writer))
             .map(|api| api.with_outside_client(&self.outside).with_encoded_bodies(&self.encoded_bodies))
-            .map(|api| api.with_stored_bodies(&self.stored_bodies))
+            .map(|api| api.with_stored_bodies(&self.stored_bodies).with_packed_documents(&self.packed_documents))
             .map(|api| api.with_extension_documents(&self.extensions.documents))
             .map_err(|error| Status::new(Reason::InternalError, error.to_string()))
             .and_then(|api| {

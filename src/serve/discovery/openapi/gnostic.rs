@@ -1,6 +1,6 @@
 //! OpenAPI in protobuf, as messages of gnostic: `OpenAPIv2.proto`, the only form of version 2 that kubectl reads.
 //!
-//! Knows: the encoding of those messages; their fields in version 3 are in [`super::gnostic_v3`]. Start reading at [`encode_document`].
+//! Knows: the encoding of those messages; their fields in version 3 are in [`super::gnostic_v3`]. Start reading at [`GnosticMessage::write`].
 
 use crate::serve::protobuf::wire::{WireType, end_length, start_length, write_bytes, write_integer, write_key};
 use GnosticForm::{
@@ -58,12 +58,20 @@ pub struct GnosticMessage {
     pub extensions: u32,
 }
 
-static DOCUMENT: GnosticMessage = GnosticMessage {
+/// The number of the field of paths.
+pub const PATHS: u32 = 8;
+/// The number of the field of definitions.
+pub const DEFINITIONS: u32 = 9;
+/// The number and the encoding of a path.
+pub const PATH_ENTRY: (u32, GnosticForm) = (2, One(&PATH_ITEM));
+/// The number and the encoding of a definition.
+pub const SCHEMA_ENTRY: (u32, GnosticForm) = (1, One(&SCHEMA));
+
+/// A document without paths and definitions, which are encoded one by one.
+pub static DOCUMENT: GnosticMessage = GnosticMessage {
     fields: &[
         ("swagger", 1, Text),
         ("info", 2, One(&INFO)),
-        ("paths", 8, Named(2, &One(&PATH_ITEM))),
-        ("definitions", 9, Named(1, &One(&SCHEMA))),
         ("securityDefinitions", 13, Named(1, &Within(&[2], &One(&API_KEY)))),
     ],
     extensions: 16,
@@ -168,13 +176,6 @@ static SCHEMA: GnosticMessage = GnosticMessage {
     extensions: 31,
 };
 
-/// Encodes a document.
-pub fn encode_document(document: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    DOCUMENT.write(&mut bytes, document);
-    bytes
-}
-
 impl GnosticMessage {
     /// Writes the fields of a value.
     pub fn write(&self, bytes: &mut Vec<u8>, value: &Value) {
@@ -259,7 +260,7 @@ fn within(bytes: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Writes an entry of a map: its name and its value.
-fn write_named(bytes: &mut Vec<u8>, number: u32, name: &str, form: GnosticForm, value: &Value) {
+pub fn write_named(bytes: &mut Vec<u8>, number: u32, name: &str, form: GnosticForm, value: &Value) {
     within(bytes, number, |bytes| {
         write_bytes(bytes, 1, name.as_bytes());
         form.write(bytes, 2, value);

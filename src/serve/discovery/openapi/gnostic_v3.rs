@@ -1,30 +1,30 @@
 //! The messages of gnostic's `OpenAPIv3.proto`.
 //!
-//! Knows: their fields. Start reading at [`encode_document`].
+//! Knows: their fields. Start reading at [`DOCUMENT`].
 
 use super::gnostic::GnosticForm::{
     Any, Anys, Bool, Double, Integer, Named, One, OrReference, OrReferences, Scalar, SchemaOrBool3, Text, Texts, Within,
 };
-use super::gnostic::GnosticMessage;
-use serde_json::Value;
+use super::gnostic::{GnosticForm, GnosticMessage};
 
-static DOCUMENT: GnosticMessage = GnosticMessage {
-    fields: &[
-        ("openapi", 1, Text),
-        ("info", 2, One(&INFO)),
-        ("paths", 4, Named(1, &One(&PATH_ITEM))),
-        ("components", 5, One(&COMPONENTS)),
-    ],
-    extensions: 9,
-};
+/// The number of the field of paths.
+pub const PATHS: u32 = 4;
+/// The number of the field of components.
+pub const COMPONENTS_NUMBER: u32 = 5;
+/// The number of the components' field of schemas.
+pub const SCHEMAS: u32 = 1;
+/// The number and the encoding of a path.
+pub const PATH_ENTRY: (u32, GnosticForm) = (1, One(&PATH_ITEM));
+/// The number and the encoding of a schema.
+pub const SCHEMA_ENTRY: (u32, GnosticForm) = (1, OrReference(&SCHEMA));
+
+/// A document without paths and components, which are encoded one by one.
+pub static DOCUMENT: GnosticMessage =
+    GnosticMessage { fields: &[("openapi", 1, Text), ("info", 2, One(&INFO))], extensions: 9 };
 static INFO: GnosticMessage = GnosticMessage { fields: &[("title", 1, Text), ("version", 6, Text)], extensions: 7 };
-static COMPONENTS: GnosticMessage = GnosticMessage {
-    fields: &[
-        ("schemas", 1, Named(1, &OrReference(&SCHEMA))),
-        ("securitySchemes", 7, Named(1, &OrReference(&SECURITY_SCHEME))),
-    ],
-    extensions: 10,
-};
+/// The components without schemas.
+pub static COMPONENTS: GnosticMessage =
+    GnosticMessage { fields: &[("securitySchemes", 7, Named(1, &OrReference(&SECURITY_SCHEME)))], extensions: 10 };
 static SECURITY_SCHEME: GnosticMessage = GnosticMessage {
     fields: &[
         ("type", 1, Text),
@@ -113,34 +113,3 @@ static SCHEMA: GnosticMessage = GnosticMessage {
     ],
     extensions: 36,
 };
-
-/// Encodes a document.
-pub fn encode_document(document: &Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    DOCUMENT.write(&mut bytes, document);
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn document_is_encoded_as_gnostic_reads_it() {
-        let schema = json!({"type": "array", "items": {"$ref": "#/x"}, "default": "d", "x-y": [1]});
-        let document = json!({
-            "openapi": "3.0.0",
-            "paths": {"/a": {"get": {"operationId": "o", "responses": {"200": {"description": "OK"}}}}},
-            "components": {"schemas": {"S": schema}},
-        });
-        let bytes = encode_document(&document);
-        let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
-        assert!(bytes.starts_with(b"\x0a\x053.0.0\x22"));
-        assert!(has(b"\x0a\x03200\x12\x06\x0a\x04\x0a\x02OK"), "{bytes:?}");
-        assert!(has(b"\xca\x01\x05array"), "{bytes:?}");
-        assert!(has(b"\xf2\x01\x09\x0a\x07\x12\x05\x0a\x03#/x"), "{bytes:?}");
-        assert!(has(b"\x8a\x02\x03\x1a\x01d"), "{bytes:?}");
-        assert!(has(b"\xa2\x02\x0d\x0a\x03x-y\x12\x06\x12\x04[1]\n"), "{bytes:?}");
-    }
-}

@@ -1,35 +1,40 @@
 //! OpenAPI documents, which clients use to validate, explain and merge: one for each version of a group, an index of them, and one of
 //! everything in version 2.
 //!
-//! Their addresses and their `ETag` contain a hash of the content.
+//! Their addresses and their `ETag` contain a hash of the content. A document is made part by part, so that one kind at a time is a tree of
+//! values; that of everything is kept, compressed, until something else is in it.
 
 mod connections;
 mod gnostic;
 mod gnostic_v3;
 mod operations;
+mod parts;
 mod schemas;
 mod server_documents;
 mod v2;
 
 use super::catalogue::{ApiGroup, ServedResource};
 use crate::apiserver::aggregation::open_api::OpenApiPart;
+use crate::apiserver::packed_documents::PackedDocument;
 use crate::apiserver::{Api, read};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{Kind, KindRegistry};
 use crate::object::api_version;
 use crate::object::{Key, Reason, Status, Time};
-use crate::serve::form::AnswerForm;
+use crate::runtime::allocator;
 use crate::serve::request::ApiRequest;
 use crate::serve::subresource::{Subresource, subresources};
-use crate::serve::{HttpAnswer, KUBERNETES, ServeResult, unknown_path};
+use crate::serve::{HttpAnswer, ServeResult, unknown_path};
 use connections::is_connection;
 use jiff::SignedDuration;
 use operations::DescribedResource;
+use parts::{DocumentParts, OpenApiVersion};
 use schemas::SchemaSet;
 use serde_json::{Map, Value, json};
 use server_documents::ServerDocument;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// The media types of a version in protobuf: as it is answered, and as clients request it.
 type ProtobufMedia = [&'static str; 2];
@@ -68,7 +73,9 @@ pub fn index(kinds: &KindRegistry, groups: &[ApiGroup], request: &ApiRequest) ->
     }
     let index = json!({"paths": paths}).to_string() + "\n";
     let index = || HttpAnswer { content_type: "application/json".into(), ..HttpAnswer::text(index) };
-    answer_unless_known(request, &format!("{:016X}", all.finish()), index)
+    let hash = format!("{:016X}", all.finish());
+    let answer = if is_known(request, &hash) { HttpAnswer::unchanged() } else { index() };
+    with_hash(answer, &hash)
 }
 
 /// Returns `/openapi/v3/apis/apps/v1`.
@@ -88,23 +95,19 @@ pub fn document(api: &Api, groups: &[ApiGroup], asked: &str, request: &ApiReques
         let moved = HttpAnswer { code: 301, ..HttpAnswer::text("") };
         return Ok(moved.with_header("Location", location));
     }
-    let is_known = is_known(request, &current);
-    let (mut paths, mut schemas) = (Map::new(), Map::new());
-    match own {
-        Some(own) => own.describe(&mut paths, &mut schemas),
-        None if is_known => {}
-        None => describe(api, &KindSchemas::built_in(), groups, (group, version), &mut paths, &mut schemas)?,
-    }
-    let answer = answer_unless_known(request, &current, || {
-        let info = json!({"title": "Kubernetes", "version": KUBERNETES});
-        let security = json!({"BearerToken": {"type": "http", "scheme": "bearer"}});
-        let components = json!({"schemas": schemas, "securitySchemes": security});
-        let document = json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components});
-        match is_protobuf {
-            true => encoded(V3_PROTOBUF, gnostic_v3::encode_document(&document)),
-            false => HttpAnswer::document(200, &document, &AnswerForm::default()),
+    let answer = match is_known(request, &current) {
+        true => HttpAnswer::unchanged(),
+        false => {
+            let mut parts = DocumentParts::new(OpenApiVersion::V3, is_protobuf);
+            match own {
+                Some(own) => add_server_documents(&[own], &mut parts)?,
+                None => describe(api, &KindSchemas::built_in(), groups, (group, version), &mut parts)?,
+            }
+            packed(V3_PROTOBUF, is_protobuf, Arc::new(parts.finish()?))
         }
-    });
+    };
+    let answer = with_hash(answer, &current);
+    allocator::release_unused();
     if wanted.is_none() {
         return Ok(answer);
     }
@@ -121,30 +124,39 @@ pub fn older(api: &Api, groups: &[ApiGroup], request: &ApiRequest) -> ServeResul
     extended_parts(groups).for_each(|part| part.hash.hash(&mut all));
     is_protobuf.hash(&mut all);
     let current = format!("{:016X}", all.finish());
-    let (mut paths, mut found) = (Map::new(), Map::new());
-    if !is_known(request, &current) {
-        let schemas = KindSchemas::built_in();
-        for version in versions(groups) {
-            describe(api, &schemas, groups, version, &mut paths, &mut found)?;
-        }
-        let own = server_documents(api.kinds(), groups);
-        own.iter().for_each(|document| document.describe(&mut paths, &mut found));
+    let answer = match is_known(request, &current) {
+        true => HttpAnswer::unchanged(),
+        false => packed(V2_PROTOBUF, is_protobuf, find_or_make(api, groups, is_protobuf, &current)?),
+    };
+    Ok(with_hash(answer, &current))
+}
+
+/// Returns the document of everything with this hash, which is made where it is not kept.
+fn find_or_make(api: &Api, groups: &[ApiGroup], is_protobuf: bool, hash: &str) -> ServeResult<Arc<PackedDocument>> {
+    if let Some(kept) = api.packed_documents().find(hash) {
+        return Ok(kept);
     }
-    Ok(answer_unless_known(request, &current, || {
-        let mut definitions: Map<String, Value> =
-            found.iter().map(|(name, schema)| (name.clone(), v2::convert(schema))).collect();
-        let mut paths = v2::convert_paths(paths);
-        extended_parts(groups).for_each(|part| part.merge_into(&mut paths, &mut definitions));
-        let info = json!({"title": "Kubernetes", "version": KUBERNETES});
-        let document = json!({
-            "swagger": "2.0", "info": info, "paths": paths, "definitions": definitions,
-            "security": [{"BearerToken": []}], "securityDefinitions": v2::security_definitions(),
-        });
-        match is_protobuf {
-            true => encoded(V2_PROTOBUF, gnostic::encode_document(&document)),
-            false => HttpAnswer::document(200, &document, &AnswerForm::default()),
-        }
-    }))
+    let mut parts =
+        DocumentParts::new(OpenApiVersion::V2, is_protobuf).with_extensions(extended_parts(groups).collect());
+    let schemas = KindSchemas::built_in();
+    // The first description of a type counts in the document, and the last version's is meant.
+    add_server_documents(&server_documents(api.kinds(), groups), &mut parts)?;
+    let all: Vec<(&str, &str)> = versions(groups).collect();
+    all.into_iter().rev().try_for_each(|version| describe(api, &schemas, groups, version, &mut parts))?;
+    let document = Arc::new(parts.finish()?);
+    api.packed_documents().keep(hash, &document);
+    // Few requests need as much memory, and each thread would keep it.
+    drop(schemas);
+    allocator::release_unused();
+    Ok(document)
+}
+
+/// Adds the documents about the server.
+fn add_server_documents(all: &[ServerDocument], parts: &mut DocumentParts) -> ServeResult<()> {
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    all.iter().for_each(|document| document.describe(&mut paths, &mut schemas));
+    parts.add_paths(paths)?;
+    schemas.iter().try_for_each(|(name, schema)| parts.add_schema(name, schema))
 }
 
 /// Whether the client prefers protobuf; an error when it accepts neither that nor JSON.
@@ -158,8 +170,8 @@ fn wants_protobuf(accept: &str, protobuf: ProtobufMedia) -> ServeResult<bool> {
     known.next().ok_or_else(|| Status::new(Reason::NotAcceptable, text))
 }
 
-fn encoded([media, _]: ProtobufMedia, document: Vec<u8>) -> HttpAnswer {
-    HttpAnswer { content_type: media.into(), ..HttpAnswer::text(document) }
+fn packed([media, _]: ProtobufMedia, is_protobuf: bool, document: Arc<PackedDocument>) -> HttpAnswer {
+    HttpAnswer::packed(if is_protobuf { media } else { "application/json" }, document)
 }
 
 /// Returns the versions of this server.
@@ -210,12 +222,8 @@ fn is_known(request: &ApiRequest, hash: &str) -> bool {
     known.into_iter().any(|tag| tag == hash || tag == "*")
 }
 
-/// Answers with a document, or that the client's copy is current.
-fn answer_unless_known(request: &ApiRequest, hash: &str, document: impl FnOnce() -> HttpAnswer) -> HttpAnswer {
-    let answer = match is_known(request, hash) {
-        true => HttpAnswer { code: 304, ..HttpAnswer::text("") },
-        false => document(),
-    };
+/// Adds the headers by which clients know the document later.
+fn with_hash(answer: HttpAnswer, hash: &str) -> HttpAnswer {
     answer.with_header("ETag", format!("\"{hash}\"")).with_header("Vary", "Accept".into())
 }
 
@@ -233,45 +241,22 @@ fn describe(
     schemas: &KindSchemas,
     groups: &[ApiGroup],
     (group, version): (&str, &str),
-    paths: &mut Map<String, Value>,
-    found: &mut Map<String, Value>,
+    parts: &mut DocumentParts,
 ) -> ServeResult<()> {
     let mut set = SchemaSet::new(schemas);
-    let bodies = |api_version: &str, kind: &str| schemas.name(api_version, kind).map(str::to_owned);
     let own_version = api_version(group, version);
-    DescribedResource::add_version(group, version, paths);
+    let mut paths = Map::new();
+    DescribedResource::add_version(group, version, &mut paths);
+    parts.add_paths(paths)?;
     for kind in kinds_of(api.kinds(), group, version) {
         let kind = kind.in_version(&own_version);
-        let Some((name, schema)) = schema(api, schemas, kind, &own_version)? else { continue };
-        let own = json!({"group": group, "version": version, "kind": kind.kind});
-        set.add(&name, schema, Some(own.clone()));
-        set.add_list(&name, &own);
-        set.add_merge_rules(&name, &own_version, kind.kind);
-        if kind.custom.is_none() {
-            set.add_shape(&name, kind.shape);
+        if let Some((name, schema)) = schema(api, schemas, kind, &own_version)? {
+            describe_kind(schemas, &mut set, kind, (&name, schema), (group, version), parts)?;
         }
-        let all = subresources(kind).filter(|known| !known.verbs.is_empty());
-        let (connections, subresources) = all.partition::<Vec<&Subresource>, _>(|below| is_connection(below));
-        for below in &subresources {
-            add_subresource_body(&mut set, schemas, below, (group, version));
-        }
-        let resource = DescribedResource {
-            group,
-            version,
-            kind: kind.kind,
-            plural: kind.resource.plural(),
-            namespaced: kind.namespaced,
-            is_custom: kind.custom.is_some(),
-            subresources,
-            schema: &name,
-            bodies: &bodies,
-        };
-        resource.add_paths(paths);
-        connections.iter().for_each(|below| resource.add_connection(below, paths));
     }
     for alone in created_only(groups, group, version) {
-        let Some(name) = bodies(&own_version, &alone.kind) else { continue };
-        set.add_named(&name, Some(json!({"group": group, "version": version, "kind": alone.kind})));
+        let Some(name) = schemas.name(&own_version, &alone.kind) else { continue };
+        set.add_named(name, Some(json!({"group": group, "version": version, "kind": alone.kind})));
         let resource = DescribedResource {
             group,
             version,
@@ -280,12 +265,55 @@ fn describe(
             namespaced: alone.namespaced,
             is_custom: false,
             subresources: Vec::new(),
-            schema: &name,
-            bodies: &bodies,
+            schema: name,
+            bodies: &|api_version, kind| schemas.name(api_version, kind).map(str::to_owned),
         };
-        resource.add_creation(paths);
+        let mut paths = Map::new();
+        resource.add_creation(&mut paths);
+        parts.add_paths(paths)?;
     }
-    found.extend(set.finish());
+    set.finish().try_for_each(|(name, schema)| parts.add_schema(&name, &schema))
+}
+
+/// Adds the paths of a kind, and its schema with those that it refers to.
+fn describe_kind(
+    schemas: &KindSchemas,
+    set: &mut SchemaSet,
+    kind: &Kind,
+    (name, schema): (&str, Value),
+    (group, version): (&str, &str),
+    parts: &mut DocumentParts,
+) -> ServeResult<()> {
+    let own = json!({"group": group, "version": version, "kind": kind.kind});
+    set.add(name, schema, Some(own.clone()));
+    set.add_list(name, &own);
+    set.add_merge_rules(name, &api_version(group, version), kind.kind);
+    if kind.custom.is_none() {
+        set.add_shape(name, kind.shape);
+    }
+    let all = subresources(kind).filter(|known| !known.verbs.is_empty());
+    let (connections, subresources) = all.partition::<Vec<&Subresource>, _>(|below| is_connection(below));
+    for below in &subresources {
+        add_subresource_body(set, schemas, below, (group, version));
+    }
+    let resource = DescribedResource {
+        group,
+        version,
+        kind: kind.kind,
+        plural: kind.resource.plural(),
+        namespaced: kind.namespaced,
+        is_custom: kind.custom.is_some(),
+        subresources,
+        schema: name,
+        bodies: &|api_version, kind| schemas.name(api_version, kind).map(str::to_owned),
+    };
+    let mut paths = Map::new();
+    resource.add_paths(&mut paths);
+    connections.iter().for_each(|below| resource.add_connection(below, &mut paths));
+    parts.add_paths(paths)?;
+    if kind.custom.is_some() {
+        set.take_kind(name).try_for_each(|(name, schema)| parts.add_schema(&name, &schema))?;
+    }
     Ok(())
 }
 

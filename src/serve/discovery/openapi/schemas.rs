@@ -159,22 +159,32 @@ impl<'a> SchemaSet<'a> {
         }
     }
 
-    /// Returns all schemas by name.
-    pub fn finish(mut self) -> Map<String, Value> {
-        for (name, schema) in &mut self.found {
-            if name.starts_with("io.k8s.") {
-                write_atomic_lists(schema);
-            }
-            if ATOMIC_TYPES.iter().any(|end| name.ends_with(end)) {
-                schema["x-kubernetes-map-type"] = "atomic".into();
-            }
-            if ANY_TYPE.iter().any(|end| name.ends_with(end)) {
-                *schema = json!({"description": schema["description"]});
-            }
-            normalize(schema);
-        }
-        self.found
+    /// Takes out the schemas of a kind and of its lists, which no other kind refers to.
+    pub fn take_kind(&mut self, name: &str) -> impl Iterator<Item = (String, Value)> {
+        let names = [name.to_owned(), list_schema(name)];
+        let taken = names.map(|name| self.found.remove_entry(&name));
+        taken.into_iter().flatten().map(|(name, schema)| complete(name, schema))
     }
+
+    /// Returns the schemas by name.
+    pub fn finish(self) -> impl Iterator<Item = (String, Value)> {
+        self.found.into_iter().map(|(name, schema)| complete(name, schema))
+    }
+}
+
+/// Gives a schema the form of Kubernetes' API server.
+fn complete(name: String, mut schema: Value) -> (String, Value) {
+    if name.starts_with("io.k8s.") {
+        write_atomic_lists(&mut schema);
+    }
+    if ATOMIC_TYPES.iter().any(|end| name.ends_with(end)) {
+        schema["x-kubernetes-map-type"] = "atomic".into();
+    }
+    if ANY_TYPE.iter().any(|end| name.ends_with(end)) {
+        schema = json!({"description": schema["description"]});
+    }
+    normalize(&mut schema);
+    (name, schema)
 }
 
 fn write_keys(property: &mut Value, keys: Vec<&str>) {

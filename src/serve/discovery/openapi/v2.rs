@@ -36,19 +36,14 @@ pub fn security_definitions() -> Value {
     json!({"BearerToken": {"description": text, "in": "header", "name": "authorization", "type": "apiKey"}})
 }
 
-/// Converts the paths.
-pub fn convert_paths(paths: Map<String, Value>) -> Map<String, Value> {
-    paths
-        .into_iter()
-        .map(|(path, item)| {
-            let parameters: Vec<Value> = list(&item["parameters"]).map(convert_parameter).collect();
-            let operations = item.as_object().into_iter().flatten().filter(|(method, _)| *method != "parameters");
-            let mut item: Map<String, Value> =
-                operations.map(|(method, operation)| (method.clone(), convert_operation(operation))).collect();
-            item.insert("parameters".into(), parameters.into());
-            (path, Value::Object(item))
-        })
-        .collect()
+/// Converts the operations of a path.
+pub fn convert_path(item: &Value) -> Value {
+    let parameters: Vec<Value> = list(&item["parameters"]).map(convert_parameter).collect();
+    let operations = item.as_object().into_iter().flatten().filter(|(method, _)| *method != "parameters");
+    let mut item: Map<String, Value> =
+        operations.map(|(method, operation)| (method.clone(), convert_operation(operation))).collect();
+    item.insert("parameters".into(), parameters.into());
+    Value::Object(item)
 }
 
 fn is_set(schema: &Value, field: &str) -> bool {
