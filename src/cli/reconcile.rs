@@ -17,7 +17,7 @@ use crate::reconcile::run_end::{Convergence, RunUntil, Unmet};
 use crate::reconcile::{ControlLoop, ControlSettings, Idle, LogLevel, LogLine, RunEnd, leader, loops};
 use crate::runtime::image::Environment;
 use crate::runtime::{capacity, descriptors};
-use crate::serve::http::HttpServer;
+use crate::serve::http::{HttpServer, KubeletListener};
 use crate::store;
 use crate::world::pressure::{EvictionFlags, EvictionThresholds};
 use colored::Colorize;
@@ -25,6 +25,7 @@ use jiff::SignedDuration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::net::TcpListener;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -34,6 +35,9 @@ use tokio::sync::oneshot;
 /// Minimum number of open files for a control plane and a few pods. With slightly fewer it would
 /// hang without an error.
 const FEWEST_FILES: usize = 48;
+/// Port at which this machine's node answers as a kubelet; any other when it is taken. It is not 10250: in a pod, localhost leads to the pod
+/// itself first, and a metrics server listens at 10250 itself.
+const KUBELET_PORT: u16 = 10246;
 
 /// Run the controllers, the scheduler and the kubelet: make this machine match the state.
 ///
@@ -186,7 +190,9 @@ fn run_plane(args: Args, context: &mut CommandContext) -> CliResult {
     check_descriptors()?;
     let server = match args.serve {
         Some(port) => {
-            let opened = serve::open(serve::Args::for_port(port, args.audit.clone()), context)?;
+            let address = settings.node.as_ref().filter(|_| args.watch).map(|node| node.address);
+            let opened = serve::open(serve::Args::for_port(port, args.audit.clone()), address, context)?;
+            let opened = if args.watch { serve_as_kubelet(opened, &mut settings) } else { opened };
             Some(RunningServer::start(opened, &settings)?)
         }
         None if args.watch => start_pod_api(&mut settings, &args.audit, context)?,
@@ -203,10 +209,8 @@ pub fn start_pod_api(
     audit: &serve::AuditFlags,
     context: &mut CommandContext,
 ) -> CliResult<Option<RunningServer>> {
-    if settings.node.is_none() {
-        return Ok(None);
-    }
-    let server = match serve::open_for_pods(audit, context) {
+    let Some(address) = settings.node.as_ref().map(|node| node.address) else { return Ok(None) };
+    let server = match serve::open_for_pods(audit, address, context) {
         Ok(server) => server,
         Err(error) => {
             context.print_notice(&format!("hint: programs in pods do not find the API: {error}"));
@@ -214,7 +218,18 @@ pub fn start_pod_api(
         }
     };
     settings.pod_api = server.listener.local_addr().ok();
+    let server = serve_as_kubelet(server, settings);
     RunningServer::start(server, settings).map(Some)
+}
+
+/// Lets a server answer as the kubelet of this machine's node, too, at the node's address and a port that the node's status tells. Without a
+/// port, the node has no kubelet for other programs. A joined node has its server already.
+fn serve_as_kubelet(server: HttpServer, settings: &mut ControlSettings) -> HttpServer {
+    let Some(node) = settings.node.as_mut().filter(|_| !joined_node::is_copy(&settings.state)) else { return server };
+    let bind = |port| TcpListener::bind((node.address, port));
+    let Ok(listener) = bind(KUBELET_PORT).or_else(|_| bind(0)) else { return server };
+    node.kubelet_port = listener.local_addr().map_or(0, |own| own.port());
+    HttpServer { kubelet: Some(KubeletListener { listener, node: node.name.clone() }), ..server }
 }
 
 /// Parses a pause between restarts, and returns its seconds.

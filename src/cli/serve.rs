@@ -89,11 +89,11 @@ impl Args {
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let interrupt = interrupt()?;
     descriptors::raise();
-    Ok(open(args, context)?.run(wait_for_interrupt(interrupt))?)
+    Ok(open(args, None, context)?.run(wait_for_interrupt(interrupt))?)
 }
 
-/// Opens the socket, writes the kubeconfig, and prints both.
-pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
+/// Opens the socket, writes the kubeconfig, and prints both. `node`: the address at which the server answers as a kubelet, too.
+pub fn open(args: Args, node: Option<IpAddr>, context: &mut CommandContext) -> CliResult<HttpServer> {
     if args.no_token && !args.address.is_loopback() {
         let text = "--no-token gives full access to everyone who can reach the address: use it only with a loopback address such as 127.0.0.1";
         return Err(Failure::plain(text));
@@ -107,9 +107,13 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
     })?;
     let address = listener.local_addr()?;
     let token = if args.no_token { None } else { Some(context.api()?.admin_token()?) };
-    let service = context.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
+    let service: IpAddr = context.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
     let keys = context.api()?.keys()?;
-    let identity = token.as_ref().map(|_| identity::new_certificate(&keys, args.address, service)).transpose()?;
+    let identity = token.as_ref().map(|_| {
+        let others: Vec<IpAddr> = node.into_iter().chain([service]).collect();
+        identity::new_certificate(&keys, args.address, &others)
+    });
+    let identity = identity.transpose()?;
     let file = args.kubeconfig.clone().unwrap_or_else(|| home.join("kubeconfig"));
     let access = ServerAccess {
         address,
@@ -126,6 +130,7 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
         state: context.state(),
         listener,
         entry: Some(entry),
+        kubelet: None,
         guard,
         tls,
         audit,
@@ -138,8 +143,9 @@ pub fn open(args: Args, context: &mut CommandContext) -> CliResult<HttpServer> {
 /// Port of an API server for pods; any other when it is taken.
 const POD_PORT: u16 = 6443;
 
-/// Opens an API server for pods, at an address of the pod network: with TLS, and without a kubeconfig.
-pub fn open_for_pods(audit: &AuditFlags, context: &mut CommandContext) -> CliResult<HttpServer> {
+/// Opens an API server for pods, at an address of the pod network: with TLS, and without a kubeconfig. `node`: the address at which it
+/// answers as a kubelet, too.
+pub fn open_for_pods(audit: &AuditFlags, node: IpAddr, context: &mut CommandContext) -> CliResult<HttpServer> {
     let audit = audit.open()?;
     // Makes a new cluster first: it chooses its network.
     let network = context.api()?.read_view(|txn| Ok(txn.network()))?;
@@ -147,11 +153,12 @@ pub fn open_for_pods(audit: &AuditFlags, context: &mut CommandContext) -> CliRes
     let listener = TcpListener::bind((place, POD_PORT)).or_else(|_| TcpListener::bind((place, 0)))?;
     let api = context.api()?;
     let (token, keys) = (api.admin_token()?, api.keys()?);
-    let identity = identity::new_certificate(&keys, place.into(), ingress_routes::api_server(network).into())?;
+    let identity = identity::new_certificate(&keys, place.into(), &[ingress_routes::api_server(network).into(), node])?;
     Ok(HttpServer {
         state: context.state(),
         listener,
         entry: None,
+        kubelet: None,
         guard: AccessGuard::Token(token),
         tls: Some(identity.tls),
         audit,

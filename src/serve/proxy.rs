@@ -63,7 +63,7 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let place = match asked.kind.kind {
         "Pod" => pod_place(&object, port)?,
         "Service" => service_place(api, &object, port)?,
-        _ if port.is_empty() || port.parse() == Ok(kubelet_port(&object)) => {
+        _ if port.is_empty() || is_kubelets(port, &object) => {
             let query = remote_kubelet::kubelet_query(request);
             let elsewhere = remote_kubelet::forward_to_kubelet(api, request, name, (format!("/{path}"), query))?;
             return elsewhere.map_or_else(|| node_server::answer(api, request, &object, path), Ok);
@@ -96,10 +96,11 @@ fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
     Ok(SocketAddr::new(address.ok_or_else(|| Status::bad_request("address not allowed"))?, parse_port(port)?))
 }
 
-/// Returns the port of a node's kubelet; Kubernetes' usual one where the node names none.
-fn kubelet_port(node: &Object) -> i64 {
-    let named = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]);
-    named.filter(|port| *port > 0).unwrap_or(KUBELET_PORT)
+/// Whether a port is that of a node's kubelet: the one that the node names, or Kubernetes' usual one where this server answers in its place.
+fn is_kubelets(port: &str, node: &Object) -> bool {
+    let named = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).filter(|port| *port > 0);
+    let has_usual = named.is_none() || remote_kubelet::is_run_by_control_plane(node);
+    port.parse().is_ok_and(|port: i64| Some(port) == named || has_usual && port == KUBELET_PORT)
 }
 
 /// Returns a ready endpoint of a Service; `port` is a number or name of one of its ports.

@@ -8,8 +8,10 @@ use super::target::{KubeletTls, ProxyTarget, ProxyTls};
 use super::{HttpAnswer, ServeResult};
 use crate::apiserver::user::ADMINISTRATORS;
 use crate::apiserver::{Api, JOINED_NODE};
+use crate::controllers::node_lifecycle::report::RUNTIME_SCHEME;
 use crate::kinds::node::internal_ip;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
+use crate::reconcile::node::MACHINE;
 use crate::runtime::https::trust::TlsClientKey;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,15 +37,21 @@ pub fn forward_to_kubelet(
     Ok(Some(HttpAnswer::proxied(ProxyTarget { place, tls, path, prefix: None, query: Some(query), body })))
 }
 
-/// Returns the address of the kubelet of a node on another machine; `None` for a node of this machine.
+/// Returns the address of the kubelet of a node on another machine; `None` for a node of this machine, whose kubelet has the same answers.
 pub fn remote_place(api: &Api, node: &Object) -> ServeResult<Option<SocketAddr>> {
-    let Some(port) = kubelet_port(node) else { return Ok(None) };
+    let Some(port) = kubelet_port(node).filter(|_| !is_run_by_control_plane(node)) else { return Ok(None) };
     // The state of the node itself.
     if api.read(|snapshot| snapshot.meta(JOINED_NODE))?.as_deref() == Some(node.name()) {
         return Ok(None);
     }
     let missing = || Status::new(Reason::ServiceUnavailable, format!("node {:?} has no address", node.name()));
     Ok(Some(SocketAddr::new(internal_ip(node).ok_or_else(missing)?, port)))
+}
+
+/// Whether a control plane runs the node itself: no machine has joined as it, and it is not another program's.
+pub fn is_run_by_control_plane(node: &Object) -> bool {
+    let runtime = node.text(&["status", "nodeInfo", "containerRuntimeVersion"]);
+    node.annotation(MACHINE).is_none() && runtime.is_some_and(|runtime| runtime.starts_with(RUNTIME_SCHEME))
 }
 
 /// Makes a certificate that the API server shows to kubelets.

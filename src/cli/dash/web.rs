@@ -36,6 +36,7 @@ pub fn serve_page(port: u16, context: &mut CommandContext) -> CliResult {
         state,
         listener,
         entry: None,
+        kubelet: None,
         guard,
         tls: None,
         audit: None,

@@ -154,6 +154,7 @@ fn open_server(flags: &ProgramFlags, state: &Path, api: &mut Api) -> CliResult<H
         state: state.to_owned(),
         listener,
         entry: None,
+        kubelet: None,
         guard,
         tls: Some(tls),
         audit: None,
@@ -181,7 +182,7 @@ fn load_identity(flags: &ProgramFlags, api: &mut Api, address: IpAddr) -> CliRes
         return Ok(identity::read_certificate(&read(&chain)?, &read(&key)?, &clients)?);
     }
     let service = api.read_view(|txn| Ok(ingress_routes::api_server(txn.network())))?.into();
-    Ok(identity::new_certificate(&keys, address, service)?.tls)
+    Ok(identity::new_certificate(&keys, address, &[service])?.tls)
 }
 
 /// Starts the loop that accepts the names of CustomResourceDefinitions, which Kubernetes' API server does by itself.

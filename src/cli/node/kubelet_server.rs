@@ -60,6 +60,7 @@ impl KubeletServer {
             state: self.state.clone(),
             listener,
             entry: None,
+            kubelet: None,
             guard: AccessGuard::Kubelet(self.guard.clone()),
             tls: Some(tls),
             audit: None,

@@ -101,6 +101,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         state: context.state(),
         listener,
         entry: None,
+        kubelet: None,
         guard,
         tls: None,
         audit: None,

@@ -74,9 +74,9 @@ pub struct ServerCertificate {
 }
 
 /// Makes a certificate for this machine's own names and the listening address; for all of its IPv4 addresses where it listens on every one.
-/// Clients in pods reach it by the names and the address of the Service `kubernetes`.
-pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> anyhow::Result<ServerCertificate> {
-    let mut server = CertificateParams::new(certificate_names(address, service))?;
+/// `others`: further addresses, among them that of the Service `kubernetes`, by which clients in pods reach it.
+pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, others: &[IpAddr]) -> anyhow::Result<ServerCertificate> {
+    let mut server = CertificateParams::new(certificate_names(address, others))?;
     server.distinguished_name.push(DnType::CommonName, "kloop");
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -89,9 +89,9 @@ pub fn new_certificate(keys: &ClusterKeys, address: IpAddr, service: IpAddr) -> 
     Ok(ServerCertificate { tls, authority: keys.authority.clone() })
 }
 
-fn certificate_names(address: IpAddr, service: IpAddr) -> Vec<String> {
+fn certificate_names(address: IpAddr, others: &[IpAddr]) -> Vec<String> {
     let mut names = NAMES.map(str::to_owned).to_vec();
-    names.extend([address.to_string(), service.to_string()]);
+    names.extend([address].iter().chain(others).map(ToString::to_string));
     if address.is_unspecified() {
         names.extend(own_addresses().iter().map(ToString::to_string));
     }
@@ -133,7 +133,7 @@ mod tests {
     fn new_clients_see_the_replaced_certificate() {
         let keys = Api::in_memory("test").unwrap().keys().unwrap();
         let address = Ipv4Addr::LOCALHOST.into();
-        let tls = new_certificate(&keys, address, address).unwrap().tls;
+        let tls = new_certificate(&keys, address, &[address]).unwrap().tls;
         let shown = || tls.shown.0.read().unwrap().cert[0].to_vec();
         let before = shown();
         let own = KeyPair::generate().unwrap();
@@ -148,7 +148,7 @@ mod tests {
     fn certificate_for_every_address_names_those_of_the_machine() {
         let keys = Api::in_memory("test").unwrap().keys().unwrap();
         let names = |address: Ipv4Addr| {
-            let made = certificate_names(address.into(), Ipv4Addr::new(127, 9, 128, 1).into());
+            let made = certificate_names(address.into(), &[Ipv4Addr::new(127, 9, 128, 1).into()]);
             let own = KeyPair::generate().unwrap();
             let params = CertificateParams::new(made).unwrap().signed_by(&own, &keys.issuer().unwrap()).unwrap();
             let certificate = Certificate::from_der(params.der()).unwrap();

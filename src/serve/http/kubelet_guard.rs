@@ -29,23 +29,31 @@ impl KubeletGuard {
             ClientIdentity::None if !token.is_empty() => self.clients.identify(token)?,
             ClientIdentity::None | ClientIdentity::Invalid => return Err(unauthorized()),
         };
-        // This group has all rights, so the API server is not asked.
-        if user.groups.iter().any(|group| group == ADMINISTRATORS) {
-            return Ok(user);
-        }
-        let verb = access_verb(method);
-        for part in node_parts(path) {
-            if self.clients.may_use(&user, verb, part)? {
-                return Ok(user);
-            }
-        }
-        let text = format!(
-            "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{}])",
-            user.name,
-            node_parts(path).join(" ")
-        );
-        Err(Status::new(Reason::Forbidden, text))
+        check_rights(&user, method, path, |verb, part| self.clients.may_use(&user, verb, part))?;
+        Ok(user)
     }
+}
+
+/// Refuses a user who may not use the part of the Node that a path stands for. `may_use`: whether the user may, by verb and part.
+pub fn check_rights(
+    user: &User,
+    method: &str,
+    path: &str,
+    may_use: impl Fn(&str, &str) -> ApiResult<bool>,
+) -> ApiResult<()> {
+    // This group has all rights, so the API server is not asked.
+    if user.groups.iter().any(|group| group == ADMINISTRATORS) {
+        return Ok(());
+    }
+    let (verb, parts) = (access_verb(method), node_parts(path));
+    for part in parts {
+        if may_use(verb, part)? {
+            return Ok(());
+        }
+    }
+    let (name, parts) = (&user.name, parts.join(" "));
+    let text = format!("Forbidden (user={name}, verb={verb}, resource=nodes, subresource(s)=[{parts}])");
+    Err(Status::new(Reason::Forbidden, text))
 }
 
 /// Returns the verb of an HTTP method.
@@ -64,6 +72,7 @@ fn node_parts(path: &str) -> &'static [&'static str] {
     match path.trim_matches('/').split('/').next().unwrap_or_default() {
         "stats" => &["stats"],
         "metrics" => &["metrics"],
+        "logs" => &["log"],
         "healthz" => &["healthz", "proxy"],
         "pods" | "runningpods" => &["pods", "proxy"],
         _ => &["proxy"],

@@ -34,7 +34,7 @@ use super::audit::policy::AuditStage;
 use super::form::AnswerForm;
 use super::request::UpgradeProtocol;
 use super::target::ProxyTls;
-use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise};
+use super::{AnswerBody, ApiRequest, HttpAnswer, ServeResult, advertise, kubelet_paths};
 use crate::apiserver::authorization::cache::AccessCache;
 use crate::apiserver::encoded_bodies::EncodedBodies;
 use crate::apiserver::outside_client::OutsideClient;
@@ -128,6 +128,8 @@ pub struct HttpServer {
     pub listener: std::net::TcpListener,
     /// The kubeconfig for clients, which is locked until the server ends; `None` where clients need none.
     pub entry: Option<std::fs::File>,
+    /// The socket at which it answers as the kubelet of this machine's node; only with TLS.
+    pub kubelet: Option<KubeletListener>,
     /// Access control.
     pub guard: AccessGuard,
     /// TLS; `None` for plain HTTP.
@@ -140,6 +142,14 @@ pub struct HttpServer {
     pub control_plane: Option<Arc<LoopMetrics>>,
     /// Receives lines for the log.
     pub log: LogText,
+}
+
+/// A second socket of a server, at which the paths are those of a kubelet.
+pub struct KubeletListener {
+    /// The listening socket.
+    pub listener: std::net::TcpListener,
+    /// The name of the node.
+    pub node: String,
 }
 
 /// State shared by all connections.
@@ -201,16 +211,18 @@ impl HttpServer {
         let runtime = turns::make_runtime(MAX_REQUESTS)?;
         let advertised = self.advertised_address();
         use_mimalloc();
-        let HttpServer { state, listener, entry, guard, tls, audit, keeps_up, control_plane, log } = self;
+        let HttpServer { state, listener, entry, kubelet, guard, tls, audit, keeps_up, control_plane, log } = self;
         let shared = Arc::new(ServerState::new(state, (guard, tls, audit.clone()), control_plane, log));
         let ended = runtime.block_on(async move {
-            listener.set_nonblocking(true)?;
-            let listener = TcpListener::from_std(listener)?;
             let upkeep = if keeps_up { upkeep::start(&shared) } else { Vec::new() };
             let advertising = advertised.map(|address| tokio::spawn(upkeep::advertise(shared.clone(), address)));
-            let clients = accept_clients(listener, shared.clone());
+            let clients = accept_clients(listener, shared.clone(), None)?;
+            let kubelet = kubelet.filter(|_| shared.tls.is_some());
+            let kubelet = kubelet.map(|own| accept_clients(own.listener, shared.clone(), Some(own.node.into())));
+            let kubelet = kubelet.transpose()?;
             stop.await;
             clients.abort();
+            kubelet.iter().for_each(JoinHandle::abort);
             upkeep.iter().for_each(JoinHandle::abort);
             if let (Some(address), Some(advertising)) = (advertised, advertising) {
                 upkeep::withdraw(&shared, address, advertising).await;
@@ -225,22 +237,33 @@ impl HttpServer {
     }
 }
 
-/// Accepts connections, each of which is a task of its own.
-fn accept_clients(listener: TcpListener, shared: Arc<ServerState>) -> JoinHandle<()> {
+/// Accepts connections, each of which is a task of its own. `kubelet`: the node as whose kubelet it answers.
+fn accept_clients(
+    listener: std::net::TcpListener,
+    shared: Arc<ServerState>,
+    kubelet: Option<Arc<str>>,
+) -> io::Result<JoinHandle<()>> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
     let connections = Connections::new(MAX_CONNECTIONS.min(descriptors::soft_limit() / 4));
     let peers = Peers::open();
-    tokio::spawn(accept(listener, move |client, from| {
+    Ok(tokio::spawn(accept(listener, move |client, from| {
         let _ = client.set_nodelay(true);
         let peer = client.local_addr().map_or(Peer::Address(from.ip()), |own| peers.find(from, own));
         let connection = connections.open(peer);
         let id = connection.id();
-        let task = tokio::spawn(accept_connection(client, shared.clone(), connection));
+        let task = tokio::spawn(accept_connection(client, shared.clone(), connection, kubelet.clone()));
         connections.set_abort_handle(id, task.abort_handle());
-    }))
+    })))
 }
 
 /// Accepts one connection: by its first byte it is TLS or plain HTTP.
-async fn accept_connection(client: TcpStream, shared: Arc<ServerState>, connection: Connection) {
+async fn accept_connection(
+    client: TcpStream,
+    shared: Arc<ServerState>,
+    connection: Connection,
+    kubelet: Option<Arc<str>>,
+) {
     let until = Instant::now() + AUTHENTICATION_TIMEOUT;
     let address = client.peer_addr().ok().map(|address| address.ip());
     let plain = Arc::new(ClientFacts { address, ..ClientFacts::default() });
@@ -254,11 +277,12 @@ async fn accept_connection(client: TcpStream, shared: Arc<ServerState>, connecti
                 let session = client.get_ref().1;
                 let is_http2 = session.alpn_protocol() == Some(HTTP2);
                 let client_identity = tls.clients.identify_connection(session.peer_certificates());
-                let facts = Arc::new(ClientFacts { is_http2, identity: client_identity, address });
+                let facts = Arc::new(ClientFacts { is_http2, identity: client_identity, address, kubelet });
                 serve_connection(client, shared, connection, until, facts).await;
             }
         }
-        Ok(Ok(1)) => serve_connection(client, shared, connection, until, plain).await,
+        // A kubelet serves over TLS only.
+        Ok(Ok(1)) if kubelet.is_none() => serve_connection(client, shared, connection, until, plain).await,
         _ => {}
     }
 }
@@ -307,6 +331,8 @@ struct ClientFacts {
     /// The user of its certificate.
     identity: ConnectionIdentity,
     address: Option<IpAddr>,
+    /// The node as whose kubelet the server answers; `None` for the API.
+    kubelet: Option<Arc<str>>,
 }
 
 type Conversation = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
@@ -326,13 +352,12 @@ async fn respond(
     let span = debug_span!("request", method = %request.method(), path = request.uri().path(), status = Empty);
     let (head, body) = request.into_parts();
     let mut asked = ApiRequest { upgrade: upgrade_asked.clone(), ..receive::read_head(&head) };
-    shared.guard.translate(&mut asked);
+    match &facts.kubelet {
+        Some(node) => kubelet_paths::translate(node, &mut asked),
+        None => shared.guard.translate(&mut asked),
+    }
     let exchange = Exchange::begin(&head.headers, &asked, &shared.kinds, &shared.metrics);
-    let audited = shared.audit.clone().map(|log| {
-        let source = facts.address.map(|address| address.to_string());
-        let (id, uri) = (exchange.id().to_owned(), receive::target(&head.uri).to_owned());
-        Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() }))
-    });
+    let audited = begin_audit(&shared, &facts, &exchange, receive::target(&head.uri));
     let client = (&*connection, &*facts, audited.as_ref());
     let answer = match receive::receive_request((&head, asked), body, &shared, client).await {
         Ok(admitted) => {
@@ -371,6 +396,19 @@ async fn respond(
     };
     let reply = reply.unwrap_or_else(|status| to_http_reply(refuse(status), server));
     reply.map(|body| body.with_request(active, end))
+}
+
+/// Begins the audit of a request of the API; `None` without an audit log.
+fn begin_audit(
+    shared: &ServerState,
+    facts: &ClientFacts,
+    exchange: &Exchange,
+    uri: &str,
+) -> Option<Arc<AuditExchange>> {
+    let log = shared.audit.clone().filter(|_| facts.kubelet.is_none())?;
+    let source = facts.address.map(|address| address.to_string());
+    let (id, uri) = (exchange.id().to_owned(), uri.to_owned());
+    Some(Arc::new(AuditExchange::new(log, AuditContext { id, uri, source, received: Time::now() })))
 }
 
 /// Records an answer in the audit log. Returns whether its end is still to come.

@@ -6,8 +6,9 @@ use super::audit_log::AuditExchange;
 use super::client_certificate::ClientIdentity;
 use super::connections::Connection;
 use super::guard::{self, Access};
-use super::kubelet_guard::KubeletGuard;
+use super::kubelet_guard::{self, KubeletGuard};
 use super::{ClientFacts, MAX_BODY_BYTES, REQUEST_TIMEOUT, ServerState};
+use crate::apiserver::authorization::{self, AccessRequest, AccessedResource};
 use crate::apiserver::tokens::authenticate::{TokenUser, authenticate};
 use crate::apiserver::tokens::bootstrap::authenticate_bootstrap;
 use crate::apiserver::tokens::keys::ClusterKeys;
@@ -84,6 +85,10 @@ async fn admit(
     }
     let headers = &head.headers;
     let identity = facts.identity.identity_at(UnixTime::now());
+    if let Some(node) = &facts.kubelet {
+        admit_to_own_kubelet(node, identity, (head, &request), (shared, connection)).await?;
+        return Ok((request, Access::Full));
+    }
     if let Some(kubelet) = shared.guard.kubelet() {
         admit_to_kubelet(kubelet.clone(), identity, head, &request, connection).await?;
         return Ok((request, Access::Full));
@@ -128,6 +133,47 @@ async fn admit_to_kubelet(
     // It may wait for the API server.
     let admitted = tokio::task::spawn_blocking(move || kubelet.admit(&identity, &token, &method, &path)).await;
     let user = admitted.map_err(Status::bug)??;
+    connection.mark_authenticated(&user.name)
+}
+
+/// Admits a client to the kubelet of this machine's node, by the rules of the cluster (`pkg/kubelet/server/auth.go`).
+async fn admit_to_own_kubelet(
+    node: &Arc<str>,
+    identity: ClientIdentity,
+    (head, request): (&Parts, &ApiRequest),
+    (shared, connection): (&Arc<ServerState>, &Connection),
+) -> Result<(), Status> {
+    let (method, path) = (head.method.as_str().to_owned(), head.uri.path().to_owned());
+    let (node, token) = (node.clone(), request.bearer_token().to_owned());
+    let unauthorized = || Status::new(Reason::Unauthorized, "Unauthorized");
+    let has_token = shared.guard.admit(&head.headers, &method, &path) == Ok(Access::Full);
+    let known = match identity {
+        ClientIdentity::User(user) => Some(user),
+        ClientIdentity::None if has_token => Some(Arc::new(User::administrator())),
+        ClientIdentity::None if !token.is_empty() => None,
+        ClientIdentity::None | ClientIdentity::Invalid => return Err(unauthorized()),
+    };
+    let _turn = if known.is_some() { None } else { Some(shared.anonymous.wait_for(connection.client()).await?) };
+    let work = move |api: &mut Api| {
+        let user = match known {
+            Some(user) => user,
+            None => {
+                let keys = api.keys()?;
+                let found = api.read_view(|txn| find_token_user(txn, &keys, &token))?;
+                Arc::new(found.map_err(|_| unauthorized())?.user)
+            }
+        };
+        api.read_view(|txn| {
+            kubelet_guard::check_rights(&user, &method, &path, |verb, part| {
+                let (resource, subresource, name) = ("nodes".to_owned(), part.to_owned(), node.to_string());
+                let accessed = AccessedResource { resource, subresource, name, ..AccessedResource::default() };
+                let access = AccessRequest::for_resource(verb, accessed);
+                authorization::authorize(txn, &user, &access).map(|decision| decision.is_allowed)
+            })
+        })?;
+        Ok(user)
+    };
+    let user = shared.work(connection.client(), work).await??;
     connection.mark_authenticated(&user.name)
 }
 
