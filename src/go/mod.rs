@@ -2,9 +2,10 @@
 //! crate.
 //!
 //! Implements `encoding/json` ([`json`], [`json_syntax`]), the verbs of `fmt` ([`mod@fmt`], [`printf`]), client-go's JSONPath ([`jsonpath`]),
-//! `text/template` ([`template`]), the syntax of `regexp` ([`regexp`]), and `path/filepath.Match` ([`path_match`]).
+//! `text/template` ([`template`]), the syntax of `regexp` ([`regexp`]), `path/filepath.Match` ([`path_match`]), and `encoding/base64` ([`base64`]).
 //! Never: depends on a Kubernetes object or another module of this crate. Start reading at [`jsonpath::JsonPathTemplate`].
 
+pub mod base64;
 pub mod fmt;
 pub mod json;
 pub mod json_syntax;

@@ -88,81 +88,102 @@ pub fn from_json(value: &Value) -> Option<Time> {
     value.as_str()?.parse().ok()
 }
 
+/// The layout of a time, as Go writes it.
+const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+/// The layout of a `MicroTime`.
+const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
+
 /// Parses a time in the only form that the API accepts: date, `T`, time, an optional fraction, `Z` or an offset. Times of the last day of
 /// the year 9999 become [`Time::MAX`].
 pub fn parse_rfc3339(text: &str) -> Result<Time, TimeError> {
-    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+    parse_layout(text, LAYOUT)
+}
+
+/// Parses the time of a `MicroTime`, whose fraction has six digits.
+pub fn parse_micro(text: &str) -> Result<Time, TimeError> {
+    parse_layout(text, MICRO_LAYOUT)
+}
+
+/// Parses a time as Go's `time.Parse` does, with its messages.
+fn parse_layout(text: &str, layout: &str) -> Result<Time, TimeError> {
     let fail = |value: &str, element: &str| {
         let why = format!("cannot parse {value:?} as {element:?}");
-        TimeError(format!("parsing time {text:?} as {LAYOUT:?}: {why}"))
+        TimeError(format!("parsing time {text:?} as {layout:?}: {why}"))
     };
+    let out_of_range = |name: &str| TimeError(format!("parsing time {text:?}: {name} out of range"));
     let mut rest = text;
-    for (element, range) in [
-        ("2006", 0..=9999),
-        ("-", 0..=0),
-        ("01", 1..=12),
-        ("-", 0..=0),
-        ("02", 1..=31),
-        ("T", 0..=0),
-        ("15", 0..=23),
-        (":", 0..=0),
-        ("04", 0..=59),
-        (":", 0..=0),
-        ("05", 0..=59),
-    ] {
-        let Some((part, after)) = rest.split_at_checked(element.len()) else { return Err(fail(rest, element)) };
-        let fits = if element.as_bytes()[0].is_ascii_digit() { is_digits(part) } else { part == element };
-        if !fits {
-            return Err(fail(rest, element));
+    let mut numbers = [0; 6];
+    let elements = [("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05")];
+    let checks =
+        [("", 0..=9999), ("month", 1..=12), ("", 0..=99), ("hour", 0..=23), ("minute", 0..=59), ("second", 0..=59)];
+    for (index, ((separator, element), (name, range))) in elements.into_iter().zip(checks).enumerate() {
+        rest = rest.strip_prefix(separator).ok_or_else(|| fail(rest, separator))?;
+        // Go reads an hour of one digit, too.
+        let digits = if element == "15" && digits(rest).len() == 1 { 1 } else { element.len() };
+        let number = rest.get(..digits).filter(|part| is_digits(part)).ok_or_else(|| fail(rest, element))?;
+        numbers[index] = number.parse().map_err(|_| fail(rest, element))?;
+        if !range.contains(&numbers[index]) {
+            return Err(out_of_range(name));
         }
-        if element.len() > 1 && !part.parse().is_ok_and(|number: u16| range.contains(&number)) {
-            return Err(out_of_range(text, element));
-        }
-        rest = after;
+        rest = &rest[digits..];
     }
-    if let Some(fraction) = rest.strip_prefix('.') {
-        let after = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
-        if after.len() == fraction.len() {
-            return Err(fail(rest, "Z07:00"));
-        }
-        rest = after;
+    let mut nanos = 0;
+    if layout == MICRO_LAYOUT {
+        let fraction = rest.get(..7).and_then(|part| part.strip_prefix(['.', ',']));
+        let micros = fraction.filter(|part| is_digits(part)).ok_or_else(|| fail(rest, ".000000"))?;
+        nanos = nanoseconds(micros);
+        rest = &rest[7..];
+    } else if let Some(fraction) = rest.strip_prefix(['.', ',']).map(digits).filter(|digits| !digits.is_empty()) {
+        nanos = nanoseconds(fraction);
+        rest = &rest[1 + fraction.len()..];
     }
-    if !is_zone(rest) {
-        return Err(fail(rest, "Z07:00"));
-    }
-    text.parse().or_else(|_| if is_beyond_range(text) { Ok(Time::MAX) } else { Err(out_of_range(text, "02")) })
-}
-
-/// Whether a time exists but is later than [`Time::MAX`], which is 26 hours before the end of the year 9999.
-fn is_beyond_range(text: &str) -> bool {
-    let year_before = || format!("9998{}", text.trim_start_matches("9999"));
-    text.starts_with("9999-12-3") && year_before().parse::<Time>().is_ok()
-}
-
-fn out_of_range(text: &str, element: &str) -> TimeError {
-    let name = match element {
-        "01" => "month",
-        "02" => "day",
-        "15" => "hour",
-        "04" => "minute",
-        _ => "second",
+    let (offset, rest) = match zone(rest).ok_or_else(|| fail(rest, "Z07:00"))? {
+        ((25.., _), _) => return Err(out_of_range("time zone offset hour")),
+        ((_, 61..), _) => return Err(out_of_range("time zone offset minute")),
+        ((hours, minutes), after) => ((i64::from(hours) * 60 + i64::from(minutes)) * 60, after),
     };
-    TimeError(format!("parsing time {text:?}: {name} out of range"))
+    if !rest.is_empty() {
+        return Err(TimeError(format!("parsing time {text:?}: extra text: {rest:?}")));
+    }
+    let offset = if is_west(text) { -offset } else { offset };
+    utc(numbers, nanos).map(|time| time.earlier(SignedDuration::from_secs(offset))).ok_or_else(|| out_of_range("day"))
+}
+
+/// The time with these parts of a date and a time of day, unless the month has no such day.
+fn utc([year, month, day, hour, minute, second]: [i16; 6], nanos: i32) -> Option<Time> {
+    let [month, day, hour, minute, second] = [month, day, hour, minute, second].map(|part| part as i8);
+    let moment = jiff::civil::DateTime::new(year, month, day, hour, minute, second, nanos).ok()?;
+    Some(moment.to_zoned(jiff::tz::TimeZone::UTC).map_or(Time::MAX, |zoned| zoned.timestamp()))
+}
+
+/// The leading digits of a text.
+fn digits(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
 }
 
 fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn is_zone(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    text == "Z"
-        || (bytes.len() == 6
-            && matches!(bytes[0], b'+' | b'-')
-            && bytes[3] == b':'
-            && text.is_ascii()
-            && is_digits(&text[1..3])
-            && is_digits(&text[4..]))
+/// The nanoseconds of the digits of a fraction. Digits after the ninth do not count.
+fn nanoseconds(digits: &str) -> i32 {
+    format!("{:0<9.9}", digits).parse().unwrap_or_default()
+}
+
+/// The hours and minutes of an offset from UTC, and the text after the offset.
+fn zone(text: &str) -> Option<((u8, u8), &str)> {
+    if let Some(rest) = text.strip_prefix('Z') {
+        return Some(((0, 0), rest));
+    }
+    let (zone, rest) = text.split_at_checked(6)?;
+    let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
+    let number = |part: &str| part.parse().ok().filter(|_| part.len() == 2 && is_digits(part));
+    Some(((number(hours)?, number(minutes)?), rest))
+}
+
+/// Whether a time that was parsed has a negative offset from UTC.
+fn is_west(text: &str) -> bool {
+    text.len() > 6 && text.as_bytes()[text.len() - 6] == b'-'
 }
 
 const UNITS: [(&str, i128); 8] = [
@@ -368,12 +389,40 @@ mod tests {
             "2026-01-02T03:04:05+0100",
             "2026-01-02T03:04:05Z ",
             "20é6-01-02T03:04:05Z",
+            "2026-01-02T03:04:05.123456é+01:00",
+            "2026-01-02T03:04:05+01:0é",
         ] {
             assert!(parse_rfc3339(bad).is_err(), "{bad}");
         }
         let error = parse_rfc3339("yesterday").unwrap_err().to_string();
         let wanted = r#"parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#;
         assert_eq!(error, wanted);
+    }
+
+    #[test]
+    fn malformed_times_are_refused_in_words_of_go() {
+        let as_layout = "as \"2006-01-02T15:04:05Z07:00\": cannot parse";
+        let micro_layout = "as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse";
+        for (text, parse, why) in [
+            ("2020-13-01T00:00:00Z", parse_rfc3339 as fn(&str) -> _, ": month out of range".to_owned()),
+            ("2020-02-30T00:00:00Z", parse_rfc3339, ": day out of range".into()),
+            ("2020-01-01T25:00:00Z", parse_rfc3339, ": hour out of range".into()),
+            ("2020-01-01T00:00:00Zx", parse_rfc3339, ": extra text: \"x\"".into()),
+            ("2020-01-01T00:00:00+25:00", parse_rfc3339, ": time zone offset hour out of range".into()),
+            ("2020-1-1T00:00:00Z", parse_rfc3339, format!(" {as_layout} \"1-1T00:00:00Z\" as \"01\"")),
+            ("2020-01-01", parse_rfc3339, format!(" {as_layout} \"\" as \"T\"")),
+            ("2020-01-01T00:00:00", parse_rfc3339, format!(" {as_layout} \"\" as \"Z07:00\"")),
+            ("2020-01-01T00:00:00Z", parse_micro, format!(" {micro_layout} \"Z\" as \".000000\"")),
+            ("2020-01-01T00:00:00.123Z", parse_micro, format!(" {micro_layout} \".123Z\" as \".000000\"")),
+        ] {
+            let error = parse(text).map_err(|error: TimeError| error.to_string());
+            assert_eq!(error, Err(format!("parsing time \"{text}\"{why}")));
+        }
+        assert_eq!(parse_rfc3339("2020-01-01T1:00:00,5-01:30").map(micro), Ok("2020-01-01T02:30:00.500000Z".into()));
+        assert_eq!(
+            parse_micro("2020-01-01T01:00:00.000006+01:00").map(micro),
+            Ok("2020-01-01T00:00:00.000006Z".into())
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Finds the Go type of a list's or map's elements, for the error when a value is neither a list nor a map.
 
-use super::{ReadError, TypedReader};
+use super::{ReadError, TypedReader, go_types};
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -61,7 +61,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         deserialize_f32 "float32";
         deserialize_f64 "float64";
         deserialize_char "string";
-        deserialize_str "string";
+        deserialize_str "[]uint8";
         deserialize_string "string";
         deserialize_bytes "uint8";
         deserialize_byte_buf "uint8";
@@ -77,7 +77,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
-        Err(self.guess_error(&format!("v1.{name}")))
+        Err(self.guess_error(&go_types::struct_type(name)))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
@@ -85,7 +85,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         Err(if name == "Quantity" {
             self.reader.mismatch("v1.ResourceList")
         } else {
-            self.guess_error(&format!("v1.{name}"))
+            self.guess_error(&go_types::struct_type(name))
         })
     }
 
@@ -99,7 +99,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         _: usize,
         _: V,
     ) -> Result<V::Value, ReadError> {
-        Err(self.guess_error(&format!("v1.{name}")))
+        Err(self.guess_error(&go_types::struct_type(name)))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -108,7 +108,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, ReadError> {
-        Err(self.guess_error(&format!("v1.{name}")))
+        Err(self.guess_error(&go_types::struct_type(name)))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -117,6 +117,6 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, ReadError> {
-        Err(self.guess_error(&format!("v1.{name}")))
+        Err(self.guess_error(&go_types::struct_type(name)))
     }
 }

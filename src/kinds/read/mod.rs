@@ -3,11 +3,14 @@
 //! Reports unknown fields, and stores quantities, which may be numbers, in canonical form.
 //! Never: depends on a kind. Start reading at [`TypedReader`].
 
+mod go_types;
 mod guess;
 
 use super::omit::ZERO_TIME;
-use crate::object::Quantity;
+use crate::go::base64;
+use crate::object::{Quantity, time};
 use guess::ElementGuess;
+use itertools::Itertools;
 use serde::de::value::{StrDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -33,17 +36,8 @@ impl std::error::Error for ReadError {}
 
 impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> ReadError {
-        let text = message.to_string();
-        ReadError { path: String::new(), message: illegal_base64(&text).unwrap_or(text) }
+        ReadError { path: String::new(), message: message.to_string() }
     }
-}
-
-/// Translates an error of the `base64` crate to Go's message.
-fn illegal_base64(text: &str) -> Option<String> {
-    let known = ["Invalid symbol ", "Invalid last symbol ", "Invalid input length: "];
-    known.iter().find(|start| text.starts_with(**start))?;
-    let number = text.trim_end_matches('.').rsplit(' ').next()?;
-    Some(format!("illegal base64 data at input byte {number}"))
 }
 
 /// A field that is not in the typed form.
@@ -125,10 +119,10 @@ impl PathStep<'_> {
     fn fields(&self) -> String {
         match self {
             PathStep::Root => String::new(),
-            PathStep::Field { parent, name, .. } => match parent.fields() {
-                outer if outer.is_empty() => (*name).to_owned(),
-                outer => format!("{outer}.{name}"),
-            },
+            PathStep::Field { parent, holder, name, .. } => {
+                let embedded = go_types::embedded(holder, name).unwrap_or_default();
+                [&parent.fields(), embedded, name].into_iter().filter(|part| !part.is_empty()).join(".")
+            }
             PathStep::Key { parent, .. } | PathStep::Index { parent, .. } => parent.fields(),
         }
     }
@@ -163,19 +157,18 @@ impl<'r, 'u> TypedReader<'r, 'u> {
     /// A type mismatch: `json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`.
     fn mismatch(&self, go_type: &str) -> ReadError {
         let found = match self.value {
-            Value::Null => "null".into(),
-            Value::Bool(_) => "bool".into(),
             Value::Number(number) if go_type.starts_with("int") || go_type.starts_with("uint") => {
                 format!("number {number}")
             }
-            Value::Number(_) => "number".into(),
-            Value::String(_) => "string".into(),
-            Value::Array(_) => "array".into(),
-            Value::Object(_) => "object".to_owned(),
+            _ => self.found().to_owned(),
         };
         let message = match self.at.holder() {
             Some((holder, field)) => {
-                let named = if go_type == "string" { named_text(field, self.at) } else { go_type };
+                let named = match go_type.strip_suffix("string") {
+                    // The key of a map is a plain string.
+                    Some(outer) if outer != "map[" => format!("{outer}{}", go_types::text_type(holder, field)),
+                    _ => go_type.to_owned(),
+                };
                 let place = self.at.fields();
                 format!("json: cannot unmarshal {found} into Go struct field {holder}.{place} of type {named}")
             }
@@ -192,6 +185,30 @@ impl<'r, 'u> TypedReader<'r, 'u> {
         }
     }
 
+    /// The text of a time in UTC, with all its digits.
+    fn time(&self, go_type: &str) -> Result<String, ReadError> {
+        let parsed = match self.value {
+            // Go keeps the zero value for null, and the type has no other one.
+            Value::Null => return Ok(ZERO_TIME.to_owned()),
+            Value::String(text) if go_type == "MicroTime" => time::parse_micro(text),
+            Value::String(text) => time::parse_rfc3339(text),
+            _ => return Err(self.mismatch("string")),
+        };
+        parsed.map(|time| time.to_string()).map_err(|error| self.error(error.to_string()))
+    }
+
+    /// Go's name of the JSON type of the value.
+    fn found(&self) -> &'static str {
+        match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        }
+    }
+
     /// The canonical text of a quantity, which may be written as a number.
     fn quantity(&self) -> Result<String, ReadError> {
         let text = match self.value {
@@ -201,26 +218,6 @@ impl<'r, 'u> TypedReader<'r, 'u> {
         };
         let quantity = Quantity::parse(&text).map_err(|error| self.error(error.to_string()))?;
         Ok(quantity.to_string())
-    }
-}
-
-/// The Go type of a text field, which can be a named type.
-fn named_text(field: &str, at: PathStep<'_>) -> &'static str {
-    if !matches!(at, PathStep::Field { .. }) {
-        return "string";
-    }
-    match field {
-        "restartPolicy" => "v1.RestartPolicy",
-        "dnsPolicy" => "v1.DNSPolicy",
-        "imagePullPolicy" => "v1.PullPolicy",
-        "protocol" => "v1.Protocol",
-        "scheme" => "v1.URIScheme",
-        "terminationMessagePolicy" => "v1.TerminationMessagePolicy",
-        "effect" => "v1.TaintEffect",
-        "concurrencyPolicy" => "v1.ConcurrencyPolicy",
-        "completionMode" => "v1.CompletionMode",
-        "podManagementPolicy" => "v1.PodManagementPolicyType",
-        _ => "string",
     }
 }
 
@@ -283,11 +280,13 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         self.deserialize_str(visitor)
     }
 
-    /// Reads base64 bytes, where Go allows line breaks. Texts use `deserialize_string`.
+    /// Reads base64 bytes in the way of Go. Texts use `deserialize_string`.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.value {
-            Value::String(text) if text.contains(['\n', '\r']) => visitor.visit_str(&text.replace(['\n', '\r'], "")),
-            _ => self.deserialize_string(visitor),
+            Value::String(text) => {
+                visitor.visit_str(&base64::canonical(text).map_err(|error| self.error(error.to_string()))?)
+            }
+            _ => Err(self.mismatch("[]uint8")),
         }
     }
 
@@ -331,14 +330,8 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
                 visitor.visit_newtype_struct(text)
             }
             "Time" | "MicroTime" => {
-                let path = self.at.path();
-                let named = |error: ReadError| ReadError { path, ..error };
-                // Go keeps the zero value for null, and the type has no other one.
-                if self.value.is_null() {
-                    let zero: StrDeserializer<'_, ReadError> = ZERO_TIME.into_deserializer();
-                    return visitor.visit_newtype_struct(zero).map_err(named);
-                }
-                visitor.visit_newtype_struct(self).map_err(named)
+                let text: StringDeserializer<ReadError> = self.time(name)?.into_deserializer();
+                visitor.visit_newtype_struct(text)
             }
             _ => visitor.visit_newtype_struct(self),
         }
@@ -379,7 +372,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&format!("v1.{name}"))) };
+        let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&go_types::struct_type(name))) };
         // The typed form of shared conditions requires the time, which Go leaves at its zero value.
         let absent =
             (name == "Condition" && self.value.get(LAST_TRANSITION_TIME).is_none()).then_some(LAST_TRANSITION_TIME);
@@ -520,6 +513,42 @@ mod tests {
             let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
             assert_eq!(error.message, format!("json: cannot unmarshal {message}"));
         }
+    }
+
+    #[test]
+    fn decode_errors_name_the_types_of_go() {
+        let volume = |source: serde_json::Value| json!({"spec": {"volumes": [source]}});
+        let table = [
+            (
+                volume(json!({"emptyDir": {"medium": 1}})),
+                "number into Go struct field EmptyDirVolumeSource.spec.volumes.VolumeSource.emptyDir.medium of type v1.StorageMedium",
+            ),
+            (volume(json!({"name": 1})), "number into Go struct field Volume.spec.volumes.name of type string"),
+            (
+                json!({"spec": {"containers": [{"livenessProbe": {"exec": "x"}}]}}),
+                "string into Go struct field Probe.spec.containers.livenessProbe.ProbeHandler.exec of type v1.ExecAction",
+            ),
+            (json!({"metadata": {"uid": 1}}), "number into Go struct field ObjectMeta.metadata.uid of type types.UID"),
+            (
+                json!({"metadata": {"creationTimestamp": 1}}),
+                "number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+            ),
+        ];
+        for (body, message) in table {
+            let error = typed::decode::<Pod>(&body, &mut |_| {}).unwrap_err();
+            assert_eq!(error.message, format!("json: cannot unmarshal {message}"));
+        }
+        for (data, message) in [
+            (json!({"a": 1}), "json: cannot unmarshal number into Go struct field Secret.data of type []uint8"),
+            (json!([]), "json: cannot unmarshal array into Go struct field Secret.data of type map[string][]uint8"),
+            (json!({"a": "YQ"}), "illegal base64 data at input byte 0"),
+        ] {
+            let error = typed::decode::<Secret>(&json!({"data": data}), &mut |_| {}).unwrap_err();
+            assert_eq!(error.message, message);
+        }
+        let error = typed::decode::<Pod>(&json!({"status": {"startTime": "x"}}), &mut |_| {}).unwrap_err();
+        assert_eq!(error.path, "status.startTime");
+        assert!(error.message.starts_with("parsing time \"x\" as "), "{error}");
     }
 
     #[test]
