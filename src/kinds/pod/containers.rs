@@ -150,11 +150,15 @@ pub fn check_common(container: &Container, volumes: &PodVolumes<'_>, path: &Fiel
 /// Refuses blanks around image names in pods; templates may have them.
 pub fn check_images(containers: &[Container], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, container) in containers.iter().enumerate() {
-        let image = container.image.as_deref().unwrap_or_default();
-        if image.trim() != image {
-            let detail = "must not have leading or trailing whitespace";
-            errors.invalid(&path.index(index).child("image"), image, detail);
-        }
+        check_image(container.image.as_deref(), &path.index(index), errors);
+    }
+}
+
+/// Refuses blanks around the image name of a container of a pod.
+pub fn check_image(image: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
+    let image = image.unwrap_or_default();
+    if image.trim() != image {
+        errors.invalid(&path.child("image"), image, "must not have leading or trailing whitespace");
     }
 }
 

@@ -85,6 +85,8 @@ fn omit_empty(spec: &mut PodSpec) {
     empty(&mut spec.resource_claims);
     empty(&mut spec.topology_spread_constraints);
     empty(&mut spec.overhead);
+    // The feature of scheduling groups is off by default.
+    spec.scheduling_group = None;
     amount::round_up(&mut spec.overhead);
     spec.resources.iter_mut().for_each(|resources| {
         amount::round_up(&mut resources.limits);
@@ -112,6 +114,13 @@ fn omit_empty_toleration(toleration: &mut Toleration) {
 
 fn omit_empty_affinity(affinity: &mut Affinity) {
     if let Some(node) = &mut affinity.node_affinity {
+        let required = node.required_during_scheduling_ignored_during_execution.as_mut();
+        let required = required.into_iter().flat_map(|required| &mut required.node_selector_terms);
+        let preferred = node.preferred_during_scheduling_ignored_during_execution.iter_mut().flatten();
+        for term in required.chain(preferred.map(|weighted| &mut weighted.preference)) {
+            empty(&mut term.match_expressions);
+            empty(&mut term.match_fields);
+        }
         empty(&mut node.preferred_during_scheduling_ignored_during_execution);
     }
     if let Some(pods) = &mut affinity.pod_affinity {

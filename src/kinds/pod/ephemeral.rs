@@ -4,6 +4,7 @@
 //! `ValidatePodEphemeralContainersUpdate`).
 
 use super::containers;
+use super::mounts::PodVolumes;
 use crate::kinds::{FieldError, FieldErrors, FieldPath, field, typed};
 use crate::object::{Object, Status};
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
@@ -20,7 +21,8 @@ pub fn check(new: &Object, old: &Object) -> Result<(), Status> {
 fn problems(new: &PodSpec, old: &PodSpec) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
     let path = FieldPath::root("spec").child("ephemeralContainers");
-    check_each(new, &path, &mut errors);
+    let volumes = new.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
+    check_each(new, &volumes, &path, &mut errors);
     let now = new.ephemeral_containers.as_deref().unwrap_or_default();
     for before in old.ephemeral_containers.iter().flatten() {
         let gone = |what: &str| format!("existing ephemeral containers {:?} may not be {what}\n", before.name);
@@ -33,18 +35,20 @@ fn problems(new: &PodSpec, old: &PodSpec) -> Vec<FieldError> {
     errors.0
 }
 
-fn check_each(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let volumes = spec.volumes.iter().flatten().map(|volume| (volume.name.as_str(), volume)).collect();
+/// Checks the ephemeral containers of a pod or a template.
+pub fn check_each(spec: &PodSpec, volumes: &PodVolumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let others = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let mut seen: BTreeSet<&str> = others.map(|container| container.name.as_str()).collect();
+    let known: BTreeSet<&str> = others.map(|container| container.name.as_str()).collect();
+    let mut seen = known.clone();
     for (index, one) in spec.ephemeral_containers.iter().flatten().enumerate() {
         let at = path.index(index);
-        containers::check_common(&as_container(one), &volumes, &at, errors);
-        if !one.name.is_empty() && !seen.insert(&one.name) {
+        containers::check_common(&as_container(one), volumes, &at, errors);
+        containers::check_image(one.image.as_deref(), &at, errors);
+        if !seen.insert(&one.name) {
             errors.duplicate(&at.child("name"), one.name.as_str());
         }
         let target = one.target_container_name.as_deref().filter(|target| !target.is_empty());
-        if let Some(target) = target.filter(|target| spec.containers.iter().all(|known| known.name != *target)) {
+        if let Some(target) = target.filter(|target| !known.contains(target)) {
             errors.not_found(&at.child("targetContainerName"), target);
         }
         let resources = one.resources.as_ref().is_some_and(|all| all.limits.is_some() || all.requests.is_some());

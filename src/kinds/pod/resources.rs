@@ -1,6 +1,6 @@
 //! Checks of requests and limits.
 
-use super::facts;
+use super::{facts, os};
 use crate::kinds::amount::quantity;
 use crate::kinds::{FieldErrors, FieldPath, names, resource_names};
 use crate::object::Quantity;
@@ -24,6 +24,9 @@ pub fn check_overhead(overhead: &BTreeMap<String, Text>, path: &FieldPath, error
 /// Checks pod-level resources, which must suffice for the containers (KEP-2837).
 pub fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(resources) = &spec.resources else { return };
+    if os::is_windows(spec) {
+        return errors.forbidden(path, "may not be set for a windows pod");
+    }
     if resources.claims.is_some() {
         errors.forbidden(&path.child("claims"), "claims may not be set for Resources at pod-level");
     }

@@ -133,23 +133,6 @@ pub fn check_pod(spec: &PodSpec, spec_path: &FieldPath, errors: &mut FieldErrors
     check_policy("seLinuxChangePolicy", &security.se_linux_change_policy, &["Recursive"], errors);
 }
 
-/// Refuses fields for Windows in a pod that names its system as Linux.
-pub fn check_linux(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
-    let detail = "windows options cannot be set for a linux pod";
-    if spec.security_context.as_ref().is_some_and(|security| security.windows_options.is_some()) {
-        errors.forbidden(&path.child("securityContext").child("windowsOptions"), detail);
-    }
-    let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&spec.containers[..]))];
-    for (list, containers) in lists {
-        for (index, container) in containers.into_iter().flatten().enumerate() {
-            if container.security_context.as_ref().is_some_and(|security| security.windows_options.is_some()) {
-                let at = path.child(list).index(index).child("securityContext");
-                errors.forbidden(&at.child("windowsOptions"), detail);
-            }
-        }
-    }
-}
-
 /// Validates combinations with pods in user namespaces.
 fn check_users(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if spec.host_users == Some(false) {

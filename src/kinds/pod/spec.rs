@@ -1,7 +1,7 @@
 //! Checks of a whole pod spec, in the order of Kubernetes (`ValidatePodSpec`).
 
 use super::part_counts::has_too_many_parts;
-use super::{containers, dns, env, resource_claims, resources, scheduling, security, volumes};
+use super::{containers, dns, env, ephemeral, os, resource_claims, resources, scheduling, security, volumes};
 use crate::kinds::{FieldErrors, FieldPath, metadata, names};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
@@ -53,6 +53,7 @@ fn check(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let volumes = volumes::check(spec.volumes.as_deref().unwrap_or_default(), &path.child("volumes"), errors);
     containers::check(spec, &volumes, path, errors);
     containers::check_init(spec, &volumes, path, errors);
+    ephemeral::check_each(spec, &volumes, &path.child("ephemeralContainers"), errors);
     resource_claims::check(spec, path, errors);
     resources::check_pod(spec, &path.child("resources"), errors);
     let policy = spec.restart_policy.as_deref().unwrap_or_default();
@@ -103,10 +104,5 @@ fn check_other_fields(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors
     if let Some(overhead) = &spec.overhead {
         resources::check_overhead(overhead, &path.child("overhead"), errors);
     }
-    match spec.os.as_ref().map(|os| os.name.as_str()) {
-        Some("") => errors.required(&path.child("os").child("name"), ""),
-        Some("linux") => security::check_linux(spec, path, errors),
-        Some("windows") | None => {}
-        Some(other) => errors.unsupported(&path.child("os"), other, &["linux", "windows"]),
-    }
+    os::check(spec, path, errors);
 }

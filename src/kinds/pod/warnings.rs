@@ -1,6 +1,6 @@
 //! Warnings about valid pod specs (Kubernetes: `pkg/api/pod/warnings.go`).
 
-use super::{filesystem, port_warnings, unsupported};
+use super::{filesystem, path_warnings, port_warnings, unsupported};
 use crate::kinds::volume_source::DEAD_VOLUMES;
 use crate::kinds::{names, node_labels};
 use crate::object::Object;
@@ -39,6 +39,7 @@ pub fn warn_about_pod(pod: &Object) -> Vec<String> {
 pub fn warn_about_template(object: &Object) -> Vec<String> {
     let path: &[&str] = match object.kind() {
         "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+        "PodTemplate" => &["template"],
         _ => &["spec", "template"],
     };
     let template = object.value_at(path).filter(|template| template["spec"].is_object());
@@ -48,6 +49,19 @@ pub fn warn_about_template(object: &Object) -> Vec<String> {
     );
     warnings.extend(filesystem::warnings(object, path));
     warnings
+}
+
+/// Whether Kubernetes does not repeat the warnings about the old form of an object: of a pod, or of a workload whose generation stays.
+pub fn are_known(new: &Object, old: &Object) -> bool {
+    match new.kind() {
+        "Pod" => true,
+        "CSIDriver" => new.value_at(&["spec", "tokenRequests"]) == old.value_at(&["spec", "tokenRequests"]),
+        "DaemonSet" => new.value_at(&["spec", "template"]) == old.value_at(&["spec", "template"]),
+        "CronJob" | "Deployment" | "Job" | "ReplicaSet" | "ReplicationController" | "StatefulSet" => {
+            new.value_at(&["spec"]) == old.value_at(&["spec"])
+        }
+        _ => false,
+    }
 }
 
 /// Warns of a workload's name that is not a DNS label, since host names of pods derive from it.
@@ -70,6 +84,7 @@ fn warn_about_template_at(template: &Value, prefix: &str) -> Vec<String> {
         }
     }
     warn_about_volumes(spec, &path, &mut warnings);
+    path_warnings::check(list(&spec["volumes"]), &mut warnings);
     warn_of_repeated(spec, &path, "hostAliases", "ip", &mut warnings);
     warn_of_repeated(spec, &path, "imagePullSecrets", "name", &mut warnings);
     for (index, secret) in list(&spec["imagePullSecrets"]).iter().enumerate() {
@@ -260,6 +275,34 @@ fn warn_about_pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>)
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn template_is_warned_about_where_the_kind_has_it() {
+        let template = json!({"spec": {"volumes": [{"name": "v", "glusterfs": {}}]}});
+        let message = "volumes[0].glusterfs: deprecated in v1.25, non-functional in v1.26+";
+        let pods = Object(json!({"kind": "PodTemplate", "template": template}));
+        assert_eq!(warn_about_template(&pods), [format!("template.spec.{message}")]);
+        let set = Object(json!({"kind": "DaemonSet", "spec": {"template": template}}));
+        assert_eq!(warn_about_template(&set), [format!("spec.template.spec.{message}")]);
+    }
+
+    #[test]
+    fn warnings_are_repeated_when_their_cause_has_changed() {
+        let object = |kind: &str, paused: bool, image: &str| {
+            Object(json!({"kind": kind, "spec": {"paused": paused, "template": {"spec": {"image": image}}}}))
+        };
+        for (kind, when_paused, with_image) in [
+            ("Deployment", false, false),
+            ("DaemonSet", true, false),
+            ("Pod", true, true),
+            ("PodTemplate", false, false),
+        ] {
+            let old = object(kind, false, "a");
+            let found = [are_known(&object(kind, true, "a"), &old), are_known(&object(kind, false, "b"), &old)];
+            assert_eq!(found, [when_paused, with_image], "{kind}");
+        }
+        assert!(are_known(&object("Job", false, "a"), &object("Job", false, "a")));
+    }
 
     #[test]
     fn pod_warnings_have_kubernetes_wording() {
