@@ -233,16 +233,19 @@ fn from_server(status: &Status) -> String {
 /// The API server's refusal in kubectl's words.
 fn refusal(status: &Status, doing: &str) -> String {
     let doing = if doing.is_empty() { String::new() } else { format!("{doing}: ") };
-    if status.reason == Reason::Invalid && status.kind.is_empty() {
+    if status.reason == Reason::Invalid && status.kind.is_empty() && status.causes.is_empty() {
         return format!("The request is invalid: {}", status.message);
     }
     if status.reason != Reason::Invalid {
         return format!("{}: {doing}{}", from_server(status), status.message);
     }
     // A refusal by a policy is about no field; kubectl then writes an empty one.
-    let text = |cause: &crate::object::Cause| format!("{}: {}", cause.field, cause.message);
+    let text = |cause: &crate::object::Cause| format!("{}: {}", cause.field, cause.message.trim_end_matches('\n'));
     let causes: Vec<String> = status.causes.iter().map(text).unique().collect();
-    let head = format!("The {} {:?} is invalid", status.kind, status.name);
+    let head = match (status.kind.as_str(), status.name.as_str()) {
+        ("", "") => "The request is invalid".to_owned(),
+        (kind, name) => format!("The {kind} {name:?} is invalid"),
+    };
     match &causes[..] {
         [] => format!("{head}: {}", status.message),
         [one] => format!("{head}: {one}"),

@@ -2,6 +2,7 @@
 
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, shapes};
+use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ pub const KIND: Kind = Kind {
     generation: false,
     unconditional_update: false,
     shape: &SHAPE,
+    warnings,
     ..Kind::new::<CSIDriver>("csidrivers.storage.k8s.io", "v1", "CSIDriver", &view::storage::CSI_DRIVER)
 };
 
@@ -56,6 +58,17 @@ fn check_token_requests(requests: &[TokenRequest], path: &FieldPath, errors: &mu
     }
 }
 
+/// Warns of tokens that the driver gets in attributes of volumes.
+fn warnings(driver: &Object) -> Vec<String> {
+    let is_set = driver.value_at(&["spec", "serviceAccountTokenInSecrets"]).is_some_and(|value| !value.is_null());
+    if driver.items(&["spec", "tokenRequests"]).is_empty() || is_set {
+        return Vec::new();
+    }
+    let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of \
+                tokens in volume attributes";
+    vec![text.to_owned()]
+}
+
 impl Typed for CSIDriver {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
@@ -91,5 +104,20 @@ impl Typed for CSIDriver {
             let modes = path.child("volumeLifecycleModes");
             errors.immutable(&modes, &spec.volume_lifecycle_modes, &old.spec.volume_lifecycle_modes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tokens_in_attributes_of_volumes_are_warned_about() {
+        let warned = |spec: serde_json::Value| warnings(&Object(json!({"spec": spec}))).len();
+        let requests = json!([{"audience": "a"}]);
+        assert_eq!(warned(json!({"tokenRequests": requests})), 1);
+        assert_eq!(warned(json!({"tokenRequests": requests, "serviceAccountTokenInSecrets": false})), 0);
+        assert_eq!(warned(json!({"tokenRequests": []})), 0);
     }
 }

@@ -69,7 +69,7 @@ impl fmt::Display for FieldError {
 }
 
 /// Maximum number of reported errors of one object, since a hostile object can have hundreds of thousands.
-const MAX_ERRORS: usize = 1000;
+pub const MAX_ERRORS: usize = 1000;
 
 /// Collects errors; each method adds one type of error.
 #[derive(Default, Debug)]

@@ -142,9 +142,9 @@ pub fn difference(old: &GoLayout, new: &GoLayout) -> String {
     let (removed, added) = (&old_rest[..old_rest.len() - end], &new_rest[..new_rest.len() - end]);
     let count = |changed: &[String]| before.len() + changed.len() + after.len();
     let from = start - before.len() + 1;
-    let mut text = format!("@@ -{from},{} +{from},{} @@", count(removed), count(added));
+    let mut text = format!("@@ -{from},{} +{from},{} @@\n", count(removed), count(added));
     for (mark, lines) in [(' ', before), ('-', removed), ('+', added), (' ', after)] {
-        lines.iter().for_each(|line| text.push_str(&format!("\n{mark}{line}")));
+        lines.iter().for_each(|line| text.push_str(&format!("{mark}{line}\n")));
     }
     text
 }
@@ -167,7 +167,7 @@ mod tests {
     fn differences_have_context() {
         let (old, new) =
             (lay_out(&json!({"name": "a"}), FIELDS), lay_out(&json!({"name": "a", "args": ["x"]}), FIELDS));
-        let expected = "@@ -1,5 +1,7 @@\n {\n  \"Name\": \"a\",\n  \"Count\": 0,\n- \"Args\": null\n+ \"Args\": [\n+  \"x\"\n+ ]\n }";
+        let expected = "@@ -1,5 +1,7 @@\n {\n  \"Name\": \"a\",\n  \"Count\": 0,\n- \"Args\": null\n+ \"Args\": [\n+  \"x\"\n+ ]\n }\n";
         assert_eq!(difference(&old, &new), expected);
     }
 }

@@ -1,7 +1,8 @@
 //! Checks of metadata, the same for every kind (`apimachinery/pkg/api/validation/objectmeta.go`).
 
-use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, names};
+use super::{FieldError, FieldErrors, FieldPath, Kind, NameRule, amount, names};
 use crate::object::Object;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +16,10 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
     let path = FieldPath::root("metadata");
     match old {
         Some(old) => {
-            check_change(new, old, &path, &mut errors);
+            check_generate_name(new, kind.name_rule, &path, &mut errors);
             check_maps_and_owners(new, &path, &mut errors);
             check_finalizers(&new.finalizers(), &path.child("finalizers"), &mut errors);
+            check_change(new, old, &path, &mut errors);
         }
         None => {
             check_new(new, (kind.name_rule, kind.namespaced), &path, &mut errors);
@@ -50,6 +52,7 @@ pub fn check_new(
         (false, "") => {}
         (false, _) => errors.forbidden(&path.child("namespace"), "not allowed on this type"),
     }
+    amount::check_not_negative(new.generation(), &path.child("generation"), errors);
     check_maps_and_owners(new, path, errors);
     check_finalizers(&new.finalizers(), &path.child("finalizers"), errors);
 }
@@ -68,6 +71,16 @@ pub fn check_labels(labels: &BTreeMap<String, String>, path: &FieldPath, errors:
     for (key, value) in labels {
         errors.each_invalid(path, key.as_str(), names::qualified(key));
         errors.each_invalid(path, value.as_str(), names::label_value(value));
+    }
+}
+
+/// Checks the prefix of names in an update: as a path segment, and as the kind's rule demands.
+fn check_generate_name(new: &Object, rule: NameRule, path: &FieldPath, errors: &mut FieldErrors) {
+    let prefix = new.text(&["metadata", "generateName"]).unwrap_or_default();
+    for rule in [NameRule::PathSegment, rule] {
+        if !prefix.is_empty() {
+            errors.each_invalid(&path.child("generateName"), prefix, names::check_name_prefix(rule, prefix));
+        }
     }
 }
 
@@ -116,6 +129,20 @@ pub fn check_annotations(annotations: &BTreeMap<String, String>, path: &FieldPat
     let bytes: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > MAX_ANNOTATION_BYTES {
         errors.too_long(path, MAX_ANNOTATION_BYTES);
+    }
+}
+
+/// Checks the metadata of a template for claims, which has labels and annotations only.
+pub fn check_template(meta: &ObjectMeta, path: &FieldPath, errors: &mut FieldErrors) {
+    check_annotations(meta.annotations.as_ref().unwrap_or(&BTreeMap::new()), &path.child("annotations"), errors);
+    check_labels(meta.labels.as_ref().unwrap_or(&BTreeMap::new()), &path.child("labels"), errors);
+    let set = serde_json::json!(meta);
+    for (field, value) in set.as_object().into_iter().flatten() {
+        let is_zero = value.is_null() || value == "" || value == 0;
+        if !is_zero && !matches!(field.as_str(), "annotations" | "labels") {
+            // Kubernetes derives the path from the name of the Go field.
+            errors.forbidden(&path.child(if field == "uid" { "uID" } else { field }), "cannot be set");
+        }
     }
 }
 
@@ -282,6 +309,25 @@ mod tests {
         let heavy = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(MAX_ANNOTATION_BYTES)}});
         let limit = "metadata.annotations: Too long: may not be more than 262144 bytes";
         assert_eq!(messages(heavy, None), [limit]);
+    }
+
+    #[test]
+    fn updates_are_checked_like_new_objects() {
+        let old = json!({"name": "a", "namespace": "b"});
+        let changed = |field: &str, value: Value| {
+            let mut new = old.clone();
+            new[field] = value;
+            messages(new, Some(old.clone())).join("; ")
+        };
+        let grace = "metadata.deletionGracePeriodSeconds: Invalid value: 5: field is immutable";
+        assert_eq!(changed("deletionGracePeriodSeconds", json!(5)), grace);
+        assert!(changed("generateName", json!("a/b")).contains("may not contain '/'"));
+        let rule = "metadata.generateName: Invalid value: \"A\": a lowercase RFC 1123 subdomain";
+        assert!(changed("generateName", json!("A")).starts_with(rule));
+        assert_eq!(changed("generateName", json!("a-")), "");
+        let negative = json!({"name": "a", "namespace": "b", "generation": -1});
+        let text = "metadata.generation: Invalid value: -1: must be greater than or equal to 0";
+        assert_eq!(messages(negative, None), [text]);
     }
 
     #[test]

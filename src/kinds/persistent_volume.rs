@@ -7,8 +7,8 @@ use super::{
     FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, selector,
     shapes, volume_source,
 };
-use crate::object::Object;
 use crate::object::struct_shape::StructShape;
+use crate::object::{Object, Time, time};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 pub const KIND: Kind = Kind {
     short: &["pv"],
     warnings,
+    set_times: date_phase,
     namespaced: false,
     generation: false,
     shape: &SHAPE,
@@ -36,6 +37,9 @@ pub const LOCAL_DRIVER: &str = "local.kloop.dev";
 
 /// The finalizer of a provisioned volume whose content its provisioner deletes (policy Delete).
 pub const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// The time at which a volume got its phase.
+const PHASE_TIME: &str = "lastPhaseTransitionTime";
 
 /// The fields of a volume's source. A volume has exactly one, which is immutable.
 const SOURCES: &[&str] = &[
@@ -62,6 +66,11 @@ const SOURCES: &[&str] = &[
     "storageos",
     "csi",
 ];
+
+/// Sets the time of the first phase. The status of an update is not read.
+fn date_phase(volume: &mut Object, now: Time) {
+    volume.set(&["status", PHASE_TIME], time::rfc3339(now));
+}
 
 fn warnings(volume: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -122,7 +131,11 @@ impl Typed for PersistentVolume {
     }
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
-        omit::reset_status(new, old, json!({"phase": "Pending"}));
+        let mut first = json!({"phase": "Pending"});
+        if let Some(time) = new.value_at(&["status", PHASE_TIME]) {
+            first[PHASE_TIME] = time.clone();
+        }
+        omit::reset_status(new, old, first);
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

@@ -177,18 +177,7 @@ pub fn check_spec(spec: &PersistentVolumeClaimSpec, path: &FieldPath, errors: &m
 /// Checks the claim template of an ephemeral volume.
 pub fn check_template(template: &PersistentVolumeClaimTemplate, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(meta) = &template.metadata {
-        let path = path.child("metadata");
-        metadata::check_labels(meta.labels.as_ref().unwrap_or(&BTreeMap::new()), &path.child("labels"), errors);
-        let annotations = meta.annotations.clone().unwrap_or_default();
-        metadata::check_annotations(&annotations, &path.child("annotations"), errors);
-        let set = json!(meta);
-        for field in set.as_object().into_iter().flatten().map(|(field, _)| field.as_str()) {
-            let is_zero = set[field].is_null() || set[field] == "" || set[field] == 0;
-            if !is_zero && !matches!(field, "annotations" | "labels") {
-                // Kubernetes derives the path from the name of the Go field.
-                errors.forbidden(&path.child(if field == "uid" { "uID" } else { field }), "cannot be set");
-            }
-        }
+        metadata::check_template(meta, &path.child("metadata"), errors);
     }
     check_spec(&template.spec, &path.child("spec"), errors);
 }

@@ -1,8 +1,8 @@
 //! ResourceClaimTemplate (resource.k8s.io/v1).
 
-use super::device::{check_template_metadata, claim};
+use super::device::claim;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, device, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, device, metadata, omit, shapes};
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 
@@ -37,7 +37,7 @@ impl Typed for ResourceClaimTemplate {
             return errors.immutable(&path, &self.spec, &old.spec);
         }
         if let Some(meta) = &self.spec.metadata {
-            check_template_metadata(meta, &path.child("metadata"), errors);
+            metadata::check_template(meta, &path.child("metadata"), errors);
         }
         claim::check(&self.spec.spec, &path.child("spec"), errors);
     }

@@ -1,5 +1,6 @@
 //! StorageClass (storage.k8s.io/v1).
 
+use super::field::MAX_ERRORS;
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
 use crate::object::Object;
@@ -60,13 +61,16 @@ impl Typed for StorageClass {
         one_of("reclaimPolicy", &self.reclaim_policy, &["Delete", "Retain"]);
         one_of("volumeBindingMode", &self.volume_binding_mode, &["Immediate", "WaitForFirstConsumer"]);
         let terms = self.allowed_topologies.as_deref().unwrap_or_default();
-        let mut seen = BTreeSet::new();
+        let mut seen: BTreeMap<_, usize> = BTreeMap::new();
+        // Kubernetes compares each term with as many empty ones as there are terms.
+        seen.insert(BTreeMap::new(), terms.len());
         for (index, term) in terms.iter().enumerate() {
             let path = FieldPath::root("allowedTopologies").index(index).child("matchLabelExpressions");
             check_topology(term, &path, errors);
-            if !seen.insert(values_by_key(term)) {
-                errors.duplicate(&path, "");
-            }
+            let equal = seen.entry(values_by_key(term)).or_default();
+            let room = MAX_ERRORS.saturating_sub(errors.0.len());
+            (0..room.min(*equal)).for_each(|_| errors.duplicate(&path, ""));
+            *equal += 1;
         }
     }
 }
@@ -153,5 +157,8 @@ mod tests {
             let found = wrong(json!({"allowedTopologies": topologies}));
             assert_eq!(found.first(), Some(&field), "{topologies}");
         }
+        let repeated = |count: usize, term: Value| wrong(json!({"allowedTopologies": vec![term; count]})).len();
+        assert_eq!(repeated(3, term("zone", json!(["a"]))), 3, "the third is equal to two others");
+        assert_eq!((repeated(1, json!({})), repeated(2, json!({}))), (1, 2 + 3));
     }
 }

@@ -9,7 +9,7 @@ pub mod claim;
 pub mod offer;
 pub mod selector;
 
-use super::{FieldErrors, FieldPath, csi_driver, metadata, names, omit, shapes};
+use super::{FieldErrors, FieldPath, csi_driver, names, omit, shapes};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 pub use capacity_policy::read_quantity;
@@ -199,20 +199,6 @@ pub fn check_binding(wanted: &[String], failures: &[String], path: &FieldPath, e
     for (index, name) in failures.iter().enumerate().filter(|(_, name)| wanted.contains(name)) {
         let detail = "bindingFailureConditions must not overlap with bindingConditions";
         errors.invalid(&path.child("bindingFailureConditions").index(index), name.as_str(), detail);
-    }
-}
-
-/// Checks the labels and annotations that a template's objects get.
-pub fn check_template_metadata(
-    meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    if let Some(labels) = &meta.labels {
-        metadata::check_labels(labels, &path.child("labels"), errors);
-    }
-    if let Some(annotations) = &meta.annotations {
-        metadata::check_annotations(annotations, &path.child("annotations"), errors);
     }
 }
 
